@@ -1,0 +1,204 @@
+import { isIP } from 'node:net';
+import { homedir } from 'node:os';
+import path from 'node:path';
+import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
+import { z } from 'zod';
+import type { Subject } from './log/records.ts';
+
+/**
+ * All of the server's settings, from the environment, validated. The variables are documented in the README's table;
+ * a test holds the two together.
+ */
+export interface Config {
+  host: string;
+  port: number;
+  /** Folder for everything that the server keeps by itself: catalog, blobs, the embedded Temporal's database. */
+  dataDir: string;
+  /** Folder for downloads that survive the data folder, such as Temporal's binary. */
+  cacheDir: string;
+  /** API keys; without any, everybody is `local` and the server listens on loopback only. */
+  apiKeys: { key: string; subject: Subject }[];
+  /** Folder of agent files, loaded at start. */
+  agentsDir: string | undefined;
+  /** File that registers MCP servers by name. */
+  mcpServersFile: string | undefined;
+  /** Whether MCP servers given by URL in an agent may be at private or loopback addresses. */
+  allowPrivateUrls: boolean;
+  logLevel: (typeof LOG_LEVELS)[number];
+  openai: { apiKey: string | undefined; baseUrl: string | undefined };
+  /** The model of the agent `demo`. */
+  demoModel: string;
+  temporal: {
+    /** Unset: an embedded server. */
+    foreign: ClientConnectConfig | undefined;
+    namespace: string;
+    taskQueue: string;
+  };
+  /** SQLite file of the catalog. */
+  databaseFile: string;
+  model: {
+    /** A model that sends no byte for this long is asked again. */
+    idleSeconds: number;
+    /** How long a model that fails is asked again before the turn ends in error. */
+    retrySeconds: number;
+  };
+  tool: {
+    /** How long one tool call may run. */
+    timeoutSeconds: number;
+    /** A worker that is silent for this long is taken for dead, and its at-most-once tool calls for lost. */
+    heartbeatSeconds: number;
+  };
+  /** How long one turn may run. */
+  turnSeconds: number;
+  /** How long running tool calls may finish when the server is asked to stop. */
+  shutdownSeconds: number;
+}
+
+const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+/** A setting is wrong; the message names the variable and says what it should be. */
+export class ConfigError extends Error {}
+
+/** @throws ConfigError */
+export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
+  const parsed = schema.safeParse(withoutEmpty(env));
+  if (!parsed.success) {
+    const lines = parsed.error.issues.map(({ path: [name], message }) => {
+      const shown = SECRETS.has(String(name)) ? '' : ` (it is ${JSON.stringify(env[String(name)])})`;
+      return `${String(name)} ${message}${shown}`;
+    });
+    throw new ConfigError(lines.join('\n'));
+  }
+  const vars = parsed.data;
+  const dataDir = path.resolve(vars.EVERTURN_DATA);
+  const keyless = vars.EVERTURN_API_KEYS.length === 0;
+  if (keyless && !isLoopback(vars.EVERTURN_HOST)) {
+    throw new ConfigError(
+      `EVERTURN_HOST is ${vars.EVERTURN_HOST}, which others can reach, but EVERTURN_API_KEYS is empty: ` +
+        `set EVERTURN_API_KEYS=<name>=<key>,... or listen on 127.0.0.1`,
+    );
+  }
+  return {
+    host: vars.EVERTURN_HOST,
+    port: vars.EVERTURN_PORT,
+    dataDir,
+    cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
+    apiKeys: vars.EVERTURN_API_KEYS,
+    agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
+    mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
+    allowPrivateUrls: vars.EVERTURN_ALLOW_PRIVATE_URLS ?? keyless,
+    logLevel: vars.LOG_LEVEL,
+    openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
+    demoModel: vars.EVERTURN_DEMO_MODEL,
+    temporal: {
+      foreign: vars.TEMPORAL_ADDRESS ? foreignTemporal(env) : undefined,
+      namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
+      taskQueue: vars.EVERTURN_TASK_QUEUE,
+    },
+    databaseFile: vars.DATABASE_URL ?? path.join(dataDir, 'catalog.db'),
+    model: { idleSeconds: vars.EVERTURN_MODEL_IDLE_SECONDS, retrySeconds: vars.EVERTURN_MODEL_RETRY_SECONDS },
+    tool: {
+      timeoutSeconds: vars.EVERTURN_TOOL_TIMEOUT_SECONDS,
+      heartbeatSeconds: vars.EVERTURN_TOOL_HEARTBEAT_SECONDS,
+    },
+    turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
+    shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
+  };
+}
+
+const seconds = (defaultSeconds: number) =>
+  z.coerce
+    .number({ error: 'must be a number of seconds' })
+    .positive({ error: 'must be a positive number of seconds' })
+    .max(366 * 86_400, { error: 'must be at most a year, in seconds' })
+    .default(defaultSeconds);
+
+const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' });
+
+const flag = z
+  .enum(['true', 'false', '1', '0'], { error: 'must be true or false' })
+  .transform((value) => value === 'true' || value === '1');
+
+const apiKeys = z
+  .string()
+  .transform((value, context): Config['apiKeys'] => {
+    const seen = new Set<string>();
+    return value.split(',').flatMap((pair) => {
+      const [, slug, key] = /^\s*([\w.@-]+)=(\S{8,})\s*$/.exec(pair) ?? [];
+      if (!slug || !key || seen.has(key)) {
+        context.addIssue({
+          code: 'custom',
+          message: 'must be <name>=<key>[,<name>=<key>...], each key different and at least 8 characters long',
+        });
+        return [];
+      }
+      seen.add(key);
+      return [{ key, subject: { subjectId: slug, subjectType: 'user', subjectSlug: slug } }];
+    });
+  })
+  .default([]);
+
+const sqliteUrl = z
+  .string()
+  .regex(/^sqlite:./, { error: 'must be sqlite:<file>; PostgreSQL is not supported by this version' })
+  .transform((value) => path.resolve(value.slice('sqlite:'.length)));
+
+const schema = z.object({
+  EVERTURN_HOST: z
+    .string()
+    .refine((host) => host === 'localhost' || isIP(host) !== 0, { error: 'must be an IP address or localhost' })
+    .default('127.0.0.1'),
+  EVERTURN_PORT: z.coerce
+    .number({ error: 'must be a port number, 0 to 65535' })
+    .int({ error: 'must be a port number, 0 to 65535' })
+    .min(0, { error: 'must be a port number, 0 to 65535' })
+    .max(65_535, { error: 'must be a port number, 0 to 65535' })
+    .default(8080),
+  EVERTURN_DATA: z.string().default('.everturn'),
+  EVERTURN_API_KEYS: apiKeys,
+  EVERTURN_AGENTS: z.string().optional(),
+  EVERTURN_MCP_SERVERS: z.string().optional(),
+  EVERTURN_ALLOW_PRIVATE_URLS: flag.optional(),
+  EVERTURN_DEMO_MODEL: z.string().default('gpt-5-mini'),
+  EVERTURN_TASK_QUEUE: z.string().default('everturn'),
+  EVERTURN_MODEL_IDLE_SECONDS: seconds(45),
+  EVERTURN_MODEL_RETRY_SECONDS: seconds(300),
+  EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),
+  EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),
+  EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
+  EVERTURN_SHUTDOWN_SECONDS: seconds(20),
+  DATABASE_URL: sqliteUrl.optional(),
+  LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),
+  OPENAI_API_KEY: z.string().optional(),
+  OPENAI_BASE_URL: url.optional(),
+  TEMPORAL_ADDRESS: z
+    .string()
+    .regex(/^[^:/\s]+:\d+$/, { error: 'must be <host>:<port>' })
+    .optional(),
+  TEMPORAL_NAMESPACE: z.string().optional(),
+  XDG_CACHE_HOME: z.string().optional(),
+});
+
+/** The names of all variables that are read, but for Temporal's own: TLS and API key follow its clients' names. */
+export const CONFIG_VARIABLES: readonly string[] = Object.keys(schema.shape);
+
+const SECRETS = new Set(['EVERTURN_API_KEYS', 'OPENAI_API_KEY', 'DATABASE_URL']);
+
+/** An empty variable is an unset one, as in `FOO= npm start`. */
+function withoutEmpty(env: NodeJS.ProcessEnv): Record<string, string> {
+  const set: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env)) if (value) set[name] = value;
+  return set;
+}
+
+function foreignTemporal(env: NodeJS.ProcessEnv): ClientConnectConfig {
+  try {
+    return loadClientConnectConfig({ disableFile: true, overrideEnvVars: withoutEmpty(env) });
+  } catch (error) {
+    throw new ConfigError(`TEMPORAL_*: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}

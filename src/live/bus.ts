@@ -1,0 +1,41 @@
+import type { MessageDelta, MessageText } from '../log/message.ts';
+
+/** A model message in progress, as one attempt of its model call produces it. */
+interface InProgress {
+  turnId: string;
+  threadId: string;
+  messageId: string;
+  /** `created_at` of the message. */
+  createdAt: string;
+  /** The ordinal up to which the model call reads the log: the message comes after it. */
+  after: number;
+  attempt: number;
+}
+
+/** One chunk of a message. `n` counts an attempt's frames from 0, without gaps. */
+export interface LiveFrame extends InProgress {
+  n: number;
+  delta: MessageDelta;
+}
+
+/** All that an attempt has produced so far: the fold of its first `frames` frames. */
+export interface LiveSnapshot extends InProgress {
+  frames: number;
+  text: MessageText;
+}
+
+/**
+ * The live bus: a view of work in progress, from the workers to whoever watches. It is lossy by contract: frames may
+ * be dropped, doubled or reordered, and a snapshot may be older than the frames around it. Whoever reads it must end up
+ * with the same text all the same, from the log.
+ */
+export interface LiveBus {
+  /** Never throws and never waits: a model call does not depend on its spectators. */
+  publish(frame: LiveFrame): void;
+  /** Forgets a message: its attempt has ended and the log has the rest. */
+  finish(turnId: string, messageId: string): void;
+  /** Frames of a turn from now on; returns the unsubscribe function. */
+  subscribe(turnId: string, onFrame: (frame: LiveFrame) => void): () => void;
+  /** What is in progress on a turn now, for readers that come late or have missed a frame. */
+  snapshots(turnId: string): Promise<LiveSnapshot[]>;
+}

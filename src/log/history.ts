@@ -1,0 +1,101 @@
+import type { CallSource, CancelReason, InputItem, NewRecord, PendingCall, Subject, Usage } from './records.ts';
+
+/**
+ * What the projection reads: the events of a turn workflow's history, decoded and freed of Temporal's own types
+ * (`src/temporal/history.ts` makes them). Everything else in a history is of no interest to the log.
+ */
+export type HistoryEvent =
+  | { type: 'started'; at: string; start: TurnStart }
+  | { type: 'scheduled'; eventId: number; at: string; activity: ScheduledActivity }
+  | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityEnd }
+  | { type: 'continued'; at: string; runId: string }
+  | { type: 'closed'; at: string; close: WorkflowClose };
+
+/** The activities that append records, with the parts of their inputs that the log needs if they never end well. */
+export type ScheduledActivity =
+  | { name: 'callModel'; input: CallModelInput }
+  | { name: 'callTool'; input: CallToolInput }
+  | { name: 'connectTools'; input: ConnectToolsInput };
+
+export type ActivityEnd =
+  | { how: 'completed'; records: NewRecord[] }
+  | { how: 'failed'; message: string }
+  | { how: 'timed_out' }
+  | { how: 'cancelled'; started: boolean };
+
+export type WorkflowClose =
+  | { how: 'completed'; result: TurnClose }
+  | { how: 'failed'; message: string }
+  | { how: 'terminated'; reason: CancelReason }
+  | { how: 'timed_out' };
+
+/** The input of a turn workflow: all that a turn is, but for what it refers to. */
+export interface TurnStart {
+  turnId: string;
+  sessionId: string;
+  /** The turn's place in its session, from 1. */
+  sequence: number;
+  previousTurnId: string | null;
+  createdAt: string;
+  createdBy: Subject;
+  input: InputItem[];
+  /** The calls of the previous turn that this turn's input answers, all of them. */
+  resumes: PendingCall[];
+  /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
+  specHash: string;
+  hasServers: boolean;
+  limits: { iterations: number; seconds: number };
+  /** Set on every run but the first: where the run before it stopped. */
+  carry?: TurnCarry;
+}
+
+export interface TurnCarry {
+  ordinal: number;
+  step: number;
+  usage: Usage;
+  /** The run that continued as this one. */
+  previousRunId: string;
+  /** When the turn's time is up: milliseconds since 1970. */
+  deadline: number;
+}
+
+/** The result of a turn workflow. */
+export type TurnClose =
+  | { status: 'done'; pending: PendingCall[] }
+  | { status: 'cancelled'; reason: CancelReason }
+  | { status: 'error'; message: string };
+
+interface ThreadPlace {
+  turnId: string;
+  sessionId: string;
+  threadId: string;
+}
+
+export interface CallModelInput extends ThreadPlace {
+  previousTurnId: string | null;
+  specHash: string;
+  messageId: string;
+  /** `created_at` of the message, fixed so that every attempt streams the same one. */
+  createdAt: string;
+  step: number;
+  /** The conversation to answer: the turn's records up to this ordinal. */
+  upTo: number;
+  /** The results that came since the thread's last model call, by their stamps: see `src/conversation`. */
+  recent: string[];
+}
+
+export interface CallToolInput extends ThreadPlace {
+  specHash: string;
+  toolCallId: string;
+  source: CallSource;
+}
+
+export interface ConnectToolsInput extends ThreadPlace {
+  specHash: string;
+}
+
+/** What an activity that appends to the log returns. `stamp` is unique for each attempt. */
+export interface Appended<R extends NewRecord = NewRecord> {
+  records: R[];
+  stamp: string;
+}

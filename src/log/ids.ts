@@ -1,0 +1,35 @@
+/** Ids are lowercase ULIDs behind a prefix that names what they identify. */
+export type IdPrefix = 'ses' | 'turn' | 'evt' | 'msg' | 'call' | 'req';
+
+/** Crockford base32, lower case: the ULID alphabet. */
+const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
+const TIME_LENGTH = 10;
+const RANDOM_LENGTH = 16;
+const RANDOM_SPACE = 32n ** BigInt(RANDOM_LENGTH);
+
+/**
+ * A new id that sorts by `now` (milliseconds since 1970). Inside a workflow both defaults are deterministic, so a
+ * replay mints the same ids.
+ */
+export function newId(prefix: IdPrefix, now: number = Date.now(), random: () => number = Math.random): string {
+  let id = '';
+  for (let rest = now, i = 0; i < TIME_LENGTH; i++, rest = Math.floor(rest / 32)) {
+    id = ALPHABET.charAt(rest % 32) + id;
+  }
+  for (let i = 0; i < RANDOM_LENGTH; i++) id += ALPHABET.charAt(Math.floor(random() * 32));
+  return `${prefix}_${id}`;
+}
+
+/**
+ * The id of a turn's event at `ordinal`, derived so that nobody has to store it: the turn's ULID with the ordinal
+ * added to its random part. Every reader of the log derives the same one.
+ */
+export function eventId(turnId: string, ordinal: number): string {
+  const ulid = turnId.slice(turnId.indexOf('_') + 1);
+  let sum = 0n;
+  for (const char of ulid.slice(TIME_LENGTH)) sum = sum * 32n + BigInt(ALPHABET.indexOf(char));
+  sum = (sum + BigInt(ordinal)) % RANDOM_SPACE;
+  let random = '';
+  for (let i = 0; i < RANDOM_LENGTH; i++, sum /= 32n) random = ALPHABET.charAt(Number(sum % 32n)) + random;
+  return `evt_${ulid.slice(0, TIME_LENGTH)}${random}`;
+}

@@ -1,0 +1,145 @@
+import { cutPoint, jsonBytes } from './text.ts';
+import type { ModelMessage, ToolInfo } from './records.ts';
+
+/** A model message in progress: the part of it that grows. */
+export interface MessageText {
+  content: string;
+  refusal: string;
+  reasoning: string;
+  toolCalls: ToolCallText[];
+}
+
+export interface ToolCallText {
+  id: string;
+  name: string;
+  arguments: string;
+  info: ToolInfo;
+  providerFields?: Record<string, unknown>;
+}
+
+/** What one chunk of a model's answer adds. `id`, `name` and `info` come with the first delta of a tool call. */
+export interface MessageDelta {
+  content?: string;
+  refusal?: string;
+  reasoning?: string;
+  toolCalls?: ToolCallDelta[];
+}
+
+export interface ToolCallDelta {
+  index: number;
+  id?: string;
+  name?: string;
+  info?: ToolInfo;
+  arguments?: string;
+  providerFields?: Record<string, unknown>;
+}
+
+export function emptyText(): MessageText {
+  return { content: '', refusal: '', reasoning: '', toolCalls: [] };
+}
+
+/** Folds a delta into `text`, in place. Clients fold with the same rules, so live text equals replayed text. */
+export function applyDelta(text: MessageText, delta: MessageDelta): void {
+  if (delta.content) text.content += delta.content;
+  if (delta.refusal) text.refusal += delta.refusal;
+  if (delta.reasoning) text.reasoning += delta.reasoning;
+  for (const { index, id, name, info, arguments: args, providerFields } of delta.toolCalls ?? []) {
+    let call = text.toolCalls[index];
+    if (!call) {
+      if (index !== text.toolCalls.length || !id || !name || !info) {
+        throw new Error(`tool call ${index} does not begin with an id, a name and a tool`);
+      }
+      call = { id, name, info, arguments: '' };
+      text.toolCalls.push(call);
+    }
+    if (args) call.arguments += args;
+    if (providerFields) call.providerFields = { ...call.providerFields, ...providerFields };
+  }
+}
+
+/** True if a reader who holds `text` holds all of `message` but its end. */
+export function hasAll(text: MessageText, message: ModelMessage): boolean {
+  return (
+    text.content === message.content &&
+    text.refusal === message.refusal &&
+    text.reasoning === message.reasoning &&
+    text.toolCalls.length === message.toolCalls.length &&
+    text.toolCalls.every((call, i) => {
+      const other = message.toolCalls[i];
+      return (
+        other !== undefined &&
+        call.id === other.id &&
+        call.name === other.name &&
+        call.arguments === other.arguments &&
+        JSON.stringify(call.providerFields) === JSON.stringify(other.providerFields)
+      );
+    })
+  );
+}
+
+/**
+ * `text` as deltas, as few as fit in `maxBytes` of JSON string each (UTF-8, escapes counted).
+ * The fold of the result is `text` again.
+ */
+export function textDeltas(text: MessageText, maxBytes: number): MessageDelta[] {
+  const packer = new DeltaPacker(maxBytes);
+  packer.string(text.reasoning, (delta, piece) => (delta.reasoning = piece));
+  packer.string(text.content, (delta, piece) => (delta.content = piece));
+  packer.string(text.refusal, (delta, piece) => (delta.refusal = piece));
+  for (const [index, { arguments: args, ...head }] of text.toolCalls.entries()) {
+    const call = { index, ...head };
+    packer.value(call, (delta) => (delta.toolCalls ??= []).push(call));
+    packer.string(args, (delta, piece) => {
+      delta.toolCalls ??= [];
+      const last = delta.toolCalls.at(-1);
+      if (last?.index === index) last.arguments = piece;
+      else delta.toolCalls.push({ index, arguments: piece });
+    });
+  }
+  return packer.deltas;
+}
+
+/** JSON around a piece: field names, braces, an index. Generous, so that a delta never exceeds its limit. */
+const PIECE_OVERHEAD = 64;
+
+class DeltaPacker {
+  readonly deltas: MessageDelta[] = [];
+  #free = 0;
+  readonly #maxBytes: number;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Adds a string, cut where a delta is full. */
+  string(value: string, add: (delta: MessageDelta, piece: string) => void): void {
+    for (let from = 0; from < value.length;) {
+      if (this.#free < PIECE_OVERHEAD * 2) this.#next();
+      const to = cutPoint(value, from, this.#free - PIECE_OVERHEAD);
+      const piece = value.slice(from, to);
+      this.#free -= jsonBytes(piece) + PIECE_OVERHEAD;
+      add(this.#last(), piece);
+      from = to;
+    }
+  }
+
+  /** Adds something that can't be cut. */
+  value(value: unknown, add: (delta: MessageDelta) => void): void {
+    // Twice: on the wire a tool carries its fields under two names.
+    const bytes = 2 * jsonBytes(JSON.stringify(value)) + PIECE_OVERHEAD;
+    if (this.#free < bytes) this.#next();
+    this.#free -= bytes;
+    add(this.#last());
+  }
+
+  #next(): void {
+    this.deltas.push({});
+    this.#free = this.#maxBytes;
+  }
+
+  #last(): MessageDelta {
+    const last = this.deltas.at(-1);
+    if (!last) throw new Error('no delta was begun');
+    return last;
+  }
+}

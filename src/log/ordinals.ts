@@ -1,0 +1,32 @@
+/**
+ * Sequence numbers: `ordinal * 1,000,000 + frame`. The ordinal counts the durable events of a turn; the frame counts
+ * what a connection was sent since the last of them. The number of a durable event itself has frame 0, so a number
+ * says which durable events its reader has, and nothing else about it is trusted.
+ */
+export const FRAMES_PER_ORDINAL = 1_000_000;
+
+/**
+ * Live text stops at this frame, far above what any message needs, so that numbers are left to send a message whole
+ * again, however often its reader reconnects.
+ */
+export const MAX_LIVE_FRAME = 900_000;
+const MAX_CURSOR_FRAME = 990_000;
+
+export interface Cursor {
+  /** The last durable event that the reader has; 0 for none. */
+  ordinal: number;
+  frame: number;
+}
+
+export const BEGINNING: Cursor = { ordinal: 0, frame: 0 };
+
+export function sequenceNumber({ ordinal, frame }: Cursor): number {
+  return ordinal * FRAMES_PER_ORDINAL + frame;
+}
+
+/** Undefined if `sequence` is not a number that a stream can have sent (or 0, the beginning). */
+export function parseCursor(sequence: number): Cursor | undefined {
+  if (!Number.isSafeInteger(sequence) || sequence < 0) return undefined;
+  const cursor = { ordinal: Math.floor(sequence / FRAMES_PER_ORDINAL), frame: sequence % FRAMES_PER_ORDINAL };
+  return cursor.frame <= MAX_CURSOR_FRAME ? cursor : undefined;
+}

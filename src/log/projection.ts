@@ -1,0 +1,303 @@
+import { eventId } from './ids.ts';
+import {
+  addUsage,
+  NO_USAGE,
+  ROOT_THREAD,
+  type ActionRequired,
+  type Approval,
+  type InputItem,
+  type LogEntry,
+  type LogRecord,
+  type ModelMessage,
+  type PendingCall,
+  type ToolOutcome,
+  type TurnEnd,
+  type Usage,
+} from './records.ts';
+import type { ActivityEnd, HistoryEvent, ScheduledActivity, TurnStart, WorkflowClose } from './history.ts';
+
+type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
+type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
+
+/**
+ * Projects a turn's history to its log, event by event: the same history always gives the same entries, whoever reads
+ * it and however it is cut. When the turn closes, whatever is still open is closed with it, so a log always ends
+ * well-formed, also after a crash, an operator's terminate or a bug.
+ *
+ * A turn that continued as new has several histories; feed them one after the other, or start with a later one.
+ */
+export class TurnProjection {
+  #start: TurnStart | undefined;
+  #ordinal = 0;
+  #usage: Usage = NO_USAGE;
+  #output: ModelMessage | null = null;
+  #done = false;
+  readonly #running = new Map<number, ScheduledActivity>();
+  /** Tool calls without a result; true once they were handed to a worker. */
+  readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
+
+  /** The input of the turn's current run; undefined before its first event. */
+  get start(): TurnStart | undefined {
+    return this.#start;
+  }
+
+  /** The ordinal of the last entry. */
+  get ordinal(): number {
+    return this.#ordinal;
+  }
+
+  /** True once `turn.done` was projected; nothing comes after it. */
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** @throws Error if the event can't follow the ones before it: the history is not a turn's, or the code is wrong. */
+  feed(event: HistoryEvent): LogEntry[] {
+    if (this.#done) throw new Error(`turn ${this.#start?.turnId}: an event after the turn's end`);
+    switch (event.type) {
+      case 'started':
+        return this.#started(event.start);
+      case 'scheduled':
+        return this.#scheduled(event.eventId, event.activity);
+      case 'ended':
+        return this.#ended(event.scheduledEventId, event.at, event.end);
+      case 'continued':
+        if (this.#running.size > 0) throw new Error(`${this.#name()}: continued as new with an activity open`);
+        return [];
+      case 'closed':
+        return this.#closed(event.at, event.close);
+    }
+  }
+
+  #started(start: TurnStart): LogEntry[] {
+    const { carry } = start;
+    if (carry && this.#start && carry.ordinal !== this.#ordinal) {
+      throw new Error(`${this.#name()}: the next run counts ${carry.ordinal} records, the log ${this.#ordinal}`);
+    }
+    this.#start = start;
+    if (carry) {
+      this.#ordinal = carry.ordinal;
+      this.#usage = carry.usage;
+      return [];
+    }
+    const { turnId, sessionId, previousTurnId, createdBy, input, specHash, createdAt: at } = start;
+    const entries: LogEntry[] = [
+      this.#append({ kind: 'turn.created', at, turnId, sessionId, previousTurnId, createdBy, input, specHash }),
+    ];
+    for (const call of start.resumes) {
+      const answer = answerTo(call, start.input);
+      if (answer.status === 'deny') {
+        entries.push(this.#append(toolResponse(call, 'denied', answer.reason, at)));
+      } else if (answer.status === 'allow') {
+        this.#openCalls.set(callKey(call), { ...call, scheduled: false });
+      }
+    }
+    return entries;
+  }
+
+  #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
+    this.#running.set(id, activity);
+    if (activity.name === 'callTool') {
+      const open = this.#openCalls.get(callKey(activity.input));
+      if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
+      open.scheduled = true;
+    }
+    return [];
+  }
+
+  #ended(scheduledId: number, at: string, end: ActivityEnd): LogEntry[] {
+    const activity = this.#running.get(scheduledId);
+    if (!activity) return []; // an activity that does not append, such as those of later versions
+    this.#running.delete(scheduledId);
+    const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
+    return records.map((record) => this.#append(record));
+  }
+
+  #closed(at: string, close: WorkflowClose): LogEntry[] {
+    const end = turnEnd(close);
+    const entries: LogEntry[] = [];
+    for (const activity of this.#running.values()) {
+      if (activity.name === 'callModel') {
+        const finishReason = end.status === 'error' ? 'error' : 'cancelled';
+        entries.push(this.#append(emptyMessage(activity.input, finishReason)));
+      }
+    }
+    this.#running.clear();
+    const pending = end.status === 'done' ? end.pending : [];
+    for (const call of pending) this.#openCalls.delete(callKey(call));
+    for (const call of this.#openCalls.values()) {
+      entries.push(this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', undefined, at)));
+    }
+    this.#openCalls.clear();
+    const actions = actionsOf(pending, at).map((action) => this.#append(action));
+    const requiredActions = actions.map(({ record }) => record);
+    const done = this.#append({
+      kind: 'turn.done',
+      at,
+      end:
+        end.status === 'done'
+          ? { status: 'done', output: pending.length > 0 ? null : this.#output, requiredActions }
+          : end,
+      usage: this.#usage,
+    });
+    this.#done = true;
+    return [...entries, ...actions, done];
+  }
+
+  #append<R extends WithoutId<LogRecord> | ModelMessage>(record: R): { ordinal: number; record: R & { id: string } } {
+    if (!this.#start) throw new Error('the history does not begin with its start event');
+    this.#ordinal += 1;
+    const id = 'id' in record ? record.id : eventId(this.#start.turnId, this.#ordinal);
+    const entry = { ordinal: this.#ordinal, record: { ...record, id } };
+    this.#track(entry.record);
+    return entry;
+  }
+
+  #track(record: LogRecord): void {
+    if (record.kind === 'model.message') {
+      this.#usage = addUsage(this.#usage, record.usage);
+      if (record.threadId === ROOT_THREAD) this.#output = record;
+      for (const { id: toolCallId } of record.toolCalls) {
+        const call = { threadId: record.threadId, toolCallId };
+        this.#openCalls.set(callKey(call), { ...call, scheduled: false });
+      }
+    } else if (record.kind === 'tool.response') {
+      this.#openCalls.delete(callKey(record));
+    }
+  }
+
+  #name(): string {
+    return `turn ${this.#start?.turnId}`;
+  }
+}
+
+/**
+ * How many records an activity appended, as the workflow counts them; it must agree with the projection, or model
+ * calls would be pointed at the wrong part of the log.
+ */
+export function countFailureRecords(activity: ScheduledActivity['name']): number {
+  return activity === 'connectTools' ? 0 : 1;
+}
+
+/** How many records stand in the log when a turn's first run begins. */
+export function countStartRecords(start: TurnStart): number {
+  return 1 + start.resumes.filter((call) => answerTo(call, start.input).status === 'deny').length;
+}
+
+export type Answer = Approval | { status: 'response'; content: string };
+
+/** What the input of a turn says to a call that waited for it. */
+export function answerTo(call: CallKey, input: InputItem[]): Answer {
+  for (const item of input) {
+    if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
+    return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };
+  }
+  throw new Error(`the input does not answer ${call.toolCallId}, which the turn resumes`);
+}
+
+/** A tool call within its turn: providers number calls per conversation, so the thread belongs to it. */
+export interface CallKey {
+  threadId: string;
+  toolCallId: string;
+}
+
+export function callKey(call: CallKey): string {
+  return `${call.threadId} ${call.toolCallId}`;
+}
+
+function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityEnd, { how: 'completed' }>, at: string) {
+  switch (activity.name) {
+    case 'connectTools':
+      return [];
+    case 'callModel':
+      return [emptyMessage(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error')];
+    case 'callTool':
+      return [toolResponse(activity.input, outcomeOfFailure(activity.input.source.run?.effect, end), undefined, at)];
+  }
+}
+
+/**
+ * `callTool` returns every outcome that it knows. If it did not return, only a tool that may run twice, or a call that
+ * never reached a worker, has an outcome that we can be sure of.
+ */
+function outcomeOfFailure(
+  effect: 'retry' | 'once' | undefined,
+  end: Exclude<ActivityEnd, { how: 'completed' }>,
+): Unsuccessful {
+  if (end.how === 'cancelled' && !end.started) return 'cancelled';
+  return effect === 'once' ? 'unknown_outcome' : 'failed';
+}
+
+/** What model and reader are told of a call that has no result of its own. */
+export function outcomeText(outcome: Unsuccessful, reason?: string): string {
+  switch (outcome) {
+    case 'denied':
+      return reason ? `The user denied this tool call. Reason: ${reason}` : 'The user denied this tool call.';
+    case 'cancelled':
+      return 'This tool call was not executed: the turn ended before it could start.';
+    case 'expired':
+      return 'This tool call was not executed: nobody decided on it in time.';
+    case 'unknown_outcome':
+      return 'The outcome of this tool call is unknown: it was started, but no result arrived. It may or may not have taken effect; check before you repeat it.';
+    case 'failed':
+      return 'The tool call failed: the tool did not answer.';
+  }
+}
+
+function toolResponse(
+  call: CallKey,
+  outcome: Unsuccessful,
+  reason: string | undefined,
+  at: string,
+): WithoutId<LogRecord> {
+  const { threadId, toolCallId } = call;
+  return { kind: 'tool.response', at, threadId, toolCallId, outcome, content: outcomeText(outcome, reason) };
+}
+
+function emptyMessage(
+  input: { messageId: string; createdAt: string; threadId: string },
+  finishReason: 'cancelled' | 'error',
+): ModelMessage {
+  return {
+    kind: 'model.message',
+    id: input.messageId,
+    at: input.createdAt,
+    threadId: input.threadId,
+    content: '',
+    refusal: '',
+    reasoning: '',
+    toolCalls: [],
+    finishReason,
+  };
+}
+
+type Ending = Exclude<TurnEnd, { status: 'done' }> | { status: 'done'; pending: PendingCall[] };
+
+function turnEnd(close: WorkflowClose): Ending {
+  switch (close.how) {
+    case 'completed':
+      return close.result;
+    case 'failed':
+      return { status: 'error', message: close.message };
+    case 'terminated':
+      return { status: 'cancelled', reason: close.reason };
+    case 'timed_out':
+      return { status: 'cancelled', reason: 'server-execution-timeout' };
+  }
+}
+
+/** One event per thread and need, approvals first. */
+function actionsOf(pending: PendingCall[], at: string): WithoutId<ActionRequired>[] {
+  const groups = new Map<string, WithoutId<ActionRequired>>();
+  for (const needs of ['approval', 'response'] as const) {
+    for (const call of pending) {
+      if (call.needs !== needs) continue;
+      const key = `${needs} ${call.threadId}`;
+      const kind = needs === 'approval' ? 'tool.approval_required' : 'tool.response_required';
+      const group = groups.get(key) ?? { kind, at, threadId: call.threadId, calls: [] };
+      group.calls.push(call);
+      groups.set(key, group);
+    }
+  }
+  return [...groups.values()];
+}

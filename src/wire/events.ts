@@ -1,0 +1,219 @@
+import { z } from 'zod';
+import { inputItem } from './input.ts';
+
+/**
+ * The events of a turn as clients see them (`contracts/sessions-api.md`, section 3). Fields that exist under a second,
+ * older name are sent under both.
+ */
+
+const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
+
+export const subject = z
+  .object({ subject_id: z.string(), subject_type: z.string(), subject_slug: z.string() })
+  .meta({ id: 'Subject' });
+
+export const toolInfo = z
+  .discriminatedUnion('type', [
+    z.object({
+      type: z.literal('mcp'),
+      server_id: z.string(),
+      server_name: z.string(),
+      name: z.string(),
+      mcp_server_id: z.string(),
+      mcp_server_name: z.string(),
+      is_deferred: z.boolean(),
+    }),
+    z.object({ type: z.literal('truefoundry-system'), name: z.string() }),
+  ])
+  .meta({ id: 'ToolInfo' });
+
+const providerFields = z.record(z.string(), z.unknown());
+
+export const toolCall = z
+  .object({
+    id: z.string(),
+    type: z.literal('function'),
+    function: z.object({ name: z.string(), arguments: z.string().describe('JSON text, as the model wrote it') }),
+    tool_info: toolInfo,
+    provider_specific_fields: providerFields.optional(),
+  })
+  .meta({ id: 'ToolCall' });
+
+export const toolCallDelta = z
+  .object({
+    index: z.int(),
+    id: z.string().optional(),
+    type: z.literal('function').optional(),
+    function: z.object({ name: z.string().optional(), arguments: z.string().optional() }),
+    tool_info: toolInfo.optional(),
+    provider_specific_fields: providerFields.optional(),
+  })
+  .meta({ id: 'ToolCallDelta' });
+
+export const usage = z
+  .object({
+    input_tokens: z.int(),
+    output_tokens: z.int(),
+    cache_read_tokens: z.int(),
+    cache_write_tokens: z.int(),
+    input_tokens_breakdown: z.object({
+      harness: z.int(),
+      skills: z.int(),
+      instructions: z.int(),
+      tool_definitions: z.int(),
+      messages: z.int(),
+    }),
+  })
+  .meta({ id: 'Usage' });
+
+const finishReason = z.enum(['stop', 'length', 'tool_calls', 'content_filter', 'cancelled', 'error']);
+
+const base = { id: z.string(), created_at: timestamp };
+
+export const modelMessage = z
+  .object({
+    type: z.literal('model.message'),
+    ...base,
+    thread_id: z.string(),
+    content: z.string(),
+    refusal: z.string().optional(),
+    reasoning_content: z.string().optional(),
+    tool_calls: z.array(toolCall),
+    finish_reason: finishReason.optional().describe('absent on the empty base that opens a message on a stream'),
+    usage: usage.optional(),
+  })
+  .meta({ id: 'ModelMessage' });
+
+export const modelMessageDelta = z
+  .object({
+    type: z.literal('model.message.delta'),
+    id: z.string(),
+    thread_id: z.string(),
+    content: z.string().optional(),
+    refusal: z.string().optional(),
+    reasoning_content: z.string().optional(),
+    tool_calls: z.array(toolCallDelta).optional(),
+    finish_reason: finishReason.optional(),
+    usage: usage.optional(),
+  })
+  .meta({ id: 'ModelMessageDelta' });
+
+export const toolResponse = z
+  .object({
+    type: z.literal('tool.response'),
+    ...base,
+    thread_id: z.string(),
+    tool_call_id: z.string(),
+    content: z.string(),
+    outcome: z
+      .enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'])
+      .describe('how the call ended; unknown_outcome: it was started and may or may not have taken effect'),
+  })
+  .meta({ id: 'ToolResponse' });
+
+const toolCallRef = z.object({ id: z.string(), source_event_id: z.string(), event_id: z.string() });
+
+const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
+
+export const approvalRequired = z
+  .object({ type: z.literal('tool.approval_required'), ...required })
+  .meta({ id: 'ToolApprovalRequired' });
+
+export const responseRequired = z
+  .object({ type: z.literal('tool.response_required'), ...required })
+  .meta({ id: 'ToolResponseRequired' });
+
+export const requiredAction = z.discriminatedUnion('type', [approvalRequired, responseRequired]);
+
+export const mcpInitialize = z
+  .object({
+    type: z.literal('mcp.initialize'),
+    ...base,
+    thread_id: z.string(),
+    mcp_servers: z.array(
+      z.object({
+        id: z.string(),
+        name: z.string(),
+        session_id: z.string().nullable(),
+        transport_type: z.enum(['streamable-http', 'sse']),
+      }),
+    ),
+    content: z.array(z.object({ mcp_server_name: z.string(), session_id: z.string().nullable() })),
+  })
+  .meta({ id: 'McpInitialize' });
+
+export const turnMetrics = z
+  .object({
+    total_input_tokens: z.int(),
+    total_output_tokens: z.int(),
+    total_tokens: z.int(),
+    total_cache_read_tokens: z.int(),
+    total_cache_write_tokens: z.int(),
+    total_reasoning_tokens: z.int(),
+  })
+  .meta({ id: 'TurnMetrics' });
+
+const ended = { completed_at: timestamp, metrics: turnMetrics };
+
+export const turnDoneState = z.discriminatedUnion('status', [
+  z.object({
+    status: z.literal('done'),
+    output: modelMessage.nullable().describe('the last message; null if the turn waits for required_actions'),
+    required_actions: z.array(requiredAction),
+    ...ended,
+  }),
+  z.object({
+    status: z.literal('cancelled'),
+    reason: z.enum(['client-cancelled', 'cancelled-for-next-turn', 'server-execution-timeout', 'abandoned']),
+    ...ended,
+  }),
+  z.object({ status: z.literal('error'), message: z.string(), ...ended }),
+]);
+
+export const turnState = z
+  .discriminatedUnion('status', [z.object({ status: z.literal('running') }), ...turnDoneState.options])
+  .meta({ id: 'TurnState' });
+
+export const turnCreated = z
+  .object({
+    type: z.literal('turn.created'),
+    ...base,
+    thread_id: z.null(),
+    turn_id: z.string(),
+    previous_turn_id: z.string().nullable(),
+    input: z.array(inputItem),
+    state: z.object({ status: z.literal('running') }),
+    created_by: subject,
+  })
+  .meta({ id: 'TurnCreated' });
+
+export const turnDone = z
+  .object({ type: z.literal('turn.done'), ...base, thread_id: z.null(), state: turnDoneState })
+  .meta({ id: 'TurnDone' });
+
+/** The events of `GET …/turns/{tid}/events`: durable, folded, without the turn's own begin and end. */
+export const turnEvent = z
+  .discriminatedUnion('type', [modelMessage, toolResponse, approvalRequired, responseRequired, mcpInitialize])
+  .meta({ id: 'TurnEvent' });
+
+/** The events of `GET …/events`. */
+export const sessionEvent = z
+  .discriminatedUnion('type', [turnCreated, ...turnEvent.options, turnDone])
+  .meta({ id: 'SessionEvent' });
+
+/** The events of a stream; each carries its `sequence_number` besides. */
+export const streamEvent = z
+  .discriminatedUnion('type', [...sessionEvent.options, modelMessageDelta])
+  .meta({ id: 'StreamEvent' });
+
+export type WireSubject = z.infer<typeof subject>;
+export type WireToolInfo = z.infer<typeof toolInfo>;
+export type WireModelMessage = z.infer<typeof modelMessage>;
+export type WireModelMessageDelta = z.infer<typeof modelMessageDelta>;
+export type WireUsage = z.infer<typeof usage>;
+export type WireTurnState = z.infer<typeof turnState>;
+export type WireTurnDoneState = z.infer<typeof turnDoneState>;
+export type WireTurnMetrics = z.infer<typeof turnMetrics>;
+export type WireRequiredAction = z.infer<typeof requiredAction>;
+export type SessionEvent = z.infer<typeof sessionEvent>;
+export type StreamEvent = z.infer<typeof streamEvent>;

@@ -1,0 +1,221 @@
+import fc from 'fast-check';
+import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/log/message.ts';
+import type { HistoryEvent, TurnClose, TurnStart } from '../../src/log/history.ts';
+import type { ModelMessage, PendingCall, ToolCall } from '../../src/log/records.ts';
+import type { LiveFrame } from '../../src/live/bus.ts';
+
+/** Something that happens while a turn runs: a commit to its history, or a frame on the bus. */
+export type Happening = { event: HistoryEvent } | { frame: LiveFrame };
+
+export const TURN_ID = 'turn_01jd0000000000000000000000';
+const AT = '2026-11-21T08:00:00.000Z';
+
+export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
+  return {
+    turnId: TURN_ID,
+    sessionId: 'ses_01jd0000000000000000000000',
+    sequence: 1,
+    previousTurnId: null,
+    createdAt: AT,
+    createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+    input: [{ type: 'user.message', content: 'hi' }],
+    resumes: [],
+    specHash: 'a1',
+    hasServers: false,
+    limits: { iterations: 100, seconds: 3600 },
+    ...overrides,
+  };
+}
+
+const words = fc.string({ minLength: 0, maxLength: 6, unit: 'binary' });
+const some = fc.string({ minLength: 1, maxLength: 6, unit: 'binary' });
+
+const attempt = fc.record({
+  pieces: fc.array(fc.record({ content: some, reasoning: fc.option(words, { nil: undefined }) }), { maxLength: 4 }),
+  calls: fc.array(fc.array(words, { maxLength: 3 }), { maxLength: 2 }),
+});
+type Attempt = typeof attempt extends fc.Arbitrary<infer A> ? A : never;
+
+const step = (maxAttempts: number) =>
+  fc.record({
+    attempts: fc.array(attempt, { minLength: 1, maxLength: maxAttempts }),
+    end: fc.constantFrom('completed', 'completed', 'completed', 'cancelled', 'failed', 'timed_out'),
+    toolEnd: fc.constantFrom('completed', 'completed', 'timed_out', 'cancelled', 'failed'),
+  });
+
+const ending = fc.constantFrom('done', 'pending', 'cancelled', 'error', 'terminated', 'open-terminated', 'timed_out');
+
+/** Turns of every shape and end, with retried model calls whose earlier attempts still stream behind their successor. */
+export function randomTurn(maxAttempts = 3): fc.Arbitrary<Happening[]> {
+  const steps = fc.array(step(maxAttempts), { minLength: 1, maxLength: 4 });
+  return fc.record({ steps, ending, zombies: fc.boolean() }).map(happeningsOf);
+}
+
+type Shape = {
+  steps: (ReturnType<typeof step> extends fc.Arbitrary<infer S> ? S : never)[];
+  ending: string;
+  zombies: boolean;
+};
+
+function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
+  const happenings: Happening[] = [{ event: { type: 'started', at: AT, start: turnStart() } }];
+  let eventId = 5;
+  let ordinal = 1;
+  let pending: PendingCall[] = [];
+  let late: LiveFrame[] = [];
+  for (const [s, { attempts, end, toolEnd }] of steps.entries()) {
+    const last = s === steps.length - 1;
+    const messageId = `msg_${s}`;
+    const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main' };
+    const input = {
+      ...place,
+      previousTurnId: null,
+      specHash: 'a1',
+      messageId,
+      createdAt: AT,
+      step: s,
+      upTo: ordinal,
+      recent: [],
+    };
+    const scheduled = eventId++;
+    happenings.push({
+      event: { type: 'scheduled', eventId: scheduled, at: AT, activity: { name: 'callModel', input } },
+    });
+    let text = emptyText();
+    for (const [a, shape] of attempts.entries()) {
+      text = emptyText();
+      const frames = deltasOf(shape, s, a).map((delta, n): LiveFrame => {
+        applyDelta(text, delta);
+        return {
+          turnId: TURN_ID,
+          threadId: 'main',
+          messageId,
+          createdAt: AT,
+          after: ordinal,
+          attempt: a + 1,
+          n,
+          delta,
+        };
+      });
+      // A zombie streams on, behind the first frames of its successor.
+      const cut = zombies && a < attempts.length - 1 ? Math.floor(frames.length / 2) : frames.length;
+      const [first, ...rest] = frames.slice(0, cut).map((frame) => ({ frame }));
+      if (first) happenings.push(first);
+      happenings.push(...late.map((frame) => ({ frame })), ...rest);
+      late = frames.slice(cut);
+    }
+    if (last && ending === 'open-terminated') break;
+    const message = messageOf(messageId, text, ending === 'pending' && last);
+    happenings.push({
+      event: {
+        type: 'ended',
+        scheduledEventId: scheduled,
+        at: AT,
+        end:
+          end === 'completed' || last
+            ? { how: 'completed', records: [message] }
+            : end === 'cancelled'
+              ? { how: 'cancelled', started: true }
+              : end === 'failed'
+                ? { how: 'failed', message: 'no' }
+                : { how: 'timed_out' },
+      },
+    });
+    ordinal += 1;
+    if (end !== 'completed' && !last) continue;
+    for (const [index, call] of message.toolCalls.entries()) {
+      if (call.route.to !== 'server' || call.route.approval) {
+        pending.push({
+          threadId: 'main',
+          toolCallId: call.id,
+          needs: 'approval',
+          source: { turnId: TURN_ID, messageId, index },
+        });
+        continue;
+      }
+      const id = eventId++;
+      const source = { turnId: TURN_ID, messageId, index, run: { effect: 'once' as const, argumentsHash: 'h' } };
+      const toolInput = { ...place, specHash: 'a1', toolCallId: call.id, source };
+      happenings.push({
+        event: { type: 'scheduled', eventId: id, at: AT, activity: { name: 'callTool', input: toolInput } },
+      });
+      if (last && ending === 'terminated') continue;
+      happenings.push({
+        event: {
+          type: 'ended',
+          scheduledEventId: id,
+          at: AT,
+          end:
+            toolEnd === 'completed'
+              ? {
+                  how: 'completed',
+                  records: [
+                    {
+                      kind: 'tool.response',
+                      at: AT,
+                      threadId: 'main',
+                      toolCallId: call.id,
+                      outcome: 'succeeded',
+                      content: `result of ${call.id}`,
+                    },
+                  ],
+                }
+              : toolEnd === 'cancelled'
+                ? { how: 'cancelled', started: false }
+                : toolEnd === 'failed'
+                  ? { how: 'failed', message: 'no' }
+                  : { how: 'timed_out' },
+        },
+      });
+      ordinal += 1;
+    }
+  }
+  if (ending !== 'pending') pending = [];
+  happenings.push({ event: { type: 'closed', at: AT, close: closeOf(ending, pending) } });
+  happenings.push(...late.map((frame) => ({ frame })));
+  return happenings;
+}
+
+function closeOf(ending: string, pending: PendingCall[]) {
+  const completed = (result: TurnClose) => ({ how: 'completed' as const, result });
+  switch (ending) {
+    case 'done':
+    case 'pending':
+      return completed({ status: 'done', pending });
+    case 'cancelled':
+      return completed({ status: 'cancelled', reason: 'client-cancelled' });
+    case 'error':
+      return completed({ status: 'error', message: 'broken' });
+    case 'timed_out':
+      return { how: 'timed_out' as const };
+    default:
+      return { how: 'terminated' as const, reason: 'abandoned' as const };
+  }
+}
+
+function deltasOf({ pieces, calls }: Attempt, step: number, attempt: number): MessageDelta[] {
+  const deltas: MessageDelta[] = pieces.map(({ content, reasoning }) => ({ content, ...(reasoning && { reasoning }) }));
+  for (const [index, [first, ...rest]] of calls.entries()) {
+    const info = { type: 'system' as const, name: 'look' };
+    deltas.push({
+      toolCalls: [{ index, id: `call_${step}_${attempt}_${index}`, name: 'look', info, arguments: first ?? '' }],
+    });
+    for (const piece of rest) deltas.push({ toolCalls: [{ index, arguments: piece }] });
+  }
+  return deltas;
+}
+
+function messageOf(id: string, text: MessageText, gated: boolean): ModelMessage {
+  const { toolCalls, ...rest } = text;
+  const route = { to: 'server' as const, effect: 'once' as const, approval: gated, argumentsHash: 'h' };
+  return {
+    kind: 'model.message',
+    id,
+    at: AT,
+    threadId: 'main',
+    ...rest,
+    toolCalls: toolCalls.map((call): ToolCall => ({ ...call, route })),
+    finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
+    usage: { inputTokens: 3, outputTokens: 2, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
+  };
+}
