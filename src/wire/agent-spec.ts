@@ -1,0 +1,89 @@
+import { z } from 'zod';
+
+/** An agent's definition (`contracts/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
+
+const selector = z.array(z.string().min(1)).nullish();
+
+const mcpServerFields = {
+  name: z.string().min(1).max(128),
+  enable_tools: selector.describe('"@all" (the default), "@read-only" or tool names'),
+  disable_tools: selector.describe('"@all", "@read-only" or tool names'),
+  preload_tools: selector,
+  require_approval_for_tools: selector.describe(
+    '"@all", "@write", "@destructive" or tool names; default ["@write", "@destructive"]',
+  ),
+  preload: z.boolean().nullish(),
+};
+
+export const mcpServer = z
+  .discriminatedUnion('type', [
+    z.object({
+      type: z.literal('inline'),
+      ...mcpServerFields,
+      url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }),
+    }),
+    z.object({ type: z.literal('truefoundry-mcp-registry'), ...mcpServerFields }),
+  ])
+  .meta({ id: 'McpServer' });
+
+export const clientTool = z
+  .object({
+    name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -'),
+    description: z.string().nullish(),
+    input_schema: z.record(z.string(), z.unknown()).describe('JSON Schema of the arguments'),
+  })
+  .meta({ id: 'ClientTool' });
+
+const modelParams = z.object({
+  max_tokens: z.number().positive().nullish(),
+  temperature: z.number().nullish(),
+  top_p: z.number().nullish(),
+  top_k: z.number().nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+  reasoning_effort: z.string().nullish(),
+  cache_control: z.looseObject({ type: z.string() }).nullish(),
+});
+
+const responseFormat = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('text') }),
+  z.object({ type: z.literal('json_object') }),
+  z.object({
+    type: z.literal('json_schema'),
+    json_schema: z.object({
+      name: z.string(),
+      description: z.string().nullish(),
+      schema: z.record(z.string(), z.unknown()).nullish(),
+      strict: z.boolean().nullish(),
+    }),
+  }),
+]);
+
+const toggle = z.looseObject({ enabled: z.boolean().nullish() }).nullish();
+
+const runtimeConfig = z.object({
+  iteration_limit: z.int().min(1).max(10_000).nullish().describe('model calls per turn; default 100'),
+  sandbox: toggle,
+  dynamic_sub_agents: toggle,
+  context_management: z.object({ compaction: toggle, large_tool_response: toggle }).nullish(),
+  generative_ui: toggle,
+  ask_user_questions: toggle,
+  pause: z.enum(['end', 'wait']).nullish(),
+});
+
+export const agentSpec = z
+  .object({
+    model: z.object({ name: z.string().min(1), params: modelParams.nullish() }),
+    instructions: z.string().nullish(),
+    messages: z.array(z.object({ type: z.literal('user.message'), content: z.string() })).nullish(),
+    variables: z.record(z.string(), z.string()).nullish().describe('filled into {{name}}'),
+    mcp_servers: z.array(mcpServer).max(50).nullish(),
+    client_tools: z.array(clientTool).max(128).nullish().describe('tools that the client runs'),
+    response_format: responseFormat.nullish(),
+    skills: z.array(z.looseObject({})).nullish(),
+    config: runtimeConfig.nullish(),
+  })
+  .meta({ id: 'AgentSpec' });
+
+export type AgentSpec = z.infer<typeof agentSpec>;
+export type McpServer = z.infer<typeof mcpServer>;
+export type ModelParams = z.infer<typeof modelParams>;
