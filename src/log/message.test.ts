@@ -1,0 +1,58 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { applyDelta, emptyText, hasAll, textDeltas, type MessageText } from './message.ts';
+import type { ModelMessage } from './records.ts';
+
+const anyText = fc.string({
+  maxLength: 300,
+  unit: fc.constantFrom('a', '"', '\\', '\u0000', 'é', '漢', '😀', '\ud800'),
+});
+
+const messageText: fc.Arbitrary<MessageText> = fc.record({
+  content: anyText,
+  refusal: anyText,
+  reasoning: anyText,
+  toolCalls: fc.array(
+    fc.record({
+      id: fc.uuid(),
+      name: fc.constant('look'),
+      arguments: anyText,
+      info: fc.constant({ type: 'system' as const, name: 'look' }),
+    }),
+    { maxLength: 3 },
+  ),
+});
+
+test('a text cut into deltas folds to itself, and each delta fits', () => {
+  fc.assert(
+    fc.property(messageText, fc.integer({ min: 600, max: 2000 }), (text, maxBytes) => {
+      const deltas = textDeltas(text, maxBytes);
+      const folded = emptyText();
+      for (const delta of deltas) {
+        applyDelta(folded, delta);
+        expect(Buffer.byteLength(JSON.stringify(delta))).toBeLessThanOrEqual(maxBytes);
+      }
+      expect(folded).toEqual(text);
+      const message: ModelMessage = {
+        ...text,
+        toolCalls: text.toolCalls.map((call) => ({ ...call, route: { to: 'client' } })),
+        kind: 'model.message',
+        id: 'm',
+        at: '',
+        threadId: 'main',
+        finishReason: 'stop',
+      };
+      expect(hasAll(folded, message)).toBe(true);
+      expect(hasAll(folded, { ...message, content: `${message.content}x` })).toBe(false);
+    }),
+  );
+});
+
+test('a replay uses as few deltas as fit', () => {
+  const text = { ...emptyText(), content: 'x'.repeat(1_200_000) };
+  expect(textDeltas(text, 512 * 1024).length).toBe(3);
+  expect(textDeltas({ ...emptyText(), content: 'hello', reasoning: 'well' }, 512 * 1024)).toEqual([
+    { reasoning: 'well', content: 'hello' },
+  ]);
+  expect(textDeltas(emptyText(), 512 * 1024)).toEqual([]);
+});

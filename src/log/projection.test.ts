@@ -1,0 +1,115 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import type { HistoryEvent } from './history.ts';
+import { countStartRecords, TurnProjection } from './projection.ts';
+import type { LogEntry, PendingCall } from './records.ts';
+
+const AT = '2026-11-21T08:00:00.000Z';
+
+function project(events: HistoryEvent[]): LogEntry[] {
+  const projection = new TurnProjection();
+  return events.flatMap((event) => projection.feed(event));
+}
+
+test('a log always begins with turn.created, ends with turn.done, and every call in it ends exactly once', () => {
+  fc.assert(
+    fc.property(randomTurn(), (happenings) => {
+      const entries = project(happenings.flatMap((one) => ('event' in one ? [one.event] : [])));
+      expect(entries.map(({ ordinal }) => ordinal)).toEqual(entries.map((_, i) => i + 1));
+      expect(entries[0]?.record.kind).toBe('turn.created');
+      const done = entries.at(-1)?.record;
+      if (done?.kind !== 'turn.done') throw new Error('no turn.done');
+      expect(entries.filter(({ record }) => record.kind === 'turn.done').length).toBe(1);
+      const calls = entries.flatMap(({ record }) => (record.kind === 'model.message' ? record.toolCalls : []));
+      const pending =
+        done.end.status === 'done'
+          ? done.end.requiredActions.flatMap(({ calls }) => calls.map((c) => c.toolCallId))
+          : [];
+      for (const { id } of calls) {
+        const ends = entries.filter(({ record }) => record.kind === 'tool.response' && record.toolCallId === id);
+        expect(ends.length + pending.filter((one) => one === id).length).toBe(1);
+      }
+      const ids = entries.map(({ record }) => record.id);
+      expect(new Set(ids).size).toBe(ids.length);
+    }),
+  );
+});
+
+const source = { turnId: 'turn_0', messageId: 'msg_0', index: 0, run: { effect: 'once' as const, argumentsHash: 'h' } };
+const call = (toolCallId: string): PendingCall => ({ threadId: 'main', toolCallId, needs: 'approval', source });
+
+test('a denial is part of the start: it is in the log, with its reason, before anything runs', () => {
+  const start = turnStart({
+    resumes: [call('a'), call('b')],
+    input: [
+      { type: 'user.tool_approval', threadId: 'main', toolCallId: 'a', approval: { status: 'allow' } },
+      {
+        type: 'user.tool_approval',
+        threadId: 'main',
+        toolCallId: 'b',
+        approval: { status: 'deny', reason: 'too dear' },
+      },
+    ],
+  });
+  const entries = project([{ type: 'started', at: AT, start }]);
+  expect(entries.map(({ record }) => record.kind)).toEqual(['turn.created', 'tool.response']);
+  expect(entries[1]?.record).toMatchObject({
+    toolCallId: 'b',
+    outcome: 'denied',
+    content: expect.stringContaining('too dear'),
+  });
+  expect(countStartRecords(start)).toBe(entries.length);
+});
+
+test('an approved call that never ran ends as cancelled, one that was started as unknown', () => {
+  const start = turnStart({
+    resumes: [call('a'), call('b')],
+    input: ['a', 'b'].map((toolCallId) => ({
+      type: 'user.tool_approval',
+      threadId: 'main',
+      toolCallId,
+      approval: { status: 'allow' },
+    })),
+  });
+  const input = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId: 'a', source };
+  const entries = project([
+    { type: 'started', at: AT, start },
+    { type: 'scheduled', eventId: 5, at: AT, activity: { name: 'callTool', input } },
+    { type: 'closed', at: AT, close: { how: 'terminated', reason: 'client-cancelled' } },
+  ]);
+  const outcomes = entries.flatMap(({ record }) =>
+    record.kind === 'tool.response' ? [[record.toolCallId, record.outcome]] : [],
+  );
+  expect(outcomes).toEqual([
+    ['a', 'unknown_outcome'],
+    ['b', 'cancelled'],
+  ]);
+  expect(entries.at(-1)?.record).toMatchObject({ end: { status: 'cancelled', reason: 'client-cancelled' } });
+});
+
+test('a run that continues another counts on from it, and a wrong count is noticed', () => {
+  const carry = { ordinal: 1, step: 4, usage: { ...turnUsage, inputTokens: 7 }, previousRunId: 'r1', deadline: 0 };
+  const next = (ordinal: number): HistoryEvent => ({
+    type: 'started',
+    at: AT,
+    start: turnStart({ carry: { ...carry, ordinal } }),
+  });
+  const first: HistoryEvent[] = [
+    { type: 'started', at: AT, start: turnStart() },
+    { type: 'continued', at: AT, runId: 'r2' },
+  ];
+  const closed: HistoryEvent = {
+    type: 'closed',
+    at: AT,
+    close: { how: 'completed', result: { status: 'done', pending: [] } },
+  };
+  const whole = project([...first, next(1), closed]);
+  expect(whole.map(({ ordinal }) => ordinal)).toEqual([1, 2]);
+  expect(whole[1]?.record).toMatchObject({ usage: { inputTokens: 7 } });
+  // Projected alone, the later run gives the same entries.
+  expect(project([next(1), closed])).toEqual(whole.slice(1));
+  expect(() => project([...first, next(3)])).toThrow(/counts 3/);
+});
+
+const turnUsage = { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };

@@ -1,0 +1,38 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { randomTurn } from '../../test/support/random-turn.ts';
+import { TurnProjection } from './projection.ts';
+import { transcript } from './transcript.ts';
+
+/** What a strict provider refuses: see the rules of the chat completions protocol on `tool_calls`. */
+function expectStrict(items: ReturnType<typeof transcript>): void {
+  let open: string[] = [];
+  for (const item of items) {
+    if (item.role === 'tool') {
+      expect(open).toContain(item.toolCallId);
+      open = open.filter((id) => id !== item.toolCallId);
+      continue;
+    }
+    expect(open).toEqual([]);
+    if (item.role === 'assistant') {
+      expect(item.message.content + item.message.refusal + item.message.toolCalls.map(({ id }) => id).join()).not.toBe('');
+      open = item.message.toolCalls.map(({ id }) => id);
+      expect(new Set(open).size).toBe(open.length);
+    }
+  }
+  expect(open).toEqual([]);
+}
+
+test('every call of every turn is answered exactly once, right behind its message', () => {
+  fc.assert(
+    fc.property(randomTurn(), (happenings) => {
+      const projection = new TurnProjection();
+      const records = happenings
+        .flatMap((one) => ('event' in one ? projection.feed(one.event) : []))
+        .map(({ record }) => record);
+      expectStrict(transcript(records, 'main'));
+      // A turn still in progress: any prefix of the log between two steps.
+      for (let n = 1; n < records.length; n++) expectStrict(transcript(records.slice(0, n), 'main'));
+    }),
+  );
+});

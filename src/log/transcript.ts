@@ -1,0 +1,62 @@
+import { callKey, outcomeText } from './projection.ts';
+import type { InputItem, LogRecord, ModelMessage, StoredFile, UserContentPart } from './records.ts';
+
+/** A conversation as a model is given it: neutral, for a provider's adapter to put into its own words. */
+export type TranscriptItem =
+  | { role: 'user'; content: UserContentPart[] }
+  | { role: 'assistant'; message: ModelMessage }
+  | { role: 'tool'; toolCallId: string; name: string; content: string; files: StoredFile[] };
+
+interface ToolResult {
+  content: string;
+  files: StoredFile[];
+}
+
+/**
+ * The conversation of a thread: the records of the turns of a chain, oldest first, and of the turn in progress.
+ *
+ * Providers refuse a tool call without exactly one result right behind it. So the results are looked up for each call,
+ * wherever in the chain they stand (an approved call runs in a later turn than the one that asked), and a call without
+ * one is answered as not executed.
+ */
+export function transcript(records: LogRecord[], threadId: string): TranscriptItem[] {
+  const results = toolResults(records, threadId);
+  const items: TranscriptItem[] = [];
+  for (const record of records) {
+    if (record.kind === 'turn.created') items.push(...record.input.flatMap(userMessage));
+    if (record.kind === 'model.message' && record.threadId === threadId) items.push(...answered(record, results));
+  }
+  return items;
+}
+
+function userMessage(item: InputItem): TranscriptItem[] {
+  if (item.type !== 'user.message') return [];
+  const { content } = item;
+  return [{ role: 'user', content: typeof content === 'string' ? [{ type: 'text', text: content }] : content }];
+}
+
+function answered(message: ModelMessage, results: Map<string, ToolResult>): TranscriptItem[] {
+  // A call that was cancelled or broke before it said anything leaves an empty message, which providers refuse.
+  if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
+  const { threadId } = message;
+  const toolItems = message.toolCalls.map(({ id: toolCallId, name }): TranscriptItem => {
+    const result = results.get(callKey({ threadId, toolCallId }));
+    return { role: 'tool', toolCallId, name, ...(result ?? { content: outcomeText('cancelled'), files: [] }) };
+  });
+  return [{ role: 'assistant', message }, ...toolItems];
+}
+
+function toolResults(records: LogRecord[], threadId: string): Map<string, ToolResult> {
+  const results = new Map<string, ToolResult>();
+  const add = (call: { threadId: string; toolCallId: string }, result: ToolResult) => {
+    if (call.threadId === threadId && !results.has(callKey(call))) results.set(callKey(call), result);
+  };
+  for (const record of records) {
+    if (record.kind === 'tool.response') add(record, { content: record.content, files: record.files ?? [] });
+    if (record.kind !== 'turn.created') continue;
+    for (const item of record.input) {
+      if (item.type === 'user.tool_response') add(item, { content: item.content, files: [] });
+    }
+  }
+  return results;
+}
