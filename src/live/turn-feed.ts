@@ -5,12 +5,15 @@ import type { StreamFrame, TurnReader } from './turn-reader.ts';
 
 export type Send = (frames: StreamFrame[]) => void;
 
+/** Entries that are kept for readers to come; what is older they read from the log. */
+const MAX_ENTRIES = 4_000;
+
 /**
  * What this process knows of one turn, and its readers: the entries of the log since `firstOrdinal` and the messages in
- * progress come in, each reader's stream goes out. No I/O: `tail.ts` feeds it.
+ * progress come in, each reader's stream goes out. No I/O: `turn-tail.ts` feeds it.
  */
 export class TurnFeed {
-  readonly #firstOrdinal: number;
+  #firstOrdinal: number;
   readonly #entries: LogEntry[] = [];
   readonly #live = new LiveMessages();
   readonly #readers = new Map<TurnReader, Send>();
@@ -19,25 +22,31 @@ export class TurnFeed {
     this.#firstOrdinal = firstOrdinal;
   }
 
+  /** The first entry that is still kept has this ordinal. */
+  get firstOrdinal(): number {
+    return this.#firstOrdinal;
+  }
+
   /** The ordinal of the last entry; `firstOrdinal - 1` if there is none yet. */
   get lastOrdinal(): number {
     return this.#firstOrdinal - 1 + this.#entries.length;
   }
 
-  get readers(): number {
-    return this.#readers.size;
+  /** Up to `limit` entries from `ordinal` on. */
+  entries(ordinal: number, limit = Infinity): LogEntry[] {
+    const from = ordinal - this.#firstOrdinal;
+    return this.#entries.slice(from, from + limit);
   }
 
   /**
    * Adds a reader and sends it what it lacks.
-   * @throws RangeError if it lacks entries from before `firstOrdinal`, or has some that do not exist.
+   * @throws RangeError if it lacks entries from before `firstOrdinal`, or has some that are not here yet.
    */
   join(reader: TurnReader, send: Send): void {
     if (reader.ordinal < this.#firstOrdinal - 1 || reader.ordinal > this.lastOrdinal) {
       throw new RangeError(`a reader at ${reader.ordinal} can't join at ${this.#firstOrdinal} to ${this.lastOrdinal}`);
     }
-    const missed = this.#entries.slice(reader.ordinal - this.#firstOrdinal + 1);
-    const frames = missed.flatMap((entry) => reader.durable(entry));
+    const frames = this.entries(reader.ordinal + 1).flatMap((entry) => reader.durable(entry));
     for (const message of this.#live.all) frames.push(...reader.live(message));
     this.#readers.set(reader, send);
     if (frames.length > 0) send(frames);
@@ -56,6 +65,10 @@ export class TurnFeed {
       for (const next of this.#live.all) frames.push(...reader.live(next));
       return frames;
     });
+    if (this.#entries.length > MAX_ENTRIES) {
+      this.#entries.splice(0, MAX_ENTRIES / 2);
+      this.#firstOrdinal += MAX_ENTRIES / 2;
+    }
   }
 
   /** False if frames are missing: a snapshot would help. */

@@ -44,9 +44,20 @@ export interface TurnStart {
   /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
   specHash: string;
   hasServers: boolean;
-  limits: { iterations: number; seconds: number };
+  limits: TurnLimits;
   /** Set on every run but the first: where the run before it stopped. */
   carry?: TurnCarry;
+}
+
+export interface TurnLimits {
+  /** Model calls. */
+  iterations: number;
+  /** The turn's whole time. */
+  seconds: number;
+  /** One tool call's time. */
+  toolSeconds: number;
+  /** The silence after which the worker of a tool call is taken for dead. */
+  toolHeartbeatSeconds: number;
 }
 
 export interface TurnCarry {
@@ -80,8 +91,10 @@ export interface CallModelInput extends ThreadPlace {
   step: number;
   /** The conversation to answer: the turn's records up to this ordinal. */
   upTo: number;
-  /** The results that came since the thread's last model call, by their stamps: see `src/conversation`. */
+  /** The results that came since the thread's last model call, by their stamps: see `src/logs/conversations.ts`. */
   recent: string[];
+  /** With the first model call of a turn, if it is small: spares the worker a look at the history. */
+  start?: TurnStart;
 }
 
 export interface CallToolInput extends ThreadPlace {
@@ -98,4 +111,8 @@ export interface ConnectToolsInput extends ThreadPlace {
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;
+}
+
+export interface CallModelResult extends Appended {
+  outcome: { status: 'answered' | 'cancelled' } | { status: 'error'; message: string };
 }

@@ -81,19 +81,23 @@ export function hasAll(text: MessageText, message: ModelMessage): boolean {
  * `text` as deltas, as few as fit in `maxBytes` of JSON string each (UTF-8, escapes counted).
  * The fold of the result is `text` again.
  */
-export function textDeltas(text: MessageText, maxBytes: number): MessageDelta[] {
+export function textDeltas({ toolCalls, ...texts }: MessageText, maxBytes: number): MessageDelta[] {
+  return splitDelta({ ...texts, toolCalls: toolCalls.map((call, index) => ({ index, ...call })) }, maxBytes);
+}
+
+/** Cuts a delta that is too large into several; see `textDeltas`. */
+export function splitDelta(delta: MessageDelta, maxBytes: number): MessageDelta[] {
   const packer = new DeltaPacker(maxBytes);
-  packer.string(text.reasoning, (delta, piece) => (delta.reasoning = piece));
-  packer.string(text.content, (delta, piece) => (delta.content = piece));
-  packer.string(text.refusal, (delta, piece) => (delta.refusal = piece));
-  for (const [index, { arguments: args, ...head }] of text.toolCalls.entries()) {
-    const call = { index, ...head };
-    packer.value(call, (delta) => (delta.toolCalls ??= []).push(call));
-    packer.string(args, (delta, piece) => {
-      delta.toolCalls ??= [];
-      const last = delta.toolCalls.at(-1);
-      if (last?.index === index) last.arguments = piece;
-      else delta.toolCalls.push({ index, arguments: piece });
+  packer.string(delta.reasoning, (to, piece) => (to.reasoning = piece));
+  packer.string(delta.content, (to, piece) => (to.content = piece));
+  packer.string(delta.refusal, (to, piece) => (to.refusal = piece));
+  for (const { arguments: args, ...head } of delta.toolCalls ?? []) {
+    if (Object.keys(head).length > 1) packer.value(head, (to) => (to.toolCalls ??= []).push({ ...head }));
+    packer.string(args, (to, piece) => {
+      to.toolCalls ??= [];
+      const last = to.toolCalls.at(-1);
+      if (last?.index === head.index) last.arguments = piece;
+      else to.toolCalls.push({ index: head.index, arguments: piece });
     });
   }
   return packer.deltas;
@@ -112,7 +116,8 @@ class DeltaPacker {
   }
 
   /** Adds a string, cut where a delta is full. */
-  string(value: string, add: (delta: MessageDelta, piece: string) => void): void {
+  string(value: string | undefined, add: (delta: MessageDelta, piece: string) => void): void {
+    if (!value) return;
     for (let from = 0; from < value.length;) {
       if (this.#free < PIECE_OVERHEAD * 2) this.#next();
       const to = cutPoint(value, from, this.#free - PIECE_OVERHEAD);

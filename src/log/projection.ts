@@ -11,13 +11,14 @@ import {
   type ModelMessage,
   type PendingCall,
   type ToolOutcome,
+  type TurnCreated,
   type TurnEnd,
+  type UnplacedRecord,
   type Usage,
 } from './records.ts';
 import type { ActivityEnd, HistoryEvent, ScheduledActivity, TurnStart, WorkflowClose } from './history.ts';
 
 type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
-type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 
 /**
  * Projects a turn's history to its log, event by event: the same history always gives the same entries, whoever reads
@@ -80,10 +81,8 @@ export class TurnProjection {
       this.#usage = carry.usage;
       return [];
     }
-    const { turnId, sessionId, previousTurnId, createdBy, input, specHash, createdAt: at } = start;
-    const entries: LogEntry[] = [
-      this.#append({ kind: 'turn.created', at, turnId, sessionId, previousTurnId, createdBy, input, specHash }),
-    ];
+    const { createdAt: at } = start;
+    const entries: LogEntry[] = [this.#append(turnCreated(start))];
     for (const call of start.resumes) {
       const answer = answerTo(call, start.input);
       if (answer.status === 'deny') {
@@ -144,7 +143,7 @@ export class TurnProjection {
     return [...entries, ...actions, done];
   }
 
-  #append<R extends WithoutId<LogRecord> | ModelMessage>(record: R): { ordinal: number; record: R & { id: string } } {
+  #append<R extends UnplacedRecord>(record: R): { ordinal: number; record: R & { id: string } } {
     if (!this.#start) throw new Error('the history does not begin with its start event');
     this.#ordinal += 1;
     const id = 'id' in record ? record.id : eventId(this.#start.turnId, this.#ordinal);
@@ -169,6 +168,13 @@ export class TurnProjection {
   #name(): string {
     return `turn ${this.#start?.turnId}`;
   }
+}
+
+/** The first record of a turn. */
+export function turnCreated(start: TurnStart): TurnCreated {
+  const { turnId, sessionId, previousTurnId, createdBy, input, specHash, createdAt: at } = start;
+  const id = eventId(turnId, 1);
+  return { kind: 'turn.created', id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash };
 }
 
 /**
@@ -244,12 +250,7 @@ export function outcomeText(outcome: Unsuccessful, reason?: string): string {
   }
 }
 
-function toolResponse(
-  call: CallKey,
-  outcome: Unsuccessful,
-  reason: string | undefined,
-  at: string,
-): WithoutId<LogRecord> {
+function toolResponse(call: CallKey, outcome: Unsuccessful, reason: string | undefined, at: string): UnplacedRecord {
   const { threadId, toolCallId } = call;
   return { kind: 'tool.response', at, threadId, toolCallId, outcome, content: outcomeText(outcome, reason) };
 }
@@ -287,8 +288,8 @@ function turnEnd(close: WorkflowClose): Ending {
 }
 
 /** One event per thread and need, approvals first. */
-function actionsOf(pending: PendingCall[], at: string): WithoutId<ActionRequired>[] {
-  const groups = new Map<string, WithoutId<ActionRequired>>();
+function actionsOf(pending: PendingCall[], at: string): Omit<ActionRequired, 'id'>[] {
+  const groups = new Map<string, Omit<ActionRequired, 'id'>>();
   for (const needs of ['approval', 'response'] as const) {
     for (const call of pending) {
       if (call.needs !== needs) continue;

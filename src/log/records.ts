@@ -157,8 +157,13 @@ export interface TurnDone extends Base {
 
 export type LogRecord = TurnCreated | ModelMessage | ToolResponse | McpInitialized | ActionRequired | TurnDone;
 
-/** A record as an activity returns it. Its id follows from its place; only a message has one before it has a place. */
-export type NewRecord = ModelMessage | Omit<ToolResponse, 'id'> | Omit<McpInitialized, 'id'>;
+type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
+
+/** A record that has no place in its log yet, and so no id but for a message's, which is fixed before. */
+export type UnplacedRecord = ModelMessage | WithoutId<Exclude<LogRecord, ModelMessage>>;
+
+/** A record as an activity returns it. */
+export type NewRecord = ModelMessage | WithoutId<ToolResponse> | WithoutId<McpInitialized>;
 
 /** A record at its place: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {

@@ -15,7 +15,9 @@ function expectStrict(items: ReturnType<typeof transcript>): void {
     }
     expect(open).toEqual([]);
     if (item.role === 'assistant') {
-      expect(item.message.content + item.message.refusal + item.message.toolCalls.map(({ id }) => id).join()).not.toBe('');
+      expect(item.message.content + item.message.refusal + item.message.toolCalls.map(({ id }) => id).join()).not.toBe(
+        '',
+      );
       open = item.message.toolCalls.map(({ id }) => id);
       expect(new Set(open).size).toBe(open.length);
     }

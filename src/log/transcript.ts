@@ -1,5 +1,5 @@
 import { callKey, outcomeText } from './projection.ts';
-import type { InputItem, LogRecord, ModelMessage, StoredFile, UserContentPart } from './records.ts';
+import type { InputItem, ModelMessage, StoredFile, UnplacedRecord, UserContentPart } from './records.ts';
 
 /** A conversation as a model is given it: neutral, for a provider's adapter to put into its own words. */
 export type TranscriptItem =
@@ -19,7 +19,7 @@ interface ToolResult {
  * wherever in the chain they stand (an approved call runs in a later turn than the one that asked), and a call without
  * one is answered as not executed.
  */
-export function transcript(records: LogRecord[], threadId: string): TranscriptItem[] {
+export function transcript(records: UnplacedRecord[], threadId: string): TranscriptItem[] {
   const results = toolResults(records, threadId);
   const items: TranscriptItem[] = [];
   for (const record of records) {
@@ -46,7 +46,7 @@ function answered(message: ModelMessage, results: Map<string, ToolResult>): Tran
   return [{ role: 'assistant', message }, ...toolItems];
 }
 
-function toolResults(records: LogRecord[], threadId: string): Map<string, ToolResult> {
+function toolResults(records: UnplacedRecord[], threadId: string): Map<string, ToolResult> {
   const results = new Map<string, ToolResult>();
   const add = (call: { threadId: string; toolCallId: string }, result: ToolResult) => {
     if (call.threadId === threadId && !results.has(callKey(call))) results.set(callKey(call), result);

@@ -22,7 +22,7 @@ export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
     resumes: [],
     specHash: 'a1',
     hasServers: false,
-    limits: { iterations: 100, seconds: 3600 },
+    limits: { iterations: 100, seconds: 3600, toolSeconds: 600, toolHeartbeatSeconds: 60 },
     ...overrides,
   };
 }

@@ -1,0 +1,139 @@
+import type { Toolset } from '../src/agents/toolset.ts';
+import { sha256 } from '../src/hash.ts';
+import type { LiveBus } from '../src/live/bus.ts';
+import type { CallModelInput } from '../src/log/history.ts';
+import { applyDelta, emptyText, splitDelta, type MessageDelta, type ToolCallText } from '../src/log/message.ts';
+import {
+  addUsage,
+  type FinishReason,
+  type ModelMessage,
+  type NewRecord,
+  type ToolRoute,
+  type Usage,
+} from '../src/log/records.ts';
+import type { ModelChunk } from '../src/models/provider.ts';
+import { parseArguments } from '../src/tools/arguments.ts';
+import { ToolCallDeltas } from './tool-call-deltas.ts';
+
+interface AnswerOptions {
+  input: CallModelInput;
+  attempt: number;
+  toolset: Toolset;
+  /** The ids of the tool calls that the conversation has already. */
+  knownCalls: Iterable<string>;
+  bus: LiveBus;
+}
+
+/** One event on the stream stays far below 1 MiB. */
+const MAX_DELTA_BYTES = 256 * 1024;
+
+/** A model's answer as it comes in: folded, and published frame by frame. */
+export class Answer {
+  usage: Usage | undefined;
+  readonly #options: AnswerOptions;
+  readonly #text = emptyText();
+  readonly #calls: ToolCallDeltas;
+  #frames = 0;
+  #finishReason: FinishReason | undefined;
+  #providerFields: Record<string, unknown> | undefined;
+
+  constructor(options: AnswerOptions) {
+    const { knownCalls, toolset } = options;
+    this.#options = options;
+    this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
+  }
+
+  add({ content, refusal, reasoning, toolCalls, finishReason, usage, providerFields }: ModelChunk): void {
+    const calls = (toolCalls ?? []).map((call) => this.#calls.next(call)).filter((call) => call !== undefined);
+    if (content || refusal || reasoning || calls.length > 0) {
+      this.#publish({
+        ...(content && { content }),
+        ...(refusal && { refusal }),
+        ...(reasoning && { reasoning }),
+        ...(calls.length > 0 && { toolCalls: calls }),
+      });
+    }
+    if (finishReason) this.#finishReason = finishReason;
+    if (usage) this.usage = usage;
+    if (providerFields) this.#providerFields = mergeFields(this.#providerFields ?? {}, providerFields);
+  }
+
+  /**
+   * The message as it enters the log, and the results of those calls that can't be carried out. A message that did not
+   * come to its end keeps its text but not its calls, since nobody knows whether they were complete.
+   */
+  records(end: 'answered' | 'cancelled' | 'error', earlierUsage: Usage): NewRecord[] {
+    const { messageId: id, createdAt, threadId } = this.#options.input;
+    const isWhole = end === 'answered' && this.#finishReason !== 'length';
+    const calls = isWhole ? this.#text.toolCalls.map((call) => ({ call, decided: this.#route(call) })) : [];
+    const message: ModelMessage = {
+      kind: 'model.message',
+      id,
+      at: createdAt,
+      threadId,
+      content: this.#text.content,
+      refusal: this.#text.refusal,
+      reasoning: this.#text.reasoning,
+      toolCalls: calls.map(({ call, decided }) => ({ ...call, route: decided.route })),
+      finishReason: end === 'answered' ? this.#endReason(calls.length > 0) : end,
+      ...reported(addUsage(earlierUsage, this.usage)),
+      ...(this.#providerFields && { providerFields: this.#providerFields }),
+    };
+    const at = new Date().toISOString();
+    const problems = calls.flatMap(({ call: { id: toolCallId }, decided: { problem: content } }): NewRecord[] =>
+      content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'failed', content }],
+    );
+    return [message, ...problems];
+  }
+
+  #route({ name, arguments: args }: ToolCallText): { route: ToolRoute; problem?: string } {
+    const { tools } = this.#options.toolset;
+    const tool = tools.get(name);
+    if (!tool) {
+      const known = [...tools.keys()].join(', ') || 'none';
+      return { route: { to: 'answered' }, problem: `There is no tool named ${name}. The tools are: ${known}.` };
+    }
+    const parsed = parseArguments(tool.parameters, args);
+    if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
+    if (tool.run.to === 'client') return { route: { to: 'client' } };
+    return { route: { ...tool.run, argumentsHash: sha256(args) } };
+  }
+
+  /** Servers disagree on how they call the end of a message with tool calls; the calls are what counts. */
+  #endReason(hasCalls: boolean): FinishReason {
+    if (hasCalls) return 'tool_calls';
+    const reason = this.#finishReason ?? 'stop';
+    return reason === 'tool_calls' ? 'stop' : reason;
+  }
+
+  #publish(delta: MessageDelta): void {
+    const { input, attempt, bus } = this.#options;
+    const { turnId, threadId, messageId, createdAt, upTo: after } = input;
+    for (const part of isSmall(delta) ? [delta] : splitDelta(delta, MAX_DELTA_BYTES)) {
+      applyDelta(this.#text, part);
+      bus.publish({ turnId, threadId, messageId, createdAt, after, attempt, n: this.#frames, delta: part });
+      this.#frames += 1;
+    }
+  }
+}
+
+/** Nearly every delta: its length alone says that it needs no cutting, at 6 bytes for a character at most. */
+function isSmall({ content, refusal, reasoning, toolCalls }: MessageDelta): boolean {
+  const calls = toolCalls?.reduce((sum, call) => sum + 1_000 + (call.arguments?.length ?? 0), 0) ?? 0;
+  const length = (content?.length ?? 0) + (refusal?.length ?? 0) + (reasoning?.length ?? 0) + calls;
+  return length * 6 < MAX_DELTA_BYTES;
+}
+
+function reported(usage: Usage): { usage?: Usage } {
+  return Object.values(usage).some((tokens) => tokens > 0) ? { usage } : {};
+}
+
+/** Lists come in pieces, like text; everything else is said again. */
+function mergeFields(known: Record<string, unknown>, more: Record<string, unknown>): Record<string, unknown> {
+  const merged = { ...known };
+  for (const [name, value] of Object.entries(more)) {
+    const before = merged[name];
+    merged[name] = Array.isArray(before) && Array.isArray(value) ? [...before, ...value] : value;
+  }
+  return merged;
+}

@@ -1,0 +1,20 @@
+import { Context } from '@temporalio/activity';
+import { archive } from '../src/logs/archive-turn.ts';
+import { TurnNotFound } from '../src/logs/turn-logs.ts';
+import type { Dependencies } from './dependencies.ts';
+import { startHeartbeat } from './heartbeat.ts';
+
+/** Archives a turn: all of it, which waits for the turn to close, or the part up to `through`. */
+export function createArchiveTurn({ catalog, logs, turnIndex, log }: Dependencies) {
+  return async function archiveTurn({ turnId, through }: { turnId: string; through?: number }): Promise<void> {
+    const heartbeat = startHeartbeat();
+    try {
+      await archive({ catalog, logs, turnIndex, turnId, through, signal: Context.current().cancellationSignal });
+    } catch (error) {
+      if (!(error instanceof TurnNotFound)) throw error;
+      log.warn({ turnId }, 'a turn was deleted before it was archived');
+    } finally {
+      heartbeat.stop();
+    }
+  };
+}

@@ -1,0 +1,193 @@
+import { randomUUID } from 'node:crypto';
+import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
+import { MAX_PAYLOAD_BYTES, offload, PayloadTooLarge } from '../src/blobs/offload.ts';
+import type { CallModelInput, CallModelResult } from '../src/log/history.ts';
+import { addUsage, NO_USAGE, type ModelMessage, type Usage } from '../src/log/records.ts';
+import { transcript } from '../src/log/transcript.ts';
+import { ModelError } from '../src/models/model-error.ts';
+import { promptOf } from '../src/models/prompt.ts';
+import type { ModelProvider, ModelRequest } from '../src/models/provider.ts';
+import { isUnavailable } from '../src/unavailable.ts';
+import { Answer } from './answer.ts';
+import type { Dependencies } from './dependencies.ts';
+import { startHeartbeat, stopReason } from './heartbeat.ts';
+
+/** What an attempt tells the next one. */
+interface AttemptDetails {
+  /** When the provider began to fail, in milliseconds since 1970. */
+  failingSince?: number;
+  /** What earlier attempts have cost, as far as they were told. */
+  usage: Usage;
+}
+
+type Outcome = CallModelResult['outcome'];
+
+/** What a result takes beside its records. */
+const RESULT_OVERHEAD_BYTES = 4096;
+
+/**
+ * Asks the model for the next message of a thread. The deltas go out on the live bus as they come; the finished message
+ * is the result.
+ *
+ * - The workflow cancels: the message so far is the result.
+ * - This worker stops, or the provider fails in a way that may pass: throws, and another attempt starts the same
+ *   message again.
+ * - The provider fails for good, or for longer than it is given: the message so far and the provider's words are the
+ *   result.
+ */
+export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
+  return async (input) => {
+    const call = new ModelCall(dependencies, input);
+    const heartbeat = startHeartbeat(() => call.details);
+    try {
+      return await call.run();
+    } finally {
+      heartbeat.stop();
+      dependencies.bus.finish(input.turnId, input.messageId);
+    }
+  };
+}
+
+class ModelCall {
+  readonly details: AttemptDetails;
+  readonly #dependencies: Dependencies;
+  readonly #input: CallModelInput;
+  readonly #context = Context.current();
+  readonly #signal: AbortSignal;
+  #answer: Answer | undefined;
+
+  constructor(dependencies: Dependencies, input: CallModelInput) {
+    this.#dependencies = dependencies;
+    this.#input = input;
+    this.#signal = AbortSignal.any([this.#context.cancellationSignal, dependencies.draining]);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
+    this.details = (this.#context.info.heartbeatDetails as AttemptDetails | undefined) ?? { usage: NO_USAGE };
+  }
+
+  async run(): Promise<CallModelResult> {
+    try {
+      const { provider, request } = await this.#prepare();
+      for await (const chunk of provider.stream(request, this.#signal)) this.#answer?.add(chunk);
+      return this.#signal.aborted ? await this.#stopped() : await this.#result({ status: 'answered' });
+    } catch (error) {
+      return this.#signal.aborted ? await this.#stopped() : await this.#failed(error);
+    }
+  }
+
+  async #prepare(): Promise<{ provider: ModelProvider; request: ModelRequest }> {
+    const { catalog, conversations, toolsets, models, bus, blobs } = this.#dependencies;
+    const { specHash, sessionId, threadId } = this.#input;
+    const { runId } = this.#context.info.workflowExecution ?? { runId: '' };
+    const spec = await catalog.agents.spec(specHash);
+    const [toolset, records] = await Promise.all([
+      toolsets.load(spec, this.#signal),
+      conversations.load(this.#input, runId, this.#signal),
+    ]);
+    const conversation = transcript(records, threadId);
+    this.#answer = new Answer({
+      input: this.#input,
+      attempt: this.#context.info.attempt,
+      toolset,
+      knownCalls: conversation.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : [])),
+      bus,
+    });
+    const { provider, model } = models.resolve(spec.model.name);
+    const request = promptOf({
+      spec,
+      model,
+      transcript: conversation,
+      tools: [...toolset.tools.values()],
+      unavailable: toolset.unavailable,
+      fileContent: async (file) =>
+        'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
+    });
+    return { provider, request };
+  }
+
+  async #result(outcome: Outcome): Promise<CallModelResult> {
+    const { conversations, blobs } = this.#dependencies;
+    const { sessionId } = this.#input;
+    const end = outcome.status;
+    const records = this.#answer?.records(end, this.details.usage) ?? [this.#emptyMessage(end)];
+    const stamp = randomUUID();
+    const stored = await offload(records, { blobs, sessionId, maxBytes: MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES });
+    conversations.remember(stamp, records);
+    return { records: stored, stamp, outcome };
+  }
+
+  async #stopped(): Promise<CallModelResult> {
+    if (this.#context.cancellationSignal.aborted && stopReason() === 'cancelled') {
+      return this.#result({ status: 'cancelled' });
+    }
+    this.#handOver();
+    if (this.#dependencies.draining.aborted) {
+      throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
+    }
+    throw new CancelledFailure('nobody waits for this model call any more');
+  }
+
+  async #failed(error: unknown): Promise<CallModelResult> {
+    if (isUnavailable(error)) throw error;
+    const failure = failureOf(error);
+    if (failure !== error)
+      this.#dependencies.log.error({ err: error, ...this.#input }, 'a model call failed unexpectedly');
+    const wait = this.#mayRetryIn(failure);
+    if (wait === undefined) {
+      if (error instanceof PayloadTooLarge) this.#dropAnswer();
+      return this.#result({ status: 'error', message: failure.message });
+    }
+    this.#handOver();
+    throw ApplicationFailure.create({
+      type: failure.failure,
+      message: failure.message,
+      ...(wait > 0 && { nextRetryDelay: wait }),
+    });
+  }
+
+  /** Milliseconds to wait at least, or undefined if it is of no use or has been tried for long enough. */
+  #mayRetryIn({ isRetryable, retryAfterMs = 0 }: ModelError): number | undefined {
+    if (!isRetryable) return undefined;
+    this.details.failingSince ??= Date.now();
+    const deadline = this.details.failingSince + this.#dependencies.config.model.retrySeconds * 1000;
+    return Date.now() + retryAfterMs < deadline ? retryAfterMs : undefined;
+  }
+
+  /** Leaves what the next attempt must know. */
+  #handOver(): void {
+    this.#dropAnswer();
+    this.#context.heartbeat(this.details);
+  }
+
+  /** What was said is void, but not what it cost. */
+  #dropAnswer(): void {
+    this.details.usage = addUsage(this.details.usage, this.#answer?.usage);
+    this.#answer = undefined;
+  }
+
+  /** For a call that has no answer. */
+  #emptyMessage(end: Outcome['status']): ModelMessage {
+    const { messageId: id, createdAt: at, threadId } = this.#input;
+    const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
+    return {
+      kind: 'model.message',
+      id,
+      at,
+      threadId,
+      content: '',
+      refusal: '',
+      reasoning: '',
+      toolCalls: [],
+      finishReason,
+      usage: this.details.usage,
+    };
+  }
+}
+
+/** Of anything that went wrong; what we did not foresee is tried again too, for a while. */
+function failureOf(error: unknown): ModelError {
+  if (error instanceof ModelError) return error;
+  if (error instanceof PayloadTooLarge)
+    return new ModelError('bad_request', `The model's answer can't be kept: ${error.message}`);
+  const message = error instanceof Error ? error.message : String(error);
+  return new ModelError('overloaded', `internal error: ${message}`, { cause: error });
+}

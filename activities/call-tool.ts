@@ -1,0 +1,195 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ApplicationFailure, Context } from '@temporalio/activity';
+import { MAX_PAYLOAD_BYTES, offload } from '../src/blobs/offload.ts';
+import type { Appended, CallToolInput } from '../src/log/history.ts';
+import { outcomeText } from '../src/log/projection.ts';
+import type { ToolCall, ToolOutcome, ToolResponse } from '../src/log/records.ts';
+import { parseArguments } from '../src/tools/arguments.ts';
+import type { CallOutcome } from '../src/tools/call-outcome.ts';
+import type { McpEndpoint } from '../src/tools/registry.ts';
+import { readResult, type ResultFile } from '../src/tools/results.ts';
+import type { Dependencies } from './dependencies.ts';
+import { startHeartbeat, stopReason } from './heartbeat.ts';
+import { keepResult } from './tool-result.ts';
+import { untilAvailable } from './until-available.ts';
+
+/** A cancelled tool with effects may still finish within this time: to know what it did is worth the wait. */
+const CANCEL_GRACE_MS = 5_000;
+
+/** Waits between tries of a call that did not reach its server. */
+const UNREACHED_WAITS_MS = [500, 2_000];
+
+/** How often Temporal tries a tool that may run again; the workflow's policy says the same. */
+const MAX_ATTEMPTS = 5;
+
+/** What a result takes beside its records. */
+const RESULT_OVERHEAD_BYTES = 4096;
+
+interface Ended {
+  outcome: ToolOutcome;
+  text: string;
+  files?: ResultFile[];
+}
+
+/**
+ * Runs one tool call. Whatever becomes of it is the result; this throws only where another attempt may do the call
+ * again: when the tool allows that, and this worker stops or the server did not answer.
+ */
+export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<Appended> {
+  return async (input) => {
+    const heartbeat = startHeartbeat();
+    try {
+      return await new ToolRun(dependencies, input).run();
+    } finally {
+      heartbeat.stop();
+    }
+  };
+}
+
+class ToolRun {
+  readonly #dependencies: Dependencies;
+  readonly #input: CallToolInput;
+  readonly #context = Context.current();
+
+  constructor(dependencies: Dependencies, input: CallToolInput) {
+    this.#dependencies = dependencies;
+    this.#input = input;
+  }
+
+  async run(): Promise<Appended> {
+    const { signal, release } = this.#stopSignal();
+    try {
+      return await this.#appended(await this.#execute(signal));
+    } finally {
+      release();
+    }
+  }
+
+  get #mayRunAgain(): boolean {
+    return this.#input.source.run?.effect === 'retry';
+  }
+
+  async #execute(signal: AbortSignal): Promise<Ended> {
+    const { toolsets, catalog, conversations } = this.#dependencies;
+    let call: ToolCall;
+    let endpoint: McpEndpoint | undefined;
+    try {
+      const spec = await untilAvailable(() => catalog.agents.spec(this.#input.specHash), signal);
+      call = await untilAvailable(() => conversations.toolCall(this.#input), signal);
+      endpoint = call.info.type === 'mcp' ? toolsets.endpoint(spec, call.info.serverId) : undefined;
+    } catch (error) {
+      if (signal.aborted) return this.#stoppedBefore();
+      return { outcome: 'failed', text: `The tool call was not executed: ${messageOf(error)}` };
+    }
+    if (!endpoint) return { outcome: 'failed', text: 'The tool call was not executed: its server is not known here.' };
+    return this.#callServer(endpoint, call, signal);
+  }
+
+  async #callServer(endpoint: McpEndpoint, call: ToolCall, signal: AbortSignal): Promise<Ended> {
+    const { toolPool, config } = this.#dependencies;
+    const { turnId, toolCallId } = this.#input;
+    const parsed = parseArguments({}, call.arguments);
+    if (!parsed.ok) return { outcome: 'failed', text: parsed.message };
+    for (let tries = 0; ; tries++) {
+      const outcome = await toolPool.call(endpoint, call.info.name, parsed.value, {
+        operationId: `${turnId}/${toolCallId}`,
+        signal,
+        timeoutMs: config.tool.timeoutSeconds * 1000,
+      });
+      const wait = UNREACHED_WAITS_MS[tries];
+      if (outcome.status !== 'not_sent' || wait === undefined || signal.aborted) return this.#ended(outcome, signal);
+      await sleep(wait, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  #ended(outcome: CallOutcome, signal: AbortSignal): Ended {
+    switch (outcome.status) {
+      case 'result': {
+        const { text, files } = readResult(outcome);
+        return { outcome: outcome.isError ? 'failed' : 'succeeded', text, files };
+      }
+      case 'rejected':
+        return { outcome: 'failed', text: `The tool call failed: ${outcome.message}` };
+      case 'not_sent':
+        if (signal.aborted) return this.#stoppedBefore();
+        return {
+          outcome: 'failed',
+          text: `The tool call was not executed, its server can't be reached: ${outcome.message}`,
+        };
+      case 'unknown':
+        return this.#unknown(outcome.message, signal);
+    }
+  }
+
+  /** Stopped before anything was sent. */
+  #stoppedBefore(): Ended {
+    if (this.#mayRunAgain) this.#handOver();
+    return { outcome: 'cancelled', text: outcomeText('cancelled') };
+  }
+
+  #unknown(message: string, signal: AbortSignal): Ended {
+    if (this.#mayRunAgain) {
+      if (signal.aborted) this.#handOver();
+      if (signal.aborted) return { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
+      if (this.#context.info.attempt < MAX_ATTEMPTS) throw ApplicationFailure.retryable(message, 'NoAnswer');
+    }
+    return { outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${message})` };
+  }
+
+  /** A call that may run again is left to another worker when this one stops. */
+  #handOver(): void {
+    if (this.#context.cancellationSignal.aborted && stopReason() === 'cancelled') return;
+    throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
+  }
+
+  /**
+   * When to cut the call off. One that may run again: at once. One with effects: not when this worker is merely asked to
+   * stop, and not at once when the turn is cancelled.
+   */
+  #stopSignal(): { signal: AbortSignal; release: () => void } {
+    const { cancellationSignal } = this.#context;
+    if (this.#mayRunAgain) {
+      const signal = AbortSignal.any([cancellationSignal, this.#dependencies.draining]);
+      return { signal, release: () => undefined };
+    }
+    const controller = new AbortController();
+    let timer: NodeJS.Timeout | undefined;
+    const onStop = (): void => {
+      const grace = stopReason() === 'cancelled' ? CANCEL_GRACE_MS : 0;
+      timer = setTimeout(() => controller.abort(cancellationSignal.reason), grace);
+    };
+    if (cancellationSignal.aborted) onStop();
+    cancellationSignal.addEventListener('abort', onStop, { once: true });
+    const release = (): void => {
+      clearTimeout(timer);
+      cancellationSignal.removeEventListener('abort', onStop);
+    };
+    return { signal: controller.signal, release };
+  }
+
+  /** The effect may have happened by now, so its result is kept, however long the stores are away. */
+  async #appended({ outcome, text, files = [] }: Ended): Promise<Appended> {
+    const { blobs, conversations } = this.#dependencies;
+    const { sessionId, threadId, toolCallId } = this.#input;
+    const never = new AbortController().signal;
+    const result = await untilAvailable(() => keepResult({ text, files }, { blobs, sessionId }), never);
+    const record: Omit<ToolResponse, 'id'> = {
+      kind: 'tool.response',
+      at: new Date().toISOString(),
+      threadId,
+      toolCallId,
+      outcome,
+      ...result,
+    };
+    const stamp = randomUUID();
+    const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;
+    const records = await untilAvailable(() => offload([record], { blobs, sessionId, maxBytes }), never);
+    conversations.remember(stamp, [record]);
+    return { records, stamp };
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

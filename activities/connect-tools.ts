@@ -1,0 +1,31 @@
+import { randomUUID } from 'node:crypto';
+import { CancelledFailure, Context } from '@temporalio/activity';
+import type { Appended, ConnectToolsInput } from '../src/log/history.ts';
+import type { NewRecord } from '../src/log/records.ts';
+import type { Dependencies } from './dependencies.ts';
+import { startHeartbeat } from './heartbeat.ts';
+
+/**
+ * Connects to the agent's MCP servers before the first model call and says which are there. The others are not an
+ * error: the model is told of them.
+ */
+export function createConnectTools({ catalog, toolsets, conversations, log, draining }: Dependencies) {
+  return async function connectTools({ turnId, threadId, specHash }: ConnectToolsInput): Promise<Appended> {
+    const heartbeat = startHeartbeat();
+    const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);
+    try {
+      const { servers, unavailable } = await toolsets.load(await catalog.agents.spec(specHash), signal);
+      for (const server of unavailable) log.warn({ turnId, ...server }, 'an MCP server is not available');
+      const at = new Date().toISOString();
+      const records: NewRecord[] = servers.length > 0 ? [{ kind: 'mcp.initialize', at, threadId, servers }] : [];
+      const stamp = randomUUID();
+      conversations.remember(stamp, records);
+      return { records, stamp };
+    } catch (error) {
+      if (Context.current().cancellationSignal.aborted) throw new CancelledFailure('the turn does not wait any more');
+      throw error;
+    } finally {
+      heartbeat.stop();
+    }
+  };
+}

@@ -1,0 +1,30 @@
+import type { Client } from '@temporalio/client';
+import type { Logger } from 'pino';
+import type { Toolsets } from '../src/agents/toolsets.ts';
+import type { BlobStore } from '../src/blobs/blob-store.ts';
+import type { Catalog } from '../src/catalog/catalog.ts';
+import type { Config } from '../src/config.ts';
+import type { LiveBus } from '../src/live/bus.ts';
+import type { Conversations } from '../src/logs/conversations.ts';
+import type { TurnIndex } from '../src/logs/turn-index.ts';
+import type { TurnLogs } from '../src/logs/turn-logs.ts';
+import type { Models } from '../src/models/models.ts';
+import type { McpPool } from '../src/tools/mcp-pool.ts';
+
+/** What the activities work with; one object per worker. */
+export interface Dependencies {
+  config: Pick<Config, 'model' | 'tool'>;
+  catalog: Catalog;
+  blobs: BlobStore;
+  bus: LiveBus;
+  models: Models;
+  toolsets: Toolsets;
+  toolPool: McpPool;
+  logs: TurnLogs;
+  turnIndex: TurnIndex;
+  conversations: Conversations;
+  client: Client;
+  log: Logger;
+  /** Aborted when the worker is asked to stop: what can move to another worker moves at once. */
+  draining: AbortSignal;
+}

@@ -1,0 +1,45 @@
+import type { Tip } from '../workflows/session.ts';
+import type { LogEntry } from '../src/log/records.ts';
+import { TurnNotFound } from '../src/logs/turn-logs.ts';
+import type { Dependencies } from './dependencies.ts';
+
+export interface InspectedTurn extends Tip {
+  sessionId: string;
+  open: boolean;
+}
+
+/** How a turn of a session stands; undefined if the session has no such turn. */
+export function createInspectTurn(dependencies: Dependencies) {
+  return async function inspectTurn(input: { sessionId: string; turnId: string }): Promise<InspectedTurn | undefined> {
+    const turn = await inspect(input.turnId, dependencies);
+    return turn?.sessionId === input.sessionId ? turn : undefined;
+  };
+}
+
+/** Reads how a turn stands, from the archive if it is there, else from its history. */
+export async function inspect(
+  turnId: string,
+  { catalog, logs }: Pick<Dependencies, 'catalog' | 'logs'>,
+): Promise<InspectedTurn | undefined> {
+  const row = await catalog.turns.get(turnId);
+  if (row?.archived && row.sequence !== null) {
+    const [last] = await catalog.archive.read(turnId, row.archived_through, 1);
+    const { previous_turn_id: previousTurnId, session_id: sessionId, sequence } = row;
+    return { turnId, sessionId, previousTurnId, sequence, open: false, pending: pendingAt(last) };
+  }
+  try {
+    const { sessionId, previousTurnId, sequence } = await logs.start(turnId);
+    let last: LogEntry | undefined;
+    for await (const { entries } of logs.readStored(turnId)) last = entries.at(-1) ?? last;
+    const open = last?.record.kind !== 'turn.done';
+    return { turnId, sessionId, previousTurnId, sequence, open, pending: pendingAt(last) };
+  } catch (error) {
+    if (error instanceof TurnNotFound) return undefined;
+    throw error;
+  }
+}
+
+function pendingAt(last: LogEntry | undefined): Tip['pending'] {
+  if (last?.record.kind !== 'turn.done' || last.record.end.status !== 'done') return [];
+  return last.record.end.requiredActions.flatMap(({ calls }) => calls);
+}

@@ -1,0 +1,62 @@
+import type { Models } from '../models/models.ts';
+import type { McpRegistry } from '../tools/registry.ts';
+import type { AgentSpec } from '../wire/agent-spec.ts';
+
+/** Why an agent can't be used here. */
+export interface AgentProblem {
+  code: 'invalid_agent' | 'feature_not_available';
+  message: string;
+  param: string;
+}
+
+/**
+ * Features of the agent format that this server does not have. Left out they are off; asked for they are refused,
+ * because an agent that silently lacks what its author relies on is worse than none.
+ */
+const NOT_AVAILABLE: { param: string; isAsked: (spec: AgentSpec) => boolean }[] = [
+  { param: 'skills', isAsked: ({ skills }) => (skills?.length ?? 0) > 0 },
+  { param: 'config.sandbox', isAsked: ({ config }) => config?.sandbox?.enabled === true },
+  { param: 'config.dynamic_sub_agents', isAsked: ({ config }) => config?.dynamic_sub_agents?.enabled === true },
+  { param: 'config.generative_ui', isAsked: ({ config }) => config?.generative_ui?.enabled === true },
+  {
+    param: 'config.context_management.compaction',
+    isAsked: ({ config }) => config?.context_management?.compaction?.enabled === true,
+  },
+  { param: 'config.pause', isAsked: ({ config }) => config?.pause === 'wait' },
+];
+
+/** Says whether this server can run an agent: what a schema can't know. */
+export class AgentCheck {
+  readonly #models: Models;
+  readonly #registry: McpRegistry;
+
+  constructor({ models, registry }: { models: Models; registry: McpRegistry }) {
+    this.#models = models;
+    this.#registry = registry;
+  }
+
+  /** The first problem of an agent, or undefined if it can run here. */
+  async problem(spec: AgentSpec): Promise<AgentProblem | undefined> {
+    const asked = NOT_AVAILABLE.find(({ isAsked }) => isAsked(spec));
+    if (asked) {
+      const message = `${asked.param} is not available on this server; leave it out`;
+      return { code: 'feature_not_available', message, param: asked.param };
+    }
+    for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
+      if (this.#registry.resolve(server)) continue;
+      const message = `no MCP server is registered under the name ${server.name}`;
+      return { code: 'invalid_agent', message, param: `mcp_servers.${i}.name` };
+    }
+    const names = (spec.client_tools ?? []).map(({ name }) => name);
+    const twice = names.find((name, i) => names.indexOf(name) !== i || name === 'ask_user_question');
+    if (twice) {
+      const message = `the name ${twice} is taken: client tools need names of their own`;
+      return { code: 'invalid_agent', message, param: 'client_tools' };
+    }
+    if (!(await this.#models.has(spec.model.name))) {
+      const message = `the model provider has no model ${spec.model.name}`;
+      return { code: 'invalid_agent', message, param: 'model.name' };
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,24 @@
+import type { Logger } from 'pino';
+import type { AgentCheck } from '../agents/agent-check.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { Config } from '../config.ts';
+import type { TurnTails } from '../live/turn-tails.ts';
+import type { TurnIndex } from '../logs/turn-index.ts';
+import type { TurnLogs } from '../logs/turn-logs.ts';
+import type { SessionCommands } from './session-commands.ts';
+
+/** What the routes work with; one object per server. */
+export interface ApiContext {
+  config: Pick<Config, 'apiKeys' | 'turnSeconds' | 'tool'>;
+  catalog: Catalog;
+  blobs: BlobStore;
+  logs: TurnLogs;
+  turnIndex: TurnIndex;
+  tails: TurnTails;
+  commands: SessionCommands;
+  agentCheck: AgentCheck;
+  /** Why the server can't do its work now; empty if it can. */
+  checkReadiness: () => Promise<string[]>;
+  log: Logger;
+}

@@ -1,0 +1,117 @@
+import {
+  WithStartWorkflowOperation,
+  WorkflowUpdateFailedError,
+  WorkflowUpdateRPCTimeoutOrCancelledError,
+  type Client,
+} from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
+import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
+import { SESSION_WORKFLOW, sessionWorkflowId } from '../../workflows/ids.ts';
+import { cancelSession, createTurn, type CreateTurnCommand, type TurnAccepted } from '../../workflows/messages.ts';
+import type { session } from '../../workflows/session.ts';
+import { ApiError, ERRORS, type ErrorCode } from './errors.ts';
+import { KeyedQueue } from './keyed-queue.ts';
+
+/** Temporal lets few Updates of one workflow be under way, and collapses at its limit. */
+const UPDATES_AT_ONCE = 4;
+
+/** A command waits for the turn before it to end, which may take half a minute. */
+const COMMAND_TIMEOUT_MS = 45_000;
+
+/** How long we ask what became of a command whose answer was lost. */
+const LOOKUP_TIMEOUT_MS = 3_000;
+
+/** Between two tries of a command that met its session's workflow as that was closing. */
+const MAX_TRIES = 3;
+
+/** Sends commands to the workflows of sessions, starting those that do not run. */
+export class SessionCommands {
+  readonly #client: Client;
+  readonly #taskQueue: string;
+  readonly #queue = new KeyedQueue(UPDATES_AT_ONCE);
+
+  constructor({ client, taskQueue }: { client: Client; taskQueue: string }) {
+    this.#client = client;
+    this.#taskQueue = taskQueue;
+  }
+
+  /**
+   * Starts a turn; a command that comes twice is carried out once.
+   * @throws ApiError with the reason if the session refuses it; `unavailable` if it is not known what became of it.
+   */
+  async createTurn(sessionId: string, command: CreateTurnCommand): Promise<TurnAccepted> {
+    return this.#update(sessionId, command.turnId, (operation) =>
+      this.#client.workflow.executeUpdateWithStart(createTurn, {
+        updateId: command.turnId,
+        args: [command],
+        startWorkflowOperation: operation,
+      }),
+    );
+  }
+
+  /** Asks the running turn, if any, to end; with `close` the session takes no further turns. */
+  async cancel(sessionId: string, options: { close: boolean }): Promise<void> {
+    await this.#update(sessionId, undefined, (operation) =>
+      this.#client.workflow.executeUpdateWithStart(cancelSession, {
+        args: [options],
+        startWorkflowOperation: operation,
+      }),
+    );
+  }
+
+  async #update<T>(
+    sessionId: string,
+    updateId: string | undefined,
+    send: (operation: WithStartWorkflowOperation<typeof session>) => Promise<T>,
+  ): Promise<T> {
+    return this.#queue.run(sessionId, async () => {
+      for (let tries = 1; ; tries++) {
+        const operation = this.#startOperation(sessionId);
+        // Rejects with the command itself; nobody else listens.
+        operation.workflowHandle().catch(() => undefined);
+        try {
+          return await this.#client.connection.withDeadline(Date.now() + COMMAND_TIMEOUT_MS, () => send(operation));
+        } catch (error) {
+          // The session's run has closed under the command, which then was not carried out.
+          if (isNotFound(error) && tries < MAX_TRIES) continue;
+          return await this.#outcome<T>(sessionId, updateId, error);
+        }
+      }
+    });
+  }
+
+  #startOperation(sessionId: string): WithStartWorkflowOperation<typeof session> {
+    return new WithStartWorkflowOperation<typeof session>(SESSION_WORKFLOW, {
+      workflowId: sessionWorkflowId(sessionId),
+      workflowIdConflictPolicy: 'USE_EXISTING',
+      taskQueue: this.#taskQueue,
+      args: [{ sessionId }],
+    });
+  }
+
+  /** What became of a command that did not simply succeed. */
+  async #outcome<T>(sessionId: string, updateId: string | undefined, error: unknown): Promise<T> {
+    if (error instanceof WorkflowUpdateFailedError) throw refusalOf(error);
+    const isAmbiguous = error instanceof WorkflowUpdateRPCTimeoutOrCancelledError || isTemporalUnavailable(error);
+    if (!isAmbiguous) throw error;
+    if (updateId) {
+      try {
+        const handle = this.#client.workflow.getHandle(sessionWorkflowId(sessionId)).getUpdateHandle<T>(updateId);
+        return await this.#client.connection.withDeadline(Date.now() + LOOKUP_TIMEOUT_MS, () => handle.result());
+      } catch (lookupError) {
+        if (lookupError instanceof WorkflowUpdateFailedError) throw refusalOf(lookupError);
+      }
+    }
+    throw new ApiError('unavailable', 'the session can not be reached for the moment; try again', { cause: error });
+  }
+}
+
+function refusalOf(error: WorkflowUpdateFailedError): ApiError {
+  const { cause } = error;
+  if (cause instanceof ApplicationFailure && isErrorCode(cause.type)) return new ApiError(cause.type, cause.message);
+  return new ApiError('internal_error', 'the session failed to carry out the command', { cause: error });
+}
+
+function isErrorCode(type: string | undefined | null): type is ErrorCode {
+  return typeof type === 'string' && type in ERRORS;
+}

@@ -1,0 +1,98 @@
+import { once } from 'node:events';
+import type { Response } from 'express';
+import type { StreamFrame } from '../live/turn-reader.ts';
+
+/** A comment often enough for every proxy and client on the way; both SDKs give up after 60 s of silence. */
+const HEARTBEAT_MS = 15_000;
+
+/** A reader that takes nothing for this long is gone, whatever its connection says. */
+const STALLED_MS = 60_000;
+
+/** A reader that is this far behind is disconnected; it comes back with its cursor. */
+const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
+
+/** One server-sent event stream (`contracts/sessions-api.md`, section 2). */
+export class EventStream {
+  readonly #response: Response;
+  #heartbeat: NodeJS.Timeout | undefined;
+  #onDelivered: (() => void) | undefined;
+
+  constructor(response: Response) {
+    this.#response = response;
+  }
+
+  /** True once nobody listens any more. */
+  get isClosed(): boolean {
+    return this.#response.destroyed || this.#response.writableEnded;
+  }
+
+  /** Settles when the stream has ended, from either side. */
+  async untilClosed(): Promise<void> {
+    if (!this.#response.closed) await once(this.#response, 'close');
+  }
+
+  /** Calls `listener` once when the first event has been given to the network. */
+  onDelivered(listener: () => void): void {
+    this.#onDelivered = listener;
+  }
+
+  /** Sends the headers; from here on the answer is a 200. */
+  open(): void {
+    this.#response.status(200).set({
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache, no-transform',
+      // Proxies that buffer would hold events back.
+      'x-accel-buffering': 'no',
+    });
+    this.#response.flushHeaders();
+    this.#response.socket?.setNoDelay(true);
+    this.#heartbeat = setInterval(() => this.#response.write(': hb\n\n'), HEARTBEAT_MS);
+    this.#response.once('close', () => clearInterval(this.#heartbeat));
+  }
+
+  /** Sends what a reader has missed, at the reader's pace. */
+  async write(frames: StreamFrame[]): Promise<void> {
+    for (const frame of frames) {
+      if (this.isClosed) return;
+      if (!this.#send(serialize(frame))) await this.#drained();
+    }
+  }
+
+  /** Sends what happens now; a reader that does not keep up is disconnected. */
+  push(frames: StreamFrame[]): void {
+    if (this.isClosed) return;
+    this.#send(frames.map(serialize).join(''));
+    if (this.#response.writableLength > MAX_BUFFERED_BYTES) this.#response.destroy();
+  }
+
+  end(): void {
+    clearInterval(this.#heartbeat);
+    this.#response.end();
+  }
+
+  #send(text: string): boolean {
+    const onDelivered = this.#onDelivered;
+    this.#onDelivered = undefined;
+    return this.#response.write(text, (error) => {
+      if (!error) onDelivered?.();
+    });
+  }
+
+  async #drained(): Promise<void> {
+    if (this.isClosed) return;
+    const stop = new AbortController();
+    const { signal } = stop;
+    const stalled = setTimeout(() => this.#response.destroy(), STALLED_MS);
+    try {
+      await Promise.race([once(this.#response, 'drain', { signal }), once(this.#response, 'close', { signal })]);
+    } finally {
+      clearTimeout(stalled);
+      stop.abort();
+    }
+  }
+}
+
+function serialize({ sequenceNumber, event }: StreamFrame): string {
+  const data = JSON.stringify({ ...event, sequence_number: sequenceNumber });
+  return `id: ${sequenceNumber}\ndata: ${data}\n\n`;
+}

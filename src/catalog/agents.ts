@@ -1,0 +1,69 @@
+import type { Kysely } from 'kysely';
+import { hashOf } from '../hash.ts';
+import type { AgentSpec } from '../wire/agent-spec.ts';
+import type { AgentRow, Tables } from './schema.ts';
+
+export interface Agent extends AgentRow {
+  spec: AgentSpec;
+}
+
+/** Agents, their versions and the specs behind them. */
+export class Agents {
+  readonly #db: Kysely<Tables>;
+  /** Specs never change, so they are read once. */
+  readonly #specs = new Map<string, AgentSpec>();
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  async get(name: string): Promise<Agent | undefined> {
+    const row = await this.#db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
+    return row && { ...row, spec: await this.spec(row.spec_hash) };
+  }
+
+  /** Stores a new version of an agent, unless its newest one is the same. */
+  async put(name: string, spec: AgentSpec, now: string): Promise<Agent> {
+    const specHash = await this.putSpec(spec);
+    const row = await this.#db.transaction().execute(async (db) => {
+      const known = await db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
+      if (known?.spec_hash === specHash) return known;
+      const version = (known?.version ?? 0) + 1;
+      const next = { name, version, spec_hash: specHash, created_at: known?.created_at ?? now, updated_at: now };
+      await db
+        .insertInto('agents')
+        .values(next)
+        .onConflict((conflict) => conflict.column('name').doUpdateSet(next))
+        .execute();
+      await db
+        .insertInto('agent_versions')
+        .values({ agent_name: name, version, spec_hash: specHash, created_at: now })
+        .execute();
+      return next;
+    });
+    return { ...row, spec };
+  }
+
+  /** Stores a spec under its hash. */
+  async putSpec(spec: AgentSpec): Promise<string> {
+    const hash = hashOf(spec);
+    await this.#db
+      .insertInto('specs')
+      .values({ hash, spec: JSON.stringify(spec) })
+      .onConflict((conflict) => conflict.column('hash').doNothing())
+      .execute();
+    return hash;
+  }
+
+  /** @throws Error if the hash is unknown, which only a damaged catalog can be the reason for. */
+  async spec(hash: string): Promise<AgentSpec> {
+    const known = this.#specs.get(hash);
+    if (known) return known;
+    const row = await this.#db.selectFrom('specs').select('spec').where('hash', '=', hash).executeTakeFirst();
+    if (!row) throw new Error(`the catalog has no agent spec ${hash}`);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
+    const spec = JSON.parse(row.spec) as AgentSpec;
+    this.#specs.set(hash, spec);
+    return spec;
+  }
+}

@@ -1,0 +1,68 @@
+import type { Kysely } from 'kysely';
+import type { Tables } from './schema.ts';
+
+export interface Claim {
+  /** Who may repeat the request, and on what. */
+  scope: string;
+  /** The client's key, or the fingerprint of its body. */
+  key: string;
+  resourceId: string;
+  bodyHash: string;
+  now: string;
+}
+
+/** Remembers what a request has created, so that the same request again finds it instead of creating it twice. */
+export class Idempotency {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  /**
+   * Claims a key for a new resource. If the key is taken since `notBefore` or later, returns what it was claimed for;
+   * an older claim is forgotten.
+   */
+  async claim(
+    { scope, key, resourceId, bodyHash, now }: Claim,
+    notBefore: string,
+  ): Promise<{ resourceId: string; bodyHash: string; isNew: boolean }> {
+    return this.#db.transaction().execute(async (db) => {
+      await db
+        .deleteFrom('idempotency')
+        .where('scope', '=', scope)
+        .where('key', '=', key)
+        .where('created_at', '<', notBefore)
+        .execute();
+      const inserted = await db
+        .insertInto('idempotency')
+        .values({ scope, key, resource_id: resourceId, body_hash: bodyHash, created_at: now })
+        .onConflict((conflict) => conflict.columns(['scope', 'key']).doNothing())
+        .returning('resource_id')
+        .executeTakeFirst();
+      if (inserted) return { resourceId, bodyHash, isNew: true };
+      const taken = await db
+        .selectFrom('idempotency')
+        .select(['resource_id', 'body_hash'])
+        .where('scope', '=', scope)
+        .where('key', '=', key)
+        .executeTakeFirstOrThrow();
+      return { resourceId: taken.resource_id, bodyHash: taken.body_hash, isNew: false };
+    });
+  }
+
+  /** Gives a key free again, if it still stands for this resource. */
+  async release({ scope, key, resourceId }: Pick<Claim, 'scope' | 'key' | 'resourceId'>): Promise<void> {
+    await this.#db
+      .deleteFrom('idempotency')
+      .where('scope', '=', scope)
+      .where('key', '=', key)
+      .where('resource_id', '=', resourceId)
+      .execute();
+  }
+
+  /** Forgets claims from before `time`. */
+  async forget(time: string): Promise<void> {
+    await this.#db.deleteFrom('idempotency').where('created_at', '<', time).execute();
+  }
+}

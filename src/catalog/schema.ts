@@ -1,0 +1,91 @@
+import type { ColumnType, Generated, Insertable, Selectable } from 'kysely';
+
+/**
+ * The catalog's tables: one schema for SQLite and PostgreSQL, so only types that both know. Times are ISO-8601 UTC with
+ * milliseconds, which sort as text; JSON is text; flags are 0 and 1.
+ */
+export interface Tables {
+  specs: SpecsTable;
+  agents: AgentsTable;
+  agent_versions: AgentVersionsTable;
+  sessions: SessionsTable;
+  turns: TurnsTable;
+  archive: ArchiveTable;
+  idempotency: IdempotencyTable;
+}
+
+/** Agent specs by their content; never changed. */
+interface SpecsTable {
+  hash: string;
+  spec: string;
+}
+
+/** The newest version of each agent. */
+interface AgentsTable {
+  name: string;
+  version: number;
+  spec_hash: string;
+  created_at: string;
+  updated_at: string;
+}
+
+interface AgentVersionsTable {
+  agent_name: string;
+  version: number;
+  spec_hash: string;
+  created_at: string;
+}
+
+interface SessionsTable {
+  id: string;
+  type: 'session' | 'session/draft';
+  agent_name: string | null;
+  /** Null for drafts, which have a spec of their own. */
+  agent_version: number | null;
+  spec_hash: string;
+  title: string | null;
+  subject_id: string;
+  subject_type: string;
+  subject_slug: string;
+  metadata: string | null;
+  closed: Generated<number>;
+  created_at: string;
+  updated_at: string;
+}
+
+/**
+ * The index of turns. A row without a sequence is only a request: written before the session is asked, so that a crash
+ * in between leaves a trace to follow. Whether the turn exists is then for Temporal to say.
+ */
+interface TurnsTable {
+  id: string;
+  session_id: string;
+  previous_turn_id: string | null;
+  sequence: number | null;
+  created_at: string;
+  /** The archive has the entries up to this ordinal... */
+  archived_through: Generated<number>;
+  /** ... and no more will come. */
+  archived: Generated<number>;
+}
+
+/** The logs of turns: one row per entry. */
+interface ArchiveTable {
+  turn_id: string;
+  ordinal: number;
+  record: string;
+}
+
+/** What a request with this key, or with this body, has created. */
+interface IdempotencyTable {
+  scope: string;
+  key: string;
+  resource_id: string;
+  body_hash: string;
+  created_at: ColumnType<string, string, never>;
+}
+
+export type SessionRow = Selectable<SessionsTable>;
+export type NewSessionRow = Insertable<SessionsTable>;
+export type TurnRow = Selectable<TurnsTable>;
+export type AgentRow = Selectable<AgentsTable>;

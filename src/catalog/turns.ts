@@ -1,0 +1,104 @@
+import { sql, type Kysely } from 'kysely';
+import type { Tables, TurnRow } from './schema.ts';
+
+export interface AcceptedTurn {
+  turnId: string;
+  sessionId: string;
+  previousTurnId: string | null;
+  sequence: number;
+  createdAt: string;
+  /** The session's title, if it has none yet. */
+  title: string | null;
+}
+
+/** The index of turns; see `TurnsTable` for its two kinds of rows. */
+export class Turns {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  async get(id: string): Promise<TurnRow | undefined> {
+    return this.#db.selectFrom('turns').selectAll().where('id', '=', id).executeTakeFirst();
+  }
+
+  /** The newest accepted turn of a session. */
+  async last(sessionId: string): Promise<TurnRow | undefined> {
+    return this.#db
+      .selectFrom('turns')
+      .selectAll()
+      .where('session_id', '=', sessionId)
+      .where('sequence', 'is not', null)
+      .orderBy('sequence', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+  }
+
+  /** The requests of a session that nobody has confirmed or withdrawn. */
+  async requests(sessionId: string): Promise<TurnRow[]> {
+    return this.#db
+      .selectFrom('turns')
+      .selectAll()
+      .where('session_id', '=', sessionId)
+      .where('sequence', 'is', null)
+      .execute();
+  }
+
+  /** A turn and those before it in its chain, newest first, at most `limit`. */
+  async chain(turnId: string, limit: number): Promise<TurnRow[]> {
+    return this.#db
+      .withRecursive('chain', (db) =>
+        db
+          .selectFrom('turns')
+          .selectAll()
+          .select(sql<number>`1`.as('depth'))
+          .where('id', '=', turnId)
+          .unionAll(
+            db
+              .selectFrom('turns')
+              .innerJoin('chain', 'chain.previous_turn_id', 'turns.id')
+              .selectAll('turns')
+              .select(sql<number>`chain.depth + 1`.as('depth'))
+              .where('chain.depth', '<', limit),
+          ),
+      )
+      .selectFrom('chain')
+      .selectAll()
+      .orderBy('depth')
+      .execute();
+  }
+
+  async request(turn: { id: string; session_id: string; created_at: string }): Promise<void> {
+    await this.#db
+      .insertInto('turns')
+      .values(turn)
+      .onConflict((conflict) => conflict.column('id').doNothing())
+      .execute();
+  }
+
+  /** Takes a request back. An accepted turn stays. */
+  async withdraw(turnId: string): Promise<void> {
+    await this.#db.deleteFrom('turns').where('id', '=', turnId).where('sequence', 'is', null).execute();
+  }
+
+  /** Makes a request a turn; done again with the same turn, it changes nothing. */
+  async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title }: AcceptedTurn): Promise<void> {
+    const row = { session_id: sessionId, previous_turn_id: previousTurnId, sequence, created_at: createdAt };
+    await this.#db.transaction().execute(async (db) => {
+      await db
+        .insertInto('turns')
+        .values({ id: turnId, ...row })
+        .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
+        .execute();
+      await db
+        .updateTable('sessions')
+        .set((eb) => ({
+          title: eb.fn.coalesce('title', eb.val(title)),
+          updated_at: eb.case().when('updated_at', '<', createdAt).then(createdAt).else(eb.ref('updated_at')).end(),
+        }))
+        .where('id', '=', sessionId)
+        .execute();
+    });
+  }
+}

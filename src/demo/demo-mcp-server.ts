@@ -1,0 +1,65 @@
+import type { RequestListener } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { toNodeHandler } from '@modelcontextprotocol/node';
+import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
+import { z } from 'zod';
+import { listen, type LocalServer } from './local-server.ts';
+
+/** An MCP server to try approvals and slow tools with. It keeps its notes in memory. */
+export async function startDemoMcpServer(): Promise<LocalServer> {
+  const notes = ['Everturn keeps a turn alive through crashes.', 'The demo model is a script.'];
+  const handler = createMcpHandler(() => serve(notes));
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- made for Node's requests; its types are only less exact
+  const server = await listen(toNodeHandler(handler) as RequestListener, '/mcp');
+  return {
+    ...server,
+    stop: async () => {
+      await handler.close();
+      await server.stop();
+    },
+  };
+}
+
+function serve(notes: string[]): McpServer {
+  const server = new McpServer({ name: 'demo', version: '1.0.0' });
+  server.registerTool(
+    'search_notes',
+    {
+      description: 'Finds notes that contain a word. Without a word: all notes.',
+      inputSchema: z.object({ word: z.string().optional() }),
+      annotations: { readOnlyHint: true },
+    },
+    ({ word = '' }) => {
+      const found = notes.filter((note) => note.toLowerCase().includes(word.toLowerCase()));
+      return text(found.length > 0 ? found.map((note) => `- ${note}`).join('\n') : 'No note contains that.');
+    },
+  );
+  server.registerTool(
+    'add_note',
+    {
+      description: 'Writes a note. Asks for approval first.',
+      inputSchema: z.object({ note: z.string().min(1) }),
+      annotations: { readOnlyHint: false, destructiveHint: false },
+    },
+    ({ note }) => {
+      notes.push(note);
+      return text(`Noted. There are ${notes.length} notes now.`);
+    },
+  );
+  server.registerTool(
+    'count_slowly',
+    {
+      description: 'Counts up to a number, one second each.',
+      inputSchema: z.object({ to: z.int().min(1).max(60) }),
+    },
+    async ({ to }, { mcpReq }) => {
+      await sleep(to * 1000, undefined, { signal: mcpReq.signal });
+      return text(`Counted to ${to}.`);
+    },
+  );
+  return server;
+}
+
+function text(content: string): { content: { type: 'text'; text: string }[] } {
+  return { content: [{ type: 'text', text: content }] };
+}

@@ -1,0 +1,106 @@
+import type { ServerResponse } from 'node:http';
+import { json } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { newId } from '../log/ids.ts';
+import { listen, type LocalServer } from './local-server.ts';
+
+/** About as fast as a model talks. */
+const WORD_MS = 40;
+
+/** What the script looks at in a request. */
+const chatRequest = z.object({
+  model: z.string(),
+  messages: z.array(z.object({ role: z.string(), content: z.unknown() })).default([]),
+  tools: z.array(z.object({ function: z.object({ name: z.string() }) })).default([]),
+});
+type ChatRequest = z.infer<typeof chatRequest>;
+
+type Reply = { text: string } | { tool: string; arguments: Record<string, unknown>; text: string };
+
+/**
+ * A model that is a script: it speaks OpenAI's streaming protocol over a real socket, says that it is a script, and
+ * calls tools when it is told to. For the first steps without an API key.
+ */
+export async function startDemoModel(): Promise<LocalServer> {
+  return listen((request, response) => {
+    const { pathname } = new URL(request.url ?? '/', 'http://localhost');
+    if (request.method === 'GET' && pathname.endsWith('/models')) {
+      // Whatever it is called, it answers.
+      response.writeHead(501).end();
+      return;
+    }
+    json(request)
+      .then((body) => answer(chatRequest.parse(body), response))
+      .catch((error: unknown) => {
+        response.writeHead(400, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ error: { message: String(error), type: 'invalid_request_error' } }));
+      });
+  }, '/v1');
+}
+
+async function answer(request: ChatRequest, response: ServerResponse): Promise<void> {
+  const reply = replyTo(request);
+  const id = newId('msg');
+  const send = (delta: object, finishReason: string | null = null): void => {
+    const choices = [{ index: 0, delta, finish_reason: finishReason }];
+    response.write(
+      `data: ${JSON.stringify({ id, object: 'chat.completion.chunk', model: request.model, choices })}\n\n`,
+    );
+  };
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  const words = reply.text.match(/\S+\s*/g) ?? [];
+  for (const word of words) {
+    if (response.destroyed) return;
+    send({ content: word });
+    await sleep(WORD_MS);
+  }
+  if ('tool' in reply) {
+    const call = { index: 0, id: newId('call'), type: 'function', function: { name: reply.tool, arguments: '' } };
+    send({ tool_calls: [call] });
+    send({ tool_calls: [{ index: 0, function: { arguments: JSON.stringify(reply.arguments) } }] });
+  }
+  send({}, 'tool' in reply ? 'tool_calls' : 'stop');
+  const prompt = JSON.stringify(request.messages).length;
+  const usage = { prompt_tokens: Math.ceil(prompt / 4), completion_tokens: words.length, total_tokens: 0 };
+  usage.total_tokens = usage.prompt_tokens + usage.completion_tokens;
+  response.end(`data: ${JSON.stringify({ id, choices: [], usage })}\n\ndata: [DONE]\n\n`);
+}
+
+/** The script. */
+function replyTo({ messages, tools }: ChatRequest): Reply {
+  const last = messages.at(-1);
+  if (last?.role === 'tool')
+    return { text: `The tool answered: ${textOf(last.content)} (I am a script, so that is all I make of it.)` };
+  const said = textOf(last?.content);
+  const has = (name: string): boolean => tools.some((tool) => tool.function.name === name);
+  const [, note] = /\bnote(?: that)?:? +(.+)/i.exec(said) ?? [];
+  const [, count] = /\bcount(?: \w+)* to (\d+)/i.exec(said) ?? [];
+  if (count && has('count_slowly')) {
+    return {
+      text: 'I will count. ',
+      tool: 'count_slowly',
+      arguments: { to: Math.min(60, Math.max(1, Number(count))) },
+    };
+  }
+  if (/\b(search|find|show|list)\b/i.test(said) && has('search_notes')) {
+    return { text: 'Let me look. ', tool: 'search_notes', arguments: {} };
+  }
+  if (note && has('add_note')) return { text: 'I will write that down. ', tool: 'add_note', arguments: { note } };
+  if (/\bask me\b/i.test(said) && has('ask_user_question')) {
+    const question = { question: 'Which colour do you like best?', options: ['red', 'green', 'blue'] };
+    return { text: '', tool: 'ask_user_question', arguments: question };
+  }
+  return {
+    text:
+      `You said: "${said}". I am the demo model: a script, not an AI. Set OPENAI_API_KEY to talk to a real one. ` +
+      'Try "show my notes" for a tool, "note: buy milk" for a tool that asks you first, ' +
+      '"count slowly to 20" for a slow tool, or "ask me something" for a question to you.',
+  };
+}
+
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content;
+  const parts = z.array(z.object({ text: z.string().optional() })).safeParse(content);
+  return parts.success ? parts.data.map(({ text }) => text ?? '').join(' ') : '';
+}

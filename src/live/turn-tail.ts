@@ -1,0 +1,125 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { LogEntry } from '../log/records.ts';
+import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
+import type { LiveBus } from './bus.ts';
+import { TurnFeed } from './turn-feed.ts';
+
+interface TailOptions {
+  turnId: string;
+  logs: TurnLogs;
+  bus: LiveBus;
+  log: Logger;
+  /** The first entry that is wanted. */
+  firstOrdinal: number;
+}
+
+/** Between attempts to read a history that can't be read, at most. */
+const MAX_RETRY_MS = 5_000;
+
+/**
+ * Follows one turn for all of its readers in this process: durable events by one long poll on its history, text in
+ * progress by the live bus.
+ */
+export class TurnTail {
+  readonly feed: TurnFeed;
+  readonly #options: TailOptions;
+  readonly #stop = new AbortController();
+  readonly #unsubscribe: () => void;
+  readonly #advanced = new Set<() => void>();
+  #ended = false;
+  #asking = false;
+
+  /** Listens to the bus from now on, so that nothing is missed while the turn is being started. */
+  constructor(options: TailOptions) {
+    this.#options = options;
+    this.feed = new TurnFeed(options.firstOrdinal);
+    this.#unsubscribe = options.bus.subscribe(options.turnId, (frame) => {
+      if (!this.feed.frame(frame)) void this.#askForSnapshots();
+    });
+  }
+
+  /** True once the log has come to its end. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Follows the log until its end. @throws TurnNotFound */
+  async run(): Promise<void> {
+    const { turnId, logs, log } = this.#options;
+    void this.#askForSnapshots();
+    try {
+      for (let failures = 0; !this.#ended;) {
+        try {
+          const follow = this.#stop.signal;
+          for await (const entries of logs.read(turnId, { from: this.feed.lastOrdinal + 1, follow })) {
+            failures = 0;
+            this.#add(entries);
+          }
+          this.#ended = true;
+        } catch (error) {
+          if (this.#stop.signal.aborted) return;
+          if (error instanceof TurnNotFound) throw error;
+          failures += 1;
+          log.warn({ turnId, err: error, failures }, 'a turn can not be followed for the moment');
+          await sleep(Math.min(MAX_RETRY_MS, 100 * 2 ** failures) * (0.5 + Math.random() / 2));
+        }
+      }
+    } finally {
+      this.stop();
+    }
+  }
+
+  stop(): void {
+    this.#stop.abort();
+    this.#unsubscribe();
+    this.#wake();
+  }
+
+  /** Waits until the log has entry `ordinal`, or has ended. False if it still has not after `timeoutMs`. */
+  async reaches(ordinal: number, timeoutMs: number): Promise<boolean> {
+    const deadline = Date.now() + timeoutMs;
+    while (this.feed.lastOrdinal < ordinal && !this.#stop.signal.aborted) {
+      const left = deadline - Date.now();
+      if (left <= 0) return false;
+      await this.#nextAdvance(left);
+    }
+    return this.feed.lastOrdinal >= ordinal;
+  }
+
+  #add(entries: LogEntry[]): void {
+    for (const entry of entries) this.feed.entry(entry);
+    this.#wake();
+  }
+
+  #wake(): void {
+    for (const wake of this.#advanced) wake();
+    this.#advanced.clear();
+  }
+
+  #nextAdvance(timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(done, timeoutMs);
+      const advanced = this.#advanced;
+      function done(): void {
+        clearTimeout(timer);
+        advanced.delete(done);
+        resolve();
+      }
+      advanced.add(done);
+    });
+  }
+
+  async #askForSnapshots(): Promise<void> {
+    // Each frame behind a gap would ask again.
+    if (this.#asking) return;
+    this.#asking = true;
+    try {
+      for (const snapshot of await this.#options.bus.snapshots(this.#options.turnId)) this.feed.snapshot(snapshot);
+    } catch (error) {
+      this.#options.log.warn({ turnId: this.#options.turnId, err: error }, 'the live bus gave no snapshot');
+    } finally {
+      this.#asking = false;
+    }
+  }
+}

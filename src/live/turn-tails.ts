@@ -1,0 +1,58 @@
+import type { Logger } from 'pino';
+import type { TurnLogs } from '../logs/turn-logs.ts';
+import type { LiveBus } from './bus.ts';
+import { TurnTail } from './turn-tail.ts';
+
+/** A reader's hold on a turn's tail. */
+export interface TailLease {
+  tail: TurnTail;
+  /** Follows the log from now on; settles when that ends. @throws TurnNotFound */
+  run(): Promise<void>;
+  release(): void;
+}
+
+interface Shared {
+  tail: TurnTail;
+  leases: number;
+  running: Promise<void> | undefined;
+}
+
+/** The tails of this process: one for each turn that somebody watches. */
+export class TurnTails {
+  readonly #options: { logs: TurnLogs; bus: LiveBus; log: Logger };
+  readonly #tails = new Map<string, Shared>();
+
+  constructor(options: { logs: TurnLogs; bus: LiveBus; log: Logger }) {
+    this.#options = options;
+  }
+
+  /** Turns that are watched now. */
+  get size(): number {
+    return this.#tails.size;
+  }
+
+  /** Listens to a turn, which may not have begun; a reader comes that has the log up to `ordinal`. */
+  lease(turnId: string, ordinal: number): TailLease {
+    const known = this.#tails.get(turnId);
+    const shared = known ?? {
+      tail: new TurnTail({ ...this.#options, turnId, firstOrdinal: Math.max(1, ordinal) }),
+      leases: 0,
+      running: undefined,
+    };
+    this.#tails.set(turnId, shared);
+    shared.leases += 1;
+    let released = false;
+    return {
+      tail: shared.tail,
+      run: () => (shared.running ??= shared.tail.run()),
+      release: () => {
+        if (released) return;
+        released = true;
+        shared.leases -= 1;
+        if (shared.leases > 0) return;
+        shared.tail.stop();
+        if (this.#tails.get(turnId) === shared) this.#tails.delete(turnId);
+      },
+    };
+  }
+}

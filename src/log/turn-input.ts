@@ -1,0 +1,51 @@
+import { callKey } from './projection.ts';
+import type { InputItem, PendingCall } from './records.ts';
+
+/** Why a turn can't be created; each has its place in the API's table of errors. */
+export type Rejection =
+  | 'session_closed'
+  | 'turn_not_found'
+  | 'actions_pending'
+  | 'call_not_pending'
+  | 'call_answered_twice'
+  | 'calls_unanswered';
+
+export interface Refusal {
+  code: Rejection;
+  message: string;
+}
+
+/**
+ * Whether `input` can follow a turn on which `pending` calls wait: messages only if none does, answers only for those
+ * that do, and then for all of them. Undefined if it can.
+ */
+export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal | undefined {
+  const waiting = new Map(pending.map((call) => [callKey(call), call]));
+  const answered = new Set<string>();
+  for (const item of input) {
+    if (item.type === 'user.message') continue;
+    const key = callKey(item);
+    const call = waiting.get(key);
+    const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
+    if (!call) return { code: 'call_not_pending', message: `${what} does not wait for an answer on the previous turn` };
+    if (answered.has(key)) return { code: 'call_answered_twice', message: `${what} is answered twice` };
+    const expected = call.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
+    if (item.type !== expected) {
+      return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${item.type}` };
+    }
+    answered.add(key);
+  }
+  const unanswered = pending.filter((call) => !answered.has(callKey(call)));
+  if (unanswered.length === 0) return undefined;
+  const ids = unanswered.map(({ toolCallId }) => toolCallId).join(', ');
+  if (answered.size > 0) {
+    return {
+      code: 'calls_unanswered',
+      message: `these tool calls wait too and must be answered with the others: ${ids}`,
+    };
+  }
+  return {
+    code: 'actions_pending',
+    message: `the previous turn waits for answers to these tool calls first: ${ids}`,
+  };
+}

@@ -1,0 +1,31 @@
+import type { Catalog } from '../catalog/catalog.ts';
+import type { TurnIndex } from './turn-index.ts';
+import type { TurnLogs } from './turn-logs.ts';
+
+interface ArchiveOptions {
+  catalog: Catalog;
+  logs: TurnLogs;
+  turnIndex: TurnIndex;
+  turnId: string;
+  /** The last entry to archive; without it, all of them, which waits for the turn to close. */
+  through?: number | undefined;
+  signal: AbortSignal;
+}
+
+/**
+ * Copies a turn's log into the archive. Goes on where an earlier attempt stopped; a turn that is archived is left alone.
+ * @throws TurnNotFound
+ */
+export async function archive({ catalog, logs, turnIndex, turnId, through, signal }: ArchiveOptions): Promise<void> {
+  const known = await catalog.turns.get(turnId);
+  if (known?.archived) return;
+  // Whoever started the turn may have died before it was entered in the index.
+  if (known?.sequence === undefined || known.sequence === null) await turnIndex.accept(await logs.start(turnId));
+  const from = (known?.archived_through ?? 0) + 1;
+  for await (const { entries } of logs.readStored(turnId, { from, follow: signal })) {
+    const wanted = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
+    const last = wanted.at(-1);
+    if (last) await catalog.archive.add(turnId, wanted, last.record.kind === 'turn.done');
+    if (through !== undefined && (wanted.length < entries.length || last?.ordinal === through)) return;
+  }
+}

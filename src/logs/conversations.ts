@@ -1,0 +1,142 @@
+import { LRUCache } from 'lru-cache';
+import { restore } from '../blobs/offload.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import { sha256 } from '../hash.ts';
+import type { CallModelInput, CallToolInput } from '../log/history.ts';
+import { TurnProjection } from '../log/projection.ts';
+import type { LogEntry, ModelMessage, ToolCall, UnplacedRecord } from '../log/records.ts';
+import type { TurnHistory } from '../temporal/history.ts';
+import type { TurnLogs } from './turn-logs.ts';
+
+/** A turn in progress, as far as this worker knows it: its records are the three parts, one after the other. */
+interface InProgress {
+  runId: string;
+  /** From the runs before this one. */
+  earlier: UnplacedRecord[];
+  /** From this run's history up to `lastEventId`. */
+  projected: UnplacedRecord[];
+  /** Known without the history. */
+  ahead: UnplacedRecord[];
+  projection: TurnProjection;
+  lastEventId: number;
+}
+
+const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
+
+/**
+ * The records behind a model call: the turns before it, and its own turn up to the ordinal that the workflow says.
+ *
+ * Activities get references, not transcripts, so each model call has to find its conversation. Mostly this worker has
+ * it: results that were produced here are remembered under their stamps, and the workflow says which stamps it has
+ * accepted. An attempt whose result did not make it into the history has another stamp than the one that did, so what
+ * is remembered under an accepted stamp is what the log says. Everything else is read from the history, from its end
+ * backwards.
+ */
+export class Conversations {
+  readonly #logs: TurnLogs;
+  readonly #history: TurnHistory;
+  readonly #blobs: BlobStore;
+  readonly #ended = new LRUCache<string, UnplacedRecord[]>({
+    max: 10_000,
+    maxSize: MAX_CACHED_CHARACTERS,
+    sizeCalculation: (records) => JSON.stringify(records).length,
+  });
+  readonly #inProgress = new LRUCache<string, InProgress>({ max: 500 });
+  readonly #stamped = new LRUCache<string, UnplacedRecord[]>({ max: 10_000 });
+  readonly #messages = new LRUCache<string, ModelMessage>({ max: 1_000 });
+
+  constructor({ logs, history, blobs }: { logs: TurnLogs; history: TurnHistory; blobs: BlobStore }) {
+    this.#logs = logs;
+    this.#history = history;
+    this.#blobs = blobs;
+  }
+
+  /** Remembers what an activity is about to return under `stamp`. */
+  remember(stamp: string, records: UnplacedRecord[]): void {
+    this.#stamped.set(stamp, records);
+    for (const record of records) if (record.kind === 'model.message') this.#messages.set(record.id, record);
+  }
+
+  /** All records that a model call answers, oldest first. */
+  async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
+    const [before, own] = await Promise.all([this.#chain(input.previousTurnId, signal), this.#turn(input, runId)]);
+    return [...before, ...own];
+  }
+
+  /**
+   * The tool call that an activity is to run.
+   * @throws Error if its arguments are not those that were scheduled, and approved where that was needed.
+   */
+  async toolCall({ source }: Pick<CallToolInput, 'source'>): Promise<ToolCall> {
+    const isMeant = (call: ToolCall | undefined) => call && sha256(call.arguments) === source.run?.argumentsHash;
+    const remembered = this.#messages.get(source.messageId)?.toolCalls[source.index];
+    if (remembered && isMeant(remembered)) return remembered;
+    const entries = await this.#logs.all(source.turnId);
+    const message = entries.map(({ record }) => record).find(({ id }) => id === source.messageId);
+    const call = message?.kind === 'model.message' ? message.toolCalls[source.index] : undefined;
+    if (!call || !isMeant(call)) throw new Error('the arguments of the tool call are not those that were decided on');
+    return call;
+  }
+
+  /** The turns of a chain up to `turnId`. */
+  async #chain(turnId: string | null, signal: AbortSignal): Promise<UnplacedRecord[]> {
+    const turns: UnplacedRecord[][] = [];
+    for (let next = turnId; next !== null;) {
+      const records = await this.#endedTurn(next, signal);
+      turns.unshift(records);
+      const [created] = records;
+      next = created?.kind === 'turn.created' ? created.previousTurnId : null;
+    }
+    return turns.flat();
+  }
+
+  async #endedTurn(turnId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
+    const known = this.#ended.get(turnId);
+    if (known) return known;
+    // A turn announces its end before it closes, so the last moment of it may have to be waited for.
+    const entries = await this.#logs.all(turnId, { follow: signal });
+    const records = entries.map(({ record }) => record);
+    this.#ended.set(turnId, records);
+    return records;
+  }
+
+  async #turn(input: CallModelInput, runId: string): Promise<UnplacedRecord[]> {
+    const { turnId, upTo, recent } = input;
+    let own = this.#inProgress.get(turnId);
+    if (own?.runId !== runId) {
+      own = { runId, earlier: [], projected: [], ahead: [], projection: new TurnProjection(), lastEventId: 0 };
+      if (input.start) own.ahead.push(...recordsOfStart(input));
+      this.#inProgress.set(turnId, own);
+    }
+    const stamped = recent.map((stamp) => this.#stamped.get(stamp));
+    const fresh = stamped.flatMap((records) => records ?? []);
+    if (count(own) + fresh.length === upTo && !stamped.includes(undefined)) own.ahead.push(...fresh);
+    if (count(own) < upTo) await this.#readOn(input, own);
+    if (count(own) < upTo) throw new Error(`turn ${turnId} has no entry ${upTo}`);
+    return [...own.earlier, ...own.projected, ...own.ahead].slice(0, upTo);
+  }
+
+  async #readOn({ turnId, sessionId }: CallModelInput, own: InProgress): Promise<void> {
+    const isFirst = own.lastEventId === 0;
+    const { events, lastEventId } = await this.#history.readSince(turnId, own.runId, own.lastEventId);
+    const entries = events.flatMap((event) => own.projection.feed(event));
+    const { carry } = own.projection.start ?? {};
+    if (isFirst && carry) own.earlier = recordsOf((await this.#logs.all(turnId)).slice(0, carry.ordinal));
+    const context = { blobs: this.#blobs, sessionId };
+    own.projected.push(...recordsOf(await Promise.all(entries.map((entry) => restore(entry, context)))));
+    own.ahead = [];
+    own.lastEventId = lastEventId;
+  }
+}
+
+function count({ earlier, projected, ahead }: InProgress): number {
+  return earlier.length + projected.length + ahead.length;
+}
+
+function recordsOf(entries: LogEntry[]): UnplacedRecord[] {
+  return entries.map(({ record }) => record);
+}
+
+function recordsOfStart({ start, createdAt: at }: CallModelInput): UnplacedRecord[] {
+  return start ? recordsOf(new TurnProjection().feed({ type: 'started', at, start })) : [];
+}

@@ -1,0 +1,194 @@
+import { restore } from '../blobs/offload.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import { isCatalogUnavailable, type Catalog } from '../catalog/catalog.ts';
+import type { TurnRow } from '../catalog/schema.ts';
+import type { TurnStart } from '../log/history.ts';
+import { turnCreated, TurnProjection } from '../log/projection.ts';
+import type { LogEntry, TurnCreated, TurnDone } from '../log/records.ts';
+import { isNotFound } from '../temporal/errors.ts';
+import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
+
+/** Neither the archive nor Temporal knows the turn. */
+export class TurnNotFound extends Error {
+  constructor(turnId: string, options?: ErrorOptions) {
+    super(`there is no turn ${turnId}`, options);
+  }
+}
+
+interface ReadOptions {
+  /** The first ordinal to read. */
+  from?: number;
+  /** Wait for what is still to come, until the turn ends or the signal is aborted (which throws). */
+  follow?: AbortSignal;
+}
+
+/** Entries of a log in which large texts are references into the blobs of a session. */
+export interface StoredBatch {
+  sessionId: string;
+  entries: LogEntry[];
+}
+
+export interface PageOptions {
+  from: number;
+  limit: number;
+  order: 'asc' | 'desc';
+}
+
+/** Rows of the archive that are read at a time. */
+const ARCHIVE_PAGE = 500;
+
+/**
+ * The logs of turns, wherever they are: ended turns, and the ended runs of long ones, in the archive; the rest in
+ * Temporal's histories. Entries come with all of their texts.
+ */
+export class TurnLogs {
+  readonly #catalog: Catalog;
+  readonly #history: TurnHistory;
+  readonly #blobs: BlobStore;
+
+  constructor({ catalog, history, blobs }: { catalog: Catalog; history: TurnHistory; blobs: BlobStore }) {
+    this.#catalog = catalog;
+    this.#history = history;
+    this.#blobs = blobs;
+  }
+
+  /** The entries of a turn in their order, in batches. @throws TurnNotFound */
+  async *read(turnId: string, options: ReadOptions = {}): AsyncGenerator<LogEntry[]> {
+    for await (const { sessionId, entries } of this.readStored(turnId, options)) {
+      yield await this.#restore(entries, sessionId);
+    }
+  }
+
+  /** All entries of a turn. @throws TurnNotFound */
+  async all(turnId: string, options: ReadOptions = {}): Promise<LogEntry[]> {
+    const entries: LogEntry[] = [];
+    for await (const batch of this.read(turnId, options)) entries.push(...batch);
+    return entries;
+  }
+
+  /** The entries as they are stored: large texts are references. @throws TurnNotFound */
+  async *readStored(turnId: string, { from = 1, follow }: ReadOptions = {}): AsyncGenerator<StoredBatch> {
+    const row = await this.#row(turnId);
+    if (row?.archived) {
+      yield* this.#archived(turnId, row.session_id, from, Infinity);
+      return;
+    }
+    // Its page tokens hold the reader to the run that is current now, so it can't be mistaken for a later one.
+    const current = this.#history.read(turnId, undefined, follow);
+    const firstPage = await this.#found(turnId, () => current.next());
+    const start = startOf(turnId, firstPage.value);
+    const { sessionId } = start;
+    const earlier = await this.#earlierRuns(turnId, start, Math.max(from, (row?.archived_through ?? 0) + 1));
+    const before = (earlier[0]?.start ?? start).carry?.ordinal ?? 0;
+    if (from <= before) yield* this.#archived(turnId, sessionId, from, before);
+
+    const projection = new TurnProjection();
+    const run: { continuedAs?: string | undefined } = {};
+    const project = ({ events }: HistoryPage): StoredBatch => {
+      const entries: LogEntry[] = [];
+      for (const event of events) {
+        entries.push(...projection.feed(event));
+        run.continuedAs = event.type === 'continued' ? event.runId : undefined;
+      }
+      return { sessionId, entries: entries.filter(({ ordinal }) => ordinal >= from) };
+    };
+    for (const { runId } of earlier) for await (const page of this.#history.read(turnId, runId)) yield project(page);
+    if (firstPage.value) yield project(firstPage.value);
+    for await (const page of current) yield project(page);
+    while (run.continuedAs) {
+      for await (const page of this.#history.read(turnId, run.continuedAs, follow)) yield project(page);
+    }
+  }
+
+  /**
+   * A part of a log: up to `limit` entries from ordinal `from`, in either direction. In descending order a `from` beyond
+   * the end is the end. @throws TurnNotFound
+   */
+  async page(turnId: string, { from, limit, order }: PageOptions): Promise<LogEntry[]> {
+    const row = await this.#row(turnId);
+    if (row?.archived) {
+      const last = Math.min(from, row.archived_through);
+      const first = order === 'asc' ? from : Math.max(1, last - limit + 1);
+      const count = order === 'asc' ? limit : last - first + 1;
+      const entries = await this.#restore(await this.#catalog.archive.read(turnId, first, count), row.session_id);
+      return order === 'asc' ? entries : entries.reverse();
+    }
+    const entries = await this.all(turnId);
+    if (order === 'asc') return entries.slice(from - 1, from - 1 + limit);
+    return entries
+      .filter(({ ordinal }) => ordinal <= from)
+      .slice(-limit)
+      .reverse();
+  }
+
+  /** How a turn began, and how it ended if it has. @throws TurnNotFound */
+  async ends(turnId: string): Promise<{ created: TurnCreated; done: TurnDone | undefined }> {
+    const row = await this.#row(turnId);
+    if (!row?.archived) {
+      const start = await this.start(turnId);
+      if (await this.#history.isRunning(turnId)) {
+        const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
+        return { created, done: undefined };
+      }
+    }
+    const [first] = await this.page(turnId, { from: 1, limit: 1, order: 'asc' });
+    const [last] = await this.page(turnId, { from: Infinity, limit: 1, order: 'desc' });
+    if (first?.record.kind !== 'turn.created') throw new Error(`the log of turn ${turnId} has no beginning`);
+    return { created: first.record, done: last?.record.kind === 'turn.done' ? last.record : undefined };
+  }
+
+  /** What a turn was started with. @throws TurnNotFound */
+  async start(turnId: string): Promise<TurnStart> {
+    return this.#found(turnId, () => this.#history.start(turnId));
+  }
+
+  /** The turn's row in the index; undefined if there is none, or if the catalog can't say. */
+  async #row(turnId: string): Promise<TurnRow | undefined> {
+    try {
+      return await this.#catalog.turns.get(turnId);
+    } catch (error) {
+      // A turn that is still in Temporal can be read without the catalog, and must: running turns depend on it.
+      if (isCatalogUnavailable(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async *#archived(turnId: string, sessionId: string, from: number, to: number): AsyncGenerator<StoredBatch> {
+    for (let next = from; next <= to;) {
+      const entries = await this.#catalog.archive.read(turnId, next, Math.min(ARCHIVE_PAGE, to - next + 1));
+      const last = entries.at(-1);
+      if (!last) return;
+      yield { sessionId, entries };
+      next = last.ordinal + 1;
+    }
+  }
+
+  /** The runs before the one that began with `start`, oldest first, from the one that has the entry `from`. */
+  async #earlierRuns(turnId: string, start: TurnStart, from: number): Promise<{ runId: string; start: TurnStart }[]> {
+    const runs: { runId: string; start: TurnStart }[] = [];
+    for (let { carry } = start; carry && carry.ordinal >= from; carry = runs[0]?.start.carry) {
+      const runId = carry.previousRunId;
+      runs.unshift({ runId, start: await this.#history.start(turnId, runId) });
+    }
+    return runs;
+  }
+
+  async #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
+    return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#blobs, sessionId })));
+  }
+
+  async #found<T>(turnId: string, read: () => Promise<T>): Promise<T> {
+    try {
+      return await read();
+    } catch (error) {
+      if (isNotFound(error)) throw new TurnNotFound(turnId, { cause: error });
+      throw error;
+    }
+  }
+}
+
+function startOf(turnId: string, page: HistoryPage | undefined): TurnStart {
+  const [first] = page?.events ?? [];
+  if (first?.type !== 'started') throw new Error(`the history of turn ${turnId} does not begin with its start`);
+  return first.start;
+}

@@ -1,0 +1,43 @@
+/**
+ * How a model call failed. The first group may work a moment later; the second will fail again, whatever one does.
+ */
+export type ModelFailure =
+  | 'rate_limited'
+  | 'overloaded'
+  | 'timeout'
+  | 'connection'
+  | 'stalled'
+  | 'broken_stream'
+  | 'bad_request'
+  | 'auth'
+  | 'refused_model';
+
+const RETRYABLE: ReadonlySet<ModelFailure> = new Set([
+  'rate_limited',
+  'overloaded',
+  'timeout',
+  'connection',
+  'stalled',
+  'broken_stream',
+]);
+
+/** A model call that failed, with the provider's own words in its message. */
+export class ModelError extends Error {
+  readonly failure: ModelFailure;
+  /** How long the provider asks to wait, in milliseconds. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(
+    failure: ModelFailure,
+    message: string,
+    options: ErrorOptions & { retryAfterMs?: number | undefined } = {},
+  ) {
+    super(message, options);
+    this.failure = failure;
+    this.retryAfterMs = options.retryAfterMs;
+  }
+
+  get isRetryable(): boolean {
+    return RETRYABLE.has(this.failure);
+  }
+}

@@ -1,0 +1,42 @@
+import { LRUCache } from 'lru-cache';
+import type { ModelProvider } from './provider.ts';
+
+/** How long a provider's word on whether it has a model is taken, in milliseconds. */
+const KNOWN_FOR_MS = 10 * 60_000;
+const UNKNOWN_FOR_MS = 10_000;
+
+/** The model providers, by name. */
+export class Models {
+  readonly #providers: ReadonlyMap<string, ModelProvider>;
+  readonly #default: ModelProvider;
+  readonly #known = new LRUCache<string, Promise<boolean>>({ max: 1_000 });
+
+  constructor(defaultProvider: string, providers: Record<string, ModelProvider>) {
+    this.#providers = new Map(Object.entries(providers));
+    const provider = this.#providers.get(defaultProvider);
+    if (!provider) throw new Error(`there is no model provider ${defaultProvider}`);
+    this.#default = provider;
+  }
+
+  /**
+   * The provider of a model and the model's name there. `<provider>/<model>` names both; a name without the prefix of
+   * one of our providers goes to the default one as it is.
+   */
+  resolve(name: string): { provider: ModelProvider; model: string } {
+    const slash = name.indexOf('/');
+    const provider = slash > 0 ? this.#providers.get(name.slice(0, slash)) : undefined;
+    return provider ? { provider, model: name.slice(slash + 1) } : { provider: this.#default, model: name };
+  }
+
+  /** Whether a model exists, as far as its provider says. */
+  async has(name: string): Promise<boolean> {
+    const known = this.#known.get(name);
+    if (known) return known;
+    const { provider, model } = this.resolve(name);
+    const asked = provider.has(model);
+    this.#known.set(name, asked, { ttl: KNOWN_FOR_MS });
+    const has = await asked;
+    if (!has) this.#known.set(name, asked, { ttl: UNKNOWN_FOR_MS });
+    return has;
+  }
+}

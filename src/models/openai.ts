@@ -1,0 +1,290 @@
+import OpenAI from 'openai';
+import type {
+  ChatCompletionChunk,
+  ChatCompletionContentPart,
+  ChatCompletionCreateParamsStreaming,
+  ChatCompletionMessageParam,
+} from 'openai/resources/chat/completions';
+import { Stream } from 'openai/streaming';
+import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../log/records.ts';
+import { IdleWatch } from './idle-watch.ts';
+import { ModelError, type ModelFailure } from './model-error.ts';
+import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+
+interface OpenAIOptions {
+  apiKey: string;
+  /** Of a server that speaks the same protocol; OpenAI's own without it. */
+  baseUrl: string | undefined;
+  idleSeconds: number;
+}
+
+/** How long the provider may take to say whether it has a model. */
+const LOOKUP_TIMEOUT_MS = 3_000;
+
+/** Chat completions, as OpenAI and many others offer them. */
+export class OpenAIProvider implements ModelProvider {
+  readonly #client: OpenAI;
+  readonly #isOpenAI: boolean;
+  readonly #idleMs: number;
+
+  constructor({ apiKey, baseUrl, idleSeconds }: OpenAIOptions) {
+    // Its own retries would multiply ours, and hide the provider's failures from the turn's log.
+    this.#client = new OpenAI({ apiKey, baseURL: baseUrl ?? null, maxRetries: 0, timeout: 24 * 3600 * 1000 });
+    this.#isOpenAI = baseUrl === undefined;
+    this.#idleMs = idleSeconds * 1000;
+  }
+
+  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
+    const idle = new IdleWatch(this.#idleMs);
+    const controller = new AbortController();
+    const stop = AbortSignal.any([signal, idle.signal]);
+    stop.addEventListener('abort', () => controller.abort(), { once: true });
+    let finished = false;
+    try {
+      const body = await this.#body(request);
+      const response = await this.#client.chat.completions.create(body, { signal: controller.signal }).asResponse();
+      const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(heard(response, idle), controller, this.#client);
+      for await (const chunk of chunks) {
+        const part = chunkOf(chunk);
+        finished ||= part.finishReason !== undefined;
+        yield part;
+      }
+    } catch (error) {
+      throw this.#failureOf(error, idle.signal.aborted);
+    } finally {
+      idle.stop();
+      controller.abort();
+    }
+    if (signal.aborted) return;
+    if (idle.signal.aborted) throw stalled(this.#idleMs);
+    if (!finished) throw new ModelError('broken_stream', 'the model ended its answer in the middle');
+  }
+
+  async has(model: string): Promise<boolean> {
+    const options = { timeout: LOOKUP_TIMEOUT_MS };
+    try {
+      const list = await this.#client.models.list(options);
+      if (list.data.some(({ id }) => id === model)) return true;
+      await this.#client.models.retrieve(model, options);
+      return true;
+    } catch (error) {
+      // Only a server that lists models and does not find this one has said that it has no such model.
+      return !(error instanceof OpenAI.NotFoundError && error.code === 'model_not_found');
+    }
+  }
+
+  async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
+    const { model, system, tools } = request;
+    const { max_tokens: maxTokens, ...params } = request.params;
+    const body = {
+      model,
+      messages: [...(system ? [{ role: 'system', content: system }] : []), ...(await messagesOf(request))],
+      stream: true,
+      stream_options: { include_usage: true },
+      ...withoutNulls(params),
+      // OpenAI has renamed the parameter and refuses the old name for newer models; other servers know the old one.
+      ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
+      ...(tools.length > 0 && { tools: tools.map((tool) => ({ type: 'function', function: tool })) }),
+      ...responseFormatOf(request.responseFormat),
+    };
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on what the agent's author wrote, top_k and all
+    return body as unknown as ChatCompletionCreateParamsStreaming;
+  }
+
+  #failureOf(error: unknown, isIdle: boolean): unknown {
+    if (isIdle) return stalled(this.#idleMs, error);
+    return failureOf(error);
+  }
+}
+
+function stalled(idleMs: number, cause?: unknown): ModelError {
+  return new ModelError('stalled', `the model sent nothing for ${idleMs / 1000} seconds`, { cause });
+}
+
+/** The response again, with every byte of its body reported. */
+function heard(response: Response, idle: IdleWatch): Response {
+  idle.heard();
+  const report = new TransformStream<Uint8Array, Uint8Array>({
+    transform(bytes, controller) {
+      idle.heard();
+      controller.enqueue(bytes);
+    },
+  });
+  return new Response(response.body?.pipeThrough(report), response);
+}
+
+/** Puts a failure into one of our classes, with what the provider said. */
+export function failureOf(error: unknown): unknown {
+  if (error instanceof OpenAI.APIUserAbortError || (error instanceof Error && error.name === 'AbortError'))
+    return error;
+  if (error instanceof OpenAI.APIConnectionTimeoutError)
+    return new ModelError('timeout', error.message, { cause: error });
+  if (error instanceof OpenAI.APIConnectionError) {
+    const reason = error.cause instanceof Error ? ` (${rootMessage(error.cause)})` : '';
+    return new ModelError('connection', `the model can't be reached${reason}`, { cause: error });
+  }
+  if (error instanceof OpenAI.APIError) {
+    return new ModelError(failureOfStatus(error), error.message, {
+      cause: error,
+      retryAfterMs: retryAfter(error.headers),
+    });
+  }
+  if (error instanceof SyntaxError || error instanceof TypeError) {
+    // JSON cut off in the middle, or a connection that broke while the body was read.
+    return new ModelError('broken_stream', `the model's answer broke off: ${rootMessage(error)}`, { cause: error });
+  }
+  return error;
+}
+
+function failureOfStatus({ status, code, type }: InstanceType<typeof OpenAI.APIError>): ModelFailure {
+  // Without a status it is an error inside a stream that had begun well.
+  if (status === undefined) return type === 'invalid_request_error' ? 'bad_request' : 'overloaded';
+  // OpenAI's 429 for an account without credit will not go away by waiting.
+  if (status === 429) return code === 'insufficient_quota' ? 'auth' : 'rate_limited';
+  if (status === 408 || status === 504) return 'timeout';
+  if (status === 401 || status === 403) return 'auth';
+  if (status === 404) return 'refused_model';
+  if (status === 409 || status >= 500) return 'overloaded';
+  return 'bad_request';
+}
+
+/** `Retry-After` in seconds or as a date, `retry-after-ms` as some send it. */
+function retryAfter(headers: Headers | undefined): number | undefined {
+  const inMs = Number(headers?.get('retry-after-ms') ?? Number.NaN);
+  if (inMs >= 0) return inMs;
+  const value = headers?.get('retry-after');
+  if (!value) return undefined;
+  const ms = /^\s*\d+(\.\d+)?\s*$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now();
+  return ms >= 0 ? ms : undefined;
+}
+
+function rootMessage(error: Error): string {
+  return error.cause instanceof Error ? rootMessage(error.cause) : error.message;
+}
+
+function chunkOf({ choices, usage }: ChatCompletionChunk): ModelChunk {
+  const [choice] = choices ?? [];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- servers add fields of their own to deltas
+  const delta = (choice?.delta ?? {}) as ChatCompletionChunk.Choice.Delta & Record<string, unknown>;
+  const reasoning = delta['reasoning_content'] ?? delta['reasoning'];
+  return {
+    ...(delta.content && { content: delta.content }),
+    ...(delta.refusal && { refusal: delta.refusal }),
+    ...(typeof reasoning === 'string' && reasoning && { reasoning }),
+    ...(delta.tool_calls && { toolCalls: delta.tool_calls.map(toolCallChunkOf) }),
+    ...returnedFields(delta),
+    ...(choice?.finish_reason && { finishReason: FINISH_REASONS[choice.finish_reason] ?? 'stop' }),
+    ...(usage && { usage: usageOf(usage) }),
+  };
+}
+
+const FINISH_REASONS: Record<string, FinishReason> = {
+  stop: 'stop',
+  length: 'length',
+  tool_calls: 'tool_calls',
+  function_call: 'tool_calls',
+  content_filter: 'content_filter',
+};
+
+/**
+ * Fields that providers want back with the message or call that they came with, such as signatures of reasoning. Any
+ * other unknown field stays here: strict servers refuse a request that has one.
+ */
+const RETURNED_FIELDS = new Set(['reasoning_details', 'thinking_blocks', 'extra_content', 'provider_specific_fields']);
+
+function toolCallChunkOf(
+  call: ChatCompletionChunk.Choice.Delta.ToolCall,
+): NonNullable<ModelChunk['toolCalls']>[number] {
+  return {
+    index: call.index,
+    ...(call.id && { id: call.id }),
+    ...(call.function?.name && { name: call.function.name }),
+    ...(call.function?.arguments && { arguments: call.function.arguments }),
+    ...returnedFields(call),
+  };
+}
+
+function returnedFields(value: object): { providerFields?: Record<string, unknown> } {
+  const fields = Object.entries(value).filter(([name, field]) => RETURNED_FIELDS.has(name) && field !== null);
+  return fields.length > 0 ? { providerFields: Object.fromEntries(fields) } : {};
+}
+
+function usageOf(usage: OpenAI.CompletionUsage): Usage {
+  return {
+    inputTokens: usage.prompt_tokens ?? 0,
+    outputTokens: usage.completion_tokens ?? 0,
+    cacheReadTokens: usage.prompt_tokens_details?.cached_tokens ?? 0,
+    cacheWriteTokens: 0,
+    reasoningTokens: usage.completion_tokens_details?.reasoning_tokens ?? 0,
+  };
+}
+
+type FileContent = ModelRequest['fileContent'];
+
+async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<ChatCompletionMessageParam[]> {
+  const messages: ChatCompletionMessageParam[] = [];
+  // A tool's answer can only be text here; its files follow as a user message, behind all answers to the same message.
+  let files: StoredFile[] = [];
+  const flush = async () => {
+    if (files.length === 0) return;
+    const parts = await Promise.all(files.map((file) => filePart(file, fileContent)));
+    messages.push({ role: 'user', content: [{ type: 'text', text: 'Files that the tools returned:' }, ...parts] });
+    files = [];
+  };
+  for (const item of transcript) {
+    if (item.role === 'tool') {
+      messages.push({ role: 'tool', tool_call_id: item.toolCallId, content: item.content });
+      files.push(...item.files.filter(({ mimeType }) => mimeType.startsWith('image/')));
+      continue;
+    }
+    await flush();
+    messages.push(item.role === 'user' ? await userMessage(item.content, fileContent) : assistantMessage(item.message));
+  }
+  await flush();
+  return messages;
+}
+
+async function userMessage(parts: UserContentPart[], fileContent: FileContent): Promise<ChatCompletionMessageParam> {
+  const [only, ...more] = parts;
+  if (only?.type === 'text' && more.length === 0) return { role: 'user', content: only.text };
+  const content = parts.map(async (part) =>
+    part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
+  );
+  return { role: 'user', content: await Promise.all(content) };
+}
+
+function assistantMessage({ content, refusal, toolCalls, providerFields }: ModelMessage): ChatCompletionMessageParam {
+  const calls = toolCalls.map(({ id, name, arguments: args, providerFields: fields }) => ({
+    id,
+    type: 'function' as const,
+    function: { name, arguments: args },
+    ...fields,
+  }));
+  return {
+    role: 'assistant',
+    content: content || null,
+    ...(refusal && { refusal }),
+    ...(calls.length > 0 && { tool_calls: calls }),
+    ...providerFields,
+  };
+}
+
+async function filePart(file: StoredFile, fileContent: FileContent): Promise<ChatCompletionContentPart> {
+  const base64 = await fileContent(file);
+  const data = `data:${file.mimeType};base64,${base64}`;
+  if (file.mimeType.startsWith('image/')) return { type: 'image_url', image_url: { url: data } };
+  if (file.mimeType.startsWith('text/')) {
+    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(base64, 'base64').toString()}` };
+  }
+  return { type: 'file', file: { filename: file.name, file_data: data } };
+}
+
+function responseFormatOf(format: ModelRequest['responseFormat']): { response_format?: unknown } {
+  if (!format || format.type === 'text') return {};
+  if (format.type === 'json_object') return { response_format: format };
+  return { response_format: { type: format.type, json_schema: withoutNulls(format.json_schema) } };
+}
+
+function withoutNulls(value: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== null && field !== undefined));
+}

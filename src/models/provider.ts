@@ -1,0 +1,53 @@
+import type { FinishReason, StoredFile, Usage } from '../log/records.ts';
+import type { TranscriptItem } from '../log/transcript.ts';
+import type { AgentSpec, ModelParams } from '../wire/agent-spec.ts';
+
+/** A tool as a model is offered it. */
+export interface OfferedTool {
+  name: string;
+  description: string;
+  /** JSON Schema. */
+  parameters: Record<string, unknown>;
+}
+
+/** One model call, in no provider's words. */
+export interface ModelRequest {
+  model: string;
+  params: ModelParams;
+  system: string;
+  transcript: TranscriptItem[];
+  tools: OfferedTool[];
+  responseFormat: AgentSpec['response_format'];
+  /** Bytes of the files in the transcript, in base64. */
+  fileContent: (file: StoredFile) => Promise<string>;
+}
+
+/** A part of a model's answer. */
+export interface ModelChunk {
+  content?: string;
+  refusal?: string;
+  reasoning?: string;
+  toolCalls?: ToolCallChunk[];
+  /** Fields of the message that only the provider understands and wants back with it. */
+  providerFields?: Record<string, unknown>;
+  finishReason?: FinishReason;
+  usage?: Usage;
+}
+
+export interface ToolCallChunk {
+  index: number;
+  id?: string;
+  name?: string;
+  arguments?: string;
+  providerFields?: Record<string, unknown>;
+}
+
+export interface ModelProvider {
+  /**
+   * Streams an answer. It is complete once a `finishReason` came and the iteration ended.
+   * @throws ModelError
+   */
+  stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
+  /** Whether the provider has the model; true if it can't be asked. */
+  has(model: string): Promise<boolean>;
+}

@@ -1,0 +1,115 @@
+import { mkdir } from 'node:fs/promises';
+import type { Logger } from 'pino';
+import { readAgentFiles } from './agents/agent-files.ts';
+import { startApi } from './api-process.ts';
+import { ConfigError, type Config } from './config.ts';
+import { DEMO, demoAgent } from './demo/demo-agent.ts';
+import { startDemoMcpServer } from './demo/demo-mcp-server.ts';
+import { startDemoModel } from './demo/demo-model.ts';
+import { openServices, type Services } from './services.ts';
+import { warnIfSlow } from './temporal/dispatch-speed.ts';
+import { provisionTemporal, type ProvisionedTemporal } from './temporal/provision.ts';
+import { workflowBundle } from './temporal/workflow-bundle.ts';
+import { loadMcpRegistry } from './tools/registry.ts';
+import { startWorker } from './worker-process.ts';
+
+export interface RunningServer {
+  url: string;
+  /** Who answers for the models: a name for people. */
+  model: string;
+  /** Rejects if the server can't go on; settles when it has stopped. */
+  finished: Promise<void>;
+  stop: () => Promise<void>;
+}
+
+/** Starts everything in this process: Temporal if none is configured, the worker, the API, the demo. */
+export async function startServer(
+  config: Config,
+  log: Logger,
+  provisioned?: ProvisionedTemporal,
+): Promise<RunningServer> {
+  const cleanup = new Cleanup();
+  try {
+    await mkdir(config.dataDir, { recursive: true });
+    const registry = await loadMcpRegistry(config.mcpServersFile);
+    const agents = config.agentsDir ? await readAgentFiles(config.agentsDir) : new Map();
+    const bundling = workflowBundle(config.cacheDir);
+    bundling.catch(() => undefined); // awaited below, unless something else fails first
+    const temporal = provisioned ?? (await provision(config, log));
+    cleanup.add(() => temporal.stop());
+
+    const demoMcp = await startDemoMcpServer();
+    cleanup.add(() => demoMcp.stop());
+    registry.add(DEMO, { url: demoMcp.url });
+    const model = await modelAccess(config, cleanup);
+
+    const services = await openServices({ config, log, temporal, registry, openai: model.openai });
+    cleanup.add(() => services.close());
+    await registerAgents(services, agents);
+    const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
+    cleanup.add(() => worker.stop());
+    const api = await startApi(services, worker.isRunning);
+    cleanup.add(() => api.stop());
+    if (!temporal.embedded) void warnIfSlow(services);
+    return { url: api.url, model: model.name, finished: worker.finished, stop: () => cleanup.run() };
+  } catch (error) {
+    await cleanup.run();
+    throw error;
+  }
+}
+
+async function provision({ dataDir, cacheDir, temporal }: Config, log: Logger): Promise<ProvisionedTemporal> {
+  const { foreign, namespace } = temporal;
+  return provisionTemporal({ dataDir, cacheDir, foreign, namespace, log });
+}
+
+/** A real model if there is a key or a server for one, else the demo model. */
+async function modelAccess(
+  { openai }: Config,
+  cleanup: Cleanup,
+): Promise<{ name: string; openai: { apiKey: string; baseUrl: string | undefined } }> {
+  const { apiKey, baseUrl } = openai;
+  if (apiKey || baseUrl) {
+    // Servers of one's own often want no key, but the client insists on one.
+    return { name: baseUrl ?? 'OpenAI', openai: { apiKey: apiKey ?? 'none', baseUrl } };
+  }
+  const demo = await startDemoModel();
+  cleanup.add(() => demo.stop());
+  return {
+    name: 'the demo model, a script (set OPENAI_API_KEY for a real one)',
+    openai: { apiKey: 'none', baseUrl: demo.url },
+  };
+}
+
+async function registerAgents(
+  { catalog, agentCheck, config }: Services,
+  files: Awaited<ReturnType<typeof readAgentFiles>>,
+): Promise<void> {
+  const now = new Date().toISOString();
+  for (const [name, spec] of new Map([[DEMO, demoAgent(config.demoModel)], ...files])) {
+    const problem = name === DEMO ? undefined : await agentCheck.problem(spec);
+    if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
+    await catalog.agents.put(name, spec, now);
+  }
+}
+
+/** Undoes what was started, the last first. */
+class Cleanup {
+  readonly #steps: (() => Promise<void>)[] = [];
+  #running: Promise<void> | undefined;
+
+  add(step: () => Promise<void>): void {
+    this.#steps.unshift(step);
+  }
+
+  run(): Promise<void> {
+    this.#running ??= this.#runSteps();
+    return this.#running;
+  }
+
+  async #runSteps(): Promise<void> {
+    const failures: unknown[] = [];
+    for (const step of this.#steps) await step().catch((error: unknown) => failures.push(error));
+    if (failures.length > 0) throw new AggregateError(failures, 'the server did not stop cleanly');
+  }
+}

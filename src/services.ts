@@ -1,0 +1,95 @@
+import path from 'node:path';
+import { Client, Connection, defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
+import type { Logger } from 'pino';
+import { AgentCheck } from './agents/agent-check.ts';
+import { Toolsets } from './agents/toolsets.ts';
+import { FolderBlobStore } from './blobs/folder-blob-store.ts';
+import type { BlobStore } from './blobs/blob-store.ts';
+import { Catalog } from './catalog/catalog.ts';
+import { nodeSqliteDialect } from './catalog/node-sqlite.ts';
+import type { Config } from './config.ts';
+import type { LiveBus } from './live/bus.ts';
+import { InProcessBus } from './live/in-process-bus.ts';
+import { TurnIndex } from './logs/turn-index.ts';
+import { TurnLogs } from './logs/turn-logs.ts';
+import { Models } from './models/models.ts';
+import { OpenAIProvider } from './models/openai.ts';
+import { TurnHistory } from './temporal/history.ts';
+import type { ProvisionedTemporal } from './temporal/provision.ts';
+import { McpPool } from './tools/mcp-pool.ts';
+import type { McpRegistry } from './tools/registry.ts';
+
+/** What the API and the worker share when they share a process, and open for themselves when they don't. */
+export interface Services {
+  config: Config;
+  log: Logger;
+  catalog: Catalog;
+  blobs: BlobStore;
+  bus: LiveBus;
+  /** For commands: gives up soon when Temporal is away. */
+  client: Client;
+  history: TurnHistory;
+  logs: TurnLogs;
+  turnIndex: TurnIndex;
+  models: Models;
+  registry: McpRegistry;
+  toolPool: McpPool;
+  toolsets: Toolsets;
+  agentCheck: AgentCheck;
+  close: () => Promise<void>;
+}
+
+interface ServicesOptions {
+  config: Config;
+  log: Logger;
+  temporal: ProvisionedTemporal;
+  registry: McpRegistry;
+  /** Where models are, and the key for them. */
+  openai: { apiKey: string; baseUrl: string | undefined };
+}
+
+/** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
+const CHANNEL = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
+
+export async function openServices({ config, log, temporal, registry, openai }: ServicesOptions): Promise<Services> {
+  const { connectionOptions, namespace } = temporal;
+  const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile));
+  const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
+  const connection = await Connection.connect({
+    ...connectionOptions,
+    channelArgs: CHANNEL,
+    interceptors: [makeGrpcRetryInterceptor(defaultGrpcRetryOptions({ maxAttempts: 3 }))],
+  });
+  // Without retries of the client's own, which would show an overloaded server as a silent one.
+  const tailConnection = await Connection.connect({ ...connectionOptions, channelArgs: CHANNEL, interceptors: [] });
+  const client = new Client({ connection, namespace });
+  const converter = client.options.loadedDataConverter;
+  const history = new TurnHistory({ connection: tailConnection, namespace, converter });
+  const logs = new TurnLogs({ catalog, history, blobs });
+  const turnIndex = new TurnIndex({ catalog, logs });
+  const provider = new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds });
+  const models = new Models('openai', { openai: provider });
+  const toolPool = new McpPool({ allowPrivateUrls: config.allowPrivateUrls });
+  const toolsets = new Toolsets({ registry, pool: toolPool });
+  return {
+    config,
+    log,
+    catalog,
+    blobs,
+    bus: new InProcessBus(),
+    client,
+    history,
+    logs,
+    turnIndex,
+    models,
+    registry,
+    toolPool,
+    toolsets,
+    agentCheck: new AgentCheck({ models, registry }),
+    close: async () => {
+      await toolPool.close();
+      await Promise.all([connection.close(), tailConnection.close()]);
+      await catalog.close();
+    },
+  };
+}

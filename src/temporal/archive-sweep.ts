@@ -1,0 +1,63 @@
+import type { Client } from '@temporalio/client';
+import type { Logger } from 'pino';
+import type { Catalog } from '../catalog/catalog.ts';
+import { TURN_WORKFLOW, turnIdOf } from '../../workflows/ids.ts';
+
+const EVERY_MS = 3 * 60_000;
+
+/** Turns that ended this long before the last sweep are looked at again: visibility lags behind, and clocks differ. */
+const OVERLAP_MS = 10 * 60_000;
+
+interface SweepOptions {
+  client: Client;
+  taskQueue: string;
+  catalog: Catalog;
+  archiveTurn: (turnId: string, signal: AbortSignal) => Promise<void>;
+  log: Logger;
+}
+
+/**
+ * Archives ended turns that their sessions have not, because they were terminated, deleted or failed. The first sweep
+ * looks at all that Temporal still has.
+ */
+export function startArchiveSweep(options: SweepOptions): { stop: () => Promise<void> } {
+  const stop = new AbortController();
+  let since: Date | undefined;
+  let running = sweep();
+  const timer = setInterval(() => {
+    running = running.then(sweep);
+  }, EVERY_MS);
+  return {
+    stop: async () => {
+      clearInterval(timer);
+      stop.abort();
+      await running;
+    },
+  };
+
+  async function sweep(): Promise<void> {
+    const started = new Date();
+    try {
+      await archiveEnded(options, since, stop.signal);
+      since = new Date(started.getTime() - OVERLAP_MS);
+    } catch (error) {
+      options.log.warn({ err: error }, 'the sweep for turns that are not archived failed; it is tried again');
+    }
+  }
+}
+
+async function archiveEnded(
+  { client, taskQueue, catalog, archiveTurn, log }: SweepOptions,
+  since: Date | undefined,
+  stop: AbortSignal,
+): Promise<void> {
+  const closed = since ? `CloseTime > '${since.toISOString()}'` : 'CloseTime IS NOT NULL';
+  const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus != 'ContinuedAsNew' AND ${closed}`;
+  for await (const { workflowId } of client.workflow.list({ query })) {
+    if (stop.aborted) return;
+    const turnId = turnIdOf(workflowId);
+    if (turnId === undefined || (await catalog.turns.get(turnId))?.archived) continue;
+    await archiveTurn(turnId, stop);
+    log.info({ turnId }, 'a turn that its session had not archived was archived');
+  }
+}

@@ -1,0 +1,116 @@
+import { constants } from 'node:fs';
+import { access, mkdir, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promises';
+import path from 'node:path';
+import type { Logger } from 'pino';
+import { buildByGo, downloadBySdk } from './install-temporal.ts';
+import { ProvisionError } from './provision-error.ts';
+import { whyUnusable } from './temporal-program.ts';
+
+export interface BinaryOptions {
+  /** What is installed goes into its folder `bin`, and is found there the next time. */
+  cacheDir: string;
+  /** PATH is where `temporal` and `go` are looked for; the rest is for those that install. */
+  env: NodeJS.ProcessEnv;
+  log: Logger;
+}
+
+const INSTALL_PREFIX = '.install-';
+/** No installation takes this long: it was killed. */
+const ABANDONED_MS = 3_600_000;
+
+/**
+ * The Temporal CLI: `temporal` on PATH, else the one in the cache, else one that is installed into the cache, by the
+ * SDK's download or with Go. It is known to run.
+ *
+ * @throws ProvisionError with what can be done
+ */
+export async function findTemporalBinary({ cacheDir, env, log }: BinaryOptions): Promise<string> {
+  const binDir = path.resolve(cacheDir, 'bin');
+  const cached = path.join(binDir, 'temporal');
+  for (const file of [...(await onPath('temporal', env)), cached]) {
+    if (!(await isExecutable(file))) continue;
+    const problem = await whyUnusable(file);
+    if (!problem) return file;
+    log.warn(`${file} is passed over: ${problem}`);
+  }
+
+  const [go] = await onPath('go', env);
+  const failures: string[] = [];
+  const installers = [
+    { name: 'download by the Temporal SDK', run: (folder: string) => downloadBySdk({ folder, env, log }) },
+    ...(go ? [{ name: 'build with Go', run: (folder: string) => buildByGo({ go, folder, env, log }) }] : []),
+  ];
+  for (const { name, run } of installers) {
+    try {
+      await install({ binDir, cached, run });
+      log.info(`installed Temporal: ${cached}`);
+      return cached;
+    } catch (error) {
+      const failure = `${name}: ${error instanceof Error ? error.message : String(error)}`;
+      log.warn(failure);
+      failures.push(failure);
+    }
+  }
+  throw new ProvisionError(
+    [
+      'There is no Temporal server to run. One of these helps:',
+      '- install the Temporal CLI, so that `temporal` is on PATH: https://docs.temporal.io/cli',
+      `- put its program at ${cached}`,
+      ...(go ? [] : ['- install Go, with which it is built, in two minutes: https://go.dev/dl']),
+      '- set TEMPORAL_ADDRESS to a Temporal server that is running elsewhere',
+      'Tried without success:',
+      ...failures.map((failure) => `- ${failure}`),
+    ].join('\n'),
+  );
+}
+
+/** The cache only ever gets whole programs that run, under their name at once: others may be installing as well. */
+async function install({
+  binDir,
+  cached,
+  run,
+}: {
+  binDir: string;
+  cached: string;
+  run: (folder: string) => Promise<string>;
+}): Promise<void> {
+  await mkdir(binDir, { recursive: true });
+  await removeAbandoned(binDir);
+  const folder = await mkdtemp(path.join(binDir, INSTALL_PREFIX));
+  try {
+    const file = await run(folder);
+    const problem = await whyUnusable(file);
+    if (problem) throw new Error(problem);
+    await rename(file, cached);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function removeAbandoned(binDir: string): Promise<void> {
+  for (const name of await readdir(binDir)) {
+    const folder = path.join(binDir, name);
+    if (!name.startsWith(INSTALL_PREFIX)) continue;
+    // Another process may be removing it as well.
+    const { mtimeMs } = await stat(folder).catch(() => ({ mtimeMs: Infinity }));
+    if (Date.now() - mtimeMs > ABANDONED_MS) await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function onPath(name: string, env: NodeJS.ProcessEnv): Promise<string[]> {
+  const files = (env['PATH'] ?? '')
+    .split(path.delimiter)
+    .filter((folder) => path.isAbsolute(folder))
+    .map((folder) => path.join(folder, name));
+  const executable = await Promise.all(files.map(isExecutable));
+  return files.filter((_, index) => executable[index]);
+}
+
+async function isExecutable(file: string): Promise<boolean> {
+  try {
+    await access(file, constants.X_OK);
+    return (await stat(file)).isFile();
+  } catch {
+    return false;
+  }
+}

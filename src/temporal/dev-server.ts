@@ -1,0 +1,133 @@
+import { spawn } from 'node:child_process';
+import { open } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { listProcesses } from './process-table.ts';
+
+export type DynamicConfig = Readonly<Record<string, string | number | boolean>>;
+
+/**
+ * What makes the development server fit for turns, measured on server 1.29.1 with two cores. As it comes a step (a
+ * model call and a tool call) takes 200 ms, with these 17.
+ */
+const DYNAMIC_CONFIG: DynamicConfig = {
+  // At most 20 rounds of task dispatch per second and shard otherwise, and the development server has one shard.
+  'history.transferProcessorMaxPollRPS': 2000,
+  'history.timerProcessorMaxPollRPS': 2000,
+  // Timers are held back by this much, in case the clocks of several hosts disagree: a second by default, so that
+  // a timer of 100 ms takes 1000. One host has one clock; with this it takes 110.
+  'history.timerProcessorMaxTimeShift': '20ms',
+  // The reply to a workflow task then carries the activities that it scheduled.
+  'system.enableActivityEagerExecution': true,
+  // Long polls at a time: one per watched turn; 1200 otherwise.
+  'frontend.namespaceCount': 20_000,
+};
+
+/** A step takes 25 ms without the log ahead, whose commits survive a kill -9; a power cut may lose the last moments. */
+const SQLITE_PRAGMAS = ['journal_mode=WAL', 'synchronous=1'];
+
+/** How a server is run, but for its port. */
+export interface DevServerSettings {
+  databaseFile: string;
+  /** Created in the database before the server starts, so that it can be used at once. */
+  namespace: string;
+  dynamicConfig: DynamicConfig;
+}
+
+/** A server that is running on our database. */
+export interface FoundServer {
+  pid: number;
+  port: number;
+  /** As of {@link settingsArguments}, joined by blanks. */
+  settings: string;
+}
+
+export function settingsArguments({ databaseFile, namespace, dynamicConfig }: DevServerSettings): string[] {
+  return [
+    '--db-filename',
+    databaseFile,
+    '--namespace',
+    namespace,
+    '--ip',
+    '127.0.0.1',
+    '--headless',
+    ...SQLITE_PRAGMAS.flatMap((pragma) => ['--sqlite-pragma', pragma]),
+    ...Object.entries({ ...DYNAMIC_CONFIG, ...dynamicConfig }).flatMap(([key, value]) => [
+      '--dynamic-config-value',
+      `${key}=${JSON.stringify(value)}`,
+    ]),
+  ];
+}
+
+/**
+ * Starts a server that outlives us and writes to `logFile`, which is overwritten.
+ *
+ * Gives a promise that resolves, with how it ended, once the server has: also if the program can't be run.
+ */
+export async function spawnDevServer({
+  binary,
+  port,
+  settings,
+  logFile,
+}: {
+  binary: string;
+  port: number;
+  settings: readonly string[];
+  logFile: string;
+}): Promise<{ ended: Promise<string> }> {
+  const output = await open(logFile, 'w');
+  try {
+    const child = spawn(binary, ['server', 'start-dev', '--port', String(port), ...settings], {
+      // In a process group of its own it does not get the terminal's ctrl-C, and is there until we have drained.
+      detached: true,
+      stdio: ['ignore', output.fd, output.fd],
+    });
+    child.unref();
+    const ended = new Promise<string>((resolve) => {
+      child.once('exit', (code, signal) => resolve(signal ? `ended by ${signal}` : `exit code ${code}`));
+      child.once('error', (error) => resolve(error.message));
+    });
+    return { ended };
+  } finally {
+    await output.close();
+  }
+}
+
+/**
+ * The servers that are running on a database, whoever started them. They are told by their command lines and not by a
+ * file of ours that says which there are: that one would be missing if we were killed right after starting a server,
+ * and after a reboot it would name the process id of somebody else.
+ */
+export async function findDevServers(databaseFile: string): Promise<FoundServer[]> {
+  const processes = await listProcesses();
+  return processes.flatMap(({ pid, commandLine }) => {
+    const [, before = '', port, after = ''] = / server start-dev (.* )?--port (\d+)( .*)?$/.exec(commandLine) ?? [];
+    const settings = `${before}${after.trimStart()}`;
+    const ours = ` ${settings} `.includes(` --db-filename ${databaseFile} `);
+    return ours ? [{ pid, port: Number(port), settings }] : [];
+  });
+}
+
+/** Ends the servers that are running on a database; those that have not done so within `graceMs` are killed. */
+export async function endDevServers(databaseFile: string, graceMs: number): Promise<void> {
+  const deadline = Date.now() + graceMs;
+  const asked = new Set<number>();
+  for (;;) {
+    const servers = await findDevServers(databaseFile);
+    if (servers.length === 0) return;
+    for (const { pid } of servers) {
+      if (Date.now() >= deadline) signal(pid, 'SIGKILL');
+      else if (!asked.has(pid)) signal(pid, 'SIGTERM');
+      asked.add(pid);
+    }
+    await sleep(20);
+  }
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    const ended = error instanceof Error && 'code' in error && error.code === 'ESRCH';
+    if (!ended) throw error;
+  }
+}

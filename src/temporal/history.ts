@@ -1,0 +1,218 @@
+import type { Connection } from '@temporalio/client';
+import type { LoadedDataConverter, Payload } from '@temporalio/common';
+import { decodeArrayFromPayloads, decodeFailure } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import type { temporal } from '@temporalio/proto';
+import type {
+  ActivityEnd,
+  HistoryEvent,
+  ScheduledActivity,
+  TurnClose,
+  TurnStart,
+  WorkflowClose,
+} from '../log/history.ts';
+import type { CancelReason, NewRecord } from '../log/records.ts';
+import { turnWorkflowId } from '../../workflows/ids.ts';
+
+type RawEvent = temporal.api.history.v1.IHistoryEvent;
+
+/** A part of a run's history. */
+export interface HistoryPage {
+  /** Those of interest to the log. */
+  events: HistoryEvent[];
+  /** Of the last event of the page, whatever it is. */
+  lastEventId: number;
+}
+
+interface Page extends HistoryPage {
+  /** Absent at the end of a closed run, or of what there is now if the reader does not follow. */
+  next: Uint8Array | undefined;
+}
+
+/** Temporal's `WorkflowExecutionStatus` of a workflow that has not closed. */
+const RUNNING = 1;
+
+/** Events per page: a page of them stays far below what a gRPC message may hold, at 128 KiB a payload. */
+const PAGE_SIZE = 250;
+
+/** The server answers a long poll within 20 s; past this one is lost. */
+const LONG_POLL_DEADLINE_MS = 40_000;
+
+/**
+ * Reads the histories of turn workflows as the projection wants them. This is the one place that decodes raw history:
+ * the client does not, and payloads may have to go through a codec.
+ */
+export class TurnHistory {
+  readonly #connection: Connection;
+  readonly #namespace: string;
+  readonly #converter: LoadedDataConverter;
+
+  constructor({
+    connection,
+    namespace,
+    converter,
+  }: {
+    connection: Connection;
+    namespace: string;
+    converter: LoadedDataConverter;
+  }) {
+    this.#connection = connection;
+    this.#namespace = namespace;
+    this.#converter = converter;
+  }
+
+  /**
+   * The events of a run, oldest first: up to now, or with `follow` also those to come, until the run ends or the signal
+   * is aborted (which throws). Without `runId`: the turn's current, or last, run.
+   */
+  async *read(turnId: string, runId?: string, follow?: AbortSignal): AsyncGenerator<HistoryPage> {
+    for (let page: Page | undefined; !page || page.next;) {
+      page = await this.#page({ turnId, runId, token: page?.next, pageSize: PAGE_SIZE, follow });
+      yield page;
+    }
+  }
+
+  /** The events of a run behind event `after`, read from the end, so that it costs what is new and not what is old. */
+  async readSince(turnId: string, runId: string, after: number): Promise<HistoryPage> {
+    const raw: RawEvent[] = [];
+    let token: Uint8Array | undefined;
+    do {
+      const response = await this.#connection.workflowService.getWorkflowExecutionHistoryReverse({
+        namespace: this.#namespace,
+        execution: { workflowId: turnWorkflowId(turnId), runId },
+        maximumPageSize: 50,
+        ...(token && { nextPageToken: token }),
+      });
+      raw.push(...(response.history?.events ?? []));
+      token = response.nextPageToken;
+    } while (token.length > 0 && Number(raw.at(-1)?.eventId) > after + 1);
+    return this.#decodePage(raw.filter((event) => Number(event.eventId) > after).reverse(), after);
+  }
+
+  /** What a turn was started with, from the first event of its current run, or of `runId`. */
+  async start(turnId: string, runId?: string): Promise<TurnStart> {
+    const { events } = await this.#page({ turnId, runId, token: undefined, pageSize: 1 });
+    const [first] = events;
+    if (first?.type !== 'started') throw new Error(`the history of turn ${turnId} does not begin with its start`);
+    return first.start;
+  }
+
+  /** Whether a turn's workflow is still at work. */
+  async isRunning(turnId: string): Promise<boolean> {
+    const { workflowExecutionInfo } = await this.#connection.workflowService.describeWorkflowExecution({
+      namespace: this.#namespace,
+      execution: { workflowId: turnWorkflowId(turnId) },
+    });
+    const status: number | null | undefined = workflowExecutionInfo?.status;
+    return status === RUNNING;
+  }
+
+  async #page({
+    turnId,
+    runId,
+    token,
+    pageSize,
+    follow,
+  }: {
+    turnId: string;
+    runId: string | undefined;
+    token: Uint8Array | undefined;
+    pageSize: number;
+    follow?: AbortSignal | undefined;
+  }): Promise<Page> {
+    const request = () =>
+      this.#connection.workflowService.getWorkflowExecutionHistory({
+        namespace: this.#namespace,
+        execution: { workflowId: turnWorkflowId(turnId), ...(runId && { runId }) },
+        maximumPageSize: pageSize,
+        waitNewEvent: follow !== undefined,
+        ...(token && { nextPageToken: token }),
+      });
+    const bounded = () => this.#connection.withDeadline(Date.now() + LONG_POLL_DEADLINE_MS, request);
+    const response = await (follow ? this.#connection.withAbortSignal(follow, bounded) : bounded());
+    const page = await this.#decodePage(response.history?.events ?? [], 0);
+    return { ...page, next: response.nextPageToken.length > 0 ? response.nextPageToken : undefined };
+  }
+
+  async #decodePage(raw: RawEvent[], after: number): Promise<HistoryPage> {
+    const decoded = await Promise.all(raw.map((event) => this.#decode(event)));
+    return {
+      events: decoded.filter((event) => event !== undefined),
+      lastEventId: Number(raw.at(-1)?.eventId ?? after),
+    };
+  }
+
+  async #decode(event: RawEvent): Promise<HistoryEvent | undefined> {
+    const at = isoTime(event.eventTime);
+    const started = event.workflowExecutionStartedEventAttributes;
+    if (started) return { type: 'started', at, start: await this.#first<TurnStart>(started.input?.payloads) };
+    const scheduled = event.activityTaskScheduledEventAttributes;
+    if (scheduled) {
+      const name = scheduled.activityType?.name;
+      if (name !== 'callModel' && name !== 'callTool' && name !== 'connectTools') return undefined;
+      const input = await this.#first<ScheduledActivity['input']>(scheduled.input?.payloads);
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflow wrote it: the name decides the type
+      const activity = { name, input } as ScheduledActivity;
+      return { type: 'scheduled', eventId: Number(event.eventId), at, activity };
+    }
+    const end = await this.#activityEnd(event);
+    if (end) return { type: 'ended', at, ...end };
+    const continued = event.workflowExecutionContinuedAsNewEventAttributes;
+    if (continued) return { type: 'continued', at, runId: continued.newExecutionRunId ?? '' };
+    const close = await this.#close(event);
+    return close && { type: 'closed', at, close };
+  }
+
+  async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityEnd } | undefined> {
+    const completed = event.activityTaskCompletedEventAttributes;
+    if (completed) {
+      const result = await this.#first<{ records?: NewRecord[] } | undefined>(completed.result?.payloads);
+      const end: ActivityEnd = { how: 'completed', records: result?.records ?? [] };
+      return { scheduledEventId: Number(completed.scheduledEventId), end };
+    }
+    const failed = event.activityTaskFailedEventAttributes;
+    if (failed) {
+      const message = await this.#message(failed.failure);
+      return { scheduledEventId: Number(failed.scheduledEventId), end: { how: 'failed', message } };
+    }
+    const timedOut = event.activityTaskTimedOutEventAttributes;
+    if (timedOut) return { scheduledEventId: Number(timedOut.scheduledEventId), end: { how: 'timed_out' } };
+    const canceled = event.activityTaskCanceledEventAttributes;
+    if (canceled) {
+      const started = Number(canceled.startedEventId ?? 0) > 0;
+      return { scheduledEventId: Number(canceled.scheduledEventId), end: { how: 'cancelled', started } };
+    }
+    return undefined;
+  }
+
+  async #close(event: RawEvent): Promise<WorkflowClose | undefined> {
+    const completed = event.workflowExecutionCompletedEventAttributes;
+    if (completed) return { how: 'completed', result: await this.#first<TurnClose>(completed.result?.payloads) };
+    const failed = event.workflowExecutionFailedEventAttributes;
+    if (failed) return { how: 'failed', message: await this.#message(failed.failure) };
+    if (event.workflowExecutionTimedOutEventAttributes) return { how: 'timed_out' };
+    const terminated = event.workflowExecutionTerminatedEventAttributes;
+    if (terminated) {
+      // Our own terminate says why, as its details; an operator's does not.
+      const reason = await this.#first<CancelReason | undefined>(terminated.details?.payloads);
+      return { how: 'terminated', reason: reason ?? 'abandoned' };
+    }
+    if (event.workflowExecutionCanceledEventAttributes) return { how: 'terminated', reason: 'abandoned' };
+    return undefined;
+  }
+
+  async #first<T>(payloads: Payload[] | null | undefined): Promise<T> {
+    const [value] = await decodeArrayFromPayloads(this.#converter, payloads);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflows and activities wrote it
+    return value as T;
+  }
+
+  async #message(failure: temporal.api.failure.v1.IFailure | null | undefined): Promise<string> {
+    if (!failure) return 'unknown failure';
+    const { message } = await decodeFailure(this.#converter.payloadCodecs, failure);
+    return message || 'unknown failure';
+  }
+}
+
+function isoTime(time: { seconds?: unknown; nanos?: number | null } | null | undefined): string {
+  return new Date(Number(time?.seconds ?? 0) * 1000 + Math.floor((time?.nanos ?? 0) / 1e6)).toISOString();
+}

@@ -1,0 +1,33 @@
+import { Worker, type NativeConnection } from '@temporalio/worker';
+import type { createActivities } from '../../activities/index.ts';
+
+interface WorkerSettings {
+  connection: NativeConnection;
+  namespace: string;
+  taskQueue: string;
+  workflowBundle: { code: string };
+  activities: ReturnType<typeof createActivities>;
+  /** How long tools that must not be cut off may take to finish when the worker is asked to stop. */
+  shutdownSeconds: number;
+}
+
+/** The worker that runs sessions, turns and their activities: one task queue for all, as eager dispatch needs it. */
+export async function createWorker(settings: WorkerSettings): Promise<Worker> {
+  const { shutdownSeconds, ...options } = settings;
+  return Worker.create({
+    ...options,
+    shutdownGraceTime: shutdownSeconds * 1000,
+    // Model and tool calls only wait; what they cost is memory.
+    maxConcurrentActivityTaskExecutions: 1_000,
+    maxConcurrentLocalActivityExecutions: 200,
+    maxConcurrentWorkflowTaskExecutions: 100,
+    maxCachedWorkflows: 2_000,
+    // With the default of 3 a message with more tool calls goes through the task queue.
+    maxEagerActivityReservationsPerWorkflowTask: 50,
+    // After a crash the tasks of the dead worker wait for this long on its own queue.
+    stickyQueueScheduleToStartTimeout: '1 second',
+    // An activity hears of its cancellation with a heartbeat; by default it may take most of the heartbeat time-out.
+    maxHeartbeatThrottleInterval: '500 milliseconds',
+    defaultHeartbeatThrottleInterval: '500 milliseconds',
+  });
+}

@@ -1,0 +1,45 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const WORKFLOWS = path.join(ROOT, 'workflows');
+
+/** All source files that workflows are made of: the import rules hold them in these folders. */
+const SOURCES = [WORKFLOWS, path.join(ROOT, 'src', 'log')];
+
+/**
+ * The workflow code, bundled for the worker's sandbox. Bundling takes a second and 130 MB, so the result is kept in
+ * `cacheDir` under a hash of its sources.
+ */
+export async function workflowBundle(cacheDir: string): Promise<{ code: string }> {
+  const folder = path.join(cacheDir, 'workflows');
+  const file = path.join(folder, `${await sourceHash()}.js`);
+  const cached = await readFile(file, 'utf8').catch(() => undefined);
+  if (cached !== undefined) return { code: cached };
+  const { code } = await bundleWorkflowCode({
+    workflowsPath: path.join(WORKFLOWS, 'index.ts'),
+    logger: new DefaultLogger('ERROR'),
+  });
+  await mkdir(folder, { recursive: true });
+  const aside = path.join(folder, `.${randomUUID()}`);
+  await writeFile(aside, code);
+  await rename(aside, file);
+  return { code };
+}
+
+async function sourceHash(): Promise<string> {
+  const hash = createHash('sha256');
+  const require = createRequire(import.meta.url);
+  hash.update(await readFile(require.resolve('@temporalio/worker/package.json')));
+  for (const folder of SOURCES) {
+    for (const name of (await readdir(folder)).toSorted()) {
+      if (!name.endsWith('.ts') || name.endsWith('.test.ts')) continue;
+      hash.update(`\0${name}\0`).update(await readFile(path.join(folder, name)));
+    }
+  }
+  return hash.digest('hex');
+}

@@ -1,0 +1,120 @@
+import { Ajv, type ErrorObject, type Options } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { withinTime } from './time-limit.ts';
+
+export type ParsedArguments = { ok: true; value: Record<string, unknown> } | { ok: false; message: string };
+
+/** More than a model writes in one message. */
+const MAX_LENGTH = 1024 * 1024;
+const MAX_DEPTH = 100;
+const MAX_MESSAGE_LENGTH = 500;
+const MAX_VALIDATORS = 500;
+const COMPILE_MS = 500;
+const VALIDATE_MS = 200;
+
+/** The arguments of a tool call as a model wrote them: JSON text that fits the tool's schema. Empty text is `{}`. */
+export function parseArguments(schema: object, text: string): ParsedArguments {
+  if (text.trim() === '') return check(schema, {});
+  if (text.length > MAX_LENGTH) return problem(`are longer than ${MAX_LENGTH} characters`);
+  if (depth(text) > MAX_DEPTH) return problem(`are nested deeper than ${MAX_DEPTH} levels`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    return problem(`are not valid JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  if (!isObject(value)) return problem(`must be a JSON object, not ${kind(value)}`);
+  return check(schema, value);
+}
+
+function check(schema: object, value: Record<string, unknown>): ParsedArguments {
+  let errors: ErrorObject[];
+  try {
+    const validate = validator(schema);
+    errors = withinTime(VALIDATE_MS, () => validate(value));
+  } catch {
+    // Too costly to decide here; the server has the last word anyway.
+    return { ok: true, value };
+  }
+  const [first, last] = [errors[0], errors.at(-1)];
+  if (!first || !last) return { ok: true, value };
+  // Of a choice of schemas (anyOf) the first error says what its first branch lacks, the last one that none fits.
+  const lines = new Set([describe(first), describe(last)]);
+  return problem(`do not fit the tool's schema: ${[...lines].join('\n')}`);
+}
+
+type Validator = (value: unknown) => ErrorObject[];
+
+const byIdentity = new WeakMap<object, Validator>();
+const byContent = new Map<string, Validator>();
+
+function validator(schema: object): Validator {
+  const known = byIdentity.get(schema);
+  if (known) return known;
+  const content = JSON.stringify(schema);
+  const compiled = byContent.get(content) ?? compile(schema);
+  byContent.delete(content);
+  byContent.set(content, compiled);
+  const [oldest] = byContent.keys();
+  if (byContent.size > MAX_VALIDATORS && oldest !== undefined) byContent.delete(oldest);
+  byIdentity.set(schema, compiled);
+  return compiled;
+}
+
+const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, meta: false };
+
+/** A validator of its own instance, since schemas of different servers may share an `$id`. */
+function compile(schema: object): Validator {
+  try {
+    const dialect = '$schema' in schema ? String(schema.$schema) : '';
+    const ajv = dialect.includes('draft-07') ? new Ajv(OPTIONS) : new Ajv2020(OPTIONS);
+    addFormats.default(ajv);
+    const validate = withinTime(COMPILE_MS, () => ajv.compile(schema));
+    if ('$async' in validate) throw new TypeError('asynchronous schemas are not supported');
+    return (value) => (validate(value) ? [] : (validate.errors ?? []));
+  } catch {
+    return () => [];
+  }
+}
+
+function describe({ instancePath, message, keyword, params }: ErrorObject): string {
+  const detail =
+    keyword === 'additionalProperties' || keyword === 'unevaluatedProperties'
+      ? `: ${JSON.stringify(params.additionalProperty ?? params.unevaluatedProperty)}`
+      : keyword === 'enum' || keyword === 'const'
+        ? `: ${JSON.stringify(params.allowedValues ?? params.allowedValue)}`
+        : '';
+  return `${instancePath} ${message ?? 'is not valid'}${detail}`.trim();
+}
+
+function problem(message: string): ParsedArguments {
+  const cut = message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message;
+  return { ok: false, message: `The arguments ${cut}`.toWellFormed() };
+}
+
+/** How deep the brackets of a JSON text nest, without parsing it. */
+function depth(text: string): number {
+  let deepest = 0;
+  let level = 0;
+  let inString = false;
+  for (let at = 0; at < text.length; at++) {
+    const char = text[at];
+    if (inString) {
+      if (char === '\\') at += 1;
+      else if (char === '"') inString = false;
+    } else if (char === '"') inString = true;
+    else if (char === '{' || char === '[') deepest = Math.max(deepest, ++level);
+    else if (char === '}' || char === ']') level -= 1;
+  }
+  return deepest;
+}
+
+function kind(value: unknown): string {
+  if (Array.isArray(value)) return 'an array';
+  return value === null ? 'null' : `a ${typeof value}`;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,24 @@
+import { ProtocolError, SdkHttpError } from '@modelcontextprotocol/client';
+import { isNoAnswer } from './mcp-transport.ts';
+
+/** A connection is of no use any more, and what was asked over it can be asked again over another one. */
+export class ConnectionLostError extends Error {
+  constructor(cause: unknown) {
+    super('the connection was lost', { cause });
+  }
+}
+
+/**
+ * Whether the server refused a request because it no longer knows our session, which it says with 404 (MCP, "Session
+ * Management"), and some say with 400. It has done nothing then.
+ */
+export function isSessionLost(error: unknown, sessionId: string | null): boolean {
+  if (!(error instanceof SdkHttpError)) return false;
+  if (error.status === 404) return sessionId !== null;
+  return error.status === 400 && /session|initiali[sz]ed/i.test(error.message);
+}
+
+/** Whether the connection broke. What was asked may have been done, which does not matter to questions. */
+export function isBroken(error: unknown): boolean {
+  return error instanceof TypeError || (error instanceof ProtocolError && isNoAnswer(error));
+}

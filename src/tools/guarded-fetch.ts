@@ -1,0 +1,75 @@
+import { lookup, type LookupAddress, type LookupOptions } from 'node:dns';
+import { isIP } from 'node:net';
+import { Agent, buildConnector, fetch, type Dispatcher } from 'undici';
+
+/** The fetch of Node and of the MCP SDK; its own types come from another copy of undici. */
+export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
+
+/** An address that may not be reached from an agent's URL. */
+export class RefusedAddressError extends Error {
+  constructor(host: string, address: string) {
+    const at = host === address ? `${host} is` : `${host} is at ${address},`;
+    super(`${at} a private address: set EVERTURN_ALLOW_PRIVATE_URLS=true, or register the server by name`);
+  }
+}
+
+export interface AgentOptions {
+  /** Addresses that no connection is made to; all are allowed if it is absent. */
+  refuses?: (address: string) => boolean;
+  connectTimeoutMs: number;
+}
+
+/** Nothing that a tool or a list of tools has to say takes more. */
+const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Connections for `createFetch`. An address is judged where the connection to it is made: after the name was resolved,
+ * and again at each redirect, so that neither DNS nor a redirect leads around it.
+ */
+export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent {
+  const connector = {
+    timeout: connectTimeoutMs,
+    allowH2: false,
+    ...(refuses && { lookup: guardedLookup(refuses) }),
+  };
+  const connect = buildConnector(connector);
+  return new Agent({
+    // HTTP/2 may resend a request that the server refused or has not seen, out of our sight; HTTP/1.1 never does.
+    allowH2: false,
+    // Tools take as long as they are allowed to, which is not decided here.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    maxResponseSize: MAX_RESPONSE_BYTES,
+    connect: (options, callback) => {
+      // net.connect does not look an IP address up.
+      if (refuses && isIP(options.hostname) !== 0 && refuses(options.hostname)) {
+        const error = new RefusedAddressError(options.hostname, options.hostname);
+        queueMicrotask(() => callback(error, null));
+        return;
+      }
+      connect(options, callback);
+    },
+  });
+}
+
+/** Node's own fetch takes no dispatcher of undici 8, so this is undici's. */
+export function createFetch(dispatcher: Dispatcher): Fetch {
+  const bound = (url: string | URL, init: object = {}): unknown => fetch(url, { ...init, dispatcher });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same standard, declared by two copies of undici
+  return bound as Fetch;
+}
+
+type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;
+
+function guardedLookup(refuses: (address: string) => boolean) {
+  return (hostname: string, options: LookupOptions, callback: LookupCallback): void => {
+    lookup(hostname, { ...options, all: true }, (error, addresses) => {
+      const refused = addresses?.find(({ address }) => refuses(address));
+      const [first] = addresses ?? [];
+      if (error) callback(error, []);
+      else if (refused) callback(new RefusedAddressError(hostname, refused.address), []);
+      else if (options.all || !first) callback(null, addresses);
+      else callback(null, first.address, first.family);
+    });
+  };
+}

@@ -1,0 +1,181 @@
+import { Client, ProtocolError, type CallToolResult, type Tool } from '@modelcontextprotocol/client';
+import packageJson from '../../package.json' with { type: 'json' };
+import { judgeFailure, type CallOutcome } from './call-outcome.ts';
+import { ConnectionLostError, isBroken, isSessionLost } from './connection-lost.ts';
+import { Exchange } from './exchange.ts';
+import type { Fetch } from './guarded-fetch.ts';
+import { McpTransport } from './mcp-transport.ts';
+import { hasCredentials, type McpEndpoint } from './registry.ts';
+import { ToolList, type ToolListOptions } from './tool-list.ts';
+
+export interface CallOptions {
+  /** The same for every attempt of a call, so that the tool can tell a repetition. */
+  operationId: string;
+  signal: AbortSignal;
+  timeoutMs: number;
+  /** Told of each progress notification; these prolong nothing. */
+  onProgress?: () => void;
+}
+
+export interface ConnectionOptions extends ToolListOptions {
+  fetch: Fetch;
+  /** A connection that nobody uses for this long closes. */
+  idleMs: number;
+}
+
+const OPERATION_ID = 'io.everturn/operation-id';
+/** Node fires a timer with a longer delay at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+const CLOSE_TIMEOUT_MS = 1_000;
+
+const INVALID_PARAMS = -32602;
+/** The server wants arguments of this tool repeated as headers, as its list of tools says (MCP, SEP-2243). */
+const HEADER_MISMATCH = -32020;
+
+/** A client and an MCP server that have agreed on how to talk. */
+export class McpConnection {
+  readonly #client: Client;
+  readonly #transport: McpTransport;
+  readonly #tools: ToolList;
+  readonly #idle: NodeJS.Timeout;
+  #inUse = 0;
+  #isRetired = false;
+  #isClosed = false;
+
+  private constructor(client: Client, transport: McpTransport, options: ConnectionOptions) {
+    this.#client = client;
+    this.#transport = transport;
+    this.#tools = new ToolList(client, options);
+    this.#idle = setTimeout(() => this.#closeIfUnused(), options.idleMs).unref();
+  }
+
+  /** @throws what the SDK or the network throws, or that the handshake took longer than `answerTimeoutMs`. */
+  static async open({ url, headers }: McpEndpoint, options: ConnectionOptions): Promise<McpConnection> {
+    if (hasCredentials(url)) throw new Error('URLs with a user name or password can not be used');
+    const { fetch, answerTimeoutMs } = options;
+    const transport = new McpTransport(url, headers, fetch);
+    const client = new Client(
+      { name: packageJson.name, version: packageJson.version },
+      { versionNegotiation: { mode: 'auto' }, inputRequired: { autoFulfill: false } },
+    );
+    let isLate = false;
+    // The SDK limits each request of a handshake, not all of them, and its notification not at all.
+    const deadline = setTimeout(() => {
+      isLate = true;
+      void transport.close();
+    }, answerTimeoutMs);
+    try {
+      await client.connect(transport, { timeout: answerTimeoutMs });
+    } catch (error) {
+      await transport.close();
+      // What the SDK makes of being cut off explains nothing.
+      throw isLate ? new Error(`no MCP handshake within ${answerTimeoutMs / 1000} s`) : error;
+    } finally {
+      clearTimeout(deadline);
+    }
+    return new McpConnection(client, transport, options);
+  }
+
+  /** Null for servers without sessions. */
+  get sessionId(): string | null {
+    return this.#transport.sessionId ?? null;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** @throws ConnectionLostError, and what the SDK or the network throws. */
+  async tools(signal: AbortSignal): Promise<Tool[]> {
+    try {
+      return await this.#using(() => this.#tools.all(signal));
+    } catch (error) {
+      const isLost = isSessionLost(error, this.sessionId) || isBroken(error);
+      throw isLost ? new ConnectionLostError(error) : error;
+    }
+  }
+
+  /** @throws ConnectionLostError if the tool was not called because the server has lost our session. */
+  call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallOutcome> {
+    return this.#using(() => this.#call(name, args, options));
+  }
+
+  /** Closes as soon as nobody uses it. */
+  retire(): void {
+    this.#isRetired = true;
+    if (this.#inUse === 0) void this.close();
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    clearTimeout(this.#idle);
+    const deadline = setTimeout(() => void this.#client.close(), CLOSE_TIMEOUT_MS);
+    await this.#transport.terminateSession().catch(() => {});
+    clearTimeout(deadline);
+    await this.#client.close();
+  }
+
+  async #call(
+    name: string,
+    args: Record<string, unknown>,
+    options: CallOptions,
+    isLastTry = false,
+  ): Promise<CallOutcome> {
+    const exchange = new Exchange();
+    try {
+      return toOutcome(await exchange.run(() => this.#send(name, args, options)));
+    } catch (error) {
+      exchange.end();
+      if (isSessionLost(error, this.sessionId)) throw new ConnectionLostError(error);
+      const code = error instanceof ProtocolError ? error.code : undefined;
+      if (code === INVALID_PARAMS || code === HEADER_MISMATCH) this.#tools.outdated();
+      if (code !== HEADER_MISMATCH || isLastTry) return judgeFailure(error, exchange.sent);
+      await this.#tools.all(options.signal).catch(() => {});
+      return this.#call(name, args, options, true);
+    }
+  }
+
+  #send(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallToolResult> {
+    const { operationId, signal, timeoutMs, onProgress } = options;
+    // With a definition at hand the SDK neither repeats a call by itself nor, without an output schema, turns a result
+    // that does not fit that schema into an error that looks like the server's.
+    const { inputSchema } = this.#tools.find(name) ?? { inputSchema: { type: 'object' as const } };
+    return this.#client.callTool(
+      { name, arguments: args, _meta: { [OPERATION_ID]: operationId } },
+      {
+        signal,
+        timeout: Math.min(timeoutMs, MAX_TIMER_MS),
+        headers: { 'Idempotency-Key': encodeURI(operationId.toWellFormed()) },
+        toolDefinition: { name, inputSchema },
+        ...(onProgress && { onprogress: onProgress }),
+      },
+    );
+  }
+
+  async #using<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#isClosed) throw new ConnectionLostError(new Error('the connection was closed'));
+    this.#inUse += 1;
+    try {
+      return await work();
+    } finally {
+      this.#inUse -= 1;
+      if (!this.#isClosed) this.#idle.refresh();
+      if (this.#isRetired && this.#inUse === 0) void this.close();
+    }
+  }
+
+  #closeIfUnused(): void {
+    if (this.#inUse > 0) this.#idle.refresh();
+    else void this.close();
+  }
+}
+
+function toOutcome({ isError, content, structuredContent }: CallToolResult): CallOutcome {
+  return {
+    status: 'result',
+    isError: isError === true,
+    content,
+    ...(structuredContent !== undefined && { structuredContent }),
+  };
+}

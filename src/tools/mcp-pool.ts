@@ -1,0 +1,146 @@
+import type { Tool } from '@modelcontextprotocol/client';
+import type { Agent } from 'undici';
+import type { CallOutcome } from './call-outcome.ts';
+import { ConnectionLostError } from './connection-lost.ts';
+import { noteSending } from './exchange.ts';
+import { failureReason } from './failure-reason.ts';
+import { createAgent, createFetch, type Fetch } from './guarded-fetch.ts';
+import type { CallOptions, McpConnection } from './mcp-connection.ts';
+import { PooledServer } from './pooled-server.ts';
+import { isPrivateAddress } from './private-address.ts';
+import type { McpEndpoint } from './registry.ts';
+
+export interface McpPoolOptions {
+  /** Whether servers that are not trusted may be at private addresses. */
+  allowPrivateUrls: boolean;
+  /** For a connection to be made and agreed on, and for each page of a list of tools. */
+  answerTimeoutMs?: number;
+  /** How old a list of tools may get. */
+  listMaxAgeMs?: number;
+  /** A connection that nobody uses for this long is closed. */
+  idleMs?: number;
+  /** Milliseconds that never run backwards. */
+  now?: () => number;
+}
+
+/** A server that answers, as `mcp.initialize` shows it, and its tools. */
+export interface McpServerTools {
+  id: string;
+  name: string;
+  sessionId: string | null;
+  transport: 'streamable-http';
+  tools: Tool[];
+}
+
+/** The tools of a server can't be used now; the message says why, to a model or an operator. */
+export class McpUnavailableError extends Error {
+  readonly server: string;
+  readonly reason: string;
+
+  constructor(server: string, cause: unknown) {
+    const reason = failureReason(cause);
+    super(`MCP server ${JSON.stringify(server)} ${reason}`, { cause });
+    this.server = server;
+    this.reason = reason;
+  }
+}
+
+/**
+ * Connections to MCP servers over streamable HTTP (protocol 2026-07-28, else 2025-11-25), one per server, shared by all
+ * who ask for the same URL with the same headers.
+ */
+export class McpPool {
+  readonly #options: Required<McpPoolOptions>;
+  readonly #servers = new Map<string, PooledServer>();
+  readonly #agents: Agent[];
+  readonly #fetches: { plain: Fetch; guarded: Fetch };
+
+  constructor(options: McpPoolOptions) {
+    this.#options = {
+      answerTimeoutMs: 10_000,
+      listMaxAgeMs: 60_000,
+      idleMs: 300_000,
+      now: () => performance.now(),
+      ...options,
+    };
+    const connectTimeoutMs = this.#options.answerTimeoutMs;
+    const plain = createAgent({ connectTimeoutMs });
+    const guarded = createAgent({ connectTimeoutMs, refuses: isPrivateAddress });
+    this.#agents = [plain, guarded];
+    this.#fetches = {
+      plain: createFetch(plain.compose(noteSending)),
+      guarded: createFetch(guarded.compose(noteSending)),
+    };
+  }
+
+  /** @throws McpUnavailableError, or the reason of the signal. */
+  async tools(endpoint: McpEndpoint, signal: AbortSignal): Promise<McpServerTools> {
+    const { id, name } = endpoint;
+    try {
+      return await this.#withConnection(endpoint, signal, async (connection) => {
+        const tools = await connection.tools(signal);
+        return { id, name, sessionId: connection.sessionId, transport: 'streamable-http', tools };
+      });
+    } catch (error) {
+      signal.throwIfAborted();
+      throw new McpUnavailableError(name, error);
+    }
+  }
+
+  /** Calls a tool at most once, unless the server itself says that it has not seen the call. Never throws. */
+  async call(
+    endpoint: McpEndpoint,
+    tool: string,
+    args: Record<string, unknown>,
+    options: CallOptions,
+  ): Promise<CallOutcome> {
+    const named = (reason: string): string => `MCP server ${JSON.stringify(endpoint.name)} ${reason}`;
+    try {
+      const { signal } = options;
+      const outcome = await this.#withConnection(endpoint, signal, (connection) =>
+        connection.call(tool, args, options),
+      );
+      return outcome.status === 'result' ? outcome : { ...outcome, message: named(outcome.message) };
+    } catch (error) {
+      const reason = options.signal.aborted ? 'had not been asked when the call was cancelled' : failureReason(error);
+      return { status: 'not_sent', message: named(reason) };
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#servers.values()].map((server) => server.close()));
+    await Promise.all(this.#agents.map((agent) => agent.destroy()));
+  }
+
+  /** Runs `work`, and again with a new connection if it finds its own lost. */
+  async #withConnection<T>(
+    endpoint: McpEndpoint,
+    signal: AbortSignal,
+    work: (connection: McpConnection) => Promise<T>,
+    isLastTry = false,
+  ): Promise<T> {
+    const server = this.#server(endpoint);
+    const connection = await server.connection(signal);
+    try {
+      return await work(connection);
+    } catch (error) {
+      if (!(error instanceof ConnectionLostError)) throw error;
+      server.drop(connection);
+      if (isLastTry) throw error;
+      return this.#withConnection(endpoint, signal, work, true);
+    }
+  }
+
+  #server(endpoint: McpEndpoint): PooledServer {
+    const { url, headers, trusted } = endpoint;
+    const isGuarded = !trusted && !this.#options.allowPrivateUrls;
+    const key = JSON.stringify([url, headers, isGuarded]);
+    const known = this.#servers.get(key);
+    if (known) return known;
+    for (const [other, { isUnused }] of this.#servers) if (isUnused) this.#servers.delete(other);
+    const fetch = isGuarded ? this.#fetches.guarded : this.#fetches.plain;
+    const server = new PooledServer(endpoint, { ...this.#options, fetch });
+    this.#servers.set(key, server);
+    return server;
+  }
+}

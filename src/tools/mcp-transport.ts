@@ -1,0 +1,55 @@
+import {
+  isJSONRPCRequest,
+  StreamableHTTPClientTransport,
+  type JSONRPCMessage,
+  type ProtocolError,
+} from '@modelcontextprotocol/client';
+import { Exchange } from './exchange.ts';
+import type { Fetch } from './guarded-fetch.ts';
+
+type SendOptions = NonNullable<Parameters<StreamableHTTPClientTransport['send']>[1]>;
+
+/** Marks the errors that the transport makes up in place of an answer; no server can send this object. */
+const NO_ANSWER = { noAnswer: true };
+
+/** Whether the server ended its reply to a request without answering it. */
+export function isNoAnswer(error: ProtocolError): boolean {
+  return error.data === NO_ANSWER;
+}
+
+/**
+ * The SDK's transport, for callers that must know what became of a request. The SDK lets a request whose reply ends
+ * without an answer (HTTP 202, a broken event stream, an answer to something else) wait for its time-out; here it fails
+ * at once. An event stream that the server lets us resume is resumed by the SDK first.
+ */
+export class McpTransport extends StreamableHTTPClientTransport {
+  constructor(url: string, headers: Record<string, string>, fetch: Fetch) {
+    super(new URL(url), { requestInit: { headers }, fetch: (target, init) => noteStream(fetch, target, init) });
+  }
+
+  override async send(message: JSONRPCMessage | JSONRPCMessage[], options: SendOptions = {}): Promise<void> {
+    // Notifications have no answer, and who listens for the end of the stream himself needs no help.
+    if (!isJSONRPCRequest(message) || options.onRequestStreamEnd) {
+      await Exchange.outside(() => super.send(message, options));
+      return;
+    }
+    const { id, method } = message;
+    const exchange = (method === 'tools/call' && Exchange.current) || new Exchange();
+    const requestSignal = options.requestSignal ?? exchange.ended;
+    // A request that has its answer is unknown to the protocol layer by then, so this does nothing.
+    const onRequestStreamEnd = (): void => {
+      const error = { code: 0, message: 'the server ended its reply without an answer', data: NO_ANSWER };
+      this.onmessage?.({ jsonrpc: '2.0', id, error });
+    };
+    await exchange.run(() => super.send(message, { ...options, requestSignal, onRequestStreamEnd }));
+    if (!exchange.streams) onRequestStreamEnd();
+  }
+}
+
+async function noteStream(fetch: Fetch, url: string | URL, init?: RequestInit): Promise<Response> {
+  const response = await fetch(url, init);
+  const isStream = response.ok && response.headers.get('content-type')?.startsWith('text/event-stream');
+  const { current } = Exchange;
+  if (current && init?.method === 'POST') current.streams = isStream === true && response.status !== 202;
+  return response;
+}

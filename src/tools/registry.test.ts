@@ -1,0 +1,83 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { loadMcpRegistry, McpRegistry } from './registry.ts';
+
+async function fileOf(content: string): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-registry-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const file = path.join(folder, 'servers.json');
+  await writeFile(file, content);
+  return file;
+}
+
+test('servers of the file are found by name, and trusted', async () => {
+  const weather = { url: 'http://10.0.0.1/mcp', headers: { authorization: 'Bearer x' }, idempotent_tools: ['set'] };
+  const file = await fileOf(JSON.stringify({ servers: { weather, plain: { url: 'https://plain.example/' } } }));
+  const registry = await loadMcpRegistry(file);
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'weather' })).toEqual({
+    id: 'weather',
+    name: 'weather',
+    url: 'http://10.0.0.1/mcp',
+    headers: { authorization: 'Bearer x' },
+    trusted: true,
+    idempotentTools: ['set'],
+  });
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toMatchObject({
+    headers: {},
+    idempotentTools: [],
+  });
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'other' })).toBeUndefined();
+});
+
+test('a server can be registered when its URL is known', async () => {
+  const registry = await loadMcpRegistry(undefined);
+  const spec = { type: 'truefoundry-mcp-registry', name: 'demo' } as const;
+  expect(registry.resolve(spec)).toBeUndefined();
+  registry.add('demo', { url: 'http://127.0.0.1:1234/mcp' });
+  expect(registry.resolve(spec)).toMatchObject({ url: 'http://127.0.0.1:1234/mcp', trusted: true });
+});
+
+test('an inline server is where its URL says, not trusted, and has an id that does not give the URL away', () => {
+  const registry = new McpRegistry();
+  registry.add('weather', { url: 'http://10.0.0.1/' });
+  const url = 'https://weather.example/mcp?key=secret';
+  const endpoint = registry.resolve({ type: 'inline', name: 'weather', url });
+  expect(endpoint).toEqual({
+    id: expect.stringMatching(/^inline-[0-9a-f]{16}$/),
+    name: 'weather',
+    url,
+    headers: {},
+    trusted: false,
+    idempotentTools: [],
+  });
+  expect(registry.resolve({ type: 'inline', name: 'other', url })?.id).toBe(endpoint?.id);
+});
+
+test.each([
+  ['{', 'is not JSON: '],
+  ['[]', 'the file: '],
+  ['{}', 'servers: must be an object of servers by name'],
+  ['{"servers": {"a": {}}}', 'servers.a.url: must be an http or https URL'],
+  ['{"servers": {"a": {"url": "ftp://x/"}}}', 'servers.a.url: must be an http or https URL'],
+  ['{"servers": {"a": {"url": "nonsense"}}}', 'servers.a.url: must be an http or https URL'],
+  ['{"servers": {"a": {"url": "http://u:p@x/"}}}', 'servers.a.url: must not contain a user name or password'],
+  [
+    '{"servers": {"a": {"url": "http://x/", "headers": {"a b": "c"}}}}',
+    'servers.a.headers.a b: is not the name of an HTTP header',
+  ],
+  ['{"servers": {"a": {"url": "http://x/", "headers": {"a": 1}}}}', 'servers.a.headers.a: must be a string'],
+  ['{"servers": {"a": {"url": "http://x/", "headers": {"a": "b\\nc"}}}}', 'must be the value of an HTTP header'],
+  ['{"servers": {"a": {"url": "http://x/", "idempotent_tools": "@all"}}}', 'must be a list of tool names, or ["@all"]'],
+  ['{"servers": {"a": {"url": "http://x/", "header": {}}}}', 'servers.a: Unrecognized key: "header"'],
+])('a file of %s is refused, with its name and the place', async (content, message) => {
+  const file = await fileOf(content);
+  const error: unknown = await loadMcpRegistry(file).catch((reason: unknown) => reason);
+  expect(String(error)).toContain(`EVERTURN_MCP_SERVERS: ${file}: `);
+  expect(String(error)).toContain(message);
+});
+
+test('a file that does not exist is refused', async () => {
+  await expect(loadMcpRegistry('/nowhere/servers.json')).rejects.toThrow(/\/nowhere\/servers\.json: can't be read/);
+});

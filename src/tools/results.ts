@@ -1,0 +1,85 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { ContentBlock } from '@modelcontextprotocol/client';
+
+export interface ToolResult {
+  content: readonly ContentBlock[];
+  structuredContent?: unknown;
+}
+
+export interface ResultFile {
+  name: string;
+  mimeType: string;
+  base64: string;
+}
+
+/** What a tool's result is to a model: a text, which names the files that came with it, and these files. */
+export function readResult({ content, structuredContent }: ToolResult): { text: string; files: ResultFile[] } {
+  const files: ResultFile[] = [];
+  const addFile = (name: string, mimeType: string | undefined, base64: string): string => {
+    const file = { name, mimeType: mediaType(mimeType), base64 };
+    files.push(file);
+    return `[${name}, ${file.mimeType}, ${size(base64)}]`;
+  };
+  const lines = content.map((block) => {
+    switch (block.type) {
+      case 'text':
+        return block.text;
+      case 'image':
+      case 'audio': {
+        const name = `${block.type}-${files.length + 1}.${extension(block.mimeType)}`;
+        return addFile(name, block.mimeType, block.data);
+      }
+      case 'resource': {
+        const { resource } = block;
+        if ('text' in resource) return resource.text;
+        return addFile(fileName(resource.uri, files.length + 1), resource.mimeType, resource.blob);
+      }
+      case 'resource_link':
+        return `[${block.name}: ${block.uri}]`;
+    }
+  });
+  if (structuredContent !== undefined && !content.some((block) => says(block, structuredContent))) {
+    lines.push(stringify(structuredContent));
+  }
+  return { text: lines.join('\n').toWellFormed(), files };
+}
+
+/** Servers repeat structured content as a text block for older clients (MCP, "Structured Content"). */
+function says(block: ContentBlock, structuredContent: unknown): boolean {
+  try {
+    return block.type === 'text' && isDeepStrictEqual(JSON.parse(block.text), structuredContent);
+  } catch {
+    return false;
+  }
+}
+
+/** What JSON.parse took may still be nested too deep for JSON.stringify. */
+function stringify(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return '[structured content that is nested too deep to show]';
+  }
+}
+
+function size(base64: string): string {
+  const bytes = Buffer.byteLength(base64, 'base64');
+  if (bytes < 1024) return `${bytes} B`;
+  return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
+}
+
+/** Types go into data URIs and headers later, so nothing but a plain type passes. */
+function mediaType(type: string | undefined): string {
+  return type && /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type.toLowerCase() : 'application/octet-stream';
+}
+
+function extension(type: string): string {
+  const subtype = mediaType(type).split('/')[1] ?? '';
+  return /^(?:x-)?([a-z0-9]+)/.exec(subtype)?.[1] ?? 'bin';
+}
+
+function fileName(uri: string, number: number): string {
+  const last = uri.split(/[?#]/)[0]?.split('/').at(-1) ?? '';
+  const safe = last.replaceAll(/[^\w.-]+/g, '_').slice(-100);
+  return /\w/.test(safe) ? safe : `resource-${number}`;
+}

@@ -1,0 +1,78 @@
+import type { Tool } from '@modelcontextprotocol/client';
+import { describe, expect, test } from 'vitest';
+import type { McpServer } from '../wire/agent-spec.ts';
+import { selectTools, type SelectedTool } from './selectors.ts';
+
+const HINTS = {
+  bare: undefined,
+  titled: { title: 'Titled' },
+  reads: { readOnlyHint: true },
+  readsForSure: { readOnlyHint: true, destructiveHint: true },
+  writes: { readOnlyHint: false, destructiveHint: false },
+  puts: { idempotentHint: true },
+  opens: { openWorldHint: false },
+  destroys: { destructiveHint: true },
+} as const;
+
+const tools = Object.entries(HINTS).map(([name, annotations]): Tool => ({
+  name,
+  inputSchema: { type: 'object' },
+  ...(annotations && { annotations }),
+}));
+
+type Selectors = Pick<McpServer, 'enable_tools' | 'disable_tools' | 'require_approval_for_tools'>;
+
+function select(spec: Selectors, idempotentTools?: string[]): SelectedTool[] {
+  return selectTools({ type: 'truefoundry-mcp-registry', name: 's', ...spec }, tools, idempotentTools);
+}
+
+function names(spec: Selectors): string[] {
+  return select(spec).map(({ tool }) => tool.name);
+}
+
+const ALL = Object.keys(HINTS);
+
+describe('enabling', () => {
+  test.each<[Selectors, string[]]>([
+    [{}, ALL],
+    [{ enable_tools: null, disable_tools: null }, ALL],
+    [{ enable_tools: ['@all'] }, ALL],
+    [{ enable_tools: [] }, []],
+    [{ enable_tools: ['@read-only'] }, ['reads', 'readsForSure']],
+    [{ enable_tools: ['destroys', '@read-only'] }, ['reads', 'readsForSure', 'destroys']],
+    [{ enable_tools: ['nothing', 'bare'] }, ['bare']],
+    [{ disable_tools: ['@all'] }, []],
+    [{ disable_tools: ['@read-only', 'bare'] }, ['titled', 'writes', 'puts', 'opens', 'destroys']],
+    [{ enable_tools: ['reads', 'writes'], disable_tools: ['reads'] }, ['writes']],
+  ])('%j', (spec, expected) => {
+    expect(names(spec)).toEqual(expected);
+  });
+});
+
+describe('approval', () => {
+  test.each<[string[] | null | undefined, string[]]>([
+    [undefined, ['writes', 'puts', 'opens', 'destroys']],
+    [null, ['writes', 'puts', 'opens', 'destroys']],
+    [[], []],
+    [['@all'], ALL],
+    [['@write'], ['writes', 'puts', 'opens']],
+    [['@destructive'], ['destroys']],
+    [
+      ['bare', 'reads', '@destructive'],
+      ['bare', 'reads', 'destroys'],
+    ],
+    [['@read-only'], []],
+  ])('%j', (require_approval_for_tools, expected) => {
+    const approved = select({ require_approval_for_tools }).filter(({ approval }) => approval);
+    expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+});
+
+test.each<[string[], string[]]>([
+  [[], ['reads', 'readsForSure', 'puts']],
+  [['bare'], ['bare', 'reads', 'readsForSure', 'puts']],
+  [['@all'], ALL],
+])('tools may run again if they say so, or are among %j', (idempotentTools, expected) => {
+  const retried = select({}, idempotentTools).filter(({ effect }) => effect === 'retry');
+  expect(retried.map(({ tool }) => tool.name)).toEqual(expected);
+});

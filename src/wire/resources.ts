@@ -1,0 +1,82 @@
+import { z } from 'zod';
+import { agentSpec } from './agent-spec.ts';
+import { subject, turnState, type SessionEvent } from './events.ts';
+import { inputItem } from './input.ts';
+
+/** What the routes take and give (`contracts/sessions-api.md`, sections 1 and 3), but for events and turn input. */
+
+const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
+
+/** Without NUL, which PostgreSQL's text can't hold, and as valid Unicode. */
+const line = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''));
+
+export const createSessionBody = z.object({ agent_name: z.string().min(1), title: line.nullish() });
+
+export const createDraftBody = z.object({ agent_spec: agentSpec, agent_name: line.nullish() });
+
+export const updateDraftBody = z.object({ agent_spec: agentSpec.nullish() });
+
+export const cancelBody = z.object({ close: z.boolean().nullish() });
+
+export const subscribeBody = z.object({ after_sequence_number: z.int().min(0).nullish() });
+
+const sessionFields = {
+  id: z.string(),
+  title: z.string().nullable(),
+  created_by_subject: subject,
+  created_at: timestamp,
+  updated_at: timestamp,
+  metadata: z.record(z.string(), z.unknown()).optional(),
+};
+
+export const sessionResource = z
+  .object({ type: z.literal('session'), ...sessionFields, agent_name: z.string(), agent_version: z.int() })
+  .meta({ id: 'Session' });
+
+export const draftResource = z
+  .object({
+    type: z.literal('session/draft'),
+    ...sessionFields,
+    agent_name: z.string().nullable(),
+    agent_spec: agentSpec,
+  })
+  .meta({ id: 'DraftSession' });
+
+export const turnResource = z
+  .object({
+    id: z.string(),
+    session_id: z.string(),
+    previous_turn_id: z.string().nullable(),
+    input: z.array(inputItem),
+    state: turnState,
+    created_by_subject: subject,
+    created_at: timestamp,
+  })
+  .meta({ id: 'Turn' });
+
+export const agentResource = z
+  .object({
+    name: z.string(),
+    version: z.int(),
+    spec: agentSpec,
+    created_at: timestamp,
+    updated_at: timestamp,
+  })
+  .meta({ id: 'Agent' });
+
+export const paginationResource = z.object({
+  limit: z.int(),
+  next_page_token: z.string().nullable(),
+  previous_page_token: z.string().nullable(),
+});
+
+export type SessionResource = z.infer<typeof sessionResource>;
+export type DraftResource = z.infer<typeof draftResource>;
+export type TurnResource = z.infer<typeof turnResource>;
+export type AgentResource = z.infer<typeof agentResource>;
+
+/** An item of `GET …/{sid}/events`. */
+export interface SessionEventItem {
+  turn_id: string;
+  event: SessionEvent;
+}

@@ -1,0 +1,57 @@
+import { NativeConnection, GracefulShutdownPeriodExpiredError } from '@temporalio/worker';
+import { createActivities } from '../activities/index.ts';
+import { archive } from './logs/archive-turn.ts';
+import { Conversations } from './logs/conversations.ts';
+import type { Services } from './services.ts';
+import { startArchiveSweep } from './temporal/archive-sweep.ts';
+import type { ProvisionedTemporal } from './temporal/provision.ts';
+import { createWorker } from './temporal/worker.ts';
+
+export interface RunningWorker {
+  isRunning: () => boolean;
+  /** Rejects if the worker fails; settles when it has stopped. */
+  finished: Promise<void>;
+  /** Lets running tools finish, hands model calls to other workers, then stops. */
+  stop: () => Promise<void>;
+}
+
+/** Starts the worker that runs sessions, turns and all that they do. */
+export async function startWorker(
+  services: Services,
+  { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
+): Promise<RunningWorker> {
+  const { config, catalog, logs, history, blobs, turnIndex, client, log } = services;
+  const draining = new AbortController();
+  const conversations = new Conversations({ logs, history, blobs });
+  const connection = await NativeConnection.connect(temporal.connectionOptions);
+  const worker = await createWorker({
+    connection,
+    namespace: temporal.namespace,
+    taskQueue: config.temporal.taskQueue,
+    workflowBundle,
+    activities: createActivities({ ...services, conversations, draining: draining.signal }),
+    shutdownSeconds: config.shutdownSeconds,
+  });
+  const sweep = startArchiveSweep({
+    client,
+    taskQueue: config.temporal.taskQueue,
+    catalog,
+    archiveTurn: (turnId, signal) => archive({ catalog, logs, turnIndex, turnId, signal }),
+    log,
+  });
+  const finished = worker.run().catch((error: unknown) => {
+    // Some activity did not even end when it was cut off; its time-out will tell.
+    if (!(error instanceof GracefulShutdownPeriodExpiredError)) throw error;
+    log.warn({ err: error }, 'the worker was stopped with work in progress');
+  });
+  return {
+    isRunning: () => worker.getState() === 'RUNNING',
+    finished,
+    stop: async () => {
+      draining.abort();
+      if (worker.getState() === 'RUNNING') worker.shutdown();
+      await Promise.all([finished.catch(() => undefined), sweep.stop()]);
+      await connection.close();
+    },
+  };
+}

@@ -1,0 +1,245 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { fileURLToPath } from 'node:url';
+import { Client, Connection } from '@temporalio/client';
+import { pino } from 'pino';
+import { afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+import { DataDirInUseError } from '../../src/data-dir-lock.ts';
+import { findTemporalBinary } from '../../src/temporal/binary.ts';
+import { endDevServers, findDevServers, type FoundServer } from '../../src/temporal/dev-server.ts';
+import {
+  startEmbeddedTemporal,
+  type EmbeddedTemporal,
+  type EmbeddedTemporalOptions,
+} from '../../src/temporal/embedded-server.ts';
+import { ProvisionError } from '../../src/temporal/provision-error.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const namespace = 'everturn';
+const { cacheDir } = loadConfig();
+let binary: string;
+let dataDir: string;
+let messages: string[];
+let running: { stop(): Promise<void> }[];
+const log = pino({ base: null }, { write: (line: string) => void messages.push(line) });
+
+// It may have to be built.
+beforeAll(async () => {
+  messages = [];
+  binary = await findTemporalBinary({ cacheDir, env: process.env, log });
+}, 600_000);
+
+beforeEach(async () => {
+  messages = [];
+  running = [];
+  dataDir = await realpath(await mkdtemp(path.join(tmpdir(), 'everturn-temporal-')));
+});
+
+afterEach(async () => {
+  await Promise.all(running.map((server) => server.stop()));
+  await endDevServers(databaseFile(), 0);
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+const databaseFile = (): string => path.join(dataDir, 'temporal/temporal.db');
+
+async function start(options: Partial<EmbeddedTemporalOptions> = {}): Promise<EmbeddedTemporal> {
+  const server = await startEmbeddedTemporal({ dataDir, binary, namespace, log, ...options });
+  running.push(server);
+  return server;
+}
+
+async function clientOf(address: string): Promise<Client> {
+  const connection = await Connection.connect({ address });
+  onTestFinished(() => connection.close());
+  return new Client({ connection, namespace });
+}
+
+async function startWorkflow(client: Client, workflowId: string): Promise<void> {
+  await client.workflow.start('nothing', { workflowId, taskQueue: 'nobody', args: [] });
+}
+
+async function isThere(client: Client, workflowId: string): Promise<boolean> {
+  const { status } = await client.workflow.getHandle(workflowId).describe();
+  return status.name === 'RUNNING';
+}
+
+async function theServer(): Promise<FoundServer> {
+  const servers = await findDevServers(databaseFile());
+  expect(servers).toHaveLength(1);
+  return servers[0]!;
+}
+
+/** Has another process start the server, and kills that process. */
+async function leaveBehind(): Promise<{ address: string; pid: number }> {
+  const script = fileURLToPath(new URL('../support/embedded-parent.ts', import.meta.url));
+  const parent = spawn(process.execPath, [script, dataDir, binary, namespace], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const exit = once(parent, 'exit');
+  const [output] = await Promise.race([once(parent.stdout, 'data'), exit]);
+  parent.kill('SIGKILL');
+  await exit;
+  return { address: String(output).trim(), pid: (await theServer()).pid };
+}
+
+test('stopping ends the process; the next start has another process and the same data', async () => {
+  const first = await start();
+  await startWorkflow(await clientOf(first.address), 'kept');
+  const { pid } = await theServer();
+  await Promise.all([first.stop(), first.stop()]);
+  expect(await findDevServers(databaseFile())).toEqual([]);
+
+  const second = await start();
+  expect(second.adopted).toBe(false);
+  expect((await theServer()).pid).not.toBe(pid);
+  expect(await isThere(await clientOf(second.address), 'kept')).toBe(true);
+});
+
+test('tasks are dispatched and timers fire without the delays of a server as it comes', async () => {
+  const client = await clientOf((await start()).address);
+  const taskQueue = { name: 'polled' };
+  const poll = () => client.workflowService.pollWorkflowTaskQueue({ namespace, taskQueue });
+  const options = { taskQueue: taskQueue.name, args: [] };
+
+  const rounds = 40;
+  const startedAt = performance.now();
+  for (let round = 0; round < rounds; round += 1) {
+    await client.workflow.start('nothing', { ...options, workflowId: `dispatched-${round}` });
+    await poll();
+  }
+  // 50 ms each otherwise, at 20 rounds of dispatch per second; here it is a tenth.
+  expect((performance.now() - startedAt) / rounds).toBeLessThan(45);
+
+  const delayedAt = performance.now();
+  await client.workflow.start('nothing', { ...options, workflowId: 'delayed', startDelay: 100 });
+  await poll();
+  // A second otherwise.
+  expect(performance.now() - delayedAt).toBeLessThan(800);
+});
+
+test('settings of the caller are in force', async () => {
+  const { address } = await start({ dynamicConfig: { 'limit.maxIDLength': 100 } });
+  const client = await clientOf(address);
+  await startWorkflow(client, 'x'.repeat(100));
+  await expect(startWorkflow(client, 'x'.repeat(101))).rejects.toThrow();
+});
+
+test('a server that outlived its Everturn is adopted, with its port, and stopped in the end', async () => {
+  const left = await leaveBehind();
+  await startWorkflow(await clientOf(left.address), 'going on');
+
+  const server = await start();
+  expect(server).toMatchObject({ address: left.address, adopted: true });
+  expect((await theServer()).pid).toBe(left.pid);
+  expect(await isThere(await clientOf(server.address), 'going on')).toBe(true);
+
+  await server.stop();
+  expect(await findDevServers(databaseFile())).toEqual([]);
+});
+
+test('one that does not answer any more is replaced', async () => {
+  const left = await leaveBehind();
+  await startWorkflow(await clientOf(left.address), 'kept');
+  process.kill(left.pid, 'SIGSTOP');
+
+  const server = await start();
+  expect(server.adopted).toBe(false);
+  expect((await theServer()).pid).not.toBe(left.pid);
+  expect(await isThere(await clientOf(server.address), 'kept')).toBe(true);
+  expect(messages.join('')).toContain('does not answer');
+});
+
+test('one that runs with other settings is replaced', async () => {
+  const left = await leaveBehind();
+  const server = await start({ dynamicConfig: { 'limit.maxIDLength': 100 } });
+  expect(server.adopted).toBe(false);
+  expect((await theServer()).pid).not.toBe(left.pid);
+  expect(messages.join('')).toContain('other settings');
+});
+
+test.each(['started', 'adopted'])(
+  'a server that we have %s and that dies is started again on its port',
+  async (how) => {
+    if (how === 'adopted') await leaveBehind();
+    const server = await start();
+    expect(server.adopted).toBe(how === 'adopted');
+    const client = await clientOf(server.address);
+    await startWorkflow(client, 'kept');
+
+    for (let death = 1; death <= 2; death += 1) {
+      const { pid, port } = await theServer();
+      process.kill(pid, 'SIGKILL');
+      await vi.waitFor(() => expect(messages.filter((line) => line.includes('is back'))).toHaveLength(death), 20_000);
+      expect(await theServer()).toMatchObject({ port });
+      // The connection of before.
+      expect(await isThere(client, 'kept')).toBe(true);
+    }
+    expect(messages.filter((line) => line.includes('has ended'))).toHaveLength(2);
+  },
+);
+
+test('stopping while the server is being started again leaves none behind', async () => {
+  const server = await start();
+  process.kill((await theServer()).pid, 'SIGKILL');
+  await vi.waitFor(() => expect(messages.join('')).toContain('is started again'), 20_000);
+  await server.stop();
+  expect(await findDevServers(databaseFile())).toEqual([]);
+});
+
+test('a second Everturn on the data folder is refused, and the first one is not disturbed', async () => {
+  const server = await start();
+  const { pid } = await theServer();
+  await expect(start()).rejects.toThrow(DataDirInUseError);
+  expect((await theServer()).pid).toBe(pid);
+  await startWorkflow(await clientOf(server.address), 'undisturbed');
+});
+
+test('the server of another data folder is left alone', async () => {
+  const mine = await start();
+  const other = await start({ dataDir: path.join(dataDir, 'other') });
+  await mine.stop();
+  await startWorkflow(await clientOf(other.address), 'undisturbed');
+});
+
+test('a database whose first server died while it made the tables is made anew', async () => {
+  await mkdir(path.dirname(databaseFile()), { recursive: true });
+  await writeFile(`${databaseFile()}-setup`, '');
+  writeTables('CREATE TABLE namespaces (half TEXT)');
+  await startWorkflow(await clientOf((await start()).address), 'works');
+  expect(await readdir(path.dirname(databaseFile()))).not.toContain('temporal.db-setup');
+});
+
+test('a database that does not work is never thrown away, and the error shows what the server says', async () => {
+  await mkdir(path.dirname(databaseFile()), { recursive: true });
+  writeTables('CREATE TABLE precious (data TEXT)', "INSERT INTO precious VALUES ('kept')");
+  const error = await start().catch((error: unknown) => error);
+  expect(error).toBeInstanceOf(ProvisionError);
+  expect(String(error)).toMatch(/exit code 1/);
+  expect(String(error)).toMatch(/no such table/);
+  expect(String(error)).toContain(path.join(dataDir, 'temporal/server.log'));
+  const database = new DatabaseSync(databaseFile());
+  expect(database.prepare('SELECT data FROM precious').all()).toEqual([{ data: 'kept' }]);
+  database.close();
+});
+
+test('a program that does not start is said, and the data folder is free again', async () => {
+  const broken = path.join(dataDir, 'broken');
+  await writeFile(broken, '#!/bin/sh\necho the disk is on fire\nexit 7\n');
+  await chmod(broken, 0o755);
+  await expect(start({ binary: broken })).rejects.toThrow(/exit code 7\n.*the disk is on fire/);
+  await expect(start({ binary: path.join(dataDir, 'absent') })).rejects.toThrow(/ENOENT/);
+  await start();
+});
+
+function writeTables(...statements: string[]): void {
+  const database = new DatabaseSync(databaseFile());
+  for (const statement of statements) database.exec(statement);
+  database.close();
+}

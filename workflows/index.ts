@@ -1,0 +1,3 @@
+export { dispatchProbe } from './dispatch-probe.ts';
+export { session } from './session.ts';
+export { turn } from './turn.ts';

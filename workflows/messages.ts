@@ -1,0 +1,35 @@
+import { defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { TurnStart } from '../src/log/history.ts';
+import type { CancelReason, PendingCall } from '../src/log/records.ts';
+
+/** A turn to start, as the API sends it: validated as far as that is possible without the session. */
+export interface CreateTurnCommand extends Pick<
+  TurnStart,
+  'turnId' | 'createdAt' | 'createdBy' | 'input' | 'specHash' | 'hasServers' | 'limits'
+> {
+  /** The session's last turn, no turn, or the one with this id. */
+  previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };
+}
+
+export interface TurnAccepted {
+  turnId: string;
+  previousTurnId: string | null;
+  sequence: number;
+}
+
+export interface TurnEnding {
+  turnId: string;
+  pending: PendingCall[];
+}
+
+/** To a session. Fails with a `Rejection` as its failure's type. */
+export const createTurn = defineUpdate<TurnAccepted, [CreateTurnCommand]>('createTurn');
+
+/** To a session: cancels the running turn, if any; with `close` the session takes no further turns. */
+export const cancelSession = defineUpdate<void, [{ close: boolean }]>('cancelSession');
+
+/** From a turn to its session: the last thing that it does before it closes. */
+export const turnEnding = defineSignal<[TurnEnding]>('turnEnding');
+
+/** From a session to its running turn. */
+export const cancelTurn = defineSignal<[CancelReason]>('cancelTurn');

@@ -1,0 +1,316 @@
+import {
+  ApplicationFailure,
+  condition,
+  ContinueAsNew,
+  continueAsNew,
+  getExternalWorkflowHandle,
+  log,
+  ParentClosePolicy,
+  proxyActivities,
+  proxyLocalActivities,
+  setHandler,
+  startChild,
+  TemporalFailure,
+  workflowInfo,
+  WorkflowIdReusePolicy,
+  allHandlersFinished,
+  type ChildWorkflowHandle,
+} from '@temporalio/workflow';
+import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
+import type { Activities } from '../activities/index.ts';
+import type { TurnStart } from '../src/log/history.ts';
+import type { CancelReason, PendingCall } from '../src/log/records.ts';
+import { refuseInput, type Refusal } from '../src/log/turn-input.ts';
+import { turnWorkflowId } from './ids.ts';
+import {
+  cancelSession,
+  cancelTurn,
+  createTurn,
+  turnEnding,
+  type CreateTurnCommand,
+  type TurnAccepted,
+  type TurnEnding,
+} from './messages.ts';
+import { Mutex } from './mutex.ts';
+import type { turn } from './turn.ts';
+
+export interface SessionStart {
+  sessionId: string;
+  /** Set when the session continues as new; a fresh run loads its state from the catalog and the logs of its turns. */
+  state?: SessionState;
+}
+
+export interface SessionState {
+  /** The newest turn. */
+  tip: Tip | null;
+  /** Whether the tip is still running. */
+  open: boolean;
+  closed: boolean;
+  /** Ended turns that are not in the archive yet. */
+  unarchived: string[];
+}
+
+export interface Tip extends TurnAccepted {
+  /** The calls that wait for an answer on it. */
+  pending: PendingCall[];
+}
+
+/** Short reads and writes of our own stores: retried for ever, because nothing can be decided without them. */
+const { loadSession, inspectTurn } = proxyLocalActivities<Pick<Activities, 'loadSession' | 'inspectTurn'>>({
+  startToCloseTimeout: '10 seconds',
+});
+
+/** Ends a turn that does not end by itself: one quick call to Temporal, retried for ever. */
+const { terminateTurn } = proxyActivities<Pick<Activities, 'terminateTurn'>>({
+  startToCloseTimeout: '30 seconds',
+  retry: { maximumInterval: '10 seconds' },
+});
+
+/** Long turns have long logs; a catalog that is away or full is waited for, for ever. */
+const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { maximumInterval: '1 minute' },
+});
+
+/** A cancelled turn that has not ended by then is terminated: it hangs, or there is no worker to end it. */
+const CANCEL_GRACE = '10 seconds';
+/** ... unless it runs a tool that must not be cut off; then this much longer. */
+const TOOL_GRACE = '20 seconds';
+
+/** Past this many events a session continues as new even though a turn is open. */
+const MAX_HISTORY_EVENTS = 10_000;
+
+/**
+ * A session: owns the order of its turns. Every command that changes it is an Update or a signal here, and they are
+ * carried out one at a time, so two turns never run at once and answers are checked against what really waits.
+ */
+export async function session(start: SessionStart): Promise<void> {
+  const run = new SessionRun(start);
+  setHandler(createTurn, (command) => answered(() => run.createTurn(command)));
+  setHandler(cancelSession, ({ close }) => answered(() => run.cancel(close)));
+  setHandler(turnEnding, (ending) => run.turnEnding(ending));
+  try {
+    await run.untilContinued();
+  } catch (error) {
+    if (error instanceof TemporalFailure || error instanceof ContinueAsNew) throw error;
+    // Anything else would fail the workflow task for ever. A failed session is built anew by its next command.
+    throw ApplicationFailure.nonRetryable(messageOf(error), 'session_failed');
+  }
+}
+
+class SessionRun {
+  readonly #sessionId: string;
+  #state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
+  #loaded: boolean;
+  #archiving = 0;
+  readonly #stopping = new Set<string>();
+  readonly #commands = new Mutex();
+
+  constructor({ sessionId, state }: SessionStart) {
+    this.#sessionId = sessionId;
+    this.#loaded = state !== undefined;
+    if (state) this.#state = state;
+  }
+
+  async untilContinued(): Promise<never> {
+    if (!this.#loaded) {
+      this.#state = { ...(await loadSession({ sessionId: this.#sessionId })), unarchived: [] };
+      this.#loaded = true;
+    }
+    const { tip, open, unarchived } = this.#state;
+    for (const turnId of unarchived) detach(() => this.#archive(turnId));
+    if (open && tip) detach(() => this.#poll(tip.turnId));
+    await condition(() => this.#mayContinue());
+    return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
+  }
+
+  /** Rather between turns than during one, but before the history grows too long in any case. */
+  #mayContinue(): boolean {
+    const { continueAsNewSuggested, historyLength } = workflowInfo();
+    const idle = !this.#state.open && this.#archiving === 0;
+    if (!(continueAsNewSuggested && idle) && historyLength < MAX_HISTORY_EVENTS) return false;
+    return this.#stopping.size === 0 && allHandlersFinished();
+  }
+
+  createTurn(command: CreateTurnCommand): Promise<TurnAccepted> {
+    return this.#commands.run(async () => {
+      await condition(() => this.#loaded);
+      const { tip } = this.#state;
+      if (tip?.turnId === command.turnId) return accepted(tip); // the command came twice
+      let previous = await this.#validate(command);
+      if (this.#state.open && tip) {
+        this.#stop(tip.turnId, 'cancelled-for-next-turn');
+        await condition(() => !this.#state.open);
+        // The turn may have ended by itself just before, and wait for a human now.
+        previous = await this.#validate(command);
+      }
+      return this.#start(command, previous);
+    });
+  }
+
+  /** Returns the turn that the new one follows, with what waits on it. */
+  async #validate(command: CreateTurnCommand): Promise<Pick<Tip, 'turnId' | 'pending'> | null> {
+    if (this.#state.closed) throw refused({ code: 'session_closed', message: 'the session is closed' });
+    const previous = await this.#previous(command.previous);
+    const refusal = refuseInput(command.input, previous?.pending ?? []);
+    if (refusal) throw refused(refusal);
+    return previous;
+  }
+
+  async #previous(previous: CreateTurnCommand['previous']): Promise<Pick<Tip, 'turnId' | 'pending'> | null> {
+    const { tip } = this.#state;
+    if (previous.turn === 'none') return null;
+    if (previous.turn === 'last' || previous.turnId === tip?.turnId) return tip;
+    const { turnId } = previous;
+    const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
+    if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
+    return { turnId, pending: seen.pending };
+  }
+
+  async #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): Promise<TurnAccepted> {
+    const { previous: _, ...rest } = command;
+    const start: TurnStart = {
+      ...rest,
+      sessionId: this.#sessionId,
+      sequence: (this.#state.tip?.sequence ?? 0) + 1,
+      previousTurnId: previous?.turnId ?? null,
+      resumes: previous?.pending ?? [],
+    };
+    const { turnId, previousTurnId, sequence } = start;
+    try {
+      // Awaited: a start that is still on its way when the session continues as new would be acknowledged and lost.
+      const child = await startChild<typeof turn>('turn', {
+        workflowId: turnWorkflowId(turnId),
+        args: [start],
+        parentClosePolicy: ParentClosePolicy.ABANDON,
+        workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+      });
+      this.#state.tip = { turnId, previousTurnId, sequence, pending: [] };
+      this.#state.open = true;
+      detach(() => this.#untilClosed(turnId, child));
+    } catch (error) {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      // The command came again, after a run of the session that this one knows nothing of.
+      await this.#adopt(turnId);
+    }
+    return { turnId, previousTurnId, sequence };
+  }
+
+  async #adopt(turnId: string): Promise<void> {
+    const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
+    if (!seen || seen.sequence <= (this.#state.tip?.sequence ?? 0)) return;
+    this.#state.tip = { ...accepted(seen), pending: seen.pending };
+    this.#state.open = seen.open;
+    if (seen.open) detach(() => this.#poll(turnId));
+  }
+
+  cancel(close: boolean): Promise<void> {
+    return this.#commands.run(async () => {
+      await condition(() => this.#loaded);
+      if (close) this.#state.closed = true;
+      if (this.#state.open && this.#state.tip) this.#stop(this.#state.tip.turnId, 'client-cancelled');
+    });
+  }
+
+  async turnEnding({ turnId, pending }: TurnEnding): Promise<void> {
+    await condition(() => this.#loaded);
+    this.#ended(turnId, pending);
+  }
+
+  #ended(turnId: string, pending: PendingCall[]): void {
+    const { tip, unarchived } = this.#state;
+    if (tip?.turnId === turnId) {
+      this.#state.open = false;
+      tip.pending = pending;
+    }
+    if (unarchived.includes(turnId)) return;
+    unarchived.push(turnId);
+    detach(() => this.#archive(turnId));
+  }
+
+  /** Asks a turn to end; sees to it that it does. The first reason stands. */
+  #stop(turnId: string, reason: CancelReason): void {
+    if (this.#stopping.has(turnId)) return;
+    this.#stopping.add(turnId);
+    detach(async () => {
+      try {
+        await this.#untilStopped(turnId, reason);
+      } finally {
+        this.#stopping.delete(turnId);
+      }
+    });
+  }
+
+  async #untilStopped(turnId: string, reason: CancelReason): Promise<void> {
+    try {
+      await getExternalWorkflowHandle(turnWorkflowId(turnId)).signal(cancelTurn, reason);
+    } catch {
+      // It has closed already, and its end is on its way to us or will be found.
+    }
+    for (const sparesTools of [true, false]) {
+      const grace = sparesTools ? CANCEL_GRACE : TOOL_GRACE;
+      if (await condition(() => !this.#runs(turnId), grace)) return;
+      if (await terminateTurn({ turnId, reason, sparesTools })) break;
+    }
+    await this.#settle(turnId);
+  }
+
+  /** A turn that was terminated or failed has not announced its end; as its parent we are told of it all the same. */
+  async #untilClosed(turnId: string, child: ChildWorkflowHandle<typeof turn>): Promise<void> {
+    await child.result().catch(() => undefined);
+    await this.#settle(turnId);
+  }
+
+  /** A run that did not start the turn itself is not told of its end, so it looks from time to time. */
+  async #poll(turnId: string): Promise<void> {
+    while (!(await condition(() => !this.#runs(turnId), '1 minute'))) await this.#settle(turnId);
+  }
+
+  async #settle(turnId: string): Promise<void> {
+    if (!this.#runs(turnId)) return;
+    const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
+    if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen?.pending ?? []);
+  }
+
+  #runs(turnId: string): boolean {
+    return this.#state.open && this.#state.tip?.turnId === turnId;
+  }
+
+  async #archive(turnId: string): Promise<void> {
+    this.#archiving += 1;
+    try {
+      await archiveTurn({ turnId });
+      this.#state.unarchived = this.#state.unarchived.filter((id) => id !== turnId);
+    } finally {
+      this.#archiving -= 1;
+    }
+  }
+}
+
+function accepted({ turnId, previousTurnId, sequence }: TurnAccepted): TurnAccepted {
+  return { turnId, previousTurnId, sequence };
+}
+
+function refused({ code, message }: Refusal): ApplicationFailure {
+  return ApplicationFailure.nonRetryable(message, code);
+}
+
+/** An error that is not Temporal's would fail the workflow task, and with it the session; the caller is to get it. */
+async function answered<T>(handler: () => Promise<T>): Promise<T> {
+  try {
+    return await handler();
+  } catch (error) {
+    if (error instanceof TemporalFailure) throw error;
+    throw ApplicationFailure.nonRetryable(messageOf(error), 'internal_error');
+  }
+}
+
+/** Runs something beside the commands. What fails there must not fail the workflow task either. */
+function detach(task: () => Promise<void>): void {
+  task().catch((error: unknown) => log.error('a background task of the session failed', { error: messageOf(error) }));
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

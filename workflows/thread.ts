@@ -1,0 +1,216 @@
+import {
+  ActivityCancellationType,
+  ActivityFailure,
+  ApplicationFailure,
+  isCancellation,
+  proxyActivities,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { Activities } from '../activities/index.ts';
+import type { CallModelResult, TurnCarry, TurnClose, TurnStart } from '../src/log/history.ts';
+import { newId } from '../src/log/ids.ts';
+import { answerTo, countFailureRecords } from '../src/log/projection.ts';
+import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/log/records.ts';
+
+/** How far the turn has come; shared by its threads, since they share its log. */
+export type Progress = Pick<TurnCarry, 'ordinal' | 'step' | 'usage'>;
+
+export type ThreadEnd =
+  | Exclude<TurnClose, { status: 'cancelled' }>
+  /** The turn is being cancelled. */
+  | { status: 'stopped' }
+  /** The history is long enough; everything that was begun has ended. */
+  | { status: 'continue' };
+
+interface ThreadOptions {
+  start: TurnStart;
+  threadId: string;
+  progress: Progress;
+  stopped: () => boolean;
+}
+
+/** A tool call that may run now: it needs no approval, or has it. */
+type ToolRun = Pick<PendingCall, 'toolCallId' | 'source'>;
+
+/**
+ * With the default a workflow sees a cancellation at once while a result may still land in its history; the log would
+ * then have records that the workflow has not counted.
+ */
+const cancellationType = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED;
+
+/**
+ * An attempt ends by itself when its model falls silent, and ends the turn when its provider fails for too long; what
+ * is retried here are lost workers, however often. The heartbeat is short, so that another worker goes on soon.
+ */
+const { callModel } = proxyActivities<Pick<Activities, 'callModel'>>({
+  startToCloseTimeout: '2 hours',
+  heartbeatTimeout: '5 seconds',
+  cancellationType,
+  retry: { initialInterval: '500 milliseconds', maximumInterval: '30 seconds' },
+});
+
+/** Servers that can't be reached are not a failure but a result; what is retried is a lost worker. */
+const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
+  startToCloseTimeout: '5 minutes',
+  heartbeatTimeout: '5 seconds',
+  cancellationType,
+  retry: { initialInterval: '500 milliseconds', maximumAttempts: 5 },
+});
+
+/** So many tools are handed to the workers at a time: a workflow task that schedules hundreds is slow and large. */
+const TOOLS_AT_ONCE = 50;
+
+/** The agent loop of one thread: ask the model, run the tools that it calls, until it calls none or needs somebody. */
+export class Thread {
+  readonly #start: TurnStart;
+  readonly #threadId: string;
+  readonly #progress: Progress;
+  readonly #stopped: () => boolean;
+  /** Stamps of the results that came since the last model call. */
+  #recent: string[] = [];
+
+  constructor({ start, threadId, progress, stopped }: ThreadOptions) {
+    this.#start = start;
+    this.#threadId = threadId;
+    this.#progress = progress;
+    this.#stopped = stopped;
+  }
+
+  async run(): Promise<ThreadEnd> {
+    if (!this.#start.carry) {
+      if (this.#start.hasServers) await this.#connectTools();
+      const allowed = this.#start.resumes.filter(
+        (call) => call.source.run && answerTo(call, this.#start.input).status === 'allow',
+      );
+      await this.#callTools(allowed);
+    }
+    for (;;) {
+      if (this.#stopped()) return { status: 'stopped' };
+      if (workflowInfo().continueAsNewSuggested) return { status: 'continue' };
+      if (this.#progress.step >= this.#start.limits.iterations) {
+        const { iterations } = this.#start.limits;
+        return { status: 'error', message: `The turn reached its iteration limit of ${iterations} model calls.` };
+      }
+      const end = await this.#step();
+      if (end) return end;
+    }
+  }
+
+  async #step(): Promise<ThreadEnd | undefined> {
+    const message = await this.#callModel();
+    if (!('toolCalls' in message)) return message;
+    if (message.finishReason === 'length') {
+      return { status: 'error', message: 'The model stopped at its limit of output tokens (finish_reason: length).' };
+    }
+    if (message.toolCalls.length === 0) return { status: 'done', pending: [] };
+    const ready: ToolRun[] = [];
+    const pending: PendingCall[] = [];
+    for (const [index, { id: toolCallId, route }] of message.toolCalls.entries()) {
+      const source: CallSource = { turnId: this.#start.turnId, messageId: message.id, index };
+      const call = { threadId: this.#threadId, toolCallId };
+      if (route.to === 'client') pending.push({ ...call, needs: 'response', source });
+      if (route.to !== 'server') continue;
+      source.run = { effect: route.effect, argumentsHash: route.argumentsHash };
+      if (route.approval) pending.push({ ...call, needs: 'approval', source });
+      else ready.push({ toolCallId, source });
+    }
+    await this.#callTools(ready);
+    if (this.#stopped()) return { status: 'stopped' };
+    return pending.length > 0 ? { status: 'done', pending } : undefined;
+  }
+
+  async #callModel(): Promise<ModelMessage | ThreadEnd> {
+    const { turnId, sessionId, previousTurnId, specHash } = this.#start;
+    let result: CallModelResult;
+    const recent = this.#recent;
+    this.#recent = [];
+    this.#progress.step += 1;
+    try {
+      result = await callModel({
+        turnId,
+        sessionId,
+        threadId: this.#threadId,
+        previousTurnId,
+        specHash,
+        messageId: newId('msg'),
+        createdAt: new Date().toISOString(),
+        step: this.#progress.step,
+        upTo: this.#progress.ordinal,
+        recent,
+        ...(this.#progress.step === 1 && isSmall(this.#start) && { start: this.#start }),
+      });
+    } catch (error) {
+      this.#progress.ordinal += countFailureRecords('callModel');
+      if (isCancellation(error)) return { status: 'stopped' };
+      return { status: 'error', message: causeOf(error) };
+    }
+    this.#appended(result);
+    for (const record of result.records) {
+      if (record.kind === 'model.message') this.#progress.usage = addUsage(this.#progress.usage, record.usage);
+    }
+    const { outcome, records } = result;
+    if (outcome.status === 'error') return { status: 'error', message: outcome.message };
+    if (outcome.status === 'cancelled') return { status: 'stopped' };
+    const [message] = records;
+    if (message?.kind !== 'model.message') throw new Error('callModel returned no message');
+    return message;
+  }
+
+  async #callTools(calls: ToolRun[]): Promise<void> {
+    for (let from = 0; from < calls.length && !this.#stopped(); from += TOOLS_AT_ONCE) {
+      await Promise.all(calls.slice(from, from + TOOLS_AT_ONCE).map((call) => this.#callTool(call)));
+    }
+  }
+
+  /** Never throws: however a tool ends, the log says so and the model is told. */
+  async #callTool({ toolCallId, source }: ToolRun): Promise<void> {
+    const { turnId, sessionId, specHash, limits } = this.#start;
+    const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
+      // The activity ends a call that takes too long, and still has to say so.
+      startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
+      heartbeatTimeout: limits.toolHeartbeatSeconds * 1000,
+      cancellationType,
+      // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
+      retry: source.run?.effect === 'retry' ? { maximumAttempts: 5 } : { maximumAttempts: 1 },
+    });
+    const input = { turnId, sessionId, threadId: this.#threadId, specHash, toolCallId, source };
+    try {
+      this.#appended(await callTool(input));
+    } catch {
+      this.#failed('callTool');
+    }
+  }
+
+  async #connectTools(): Promise<void> {
+    const { turnId, sessionId, specHash } = this.#start;
+    try {
+      this.#appended(await connectTools({ turnId, sessionId, threadId: this.#threadId, specHash }));
+    } catch {
+      // The model is told by each call that the tools are not there; the turn goes on without them.
+      this.#failed('connectTools');
+    }
+  }
+
+  #appended({ records, stamp }: { records: unknown[]; stamp: string }): void {
+    this.#progress.ordinal += records.length;
+    this.#recent.push(stamp);
+  }
+
+  #failed(activity: 'callTool' | 'connectTools'): void {
+    const records = countFailureRecords(activity);
+    this.#progress.ordinal += records;
+    // No worker has such a record in its cache: the next model call reads it from the history.
+    if (records > 0) this.#recent.push('');
+  }
+}
+
+/** Small enough to stand in the history twice. */
+function isSmall(start: TurnStart): boolean {
+  return JSON.stringify(start).length <= 4096;
+}
+
+function causeOf(error: unknown): string {
+  const cause = error instanceof ActivityFailure ? error.cause : error;
+  if (cause instanceof ApplicationFailure || cause instanceof Error) return cause.message;
+  return String(error);
+}

@@ -1,0 +1,81 @@
+import {
+  CancellationScope,
+  continueAsNew,
+  getExternalWorkflowHandle,
+  log,
+  proxyActivities,
+  setHandler,
+  sleep,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { Activities } from '../activities/index.ts';
+import type { TurnClose, TurnStart } from '../src/log/history.ts';
+import { countStartRecords } from '../src/log/projection.ts';
+import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/log/records.ts';
+import { sessionWorkflowId } from './ids.ts';
+import { cancelTurn, turnEnding } from './messages.ts';
+import { Thread, type Progress, type ThreadEnd } from './thread.ts';
+
+/** Of a run that has continued as this one: beside the steps and as long as it takes, since the session archives all. */
+const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { maximumInterval: '1 minute' },
+});
+
+/** One request/response cycle of a session. Its history is its log. */
+export async function turn(start: TurnStart): Promise<TurnClose> {
+  const { carry } = start;
+  const deadline = carry?.deadline ?? workflowInfo().startTime.getTime() + start.limits.seconds * 1000;
+  const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
+
+  let reason: CancelReason | undefined;
+  const steps = new CancellationScope();
+  const stop = (why: CancelReason) => {
+    reason ??= why;
+    steps.cancel();
+  };
+  setHandler(cancelTurn, stop);
+  CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
+  sleep(deadline - Date.now()).then(
+    () => stop('server-execution-timeout'),
+    () => undefined,
+  );
+  if (carry) archiveTurn({ turnId: start.turnId, through: carry.ordinal }).catch(() => undefined);
+
+  const thread = new Thread({ start, threadId: ROOT_THREAD, progress, stopped: () => reason !== undefined });
+  let end: ThreadEnd;
+  try {
+    end = await steps.run(() => thread.run());
+  } catch (error) {
+    end = { status: 'error', message: error instanceof Error ? error.message : String(error) };
+  }
+  if (end.status === 'continue' && !reason) {
+    const previousRunId = workflowInfo().runId;
+    await continueAsNew<typeof turn>({ ...start, carry: { ...progress, previousRunId, deadline } });
+  }
+  const close = closeOf(end, reason);
+  await CancellationScope.nonCancellable(() => announce(start, close));
+  return close;
+}
+
+/** Whatever a cancelled turn still managed to do, it ends as cancelled, unless it was done by then. */
+function closeOf(end: ThreadEnd, reason: CancelReason | undefined): TurnClose {
+  if (end.status === 'done') return end;
+  if (reason) return { status: 'cancelled', reason };
+  if (end.status === 'error') return end;
+  throw new Error('the thread stopped without a reason');
+}
+
+/**
+ * The session hears of the end before anybody can read of it, so that an answer to the turn always finds it ended.
+ * A session that is gone is built anew from the logs, this one among them.
+ */
+async function announce({ sessionId, turnId }: TurnStart, close: TurnClose): Promise<void> {
+  const pending = close.status === 'done' ? close.pending : [];
+  try {
+    await getExternalWorkflowHandle(sessionWorkflowId(sessionId)).signal(turnEnding, { turnId, pending });
+  } catch (error) {
+    log.warn('the session could not be told of the end of its turn', { error });
+  }
+}
