@@ -6,6 +6,16 @@ export default defineConfig({
       {
         test: { name: 'unit', include: ['{src,workflows,activities}/**/*.test.ts'] },
       },
+      {
+        test: {
+          name: 'integration',
+          include: ['test/integration/**/*.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          pool: 'forks',
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
     ],
   },
 });

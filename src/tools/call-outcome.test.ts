@@ -274,6 +274,34 @@ describe('an event stream that can be resumed', () => {
     expect(server.calls).toHaveLength(1);
   });
 
+  test('is left alone once the call was cancelled', async () => {
+    const called = Promise.withResolvers<() => void>();
+    const { promise: never } = Promise.withResolvers<string>();
+    const { server, pool, endpoint } = await start({
+      ...resumable,
+      tools: [
+        {
+          name: 'act',
+          handler: (_args, { hangUp }) => {
+            called.resolve(hangUp);
+            return never;
+          },
+        },
+      ],
+    });
+    await pool.tools(endpoint, calling().signal);
+    await vi.waitFor(() => expect(server.count('GET')).toBe(1));
+    const cancel = new AbortController();
+    const outcome = pool.call(endpoint, 'act', {}, calling({ signal: cancel.signal }));
+    const hangUp = await called.promise;
+    cancel.abort();
+    expect(await outcome).toMatchObject({ status: 'unknown' });
+    hangUp();
+    await vi.waitFor(() => expect(server.openRequests).toBe(1));
+    for (let calls = 0; calls < 3; calls++) await pool.call(endpoint, 'other', {}, calling());
+    expect(server.count('GET')).toBe(1);
+  });
+
   test('leaves an unknown outcome when it can not be resumed', async () => {
     const { server, pool, endpoint } = await start({
       ...resumable,

@@ -72,7 +72,6 @@ export class ToolList {
       );
       this.outdated();
       await closed;
-      this.outdated();
     } catch {
       // Not every server that has the capability keeps it; its list is renewed by age.
     } finally {

@@ -105,7 +105,10 @@ test('stopping ends the process; the next start has another process and the same
 test('tasks are dispatched and timers fire without the delays of a server as it comes', async () => {
   const client = await clientOf((await start()).address);
   const taskQueue = { name: 'polled' };
-  const poll = () => client.workflowService.pollWorkflowTaskQueue({ namespace, taskQueue });
+  const poll = () =>
+    client.withDeadline(Date.now() + 20_000, () =>
+      client.workflowService.pollWorkflowTaskQueue({ namespace, taskQueue }),
+    );
   const options = { taskQueue: taskQueue.name, args: [] };
 
   const rounds = 40;

@@ -76,8 +76,8 @@ export class TestMcpServer {
   readonly received: string[] = [];
   /** By JSON-RPC method. */
   readonly faults = new Map<string, Fault>();
-  /** Connections accepted so far. */
-  connections = 0;
+  /** Requests that are being answered, event streams included. */
+  openRequests = 0;
 
   readonly #options: TestMcpServerOptions;
   #tools: TestTool[];
@@ -115,9 +115,10 @@ export class TestMcpServer {
       keepAliveMs: 0,
     });
     const http = createServer((request, response) => {
+      this.openRequests += 1;
+      response.on('close', () => (this.openRequests -= 1));
       this.#handle(request, response).catch(() => response.destroy());
     });
-    http.on('connection', () => (this.connections += 1));
     await new Promise<void>((resolve, reject) => {
       http.once('error', reject);
       http.listen(this.#port, '127.0.0.1', resolve);

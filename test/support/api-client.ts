@@ -1,0 +1,195 @@
+import { createParser } from 'eventsource-parser';
+import { expect } from 'vitest';
+import { streamEvent, type StreamEvent } from '../../src/wire/events.ts';
+import { ClientFold } from './client-fold.ts';
+
+export interface Answer<T = unknown> {
+  status: number;
+  headers: Headers;
+  body: T;
+}
+
+export type Frame = StreamEvent & { sequence_number: number };
+
+/** The API as a client sees it. */
+export class ApiClient {
+  readonly url: string;
+  readonly #headers: Record<string, string>;
+
+  constructor(url: string, key?: string) {
+    this.url = url;
+    this.#headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  }
+
+  // oxlint-disable-next-line typescript/no-explicit-any -- tests look into answers of every shape
+  async send<T = any>(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<Answer<T>> {
+    const response = await fetch(this.url + path, {
+      method,
+      headers: { ...this.#headers, ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+      ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return { status: response.status, headers: response.headers, body: JSON.parse(text || 'null') as T };
+  }
+
+  // oxlint-disable-next-line typescript/no-explicit-any -- as above
+  async get<T = any>(path: string): Promise<T> {
+    const { status, body } = await this.send<T>('GET', path);
+    expect(status, JSON.stringify(body)).toBe(200);
+    return body;
+  }
+
+  /** All items of a listing, page by page. */
+  async list<T>(path: string, limit = 100): Promise<T[]> {
+    const items: T[] = [];
+    let token: string | null = null;
+    do {
+      const query = `${path.includes('?') ? '&' : '?'}limit=${limit}${token ? `&page_token=${token}` : ''}`;
+      const page: { data: T[]; pagination: { next_page_token: string | null } } = await this.get(path + query);
+      items.push(...page.data);
+      token = page.pagination.next_page_token;
+    } while (token);
+    return items;
+  }
+
+  async createSession(agent: string): Promise<string> {
+    const { status, body } = await this.send<{ data: { id: string } }>('POST', '/v1/agents/sessions', {
+      agent_name: agent,
+    });
+    expect(status, JSON.stringify(body)).toBe(201);
+    return body.data.id;
+  }
+
+  async putAgent(name: string, spec: object): Promise<void> {
+    const { status, body } = await this.send('PUT', `/v1/agents/${name}`, spec);
+    expect(status, JSON.stringify(body)).toBe(200);
+  }
+
+  /** Starts a turn and streams it. */
+  turn(sessionId: string, input: unknown, more: object = {}, headers: Record<string, string> = {}): EventReader {
+    const body = { input: typeof input === 'string' ? [{ type: 'user.message', content: input }] : input, ...more };
+    return this.stream(`/v1/agents/sessions/${sessionId}/turns`, body, headers);
+  }
+
+  subscribe(sessionId: string, turnId: string, after?: number, how: 'body' | 'header' = 'body'): EventReader {
+    const path = `/v1/agents/sessions/${sessionId}/turns/${turnId}/subscribe`;
+    if (after === undefined) return this.stream(path, {});
+    return how === 'body'
+      ? this.stream(path, { after_sequence_number: after })
+      : this.stream(path, undefined, { 'last-event-id': String(after) });
+  }
+
+  stream(path: string, body: unknown, headers: Record<string, string> = {}): EventReader {
+    const abort = new AbortController();
+    const response = fetch(this.url + path, {
+      method: 'POST',
+      headers: { ...this.#headers, ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      signal: abort.signal,
+    });
+    return new EventReader(response, abort);
+  }
+}
+
+/** Reads an event stream as it comes, and holds it to the framing of the contract. */
+export class EventReader {
+  readonly frames: Frame[] = [];
+  readonly #abort: AbortController;
+  readonly #waiting = new Set<() => void>();
+  #ended = false;
+  /** Settles at the stream's end, with all of its events; rejects with the error body if there is no stream. */
+  readonly done: Promise<Frame[]>;
+
+  constructor(response: Promise<Response>, abort: AbortController) {
+    this.#abort = abort;
+    this.done = this.#read(response).finally(() => {
+      this.#ended = true;
+      for (const wake of this.#waiting) wake();
+    });
+    this.done.catch(() => undefined);
+  }
+
+  /** Hangs up. */
+  close(): void {
+    this.#abort.abort();
+  }
+
+  /** The first event that `wanted` accepts; waits for it. */
+  async next(wanted: (frame: Frame) => boolean): Promise<Frame> {
+    for (;;) {
+      const found = this.frames.find(wanted);
+      if (found) return found;
+      if (this.#ended) {
+        await this.done;
+        throw new Error(`the stream ended without the event; it had ${this.frames.map(({ type }) => type).join(', ')}`);
+      }
+      await new Promise<void>((resolve) => {
+        this.#waiting.add(resolve);
+      });
+    }
+  }
+
+  async type<T extends Frame['type']>(type: T): Promise<Extract<Frame, { type: T }>> {
+    const frame = await this.next((one) => one.type === type);
+    return frame as Extract<Frame, { type: T }>;
+  }
+
+  /** The turn's id; it comes with the first event. */
+  async turnId(): Promise<string> {
+    return (await this.type('turn.created')).turn_id;
+  }
+
+  /** The turn's end. */
+  async end(): Promise<Extract<Frame, { type: 'turn.done' }>['state']> {
+    return (await this.type('turn.done')).state;
+  }
+
+  async #read(promise: Promise<Response>): Promise<Frame[]> {
+    const response = await promise;
+    if (response.status !== 200) throw new Error(`${response.status} ${await response.text()}`);
+    expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/);
+    let text = '';
+    const parser = createParser({
+      onEvent: ({ id, event, data }) => {
+        expect(event).toBeUndefined();
+        expect(data.length).toBeLessThan(1024 * 1024);
+        const frame = frameOf(data);
+        expect(id).toBe(String(frame.sequence_number));
+        expect(frame.sequence_number).toBeGreaterThan(this.frames.at(-1)?.sequence_number ?? 0);
+        this.frames.push(frame);
+        for (const wake of this.#waiting) wake();
+        this.#waiting.clear();
+      },
+      onComment: (comment) => expect(comment).not.toContain('data:'),
+    });
+    const decoder = new TextDecoder();
+    try {
+      for await (const chunk of response.body ?? []) {
+        text = decoder.decode(chunk, { stream: true });
+        parser.feed(text);
+      }
+    } catch (error) {
+      if (!this.#abort.signal.aborted) throw error;
+    }
+    return this.frames;
+  }
+}
+
+/** An event that is what the contract says, and has no field that it does not mention. */
+function frameOf(data: string): Frame {
+  const { sequence_number: sequenceNumber, ...event } = JSON.parse(data) as Frame;
+  expect(streamEvent.parse(event)).toEqual(event);
+  return { ...event, sequence_number: sequenceNumber };
+}
+
+/** What a client holds after these events, as the lists would show it. */
+export function folded(...streams: Frame[][]): object[] {
+  const client = new ClientFold();
+  for (const { sequence_number: _, ...event } of streams.flat()) client.add(event);
+  return client.events;
+}

@@ -1,0 +1,201 @@
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import { json } from 'node:stream/consumers';
+import { z } from 'zod';
+import { listen } from '../../src/demo/local-server.ts';
+
+const chatRequest = z.looseObject({
+  model: z.string(),
+  messages: z.array(
+    z.looseObject({
+      role: z.string(),
+      content: z.unknown(),
+      tool_call_id: z.string().optional(),
+      tool_calls: z
+        .array(z.looseObject({ id: z.string(), function: z.object({ name: z.string(), arguments: z.string() }) }))
+        .optional(),
+    }),
+  ),
+  tools: z.array(z.object({ type: z.string(), function: z.looseObject({ name: z.string() }) })).optional(),
+});
+export type ChatRequest = z.infer<typeof chatRequest>;
+
+/** What a model does with one request. */
+export type Script = (call: ModelCall) => void | Promise<void>;
+
+/**
+ * Models that do what the test says: a real HTTP endpoint that speaks OpenAI's streaming protocol. Each model name has
+ * scripts of its own, which its requests take in their order; without one the model says `ok`.
+ */
+export class ScriptedModel {
+  readonly requests: ChatRequest[] = [];
+  readonly url: string;
+  /** Models that `GET /models` lists; undefined: the endpoint does not exist. */
+  models: string[] | undefined;
+  readonly #scripts = new Map<string, Script[]>();
+  readonly #stop: () => Promise<void>;
+
+  private constructor(url: string, stop: () => Promise<void>) {
+    this.url = url;
+    this.#stop = stop;
+  }
+
+  static async start(): Promise<ScriptedModel> {
+    const holder: { model?: ScriptedModel } = {};
+    const { url, stop } = await listen((request, response) => {
+      const { model } = holder;
+      if (request.method === 'GET') {
+        const { pathname } = new URL(request.url ?? '/', 'http://x');
+        model?.answerModels(pathname, response);
+        return;
+      }
+      json(request)
+        .then((body) => model?.answer(chatRequest.parse(body), request.headers, response))
+        .catch((error: unknown) => response.writeHead(500).end(String(error)));
+    }, '/v1');
+    const model = new ScriptedModel(url, stop);
+    holder.model = model;
+    return model;
+  }
+
+  /** What the next requests to a model get, one each. */
+  script(model: string, ...scripts: Script[]): void {
+    this.#scripts.set(model, [...(this.#scripts.get(model) ?? []), ...scripts]);
+  }
+
+  /** The requests to a model so far. */
+  requestsTo(model: string): ChatRequest[] {
+    return this.requests.filter((request) => request.model === model);
+  }
+
+  async stop(): Promise<void> {
+    await this.#stop();
+  }
+
+  async answer(request: ChatRequest, headers: IncomingHttpHeaders, response: ServerResponse): Promise<void> {
+    this.requests.push(request);
+    const script = this.#scripts.get(request.model)?.shift() ?? say('ok');
+    await script(new ModelCall(request, headers, response));
+  }
+
+  answerModels(pathname: string, response: ServerResponse): void {
+    if (!this.models) return void response.writeHead(404).end();
+    const [, id] = /\/models\/(.+)$/.exec(pathname) ?? [];
+    if (id === undefined) {
+      const data = this.models.map((one) => ({ id: one, object: 'model' }));
+      return void response.writeHead(200, JSON_TYPE).end(JSON.stringify({ object: 'list', data }));
+    }
+    const error = {
+      message: `The model '${id}' does not exist`,
+      type: 'invalid_request_error',
+      code: 'model_not_found',
+    };
+    response.writeHead(404, JSON_TYPE).end(JSON.stringify({ error }));
+  }
+}
+
+const JSON_TYPE = { 'content-type': 'application/json' };
+
+/** One request to the model, and the hands on its answer. */
+export class ModelCall {
+  readonly request: ChatRequest;
+  readonly headers: IncomingHttpHeaders;
+  /** Settles when the caller has gone, or has got all. */
+  readonly closed: Promise<void>;
+  readonly #response: ServerResponse;
+  #calls = 0;
+
+  constructor(request: ChatRequest, headers: IncomingHttpHeaders, response: ServerResponse) {
+    this.request = request;
+    this.headers = headers;
+    this.#response = response;
+    this.closed = new Promise((resolve) => response.once('close', resolve));
+  }
+
+  text(content: string): this {
+    return this.delta({ content });
+  }
+
+  toolCall(name: string, args: unknown, id = `call_${name}_${this.#calls}`): this {
+    const index = this.#calls++;
+    const text = typeof args === 'string' ? args : JSON.stringify(args);
+    this.delta({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] });
+    return this.delta({ tool_calls: [{ index, function: { arguments: text } }] });
+  }
+
+  delta(delta: object, finishReason: string | null = null): this {
+    return this.chunk({ choices: [{ index: 0, delta, finish_reason: finishReason }] });
+  }
+
+  /** A chunk of the stream as it is. */
+  chunk(value: object | string): this {
+    if (!this.#response.headersSent) this.#response.writeHead(200, { 'content-type': 'text/event-stream' });
+    this.#response.write(`data: ${typeof value === 'string' ? value : JSON.stringify(value)}\n\n`);
+    return this;
+  }
+
+  /** Any bytes, such as a comment. */
+  raw(text: string): this {
+    if (!this.#response.headersSent) this.#response.writeHead(200, { 'content-type': 'text/event-stream' });
+    this.#response.write(text);
+    return this;
+  }
+
+  finish(
+    reason = this.#calls > 0 ? 'tool_calls' : 'stop',
+    usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 },
+  ): void {
+    this.delta({}, reason);
+    this.chunk({ choices: [], usage });
+    this.#response.end('data: [DONE]\n\n');
+  }
+
+  fail(status: number, message: string, headers: Record<string, string> = {}, more: object = {}): void {
+    this.#response.writeHead(status, { ...JSON_TYPE, ...headers });
+    this.#response.end(JSON.stringify({ error: { message, type: 'test_error', ...more } }));
+  }
+
+  /** Ends the answer in the middle, in good order. */
+  end(): void {
+    this.#response.end();
+  }
+
+  /** Breaks the connection. */
+  cut(): void {
+    this.#response.destroy();
+  }
+}
+
+/** Answers with a text, a word a chunk. */
+export function say(text: string): Script {
+  return (call) => {
+    for (const word of text.match(/\S+\s*/g) ?? []) call.text(word);
+    call.finish();
+  };
+}
+
+/** Answers with tool calls. */
+export function use(...tools: { name: string; args?: unknown; id?: string }[]): Script {
+  return (call) => {
+    for (const { name, args = {}, id } of tools) call.toolCall(name, args, id);
+    call.finish();
+  };
+}
+
+/** A script that waits in the middle of its answer until the test lets it go on. */
+export function held(
+  before: (call: ModelCall) => void,
+  after: (call: ModelCall) => void,
+): { script: Script; reached: Promise<ModelCall>; release: () => void } {
+  const reached = Promise.withResolvers<ModelCall>();
+  const gate = Promise.withResolvers<void>();
+  return {
+    script: async (call) => {
+      before(call);
+      reached.resolve(call);
+      await gate.promise;
+      after(call);
+    },
+    reached: reached.promise,
+    release: () => gate.resolve(),
+  };
+}

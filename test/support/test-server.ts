@@ -1,0 +1,112 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pino } from 'pino';
+import { inject } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+import { newId } from '../../src/log/ids.ts';
+import { createLogger, installTemporalLogger } from '../../src/logger.ts';
+import { startServer, type RunningServer } from '../../src/server.ts';
+import type { AgentSpec } from '../../src/wire/agent-spec.ts';
+import { ApiClient, type EventReader } from './api-client.ts';
+import { TestMcpServer, type TestMcpServerOptions } from './mcp-server.ts';
+import { ScriptedModel, type ChatRequest, type Script } from './scripted-model.ts';
+
+/** Everything real, in this process: the server, with a scripted model and an MCP server of the test's. */
+export interface TestServer {
+  api: ApiClient;
+  model: ScriptedModel;
+  mcp: TestMcpServer;
+  dataDir: string;
+  server: RunningServer;
+  /** A session with an agent of its own, whose model is scripted for it alone. */
+  chat: (options?: ChatOptions) => Promise<Chat>;
+  stop: () => Promise<void>;
+}
+
+interface ChatOptions {
+  scripts?: Script[];
+  /** The agent, but for its model's name. */
+  spec?: Partial<AgentSpec>;
+}
+
+export interface Chat {
+  agent: string;
+  sessionId: string;
+  /** Path of the session. */
+  path: string;
+  requests: () => ChatRequest[];
+  script: (...scripts: Script[]) => void;
+  turn: (input: unknown, more?: object, headers?: Record<string, string>) => EventReader;
+}
+
+interface TestServerOptions {
+  env?: Record<string, string>;
+  mcp?: TestMcpServerOptions;
+}
+
+let loggerInstalled = false;
+
+export async function startTestServer({
+  env = {},
+  mcp: mcpOptions = { tools: [] },
+}: TestServerOptions = {}): Promise<TestServer> {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-test-'));
+  const model = await ScriptedModel.start();
+  const mcp = await TestMcpServer.start(mcpOptions);
+  const mcpFile = path.join(dataDir, 'mcp.json');
+  await writeFile(mcpFile, JSON.stringify({ servers: { test: { url: mcp.url } } }));
+  const config = loadConfig({
+    PATH: process.env['PATH'],
+    EVERTURN_PORT: '0',
+    EVERTURN_DATA: dataDir,
+    EVERTURN_MCP_SERVERS: mcpFile,
+    EVERTURN_TASK_QUEUE: newId('req'),
+    EVERTURN_SHUTDOWN_SECONDS: '1',
+    OPENAI_API_KEY: 'test-key',
+    OPENAI_BASE_URL: model.url,
+    TEMPORAL_ADDRESS: inject('temporalAddress'),
+    TEMPORAL_NAMESPACE: inject('temporalNamespace'),
+    LOG_LEVEL: 'fatal',
+    ...env,
+  });
+  const log = process.env['TEST_LOG']
+    ? pino({ level: process.env['TEST_LOG'] }, pino.destination(2))
+    : createLogger(config);
+  if (!loggerInstalled) installTemporalLogger(log);
+  loggerInstalled = true;
+  const server = await startServer(config, log);
+  const api = new ApiClient(server.url);
+  return {
+    api,
+    chat: (options) => openChat({ api, model }, options),
+    model,
+    mcp,
+    dataDir,
+    server,
+    stop: async () => {
+      await server.stop();
+      await model.stop();
+      await mcp.stop();
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function openChat(
+  { api, model }: { api: ApiClient; model: ScriptedModel },
+  { scripts = [], spec = {} }: ChatOptions = {},
+): Promise<Chat> {
+  const name = newId('req');
+  model.script(name, ...scripts);
+  await api.putAgent(name, { ...spec, model: { ...spec.model, name } });
+  const sessionId = await api.createSession(name);
+  return {
+    agent: name,
+    sessionId,
+    path: `/v1/agents/sessions/${sessionId}`,
+    requests: () => model.requestsTo(name),
+    script: (...more) => model.script(name, ...more),
+    turn: (input, more, headers) => api.turn(sessionId, input, more, headers),
+  };
+}
