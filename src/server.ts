@@ -6,6 +6,8 @@ import { ConfigError, type Config } from './config.ts';
 import { DEMO, demoAgent } from './demo/demo-agent.ts';
 import { startDemoMcpServer } from './demo/demo-mcp-server.ts';
 import { startDemoModel } from './demo/demo-model.ts';
+import type { LiveBus } from './live/bus.ts';
+import { InProcessBus } from './live/in-process-bus.ts';
 import { openServices, type Services } from './services.ts';
 import { warnIfSlow } from './temporal/dispatch-speed.ts';
 import { provisionTemporal, type ProvisionedTemporal } from './temporal/provision.ts';
@@ -26,7 +28,7 @@ export interface RunningServer {
 export async function startServer(
   config: Config,
   log: Logger,
-  provisioned?: ProvisionedTemporal,
+  given: { temporal?: ProvisionedTemporal; bus?: LiveBus } = {},
 ): Promise<RunningServer> {
   const cleanup = new Cleanup();
   try {
@@ -35,7 +37,7 @@ export async function startServer(
     const agents = config.agentsDir ? await readAgentFiles(config.agentsDir) : new Map();
     const bundling = workflowBundle(config.cacheDir);
     bundling.catch(() => undefined); // awaited below, unless something else fails first
-    const temporal = provisioned ?? (await provision(config, log));
+    const temporal = given.temporal ?? (await provision(config, log));
     cleanup.add(() => temporal.stop());
 
     const demoMcp = await startDemoMcpServer();
@@ -43,7 +45,14 @@ export async function startServer(
     registry.add(DEMO, { url: demoMcp.url });
     const model = await modelAccess(config, cleanup);
 
-    const services = await openServices({ config, log, temporal, registry, openai: model.openai });
+    const services = await openServices({
+      config,
+      log,
+      temporal,
+      registry,
+      openai: model.openai,
+      bus: given.bus ?? new InProcessBus(),
+    });
     cleanup.add(() => services.close());
     await registerAgents(services, agents);
     const worker = await startWorker(services, { temporal, workflowBundle: await bundling });

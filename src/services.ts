@@ -9,7 +9,6 @@ import { Catalog } from './catalog/catalog.ts';
 import { nodeSqliteDialect } from './catalog/node-sqlite.ts';
 import type { Config } from './config.ts';
 import type { LiveBus } from './live/bus.ts';
-import { InProcessBus } from './live/in-process-bus.ts';
 import { TurnIndex } from './logs/turn-index.ts';
 import { TurnLogs } from './logs/turn-logs.ts';
 import { Models } from './models/models.ts';
@@ -44,6 +43,7 @@ interface ServicesOptions {
   log: Logger;
   temporal: ProvisionedTemporal;
   registry: McpRegistry;
+  bus: LiveBus;
   /** Where models are, and the key for them. */
   openai: { apiKey: string; baseUrl: string | undefined };
 }
@@ -51,7 +51,14 @@ interface ServicesOptions {
 /** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
 const CHANNEL = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
-export async function openServices({ config, log, temporal, registry, openai }: ServicesOptions): Promise<Services> {
+export async function openServices({
+  config,
+  log,
+  temporal,
+  registry,
+  bus,
+  openai,
+}: ServicesOptions): Promise<Services> {
   const { connectionOptions, namespace } = temporal;
   const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile));
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
@@ -76,7 +83,7 @@ export async function openServices({ config, log, temporal, registry, openai }: 
     log,
     catalog,
     blobs,
-    bus: new InProcessBus(),
+    bus,
     client,
     history,
     logs,

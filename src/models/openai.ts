@@ -254,10 +254,11 @@ async function userMessage(parts: UserContentPart[], fileContent: FileContent): 
 }
 
 function assistantMessage({ content, refusal, toolCalls, providerFields }: ModelMessage): ChatCompletionMessageParam {
-  const calls = toolCalls.map(({ id, name, arguments: args, providerFields: fields }) => ({
+  const calls = toolCalls.map(({ id, name, arguments: args, route, providerFields: fields }) => ({
     id,
     type: 'function' as const,
-    function: { name, arguments: args },
+    // Strict servers refuse what is not JSON, even from their own model; its result says what was wrong with it.
+    function: { name, arguments: route.to === 'answered' && !isJson(args) ? '{}' : args || '{}' },
     ...fields,
   }));
   return {
@@ -267,6 +268,15 @@ function assistantMessage({ content, refusal, toolCalls, providerFields }: Model
     ...(calls.length > 0 && { tool_calls: calls }),
     ...providerFields,
   };
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 async function filePart(file: StoredFile, fileContent: FileContent): Promise<ChatCompletionContentPart> {

@@ -16,6 +16,9 @@ const DYNAMIC_CONFIG: DynamicConfig = {
   // Timers are held back by this much, in case the clocks of several hosts disagree: a second by default, so that
   // a timer of 100 ms takes 1000. One host has one clock; with this it takes 110.
   'history.timerProcessorMaxTimeShift': '20ms',
+  // With more than one partition of a task queue, a task for which one worker polls at a time may wait for 2 seconds.
+  'matching.numTaskqueueReadPartitions': 1,
+  'matching.numTaskqueueWritePartitions': 1,
   // The reply to a workflow task then carries the activities that it scheduled.
   'system.enableActivityEagerExecution': true,
   // Long polls at a time: one per watched turn; 1200 otherwise.

@@ -72,6 +72,7 @@ export class ToolList {
       );
       this.outdated();
       await closed;
+      this.outdated();
     } catch {
       // Not every server that has the capability keeps it; its list is renewed by age.
     } finally {

@@ -42,8 +42,10 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  await Promise.all(running.map((server) => server.stop()));
+  const stopped = Promise.all(running.map((server) => server.stop()));
+  // Sooner than they would by themselves, and whatever became of the test.
   await endDevServers(databaseFile(), 0);
+  await stopped;
   await rm(dataDir, { recursive: true, force: true });
 });
 
@@ -104,34 +106,34 @@ test('stopping ends the process; the next start has another process and the same
 
 test('tasks are dispatched and timers fire without the delays of a server as it comes', async () => {
   const client = await clientOf((await start()).address);
-  const taskQueue = { name: 'polled' };
-  const poll = () =>
-    client.withDeadline(Date.now() + 20_000, () =>
-      client.workflowService.pollWorkflowTaskQueue({ namespace, taskQueue }),
-    );
-  const options = { taskQueue: taskQueue.name, args: [] };
-
-  const rounds = 40;
-  const startedAt = performance.now();
-  for (let round = 0; round < rounds; round += 1) {
-    await client.workflow.start('nothing', { ...options, workflowId: `dispatched-${round}` });
-    await poll();
-  }
-  // 50 ms each otherwise, at 20 rounds of dispatch per second; here it is a tenth.
-  expect((performance.now() - startedAt) / rounds).toBeLessThan(45);
-
-  const delayedAt = performance.now();
-  await client.workflow.start('nothing', { ...options, workflowId: 'delayed', startDelay: 100 });
-  await poll();
-  // A second otherwise.
-  expect(performance.now() - delayedAt).toBeLessThan(800);
+  const deadline = Date.now() + 30_000;
+  const dispatchMs = async (workflowId: string, startDelay = 0): Promise<number> => {
+    const request = { namespace, taskQueue: { name: 'polled' } };
+    const task = client.withDeadline(deadline, () => client.workflowService.pollWorkflowTaskQueue(request));
+    const startedAt = performance.now();
+    await client.workflow.start('nothing', { workflowId, taskQueue: 'polled', args: [], startDelay });
+    await task;
+    return performance.now() - startedAt;
+  };
+  const times: number[] = [];
+  for (let round = 0; round < 100; round += 1) times.push(await dispatchMs(`round-${round}`));
+  // 2000 if a task went to a part of the queue that is not polled; on average that was one in 30.
+  expect(Math.max(...times)).toBeLessThan(1000);
+  // 50 when a burst has been used up; here it is 6.
+  const [median = 0] = times
+    .slice(60)
+    .sort((a, b) => a - b)
+    .slice(20);
+  expect(median).toBeLessThan(40);
+  // 1000; here it is 110.
+  expect(await dispatchMs('delayed', 100)).toBeLessThan(800);
 });
 
 test('settings of the caller are in force', async () => {
   const { address } = await start({ dynamicConfig: { 'limit.maxIDLength': 100 } });
   const client = await clientOf(address);
   await startWorkflow(client, 'x'.repeat(100));
-  await expect(startWorkflow(client, 'x'.repeat(101))).rejects.toThrow();
+  await expect(startWorkflow(client, 'x'.repeat(101))).rejects.toThrow(/Failed to start/);
 });
 
 test('a server that outlived its Everturn is adopted, with its port, and stopped in the end', async () => {

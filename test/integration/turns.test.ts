@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
 import { say, use } from '../support/scripted-model.ts';
-import { startTestServer, type TestServer } from '../support/test-server.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
 beforeAll(async () => {
@@ -10,39 +10,55 @@ beforeAll(async () => {
       tools: [
         { name: 'look', annotations: { readOnlyHint: true }, handler: ({ at }) => `you see ${String(at)}` },
         { name: 'write', annotations: { readOnlyHint: false, destructiveHint: false }, handler: () => 'written' },
+        {
+          name: 'add',
+          inputSchema: { type: 'object', properties: { a: { type: 'number' } }, required: ['a'] },
+          handler: ({ a }) => String(Number(a) + 1),
+        },
+        {
+          name: 'fail',
+          handler: () => ({ isError: true, content: [{ type: 'text', text: 'no such order' }] }),
+        },
+        {
+          name: 'throw',
+          handler: () => {
+            throw new Error('the tool is broken');
+          },
+        },
+        {
+          name: 'draw',
+          handler: () => ({
+            content: [{ type: 'image', mimeType: 'image/png', data: Buffer.from('png!').toString('base64') }],
+          }),
+        },
+        { name: 'flood', handler: () => 'A'.repeat(300_000) + 'Z'.repeat(100_000) },
       ],
     },
   });
 });
 afterAll(() => server.stop());
 
-const onTest = { mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'test' }] };
-
 test('the golden stream: base, deltas, a last delta; tools; the end', async () => {
   const chat = await server.chat({
     scripts: [use({ name: 'look', args: { at: 'the sea' } }), say('All is well.')],
-    spec: onTest,
+    spec: onTestServer,
   });
   const reader = chat.turn('look around');
   const frames = await reader.done;
-  expect(frames.map(({ type }) => type)).toEqual([
-    'turn.created',
-    'mcp.initialize',
-    'model.message',
-    'model.message.delta',
-    'model.message.delta',
-    'model.message.delta',
-    'tool.response',
-    'model.message',
-    'model.message.delta',
-    'model.message.delta',
-    'model.message.delta',
-    'model.message.delta',
-    'turn.done',
-  ]);
-  expect(frames.map(({ sequence_number: n }) => n)).toEqual([
-    1_000_000, 2_000_000, 2_000_001, 2_000_002, 2_000_003, 3_000_000, 4_000_000, 4_000_001, 4_000_002, 4_000_003,
-    4_000_004, 5_000_000, 6_000_000,
+  expect(frames.map(({ type, sequence_number: n }) => [n, type])).toEqual([
+    [1_000_000, 'turn.created'],
+    [2_000_000, 'mcp.initialize'],
+    [2_000_001, 'model.message'],
+    [2_000_002, 'model.message.delta'],
+    [2_000_003, 'model.message.delta'],
+    [3_000_000, 'model.message.delta'],
+    [4_000_000, 'tool.response'],
+    [4_000_001, 'model.message'],
+    [4_000_002, 'model.message.delta'],
+    [4_000_003, 'model.message.delta'],
+    [4_000_004, 'model.message.delta'],
+    [5_000_000, 'model.message.delta'],
+    [6_000_000, 'turn.done'],
   ]);
   expect(await reader.end()).toMatchObject({
     status: 'done',
@@ -62,4 +78,284 @@ test('the golden stream: base, deltas, a last delta; tools; the end', async () =
     ['assistant', null],
     ['tool', 'you see the sea'],
   ]);
+});
+
+test('a turn continues the conversation; the session gets its title from the first one', async () => {
+  const chat = await server.chat({ scripts: [say('I am well.'), say('Sunny.')] });
+  const first = chat.turn('  How are you today, my dear friend? I have not seen you for years.  ');
+  await first.done;
+  const second = chat.turn('And the weather?');
+  await second.done;
+  expect((await second.type('turn.created')).previous_turn_id).toBe(await first.turnId());
+  expect(chat.requests()[1]?.messages).toEqual([
+    { role: 'user', content: '  How are you today, my dear friend? I have not seen you for years.  ' },
+    { role: 'assistant', content: 'I am well.' },
+    { role: 'user', content: 'And the weather?' },
+  ]);
+  const { data: session } = await server.api.get(chat.path);
+  expect(session).toMatchObject({ type: 'session', title: 'How are you today, my dear friend? I have not seen' });
+  const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 1);
+  expect(turns.map(({ id }) => id)).toEqual([await second.turnId(), await first.turnId()]);
+});
+
+test('the agent reaches the model: instructions, messages, variables, parameters, response format, tools', async () => {
+  const chat = await server.chat({
+    spec: {
+      model: {
+        name: '',
+        params: { max_tokens: 77, temperature: 0.5, top_p: null, parallel_tool_calls: false, reasoning_effort: 'low' },
+      },
+      instructions: 'You work for {{company}}. {{unknown}}',
+      messages: [{ type: 'user.message', content: 'I am {{name}}.' }],
+      variables: { company: 'ACME', name: 'Ann' },
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'answer', schema: { type: 'object' }, strict: true },
+      },
+      client_tools: [{ name: 'open_door', description: 'Opens it', input_schema: { type: 'object' } }],
+    },
+  });
+  await chat.turn('hello').done;
+  const [request] = chat.requests();
+  expect(request).toMatchObject({
+    max_tokens: 77,
+    temperature: 0.5,
+    parallel_tool_calls: false,
+    reasoning_effort: 'low',
+    stream: true,
+    stream_options: { include_usage: true },
+    response_format: { type: 'json_schema', json_schema: { name: 'answer', schema: { type: 'object' }, strict: true } },
+  });
+  expect(request).not.toHaveProperty('top_p');
+  expect(request?.messages).toEqual([
+    { role: 'system', content: 'You work for ACME. {{unknown}}' },
+    { role: 'user', content: 'I am Ann.' },
+    { role: 'user', content: 'hello' },
+  ]);
+  expect(request?.tools?.map(({ function: { name } }) => name)).toEqual(['ask_user_question', 'open_door']);
+});
+
+test('a model name with the prefix of a provider goes there, any other name as it is', async () => {
+  server.model.script('org/model', say('from the default provider'));
+  for (const name of ['org/model', 'openai/org/model']) {
+    await server.api.putAgent('prefixed', { model: { name } });
+    await server.api.turn(await server.api.createSession('prefixed'), 'hi').done;
+  }
+  expect(server.model.requestsTo('org/model').length).toBe(2);
+});
+
+test('calls that can not be carried out go back to the model as errors, and the turn goes on', async () => {
+  const chat = await server.chat({
+    scripts: [
+      use(
+        { name: 'nowhere' },
+        { name: 'add', args: '{"a": "one"}' },
+        { name: 'add', args: '{"a": 1', id: 'call_broken' },
+        { name: 'fail' },
+        { name: 'throw' },
+        { name: 'add', args: { a: 41 }, id: 'call_good' },
+      ),
+      say('I see.'),
+    ],
+    spec: onTestServer,
+  });
+  const reader = chat.turn('do it all');
+  const frames = await reader.done;
+  const results = new Map(
+    frames.flatMap((frame) => (frame.type === 'tool.response' ? [[frame.tool_call_id, frame] as const] : [])),
+  );
+  expect(results.get('call_nowhere_0')).toMatchObject({
+    outcome: 'failed',
+    content: expect.stringMatching(/no tool named nowhere.*look/),
+  });
+  expect(results.get('call_add_1')).toMatchObject({ outcome: 'failed', content: expect.stringMatching(/number/) });
+  expect(results.get('call_broken')).toMatchObject({ outcome: 'failed', content: expect.stringMatching(/JSON/) });
+  expect(results.get('call_fail_3')).toMatchObject({ outcome: 'failed', content: 'no such order' });
+  expect(results.get('call_throw_4')).toMatchObject({
+    outcome: 'failed',
+    content: expect.stringMatching(/broken|error/i),
+  });
+  expect(results.get('call_good')).toMatchObject({ outcome: 'succeeded', content: '42' });
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I see.' } });
+  // A strict provider is given valid JSON, and the results in the order of the calls.
+  const sent = chat.requests()[1]?.messages ?? [];
+  const calls = sent.find(({ role }) => role === 'assistant')?.tool_calls ?? [];
+  for (const call of calls) JSON.parse(call.function.arguments);
+  expect(sent.filter(({ role }) => role === 'tool').map(({ tool_call_id: id }) => id)).toEqual(
+    calls.map(({ id }) => id),
+  );
+});
+
+test('a call id that the model uses again is replaced: every call has an id of its own', async () => {
+  const again = { name: 'look', args: { at: 'x' }, id: 'call_0' };
+  const chat = await server.chat({ scripts: [use(again, again), use(again), say('done')], spec: onTestServer });
+  const frames = await chat.turn('look thrice').done;
+  const ids = frames.flatMap((frame) => (frame.type === 'tool.response' ? [frame.tool_call_id] : []));
+  expect(ids.length).toBe(3);
+  expect(new Set(ids).size).toBe(3);
+});
+
+test('sixty tool calls of one message all run and are all answered', async () => {
+  const calls = Array.from({ length: 60 }, (_, i) => ({ name: 'look', args: { at: i } }));
+  const chat = await server.chat({ scripts: [use(...calls), say('done')], spec: onTestServer });
+  const reader = chat.turn('look everywhere');
+  const frames = await reader.done;
+  expect(frames.filter(({ type }) => type === 'tool.response').length).toBe(60);
+  expect(chat.requests()[1]?.messages.filter(({ role }) => role === 'tool').length).toBe(60);
+});
+
+test('an image is a file of the result, and the model sees it', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'draw' }), say('nice')], spec: onTestServer });
+  const reader = chat.turn('draw');
+  expect((await reader.type('tool.response')).content).toContain('image/png');
+  await reader.done;
+  expect(JSON.stringify(chat.requests()[1]?.messages.at(-1))).toContain(
+    `data:image/png;base64,${Buffer.from('png!').toString('base64')}`,
+  );
+});
+
+test('a large result is cut for the wire and for the model, and is whole at its URL', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'flood' }), say('wow')], spec: onTestServer });
+  const reader = chat.turn('flood me');
+  const { content } = await reader.type('tool.response');
+  await reader.done;
+  expect(content.length).toBeLessThanOrEqual(256 * 1024);
+  const [, head = '', url, tail = ''] =
+    /^(A+)\n\[\d+ characters left out; the whole result: GET (\S+)\]\n(Z+)$/.exec(content) ?? [];
+  expect([head.length > 150_000, tail.length > 50_000]).toEqual([true, true]);
+  const whole = await fetch(server.api.url + url);
+  expect((await whole.text()) === 'A'.repeat(300_000) + 'Z'.repeat(100_000)).toBe(true);
+  expect(whole.headers.get('content-security-policy')).toContain('sandbox');
+  const seen = String(chat.requests()[1]?.messages.at(-1)?.content);
+  expect(seen.length).toBeLessThan(70_000);
+  expect(/^A{40000}.*left out.*Z{10000}$/s.test(seen)).toBe(true);
+});
+
+test('a message of 2 MB streams in deltas that fit, and folds to itself', async () => {
+  const chat = await server.chat({
+    scripts: [
+      (call) => {
+        call.text('x'.repeat(2_000_000)).text('y');
+        call.finish();
+      },
+    ],
+  });
+  const reader = chat.turn('write much');
+  const frames = await reader.done;
+  const message = folded(frames).find((event) => 'content' in event) as { content: string };
+  expect(message.content).toBe(`${'x'.repeat(2_000_000)}y`);
+  const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
+  expect(folded(replay)).toEqual(folded(frames));
+  const [listed] = await server.api.list<{ content: string }>(`${chat.path}/turns/${await reader.turnId()}/events`);
+  expect(listed?.content).toBe(message.content);
+});
+
+test('the iteration limit and the limit of output tokens end the turn in error, clearly', async () => {
+  const limited = await server.chat({
+    scripts: Array.from({ length: 3 }, () => use({ name: 'look', args: { at: 1 } })),
+    spec: { ...onTestServer, config: { iteration_limit: 2 } },
+  });
+  const reader = limited.turn('forever');
+  expect(await reader.end()).toMatchObject({
+    status: 'error',
+    message: expect.stringMatching(/limit of 2 model calls/),
+  });
+  expect(limited.requests().length).toBe(2);
+
+  const long = await server.chat({
+    scripts: [(call) => void call.text('and so on').toolCall('look', '{"at"').finish('length')],
+  });
+  const cut = long.turn('talk');
+  expect(await cut.end()).toMatchObject({ status: 'error', message: expect.stringMatching(/length/) });
+  const [, message] = folded(await cut.done);
+  expect(message).toMatchObject({ content: 'and so on', tool_calls: [], finish_reason: 'length' });
+});
+
+test('reasoning and refusals are streamed, kept, and told apart from the text', async () => {
+  const chat = await server.chat({
+    scripts: [
+      (call) => {
+        call
+          .delta({ reasoning_content: 'Let me ' })
+          .delta({ reasoning_content: 'think.' })
+          .text('No')
+          .delta({ refusal: 'I will not.' });
+        call.finish();
+      },
+    ],
+  });
+  const frames = await chat.turn('do harm').done;
+  expect(folded(frames)[1]).toMatchObject({
+    reasoning_content: 'Let me think.',
+    content: 'No',
+    refusal: 'I will not.',
+  });
+});
+
+test('an MCP server that is down is no end of the turn: the model is told', async () => {
+  const chat = await server.chat({
+    spec: { instructions: 'Be brief.', mcp_servers: [{ type: 'inline', name: 'gone', url: 'http://127.0.0.1:9/mcp' }] },
+  });
+  const reader = chat.turn('hello');
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
+  expect(chat.requests()[0]?.messages[0]?.content).toMatch(
+    /^Be brief\.\n\nThe tools of the MCP server "gone" are not available now: /,
+  );
+  expect((await reader.done).some(({ type }) => type === 'mcp.initialize')).toBe(false);
+});
+
+test('files go to the model; large ones come back as URLs', async () => {
+  const chat = await server.chat();
+  const image = Buffer.from('small image').toString('base64');
+  const large = Buffer.alloc(100_000, 7);
+  const reader = chat.turn([
+    {
+      type: 'user.message',
+      content: [
+        { type: 'text', text: 'see' },
+        { type: 'file', name: 'a.png', data: `data:image/png;base64,${image}` },
+        {
+          type: 'file_upload',
+          file: { filename: 'b.pdf', file_data: `data:application/pdf;base64,${large.toString('base64')}` },
+        },
+        {
+          type: 'file',
+          name: 'c.txt',
+          data: `data:text/plain;charset=utf-8;base64,${Buffer.from('words').toString('base64')}`,
+        },
+      ],
+    },
+  ]);
+  const { input } = await reader.type('turn.created');
+  const [item] = input;
+  if (item?.type !== 'user.message' || typeof item.content === 'string') throw new Error('no parts');
+  const [, small, big] = item.content;
+  expect(small).toEqual({ type: 'file', name: 'a.png', data: `data:image/png;base64,${image}` });
+  expect(big).toMatchObject({
+    type: 'file',
+    name: 'b.pdf',
+    data: expect.stringMatching(/^\/v1\/agents\/sessions\/.*files/),
+  });
+  const bytes = await fetch(server.api.url + (big?.type === 'file' ? big.data : ''));
+  expect(bytes.headers.get('content-type')).toBe('application/pdf');
+  expect(Buffer.from(await bytes.arrayBuffer()).equals(large)).toBe(true);
+  await reader.done;
+  expect(chat.requests()[0]?.messages[0]?.content).toEqual([
+    { type: 'text', text: 'see' },
+    { type: 'image_url', image_url: { url: `data:image/png;base64,${image}` } },
+    { type: 'file', file: { filename: 'b.pdf', file_data: `data:application/pdf;base64,${large.toString('base64')}` } },
+    { type: 'text', text: 'File c.txt:\nwords' },
+  ]);
+});
+
+test('texts of every kind survive: NUL, lone surrogates, 300 parts', async () => {
+  const odd = 'a\u0000b\ud800c😀';
+  const chat = await server.chat({ scripts: [(call) => void call.text('got\u0000it').finish()] });
+  const parts = Array.from({ length: 300 }, (_, i) => ({ type: 'text', text: `${i} ${odd} ${'x'.repeat(3_000)}` }));
+  const reader = chat.turn([{ type: 'user.message', content: parts }]);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'got\u0000it' } });
+  const sent = chat.requests()[0]?.messages[0]?.content as { text: string }[];
+  expect(sent.length).toBe(300);
+  expect(sent[299]?.text.startsWith('299 a\u0000b')).toBe(true);
+  expect(sent[299]?.text.length).toBe(parts[299]?.text.length);
 });

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { inject } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
+import type { LiveBus } from '../../src/live/bus.ts';
 import { newId } from '../../src/log/ids.ts';
 import { createLogger, installTemporalLogger } from '../../src/logger.ts';
 import { startServer, type RunningServer } from '../../src/server.ts';
@@ -42,13 +43,18 @@ export interface Chat {
 
 interface TestServerOptions {
   env?: Record<string, string>;
+  bus?: LiveBus;
   mcp?: TestMcpServerOptions;
 }
+
+/** For agents that use the MCP server of the test. */
+export const onTestServer = { mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'test' }] };
 
 let loggerInstalled = false;
 
 export async function startTestServer({
   env = {},
+  bus,
   mcp: mcpOptions = { tools: [] },
 }: TestServerOptions = {}): Promise<TestServer> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-test-'));
@@ -75,7 +81,7 @@ export async function startTestServer({
     : createLogger(config);
   if (!loggerInstalled) installTemporalLogger(log);
   loggerInstalled = true;
-  const server = await startServer(config, log);
+  const server = await startServer(config, log, { ...(bus && { bus }) });
   const api = new ApiClient(server.url);
   return {
     api,

@@ -1,0 +1,131 @@
+import type { Client } from '@temporalio/client';
+import { EventSourceParserStream } from 'eventsource-parser/stream';
+import { turnWorkflowId } from '../workflows/ids.ts';
+
+interface WireTurn {
+  id: string;
+  created_at: string;
+  state: { status: string; completed_at?: string; message?: string };
+}
+
+/** Drives Everturn as a client does. */
+export class BenchClient {
+  readonly #url: string;
+  readonly #temporal: Client;
+
+  constructor(url: string, temporal: Client) {
+    this.#url = `${url}/v1/agents`;
+    this.#temporal = temporal;
+  }
+
+  async putAgents(): Promise<void> {
+    const servers = { mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'bench' }] };
+    const config = { iteration_limit: 1_000, ask_user_questions: { enabled: false } };
+    await this.#json('PUT', '/tools', { model: { name: 'instant' }, ...servers, config });
+    await this.#json('PUT', '/plain', { model: { name: 'instant' }, config });
+  }
+
+  async sessions(count: number): Promise<string[]> {
+    return Promise.all(Array.from({ length: count }, () => this.#session('plain')));
+  }
+
+  /** One turn without tools, to its end. */
+  async turn(sessionId: string): Promise<void> {
+    const events = await this.#stream(sessionId, '0');
+    for await (const { data } of events) if (data.includes('"turn.done"')) return;
+  }
+
+  /** Milliseconds from the request to the first text: on sessions that have had a turn, and on new ones. */
+  async firstDeltas(count: number): Promise<{ onKnownSessions: number[]; onNewSessions: number[] }> {
+    const onNewSessions: number[] = [];
+    const onKnownSessions: number[] = [];
+    for (let i = 0; i < count; i++) {
+      const sessionId = await this.#session('plain');
+      onNewSessions.push(await this.#firstDelta(sessionId));
+      onKnownSessions.push(await this.#firstDelta(sessionId));
+    }
+    return { onKnownSessions, onNewSessions };
+  }
+
+  /** Milliseconds that a turn of so many steps takes by its own account. */
+  async timeOfSteps(steps: number, { reader }: { reader: boolean }): Promise<number> {
+    const turn = await this.#stepsTurn(steps, reader);
+    return Date.parse(turn.state.completed_at ?? '') - Date.parse(turn.created_at);
+  }
+
+  /** Bytes of history that a turn of so many steps leaves, over all of its runs. */
+  async bytesOfSteps(steps: number): Promise<number> {
+    const { id } = await this.#stepsTurn(steps, false);
+    const { connection, options } = this.#temporal;
+    const query = `WorkflowId = '${turnWorkflowId(id)}'`;
+    const runs = new Set<string>();
+    // Visibility lags a little behind.
+    while (runs.size === 0) {
+      for await (const { runId } of this.#temporal.workflow.list({ query })) runs.add(runId);
+    }
+    let bytes = 0;
+    for (const runId of runs) {
+      const { workflowExecutionInfo } = await connection.workflowService.describeWorkflowExecution({
+        namespace: options.namespace,
+        execution: { workflowId: turnWorkflowId(id), runId },
+      });
+      bytes += Number(workflowExecutionInfo?.historySizeBytes ?? 0);
+    }
+    return bytes;
+  }
+
+  async #stepsTurn(steps: number, reader: boolean): Promise<WireTurn> {
+    const sessionId = await this.#session('tools');
+    if (reader) {
+      const events = await this.#stream(sessionId, String(steps));
+      for await (const { data } of events) if (data.includes('"turn.done"')) break;
+    } else {
+      await this.#json('POST', `/sessions/${sessionId}/turns`, { ...message(String(steps)), stream: false });
+    }
+    for (;;) {
+      const { data } = (await this.#json('GET', `/sessions/${sessionId}/turns`)) as { data: [WireTurn] };
+      const [turn] = data;
+      if (turn.state.status === 'done') return turn;
+      if (turn.state.status !== 'running') throw new Error(`a turn ended as ${JSON.stringify(turn.state)}`);
+      // Seldom, so that asking costs the turn nothing.
+      await new Promise((resolve) => setTimeout(resolve, 300));
+    }
+  }
+
+  async #firstDelta(sessionId: string): Promise<number> {
+    const start = performance.now();
+    const events = await this.#stream(sessionId, '0');
+    let first = Number.NaN;
+    for await (const { data } of events) {
+      if (Number.isNaN(first) && data.includes('"model.message.delta"')) first = performance.now() - start;
+      if (data.includes('"turn.done"')) break;
+    }
+    return first;
+  }
+
+  async #session(agent: string): Promise<string> {
+    const { data } = (await this.#json('POST', '/sessions', { agent_name: agent })) as { data: { id: string } };
+    return data.id;
+  }
+
+  async #stream(sessionId: string, content: string) {
+    const response = await fetch(`${this.#url}/sessions/${sessionId}/turns`, request('POST', message(content)));
+    if (!response.ok || !response.body) throw new Error(`${response.status} ${await response.text()}`);
+    return response.body.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream());
+  }
+
+  async #json(method: string, path: string, body?: object): Promise<unknown> {
+    const response = await fetch(this.#url + path, request(method, body));
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  }
+}
+
+function message(content: string): object {
+  return { input: [{ type: 'user.message', content }] };
+}
+
+function request(method: string, body?: object): RequestInit {
+  if (!body) return { method };
+  return { method, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+}
