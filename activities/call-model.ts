@@ -116,7 +116,7 @@ class ModelCall {
   }
 
   async #stopped(): Promise<CallModelResult> {
-    if (this.#context.cancellationSignal.aborted && stopReason() === 'cancelled') {
+    if (this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled') {
       return this.#result({ status: 'cancelled' });
     }
     this.#handOver();

@@ -139,7 +139,7 @@ class ToolRun {
 
   /** A call that may run again is left to another worker when this one stops. */
   #handOver(): void {
-    if (this.#context.cancellationSignal.aborted && stopReason() === 'cancelled') return;
+    if (this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled') return;
     throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
   }
 
@@ -156,7 +156,7 @@ class ToolRun {
     const controller = new AbortController();
     let timer: NodeJS.Timeout | undefined;
     const onStop = (): void => {
-      const grace = stopReason() === 'cancelled' ? CANCEL_GRACE_MS : 0;
+      const grace = stopReason(this.#context) === 'cancelled' ? CANCEL_GRACE_MS : 0;
       timer = setTimeout(() => controller.abort(cancellationSignal.reason), grace);
     };
     if (cancellationSignal.aborted) onStop();

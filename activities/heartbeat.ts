@@ -19,8 +19,7 @@ export function startHeartbeat(details: () => unknown = () => undefined): { stop
  * Why the signal of an activity was aborted: the workflow cancelled it, this worker shuts down, or nobody waits for it
  * any more (it timed out, or its workflow has closed).
  */
-export function stopReason(): StopReason {
-  const details = Context.current().cancellationDetails;
+export function stopReason({ cancellationDetails: details }: Context): StopReason {
   if (details?.cancelRequested) return 'cancelled';
   if (details?.workerShutdown) return 'shutdown';
   return 'lost';

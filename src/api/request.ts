@@ -34,9 +34,10 @@ export function parse<T extends z.ZodType>(schema: T, value: unknown): z.infer<T
 
 /** The JSON body of a request. @throws ApiError */
 export function parseBody<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
-  // Without a body Express leaves it undefined.
   const body: unknown = request.body;
-  if (body === undefined) throw new ApiError('invalid_request', 'send a JSON body (content-type: application/json)');
+  // Express takes an empty body for an empty object.
+  if (body === undefined || request.get('content-length') === '0')
+    throw new ApiError('invalid_request', 'send a JSON body (content-type: application/json)');
   return parse(schema, body);
 }
 

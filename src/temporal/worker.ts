@@ -17,6 +17,8 @@ export async function createWorker(settings: WorkerSettings): Promise<Worker> {
   return Worker.create({
     ...options,
     shutdownGraceTime: shutdownSeconds * 1000,
+    // An activity that does not even end when it is cut off must not keep the process.
+    shutdownForceTime: (shutdownSeconds + 10) * 1000,
     // Model and tool calls only wait; what they cost is memory.
     maxConcurrentActivityTaskExecutions: 1_000,
     maxConcurrentLocalActivityExecutions: 200,

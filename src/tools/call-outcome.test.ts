@@ -79,6 +79,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     ['cuts the connection after the effect', 'swallow', /closed the connection|ended its reply/],
     ['cuts the connection before the effect', 'drop', /closed the connection/],
     ['answers 202', { status: 202 }, /ended its reply without an answer/],
+    ['answers 202 with a stream', { status: 202, contentType: 'text/event-stream' }, /ended its reply/],
     ['answers 200 with nothing', { status: 200, contentType: 'application/json' }, /failed/],
     ['answers 200 with a page', { status: 200, contentType: 'text/html', body: '<p>' }, /content type/],
     [
@@ -127,6 +128,9 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(outcome).toEqual({ status: 'unknown', message: 'MCP server "test" did not answer within 0.2 s' });
     expect(onProgress).toHaveBeenCalled();
     expect(server.calls).toHaveLength(1);
+    if (kind.protocol === '2025-11-25') {
+      await vi.waitFor(() => expect(server.received).toContain('notifications/cancelled'));
+    }
   });
 
   test('has no time-out when that is longer than a timer can be', async () => {
@@ -239,7 +243,13 @@ describe('a session that the server has lost', () => {
     const slow = pool.call(endpoint, 'slow', {}, calling());
     await vi.waitFor(() => expect(server.calls).toHaveLength(1));
     server.faults.set('tools/call', { status: 404 });
-    await pool.call(endpoint, 'act', {}, calling());
+    const found = Promise.withResolvers<void>();
+    server.faults.set('initialize', { until: found.promise });
+    const outcome = pool.call(endpoint, 'act', {}, calling());
+    await vi.waitFor(() => expect(server.count('initialize')).toBe(2));
+    server.faults.clear();
+    found.resolve();
+    expect(await outcome).toMatchObject({ status: 'result' });
     resolve('late');
     expect(await slow).toMatchObject({ status: 'result', content: [{ text: 'late' }] });
   });
@@ -364,8 +374,17 @@ test('a tool that wants arguments as headers gets them, once its description is 
     ],
   });
   expect(await pool.call(endpoint, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
-  expect(server.count('tools/list')).toBe(1);
+  expect([server.count('tools/call'), server.count('tools/list')]).toEqual([2, 1]);
+  expect(await pool.call(endpoint, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
+  expect([server.count('tools/call'), server.count('tools/list')]).toEqual([3, 1]);
   expect(await pool.call(endpoint, 'act', { region: 'us' }, calling())).toMatchObject({ status: 'rejected' });
+
+  const other = new McpPool({ allowPrivateUrls: false });
+  onTestFinished(() => other.close());
+  await other.tools(endpoint, calling().signal);
+  const before = server.count('tools/call');
+  expect(await other.call(endpoint, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
+  expect(server.count('tools/call')).toBe(before + 1);
 });
 
 test("results that do not fit the tool's output schema are results all the same", async () => {

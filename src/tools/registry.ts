@@ -47,7 +47,7 @@ export class McpRegistry {
   /** @throws z.ZodError */
   add(name: string, server: RegisteredServer): void {
     const { url, headers, idempotent_tools: idempotentTools } = registered.parse(server);
-    this.#servers.set(name, { url, headers, idempotentTools, trusted: false });
+    this.#servers.set(name, { url, headers, idempotentTools, trusted: true });
   }
 
   /** Where to find the server that an agent asks for; undefined if none of that name is registered. */

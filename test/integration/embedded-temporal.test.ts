@@ -49,7 +49,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-const databaseFile = (): string => path.join(dataDir, 'temporal/temporal.db');
+const databaseFile = (folder = dataDir): string => path.join(folder, 'temporal/temporal.db');
 
 async function start(options: Partial<EmbeddedTemporalOptions> = {}): Promise<EmbeddedTemporal> {
   const server = await startEmbeddedTemporal({ dataDir, binary, namespace, log, ...options });
@@ -151,8 +151,12 @@ test('a server that outlived its Everturn is adopted, with its port, and stopped
 
 test('one that does not answer any more is replaced', async () => {
   const left = await leaveBehind();
-  await startWorkflow(await clientOf(left.address), 'kept');
+  const client = await clientOf(left.address);
+  await startWorkflow(client, 'kept');
   process.kill(left.pid, 'SIGSTOP');
+  // On a busy machine it goes on for a moment.
+  const answers = () => client.withDeadline(Date.now() + 1000, () => isThere(client, 'kept'));
+  await vi.waitFor(() => expect(answers()).rejects.toThrow(/deadline/i), 20_000);
 
   const server = await start();
   expect(server.adopted).toBe(false);
@@ -208,9 +212,13 @@ test('a second Everturn on the data folder is refused, and the first one is not 
 
 test('the server of another data folder is left alone', async () => {
   const mine = await start();
-  const other = await start({ dataDir: path.join(dataDir, 'other') });
+  const otherDir = path.join(dataDir, 'other');
+  await start({ dataDir: otherDir });
+  const others = await findDevServers(databaseFile(otherDir));
+  expect(others).toHaveLength(1);
   await mine.stop();
-  await startWorkflow(await clientOf(other.address), 'undisturbed');
+  expect(await findDevServers(databaseFile(otherDir))).toEqual(others);
+  expect(messages.join('')).not.toContain('has ended');
 });
 
 test('a database whose first server died while it made the tables is made anew', async () => {

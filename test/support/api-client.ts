@@ -134,6 +134,13 @@ export class EventReader {
     }
   }
 
+  /** Waits until the messages so far say `text`, in however many deltas. */
+  async says(text: string): Promise<void> {
+    await this.next(() =>
+      folded(this.frames).some((event) => 'content' in event && String(event.content).includes(text)),
+    );
+  }
+
   async type<T extends Frame['type']>(type: T): Promise<Extract<Frame, { type: T }>> {
     const frame = await this.next((one) => one.type === type);
     return frame as Extract<Frame, { type: T }>;

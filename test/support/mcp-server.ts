@@ -46,14 +46,16 @@ export interface SeenCall {
  * - `stall`: nothing, ever.
  * - `drop`: the connection is cut before the request is handled.
  * - `swallow`: the request is handled, and the connection is cut where its result would have been sent.
- * - an HTTP answer, or the result of a JSON-RPC answer, without handling the request.
+ * - an HTTP answer, or the result of a JSON-RPC answer, without handling the request;
+ * - `until`: the request is handled, and its answer waits for that.
  */
 export type Fault =
   | 'stall'
   | 'drop'
   | 'swallow'
   | { status: number; body?: string; contentType?: string }
-  | { result: unknown };
+  | { result: unknown }
+  | { until: Promise<unknown> };
 
 export interface TestMcpServerOptions {
   tools: TestTool[];
@@ -201,7 +203,7 @@ export class TestMcpServer {
     const fault = this.faults.get(method ?? '');
     if (fault === 'stall') return;
     if (fault === 'drop') return void response.destroy();
-    if (typeof fault === 'object') {
+    if (typeof fault === 'object' && !('until' in fault)) {
       const answer = 'status' in fault ? fault : { status: 200, ...json({ jsonrpc: '2.0', id, result: fault.result }) };
       response.writeHead(answer.status, { 'content-type': answer.contentType ?? 'text/plain' }).end(answer.body);
       return;
@@ -216,6 +218,7 @@ export class TestMcpServer {
         ...(body && { body }),
       }),
     );
+    if (typeof fault === 'object') await fault.until;
     if (response.destroyed) return;
     if (fault === 'swallow' && !isEventStream(answer)) return void response.destroy();
     response.writeHead(answer.status, Object.fromEntries(answer.headers));

@@ -1,0 +1,217 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { say, use } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startTestServer({
+    mcp: {
+      tools: [
+        { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' },
+        {
+          name: 'write',
+          annotations: { readOnlyHint: false, destructiveHint: false },
+          handler: ({ text }) => `wrote ${String(text)}`,
+        },
+        { name: 'erase', annotations: { destructiveHint: true }, handler: () => 'erased' },
+        { name: 'plain', handler: () => 'done' },
+      ],
+    },
+  });
+});
+afterAll(() => server.stop());
+
+const allow = (id: string, thread = 'main') => ({
+  type: 'user.tool_approval',
+  thread_id: thread,
+  tool_call_id: id,
+  approval: { status: 'allow' },
+});
+const deny = (id: string, reason?: string) => ({
+  ...allow(id),
+  approval: { status: 'deny', ...(reason && { reason }) },
+});
+const respond = (id: string, content: string) => ({
+  type: 'user.tool_response',
+  thread_id: 'main',
+  tool_call_id: id,
+  content,
+});
+
+async function pausedOn(chat: Chat, text = 'go'): Promise<string> {
+  const reader = chat.turn(text);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: null });
+  return reader.turnId();
+}
+
+test('a turn that needs approval ends with it; allowed, the call runs, denied, the model hears why', async () => {
+  const chat = await server.chat({
+    scripts: [
+      use(
+        { name: 'write', args: { text: 'a' }, id: 'w1' },
+        { name: 'look', id: 'l1' },
+        { name: 'erase', id: 'e1' },
+        { name: 'plain', id: 'p1' },
+      ),
+      say('Very well.'),
+    ],
+    spec: onTestServer,
+  });
+  const first = chat.turn('go');
+  const frames = await first.done;
+  // What needs nobody runs before the turn pauses.
+  expect(frames.flatMap((f) => (f.type === 'tool.response' ? [f.tool_call_id] : [])).toSorted()).toEqual(['l1', 'p1']);
+  const required = await first.type('tool.approval_required');
+  const message = frames.find(({ type }) => type === 'model.message');
+  expect(required.tool_calls).toEqual([
+    { id: 'w1', source_event_id: message?.id, event_id: message?.id },
+    { id: 'e1', source_event_id: message?.id, event_id: message?.id },
+  ]);
+  const { sequence_number: _, ...event } = required;
+  expect(await first.end()).toMatchObject({ status: 'done', output: null, required_actions: [event] });
+  const before = server.mcp.calls.length;
+
+  const second = chat.turn([deny('e1', 'too dangerous'), allow('w1')]);
+  const resumed = await second.done;
+  expect(resumed.flatMap((f) => (f.type === 'tool.response' ? [[f.tool_call_id, f.outcome, f.content]] : []))).toEqual([
+    ['e1', 'denied', expect.stringContaining('too dangerous')],
+    ['w1', 'succeeded', 'wrote a'],
+  ]);
+  expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'Very well.' } });
+  const ran = server.mcp.calls.slice(before);
+  expect(ran.map(({ tool, arguments: args }) => [tool, args])).toEqual([['write', { text: 'a' }]]);
+  // The operation id reaches the tool in both ways, and names the turn that ran it.
+  const operation = `${await second.turnId()}/w1`;
+  expect(ran[0]?.meta['io.everturn/operation-id']).toBe(operation);
+  expect(ran[0]?.headers['idempotency-key']).toBe(operation);
+  // Each call is answered once, behind its message, in the order of the calls.
+  const sent = chat.requests()[1]?.messages ?? [];
+  expect(sent.map(({ role, tool_call_id: id, content }) => [role, id, content])).toEqual([
+    ['user', undefined, 'go'],
+    ['assistant', undefined, null],
+    ['tool', 'w1', 'wrote a'],
+    ['tool', 'l1', 'seen'],
+    ['tool', 'e1', expect.stringContaining('too dangerous')],
+    ['tool', 'p1', 'done'],
+  ]);
+});
+
+test('which tools need approval is up to the agent', async () => {
+  const server1 = { ...onTestServer.mcp_servers[0]!, type: 'truefoundry-mcp-registry' as const };
+  const cases = [
+    [['@all'], ['look', 'write', 'erase', 'plain']],
+    [
+      ['@destructive', 'plain'],
+      ['erase', 'plain'],
+    ],
+    [[], []],
+    [undefined, ['write', 'erase']],
+  ] as const;
+  for (const [selectors, expected] of cases) {
+    const chat = await server.chat({
+      scripts: [use(...['look', 'write', 'erase', 'plain'].map((name) => ({ name, args: { text: 't' }, id: name })))],
+      spec: { mcp_servers: [{ ...server1, ...(selectors && { require_approval_for_tools: [...selectors] }) }] },
+    });
+    const end = await chat.turn('go').end();
+    if (end.status !== 'done') throw new Error(end.status);
+    expect(end.required_actions.flatMap(({ tool_calls: calls }) => calls.map(({ id }) => id))).toEqual(expected);
+  }
+});
+
+test('questions and client tools are answered by the client', async () => {
+  const chat = await server.chat({
+    scripts: [
+      use(
+        { name: 'ask_user_question', args: { question: 'Where?', options: ['here', 'there'] }, id: 'q1' },
+        { name: 'open_door', args: { door: 2 }, id: 'd1' },
+        { name: 'write', args: { text: 'b' }, id: 'w1' },
+      ),
+      say('Thanks.'),
+    ],
+    spec: {
+      ...onTestServer,
+      client_tools: [
+        {
+          name: 'open_door',
+          input_schema: { type: 'object', properties: { door: { type: 'integer' } }, required: ['door'] },
+        },
+      ],
+    },
+  });
+  const first = chat.turn('go');
+  const end = await first.end();
+  if (end.status !== 'done') throw new Error(end.status);
+  expect(end.required_actions.map(({ type, tool_calls: calls }) => [type, calls.map(({ id }) => id)])).toEqual([
+    ['tool.approval_required', ['w1']],
+    ['tool.response_required', ['q1', 'd1']],
+  ]);
+  const message = (await first.done).find((frame) => frame.type === 'model.message.delta' && frame.tool_calls);
+  expect(message).toMatchObject({
+    tool_calls: [{ tool_info: { type: 'truefoundry-system', name: 'ask_user_question' } }],
+  });
+  const second = chat.turn([respond('d1', 'door 2 is open'), allow('w1'), respond('q1', 'there')]);
+  expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'Thanks.' } });
+  expect(
+    chat
+      .requests()[1]
+      ?.messages.slice(2)
+      .map(({ tool_call_id: id, content }) => [id, content]),
+  ).toEqual([
+    ['q1', 'there'],
+    ['d1', 'door 2 is open'],
+    ['w1', 'wrote b'],
+  ]);
+  // What the client answered is part of the input, not an event of the server's.
+  const responses = (await second.done).filter(({ type }) => type === 'tool.response');
+  expect(responses.map((frame) => frame.type === 'tool.response' && frame.tool_call_id)).toEqual(['w1']);
+});
+
+test('answers must be whole, for calls that wait, of the right kind, and come once; else nothing changes', async () => {
+  const chat = await server.chat({
+    scripts: [
+      use(
+        { name: 'write', args: { text: 'c' }, id: 'w1' },
+        { name: 'ask_user_question', args: { question: '?' }, id: 'q1' },
+      ),
+    ],
+    spec: onTestServer,
+  });
+  const paused = await pausedOn(chat);
+  const ran = server.mcp.calls.length;
+  const attempts: [unknown, number, string, RegExp][] = [
+    ['hello', 422, 'actions_pending', /w1, q1/],
+    [[], 422, 'actions_pending', /w1, q1/],
+    [[allow('w1')], 422, 'calls_unanswered', /q1/],
+    [[allow('nope'), respond('q1', 'a')], 422, 'call_not_pending', /nope/],
+    [[allow('w1', 'other'), respond('q1', 'a')], 422, 'call_not_pending', /other/],
+    [[allow('w1'), deny('w1'), respond('q1', 'a')], 422, 'call_answered_twice', /w1/],
+    [[respond('w1', 'x'), respond('q1', 'a')], 422, 'call_not_pending', /waits for a user.tool_approval/],
+    [[allow('q1'), allow('w1')], 422, 'call_not_pending', /waits for a user.tool_response/],
+    [[allow('w1'), respond('q1', '')], 400, 'invalid_request', /content/],
+    [[{ type: 'user.message', content: 'x' }, allow('w1')], 400, 'mixed_input', /either/],
+  ];
+  for (const [input, status, code, message] of attempts) {
+    const body = { input: typeof input === 'string' ? [{ type: 'user.message', content: input }] : input };
+    const answer = await server.api.send('POST', `${chat.path}/turns`, body);
+    expect([answer.status, answer.body.error.code], JSON.stringify(answer.body)).toEqual([status, code]);
+    expect(answer.body.error.message).toMatch(message);
+  }
+  const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
+  expect(turns.map(({ id }) => id)).toEqual([paused]);
+  expect(server.mcp.calls.length).toBe(ran);
+  // After all of it, the right answer still works, and only once.
+  const right = [allow('w1'), respond('q1', 'a')];
+  expect(await chat.turn(right).end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
+  const again = await server.api.send('POST', `${chat.path}/turns`, { input: right });
+  expect([again.status, again.body.error.code]).toEqual([422, 'call_not_pending']);
+});
+
+test('with nothing pending an empty input goes on with the conversation', async () => {
+  const chat = await server.chat({ scripts: [say('one'), say('two')] });
+  await chat.turn('start').done;
+  for (const input of [[], null, undefined]) {
+    const reader = server.api.stream(`${chat.path}/turns`, { input });
+    expect((await reader.end()).status).toBe('done');
+  }
+  expect(chat.requests().length).toBe(4);
+});

@@ -1,0 +1,137 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { folded } from '../support/api-client.ts';
+import { held, say, use } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
+
+let server: TestServer;
+const running = new Map<string, AbortSignal>();
+beforeAll(async () => {
+  server = await startTestServer({
+    mcp: {
+      tools: ['slow', 'slow_read'].map((name) => ({
+        name,
+        ...(name === 'slow_read' && { annotations: { readOnlyHint: true } }),
+        handler: (args, { signal }) => {
+          running.set(String(args['id']), signal);
+          return new Promise<string>((resolve) => {
+            signal.addEventListener('abort', () => resolve('too late'));
+          });
+        },
+      })),
+    },
+  });
+});
+afterAll(() => server.stop());
+
+const cancel = (chat: Chat, body: object = {}) => server.api.send('POST', `${chat.path}/cancel`, body);
+
+test('a turn cancelled in mid-stream keeps its text, and the next one goes on from there', async () => {
+  const model = held(
+    (call) => call.text('Once upon ').text('a time'),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [model.script, say('there was.')] });
+  const reader = chat.turn('tell me');
+  await reader.says('Once upon a time');
+  const call = await model.reached;
+  expect((await cancel(chat)).body).toEqual({});
+  const frames = await reader.done;
+  expect(await reader.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
+  await call.closed; // the model is not left talking to itself
+  expect(folded(frames)[1]).toMatchObject({ content: 'Once upon a time', finish_reason: 'cancelled', tool_calls: [] });
+  await chat.turn('go on').done;
+  expect(chat.requests()[1]?.messages.map(({ content }) => content)).toEqual(['tell me', 'Once upon a time', 'go on']);
+  model.release();
+});
+
+test('a new turn ends the one that runs, before its own first model call', async () => {
+  const model = held(
+    (call) => call.text('I am '),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [model.script, say('new')] });
+  const first = chat.turn('old');
+  await first.type('model.message.delta');
+  const call = await model.reached;
+  let closed = false;
+  void call.closed.then(() => (closed = true));
+  const second = chat.turn('new');
+  expect(await first.end()).toMatchObject({ status: 'cancelled', reason: 'cancelled-for-next-turn' });
+  await second.done;
+  expect(closed).toBe(true);
+  expect((await second.type('turn.created')).previous_turn_id).toBe(await first.turnId());
+  const [newest, older] = await server.api.list<{ state: { status: string } }>(`${chat.path}/turns`, 25);
+  expect([newest?.state.status, older?.state.status]).toEqual(['done', 'cancelled']);
+  model.release();
+});
+
+test('what a cancelled turn leaves open is answered to the model: started or not, the log says which', async () => {
+  const chat = await server.chat({
+    scripts: [
+      use(
+        { name: 'slow', args: { id: 'once' }, id: 's1' },
+        { name: 'slow_read', args: { id: 'read' }, id: 's2' },
+        { name: 'ask_user_question', args: { question: '?' }, id: 'q1' },
+      ),
+      say('I see'),
+    ],
+    spec: onTestServer,
+  });
+  const reader = chat.turn('go');
+  await expect.poll(() => [running.has('once'), running.has('read')]).toEqual([true, true]);
+  await cancel(chat);
+  const frames = await reader.done;
+  const outcomes = frames.flatMap((f) => (f.type === 'tool.response' ? [[f.tool_call_id, f.outcome] as const] : []));
+  expect(Object.fromEntries(outcomes)).toEqual({ s1: 'unknown_outcome', s2: 'cancelled', q1: 'cancelled' });
+  // The tools were told.
+  await expect.poll(() => [running.get('once')?.aborted, running.get('read')?.aborted]).toEqual([true, true]);
+  await chat.turn('and now?').done;
+  const results = chat.requests()[1]?.messages.filter(({ role }) => role === 'tool') ?? [];
+  expect(results.map(({ tool_call_id: id }) => id)).toEqual(['s1', 's2', 'q1']);
+  expect(results[0]?.content).toMatch(/unknown/);
+  expect(results[2]?.content).toMatch(/not executed/);
+});
+
+test('cancelling when nothing runs is fine, and again too', async () => {
+  const chat = await server.chat();
+  expect((await cancel(chat)).status).toBe(200);
+  await chat.turn('hi').done;
+  expect((await cancel(chat)).status).toBe(200);
+  expect((await cancel(chat)).status).toBe(200);
+  expect((await chat.turn('still there?').end()).status).toBe('done');
+  const bodyless = await server.api.send('POST', `${chat.path}/cancel`);
+  expect([bodyless.status, bodyless.body.error.code]).toEqual([400, 'invalid_request']);
+});
+
+test('a closed session takes no further turns', async () => {
+  const model = held(
+    (call) => call.text('...'),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [model.script] });
+  const reader = chat.turn('hi');
+  await reader.type('model.message.delta');
+  expect((await cancel(chat, { close: true })).status).toBe(200);
+  expect((await reader.end()).status).toBe('cancelled');
+  const refused = await server.api.send('POST', `${chat.path}/turns`, {
+    input: [{ type: 'user.message', content: 'x' }],
+  });
+  expect([refused.status, refused.body.error.code]).toEqual([409, 'session_closed']);
+  expect((await server.api.send('GET', chat.path)).status).toBe(200);
+  model.release();
+});
+
+test('a turn that takes too long is cancelled with the reason', async () => {
+  const impatient = await startTestServer({ env: { EVERTURN_TURN_TIMEOUT_SECONDS: '1' } });
+  const model = held(
+    (call) => call.text('wait'),
+    () => undefined,
+  );
+  try {
+    const chat = await impatient.chat({ scripts: [model.script] });
+    expect(await chat.turn('hi').end()).toMatchObject({ status: 'cancelled', reason: 'server-execution-timeout' });
+  } finally {
+    model.release();
+    await impatient.stop();
+  }
+});
