@@ -34,6 +34,6 @@ export function lockDataDir(dataDir: string): () => void {
   }
   held.add(lock);
   return () => {
-    
+    if (held.delete(lock)) lock.close();
   };
 }

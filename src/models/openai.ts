@@ -18,6 +18,8 @@ interface OpenAIOptions {
   idleSeconds: number;
 }
 
+const MAX_ANSWER_MS = 24 * 3_600_000;
+
 /** How long the provider may take to say whether it has a model. */
 const LOOKUP_TIMEOUT_MS = 3_000;
 
@@ -29,7 +31,14 @@ export class OpenAIProvider implements ModelProvider {
 
   constructor({ apiKey, baseUrl, idleSeconds }: OpenAIOptions) {
     // Its own retries would multiply ours, and hide the provider's failures from the turn's log.
-    this.#client = new OpenAI({ apiKey, baseURL: baseUrl ?? null, maxRetries: 0, timeout: 24 * 3600 * 1000 });
+    this.#client = new OpenAI({
+      apiKey,
+      baseURL: baseUrl ?? null,
+      maxRetries: 0,
+      // Silence is what is bounded, not the length of an answer.
+      timeout: MAX_ANSWER_MS,
+      logLevel: 'off',
+    });
     this.#isOpenAI = baseUrl === undefined;
     this.#idleMs = idleSeconds * 1000;
   }

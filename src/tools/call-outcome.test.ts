@@ -75,6 +75,25 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(server.count('tools/call')).toBe(1);
   });
 
+  test('is rejected by HTTP 403 that names what is missing', async () => {
+    const { server, pool, endpoint } = await start(kind);
+    const headers = { 'www-authenticate': 'Bearer error="insufficient_scope", scope="write"' };
+    server.faults.set('tools/call', { status: 403, headers });
+    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
+    expect(server.count('tools/call')).toBe(1);
+  });
+
+  test('is not repeated for an error of the tool that looks like one about headers', async () => {
+    const fail = (): never => {
+      throw Object.assign(new Error('no'), { code: -32020 });
+    };
+    const { server, pool, endpoint } = await start({ ...kind, tools: [{ name: 'act', handler: fail }] });
+    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
+    await pool.tools(endpoint, calling().signal);
+    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
+    expect(server.calls).toHaveLength(2);
+  });
+
   const VAGUE: [string, Fault, RegExp][] = [
     ['cuts the connection after the effect', 'swallow', /closed the connection|ended its reply/],
     ['cuts the connection before the effect', 'drop', /closed the connection/],
@@ -378,6 +397,7 @@ test('a tool that wants arguments as headers gets them, once its description is 
   expect(await pool.call(endpoint, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
   expect([server.count('tools/call'), server.count('tools/list')]).toEqual([3, 1]);
   expect(await pool.call(endpoint, 'act', { region: 'us' }, calling())).toMatchObject({ status: 'rejected' });
+  expect(server.count('tools/call')).toBe(4);
 
   const other = new McpPool({ allowPrivateUrls: false });
   onTestFinished(() => other.close());

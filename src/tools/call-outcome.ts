@@ -1,4 +1,11 @@
-import { ProtocolError, SdkError, SdkErrorCode, SdkHttpError, type ContentBlock } from '@modelcontextprotocol/client';
+import {
+  InsufficientScopeError,
+  ProtocolError,
+  SdkError,
+  SdkErrorCode,
+  SdkHttpError,
+  type ContentBlock,
+} from '@modelcontextprotocol/client';
 import { failureReason } from './failure-reason.ts';
 import { isNoAnswer } from './mcp-transport.ts';
 
@@ -26,6 +33,8 @@ export function judgeFailure(error: unknown, sent: boolean): CallOutcome {
  * for a tool that ran, or that runs on as a task; only one that asks for input stands for a tool that stopped.
  */
 function isRefusal(error: unknown): boolean {
+  // HTTP 403 whose headers say which permission is missing.
+  if (error instanceof InsufficientScopeError) return true;
   if (error instanceof SdkHttpError) return error.status >= 400 && error.status < 500 && !TIMEOUTS.has(error.status);
   if (error instanceof ProtocolError) return !isNoAnswer(error) && !isRelayedTimeout(error);
   return asksForInput(error);

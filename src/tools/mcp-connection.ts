@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Client, ProtocolError, type CallToolResult, type Tool } from '@modelcontextprotocol/client';
 import packageJson from '../../package.json' with { type: 'json' };
 import { judgeFailure, type CallOutcome } from './call-outcome.ts';
@@ -53,7 +54,7 @@ export class McpConnection {
   static async open({ url, headers }: McpEndpoint, options: ConnectionOptions): Promise<McpConnection> {
     if (hasCredentials(url)) throw new Error('URLs with a user name or password can not be used');
     const { fetch, answerTimeoutMs } = options;
-    const transport = new McpTransport(url, headers, fetch);
+    const transport = new McpTransport(url, headers, fetch, answerTimeoutMs);
     const client = new Client(
       { name: packageJson.name, version: packageJson.version },
       { versionNegotiation: { mode: 'auto' }, inputRequired: { autoFulfill: false } },
@@ -64,15 +65,15 @@ export class McpConnection {
       isLate = true;
       void transport.close();
     }, answerTimeoutMs);
-    try {
-      await client.connect(transport, { timeout: answerTimeoutMs });
-    } catch (error) {
-      await transport.close();
-      // What the SDK makes of being cut off explains nothing.
-      throw isLate ? new Error(`no MCP handshake within ${answerTimeoutMs / 1000} s`) : error;
-    } finally {
-      clearTimeout(deadline);
-    }
+    const opened = await client.connect(transport, { timeout: answerTimeoutMs }).then(
+      () => ({ ok: true as const }),
+      (error: unknown) => ({ ok: false as const, error }),
+    );
+    clearTimeout(deadline);
+    if (!opened.ok) await transport.close();
+    // What the SDK makes of being cut off explains nothing.
+    if (isLate) throw new Error(`no MCP handshake within ${answerTimeoutMs / 1000} s`);
+    if (!opened.ok) throw opened.error;
     return new McpConnection(client, transport, options);
   }
 
@@ -130,10 +131,20 @@ export class McpConnection {
       if (isSessionLost(error, this.sessionId)) throw new ConnectionLostError(error);
       const code = error instanceof ProtocolError ? error.code : undefined;
       if (code === INVALID_PARAMS || code === HEADER_MISMATCH) this.#tools.outdated();
-      if (code !== HEADER_MISMATCH || isLastTry) return judgeFailure(error, exchange.sent);
-      await this.#tools.all(options.signal).catch(() => {});
-      return this.#call(name, args, options, true);
+      const mayRepeat = code === HEADER_MISMATCH && !isLastTry;
+      if (mayRepeat && (await this.#wantsOtherHeaders(name, options))) return this.#call(name, args, options, true);
+      return judgeFailure(error, exchange.sent);
     }
+  }
+
+  /** Whether a call was refused for headers that we could not know of, and not by a tool that uses the code itself. */
+  async #wantsOtherHeaders(name: string, { signal }: CallOptions): Promise<boolean> {
+    if (this.#client.getProtocolEra() !== 'modern') return false;
+    const known = this.#tools.find(name)?.inputSchema;
+    await this.#tools.all(signal).catch(() => {});
+    const listed = this.#tools.find(name)?.inputSchema;
+    const wantsHeaders = listed !== undefined && JSON.stringify(listed).includes('"x-mcp-header"');
+    return wantsHeaders && !isDeepStrictEqual(known, listed);
   }
 
   #send(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallToolResult> {

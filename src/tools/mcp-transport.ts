@@ -12,6 +12,9 @@ type SendOptions = NonNullable<Parameters<StreamableHTTPClientTransport['send']>
 /** Marks the errors that the transport makes up in place of an answer; no server can send this object. */
 const NO_ANSWER = { noAnswer: true };
 
+/** So that the SDK notices first. */
+const GIVE_UP_MS = 500;
+
 /** Whether the server ended its reply to a request without answering it. */
 export function isNoAnswer(error: ProtocolError): boolean {
   return error.data === NO_ANSWER;
@@ -23,8 +26,12 @@ export function isNoAnswer(error: ProtocolError): boolean {
  * at once. An event stream that the server lets us resume is resumed by the SDK first.
  */
 export class McpTransport extends StreamableHTTPClientTransport {
-  constructor(url: string, headers: Record<string, string>, fetch: Fetch) {
+  readonly #answerTimeoutMs: number;
+
+  /** `answerTimeoutMs`: how long anything but a call of a tool is waited for. */
+  constructor(url: string, headers: Record<string, string>, fetch: Fetch, answerTimeoutMs: number) {
     super(new URL(url), { requestInit: { headers }, fetch: (target, init) => noteStream(fetch, target, init) });
+    this.#answerTimeoutMs = answerTimeoutMs;
   }
 
   override async send(message: JSONRPCMessage | JSONRPCMessage[], options: SendOptions = {}): Promise<void> {
@@ -34,8 +41,11 @@ export class McpTransport extends StreamableHTTPClientTransport {
       return;
     }
     const { id, method } = message;
-    const exchange = (method === 'tools/call' && Exchange.current) || new Exchange();
-    const requestSignal = options.requestSignal ?? exchange.ended;
+    const call = method === 'tools/call' ? Exchange.current : undefined;
+    const exchange = call ?? new Exchange();
+    // With servers of 2025-11-25 the SDK leaves the HTTP request of a request that it has given up open, and resumes it.
+    const givenUp = call?.ended ?? AbortSignal.timeout(this.#answerTimeoutMs + GIVE_UP_MS);
+    const requestSignal = options.requestSignal ?? givenUp;
     // A request that has its answer is unknown to the protocol layer by then, so this does nothing.
     const onRequestStreamEnd = (): void => {
       const error = { code: 0, message: 'the server ended its reply without an answer', data: NO_ANSWER };

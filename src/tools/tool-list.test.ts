@@ -120,6 +120,8 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     const { server, names } = await start({ protocol }, { answerTimeoutMs: 100 });
     server.faults.set('tools/list', 'stall');
     await expect(names()).rejects.toThrow('MCP server "test" did not answer within 0.1 s');
+    // What stays open is the stream on which a server of either kind tells of changes.
+    await vi.waitFor(() => expect(server.openRequests).toBe(1), 2_000);
   });
 
   test('are waited for no longer when the signal is aborted', async () => {

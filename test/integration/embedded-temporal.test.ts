@@ -78,15 +78,16 @@ async function theServer(): Promise<FoundServer> {
   return servers[0]!;
 }
 
-/** Has another process start the server, and kills that process. */
+/** Has another process start the server, and kills that one's whole process group, which is who gets a ctrl-C. */
 async function leaveBehind(): Promise<{ address: string; pid: number }> {
   const script = fileURLToPath(new URL('../support/embedded-parent.ts', import.meta.url));
   const parent = spawn(process.execPath, [script, dataDir, binary, namespace], {
+    detached: true,
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const exit = once(parent, 'exit');
   const [output] = await Promise.race([once(parent.stdout, 'data'), exit]);
-  parent.kill('SIGKILL');
+  if (parent.pid) process.kill(-parent.pid, 'SIGKILL');
   await exit;
   return { address: String(output).trim(), pid: (await theServer()).pid };
 }

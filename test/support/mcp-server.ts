@@ -49,13 +49,14 @@ export interface SeenCall {
  * - an HTTP answer, or the result of a JSON-RPC answer, without handling the request;
  * - `until`: the request is handled, and its answer waits for that.
  */
-export type Fault =
-  | 'stall'
-  | 'drop'
-  | 'swallow'
-  | { status: number; body?: string; contentType?: string }
-  | { result: unknown }
-  | { until: Promise<unknown> };
+export type Fault = 'stall' | 'drop' | 'swallow' | HttpAnswer | { result: unknown } | { until: Promise<unknown> };
+
+export interface HttpAnswer {
+  status: number;
+  body?: string;
+  contentType?: string;
+  headers?: Record<string, string>;
+}
 
 export interface TestMcpServerOptions {
   tools: TestTool[];
@@ -204,8 +205,10 @@ export class TestMcpServer {
     if (fault === 'stall') return;
     if (fault === 'drop') return void response.destroy();
     if (typeof fault === 'object' && !('until' in fault)) {
-      const answer = 'status' in fault ? fault : { status: 200, ...json({ jsonrpc: '2.0', id, result: fault.result }) };
-      response.writeHead(answer.status, { 'content-type': answer.contentType ?? 'text/plain' }).end(answer.body);
+      const answer: HttpAnswer =
+        'status' in fault ? fault : { status: 200, ...json({ jsonrpc: '2.0', id, result: fault.result }) };
+      const headers = { 'content-type': answer.contentType ?? 'text/plain', ...answer.headers };
+      response.writeHead(answer.status, headers).end(answer.body);
       return;
     }
     const gone = new AbortController();

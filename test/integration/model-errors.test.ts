@@ -1,0 +1,145 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { folded } from '../support/api-client.ts';
+import { say, type Script } from '../support/scripted-model.ts';
+import { startTestServer, type TestServer } from '../support/test-server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startTestServer({ env: { EVERTURN_MODEL_IDLE_SECONDS: '1', EVERTURN_MODEL_RETRY_SECONDS: '20' } });
+});
+afterAll(() => server.stop());
+
+const partial: Script = (call) => void call.text('I was ');
+
+const passing: Record<string, Script> = {
+  'a rate limit': (call) => call.fail(429, 'slow down'),
+  'a rate limit with Retry-After': (call) => call.fail(429, 'slow down', { 'retry-after': '1' }),
+  overload: (call) => call.fail(529, 'overloaded'),
+  'a server error': (call) => call.fail(500, 'oops'),
+  'a gateway time-out': (call) => call.fail(504, 'upstream'),
+  'a connection that is cut at once': (call) => call.cut(),
+  'a connection that is cut in mid-stream': async (call) => {
+    await partial(call);
+    call.cut();
+  },
+  'an answer that ends in the middle': async (call) => {
+    await partial(call);
+    call.end();
+  },
+  'an empty answer': (call) => {
+    call.raw('');
+    call.end();
+  },
+  'truncated JSON': async (call) => {
+    await partial(call);
+    call.raw('data: {"choices": [{"ind\n\n');
+    call.end();
+  },
+  'an error in mid-stream': async (call) => {
+    await partial(call);
+    call.chunk({ error: { message: 'the engine broke', type: 'server_error' } });
+    call.end();
+  },
+  'headers and then silence': (call) => void call.raw(''),
+  'silence in mid-stream': partial,
+  'total silence': () => undefined,
+};
+
+test.each(Object.entries(passing))('%s is tried again, and the text is right', async (_, script) => {
+  const chat = await server.chat({ scripts: [script, say('all well')] });
+  const reader = chat.turn('hi');
+  const frames = await reader.done;
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'all well' } });
+  expect(folded(frames)[1]).toMatchObject({ content: 'all well', finish_reason: 'stop' });
+  expect(chat.requests().length).toBe(2);
+});
+
+test('Retry-After is waited for', async () => {
+  const times: number[] = [];
+  const chat = await server.chat({
+    scripts: [
+      (call) => {
+        times.push(Date.now());
+        call.fail(429, 'slow down', { 'retry-after': '3' });
+      },
+      async (call) => {
+        times.push(Date.now());
+        await say('ok')(call);
+      },
+    ],
+  });
+  await chat.turn('hi').done;
+  expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(2_900);
+});
+
+test.each([
+  ['a bad request', (call) => call.fail(400, 'messages.3: that is no role'), 'that is no role'],
+  ['a bad key', (call) => call.fail(401, 'Incorrect API key provided'), 'Incorrect API key'],
+  ['a forbidden model', (call) => call.fail(403, 'not for you'), 'not for you'],
+  [
+    'an unknown model',
+    (call) => call.fail(404, 'The model does not exist', {}, { code: 'model_not_found' }),
+    'does not exist',
+  ],
+  [
+    'an account without credit',
+    (call) => call.fail(429, 'You exceeded your quota', {}, { code: 'insufficient_quota' }),
+    'quota',
+  ],
+  ['a wait that is too long', (call) => call.fail(429, 'come back tomorrow', { 'retry-after': '86400' }), 'tomorrow'],
+] satisfies [string, Script, string][])('%s ends the turn with what the provider said', async (_, script, message) => {
+  const chat = await server.chat({ scripts: [script] });
+  const reader = chat.turn('hi');
+  expect(await reader.end()).toMatchObject({ status: 'error', message: expect.stringContaining(message) });
+  expect(chat.requests().length).toBe(1);
+  // The session lives on.
+  expect(await chat.turn('again').end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
+});
+
+test('a model that never works ends the turn in error within the bounded time, with the text so far', async () => {
+  const impatient = await startTestServer({ env: { EVERTURN_MODEL_RETRY_SECONDS: '2' } });
+  try {
+    const chat = await impatient.chat({
+      scripts: Array.from({ length: 20 }, (): Script => (call) => {
+        call.text('almost');
+        call.end();
+      }),
+    });
+    const reader = chat.turn('hi');
+    expect(await reader.end()).toMatchObject({ status: 'error', message: expect.stringMatching(/in the middle/) });
+    expect(folded(await reader.done)[1]).toMatchObject({ content: 'almost', finish_reason: 'error' });
+    expect(chat.requests().length).toBeGreaterThan(1);
+  } finally {
+    await impatient.stop();
+  }
+});
+
+test('what failed attempts have cost is counted', async () => {
+  const usage = { prompt_tokens: 100, completion_tokens: 1, total_tokens: 101 };
+  const chat = await server.chat({
+    scripts: [
+      (call) => {
+        call.text('x').chunk({ choices: [], usage });
+        call.end();
+      },
+      say('fine'),
+    ],
+  });
+  expect(await chat.turn('hi').end()).toMatchObject({ metrics: { total_input_tokens: 110, total_output_tokens: 6 } });
+});
+
+test('comments keep a slow model alive', async () => {
+  const chat = await server.chat({
+    scripts: [
+      async (call) => {
+        for (let i = 0; i < 4; i++) {
+          call.raw(': thinking\n\n');
+          await new Promise((resolve) => setTimeout(resolve, 500));
+        }
+        await say('done thinking')(call);
+      },
+    ],
+  });
+  expect(await chat.turn('hi').end()).toMatchObject({ status: 'done', output: { content: 'done thinking' } });
+  expect(chat.requests().length).toBe(1);
+});
