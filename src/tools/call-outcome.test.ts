@@ -87,7 +87,10 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     const fail = (): never => {
       throw Object.assign(new Error('no'), { code: -32020 });
     };
-    const { server, pool, endpoint } = await start({ ...kind, tools: [{ name: 'act', handler: fail }] });
+    // Servers of 2025-11-25 know nothing of such headers.
+    const region = { type: 'string', ...(kind.protocol === '2025-11-25' && { 'x-mcp-header': 'Region' }) };
+    const inputSchema = { type: 'object' as const, properties: { region } };
+    const { server, pool, endpoint } = await start({ ...kind, tools: [{ name: 'act', inputSchema, handler: fail }] });
     expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
     await pool.tools(endpoint, calling().signal);
     expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
