@@ -17,8 +17,8 @@ import { untilAvailable } from './until-available.ts';
 /** A cancelled tool with effects may still finish within this time: to know what it did is worth the wait. */
 const CANCEL_GRACE_MS = 5_000;
 
-/** Waits between tries of a call that did not reach its server. */
-const UNREACHED_WAITS_MS = [500, 2_000];
+/** Waits between tries of a call that did not reach its server; the pool remembers a failed connect for a second or more. */
+const UNREACHED_WAITS_MS = [1_500, 4_000];
 
 /** How often Temporal tries a tool that may run again; the workflow's policy says the same. */
 const MAX_ATTEMPTS = 5;

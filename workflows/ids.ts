@@ -15,3 +15,9 @@ export function turnIdOf(workflowId: string): string | undefined {
 
 export const SESSION_WORKFLOW = 'session';
 export const TURN_WORKFLOW = 'turn';
+
+/**
+ * A worker that dies with a workflow task in its hands blocks the workflow for this long (10 s by default). A task takes
+ * milliseconds, or some hundred for a long history that has to be replayed.
+ */
+export const WORKFLOW_TASK_TIMEOUT = '5 seconds';

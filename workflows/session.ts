@@ -21,7 +21,7 @@ import type { Activities } from '../activities/index.ts';
 import type { TurnStart } from '../src/log/history.ts';
 import type { CancelReason, PendingCall } from '../src/log/records.ts';
 import { refuseInput, type Refusal } from '../src/log/turn-input.ts';
-import { turnWorkflowId } from './ids.ts';
+import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from './ids.ts';
 import {
   cancelSession,
   cancelTurn,
@@ -185,6 +185,7 @@ class SessionRun {
         args: [start],
         parentClosePolicy: ParentClosePolicy.ABANDON,
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+        workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
       });
       this.#state.tip = { turnId, previousTurnId, sequence, pending: [] };
       this.#state.open = true;

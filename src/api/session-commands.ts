@@ -6,7 +6,7 @@ import {
 } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
-import { SESSION_WORKFLOW, sessionWorkflowId } from '../../workflows/ids.ts';
+import { SESSION_WORKFLOW, sessionWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../../workflows/ids.ts';
 import { cancelSession, createTurn, type CreateTurnCommand, type TurnAccepted } from '../../workflows/messages.ts';
 import type { session } from '../../workflows/session.ts';
 import { ApiError, ERRORS, type ErrorCode } from './errors.ts';
@@ -85,6 +85,7 @@ export class SessionCommands {
       workflowId: sessionWorkflowId(sessionId),
       workflowIdConflictPolicy: 'USE_EXISTING',
       taskQueue: this.#taskQueue,
+      workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
       args: [{ sessionId }],
     });
   }

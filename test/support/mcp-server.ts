@@ -26,6 +26,7 @@ export interface TestTool extends Partial<Tool> {
 type Answer = CallToolResult | string;
 
 export interface RunningCall {
+  meta: Record<string, unknown>;
   /** Aborted when the client cancels the call. */
   signal: AbortSignal;
   progress: (progress: number) => Promise<void>;
@@ -192,7 +193,7 @@ export class TestMcpServer {
       await context.mcpReq.notify({ method: 'notifications/progress', params });
     };
     const hangUp = (): void => context.http?.closeSSE?.();
-    const answer = await tool.handler?.(args, { signal: context.mcpReq.signal, progress, hangUp });
+    const answer = await tool.handler?.(args, { meta, signal: context.mcpReq.signal, progress, hangUp });
     if (typeof answer === 'object') return answer;
     return { content: [{ type: 'text', text: answer ?? 'ok' }] };
   }

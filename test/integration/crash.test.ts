@@ -1,0 +1,148 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { folded } from '../support/api-client.ts';
+import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
+import { held, say, ScriptedModel, use } from '../support/scripted-model.ts';
+import { ServerProcess } from '../support/server-process.ts';
+import { onTestServer } from '../support/test-server.ts';
+
+/** `kill -9` of the whole server, the embedded Temporal left behind; the model, the tools and the effects outside. */
+
+let dataDir: string;
+let model: ScriptedModel;
+let mcp: TestMcpServer;
+let server: ServerProcess;
+/** Effects by operation id, counted where no crash of the server reaches. */
+let ledger: Map<string, number>;
+/** While set, tools take effect and then do not answer. */
+let stuck: boolean;
+
+beforeEach(async () => {
+  dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-crash-'));
+  model = await ScriptedModel.start();
+  ledger = new Map();
+  stuck = false;
+  const handler = async (_: unknown, call: RunningCall): Promise<string> => {
+    const operation = String(call.meta['io.everturn/operation-id']);
+    ledger.set(operation, (ledger.get(operation) ?? 0) + 1);
+    if (stuck) await new Promise((resolve) => call.signal.addEventListener('abort', resolve));
+    return 'done';
+  };
+  mcp = await TestMcpServer.start({
+    tools: [
+      { name: 'pay', handler },
+      { name: 'sync', annotations: { idempotentHint: true }, handler },
+      { name: 'refund', annotations: { destructiveHint: true }, handler },
+    ],
+  });
+  const mcpFile = path.join(dataDir, 'mcp.json');
+  await writeFile(mcpFile, JSON.stringify({ servers: { test: { url: mcp.url } } }));
+  server = await ServerProcess.prepare(dataDir, {
+    EVERTURN_MCP_SERVERS: mcpFile,
+    EVERTURN_TOOL_HEARTBEAT_SECONDS: '3',
+    EVERTURN_SHUTDOWN_SECONDS: '1',
+    OPENAI_API_KEY: 'x',
+    OPENAI_BASE_URL: model.url,
+  });
+  await server.start();
+  const [registered] = onTestServer.mcp_servers;
+  const servers = [{ ...registered, require_approval_for_tools: ['refund'] }];
+  await server.api.putAgent('agent', { model: { name: 'm' }, mcp_servers: servers });
+});
+
+afterEach(async () => {
+  await server.stop();
+  await model.stop();
+  await mcp.stop();
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+test('in mid-stream: the message is started again, the turn goes on by itself, nothing is said twice', async () => {
+  const first = held(
+    (call) => call.text('I was saying '),
+    () => undefined,
+  );
+  model.script('m', first.script, say('I was saying that all is well.'));
+  const sessionId = await server.api.createSession('agent');
+  const reader = server.api.turn(sessionId, 'go');
+  await reader.says('I was saying');
+  await server.kill();
+  await reader.done.catch(() => undefined);
+  first.release();
+  await server.start();
+  const seen = reader.frames;
+  const rest = await server.api.subscribe(sessionId, await reader.turnId(), seen.at(-1)?.sequence_number).done;
+  const whole = folded(seen, rest);
+  expect(whole.find((event) => 'content' in event && 'tool_calls' in event)).toMatchObject({
+    content: 'I was saying that all is well.',
+    finish_reason: 'stop',
+  });
+  const replay = await server.api.subscribe(sessionId, await reader.turnId()).done;
+  expect(folded(replay)).toEqual(whole);
+  expect(model.requestsTo('m').length).toBe(2);
+  // The session is as it was: the conversation goes on.
+  expect(await server.api.turn(sessionId, 'more').end()).toMatchObject({ status: 'done' });
+  expect(model.requestsTo('m')[2]?.messages.map(({ content }) => content)).toEqual([
+    'go',
+    'I was saying that all is well.',
+    'more',
+  ]);
+});
+
+test('in mid-tool: an effect happens at most once, and where it may be repeated, under one operation id', async () => {
+  model.script('m', use({ name: 'pay', id: 'p1' }, { name: 'sync', id: 's1' }), say('I see.'));
+  const sessionId = await server.api.createSession('agent');
+  stuck = true;
+  const reader = server.api.turn(sessionId, 'go');
+  const turnId = await reader.turnId();
+  await expect.poll(() => ledger.size, { timeout: 10_000 }).toBe(2);
+  await server.kill();
+  stuck = false;
+  await server.start();
+  const rest = await server.api.subscribe(sessionId, turnId, reader.frames.at(-1)?.sequence_number);
+  expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'I see.' } });
+  const events = folded(reader.frames, await rest.done) as { tool_call_id?: string; outcome?: string }[];
+  const outcomes = Object.fromEntries(events.flatMap((e) => (e.tool_call_id ? [[e.tool_call_id, e.outcome]] : [])));
+  expect(outcomes).toEqual({ p1: 'unknown_outcome', s1: 'succeeded' });
+  expect(Object.fromEntries(ledger)).toEqual({ [`${turnId}/p1`]: 1, [`${turnId}/s1`]: 2 });
+  const told = model.requestsTo('m')[1]?.messages.find(({ tool_call_id: id }) => id === 'p1');
+  expect(told?.content).toMatch(/may or may not have taken effect/);
+});
+
+test('while an approval waits: it waits on, and what was approved runs once', async () => {
+  model.script('m', use({ name: 'refund', args: { amount: 5 }, id: 'r1' }), say('Refunded.'));
+  const sessionId = await server.api.createSession('agent');
+  const reader = server.api.turn(sessionId, 'go');
+  expect(await reader.end()).toMatchObject({ status: 'done', output: null });
+  await server.kill();
+  await server.start();
+  const { data } = await server.api.get(`/v1/agents/sessions/${sessionId}/turns/${await reader.turnId()}`);
+  expect(data.state.required_actions[0].tool_calls[0].id).toBe('r1');
+  const refused = await server.api.send('POST', `/v1/agents/sessions/${sessionId}/turns`, {
+    input: [{ type: 'user.message', content: 'well?' }],
+  });
+  expect(refused.status).toBe(422);
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'r1', approval: { status: 'allow' } };
+  const resumed = server.api.turn(sessionId, [approval]);
+  expect(await resumed.end()).toMatchObject({ status: 'done', output: { content: 'Refunded.' } });
+  expect([...ledger.values()]).toEqual([1]);
+  expect(mcp.calls.map(({ arguments: args }) => args)).toEqual([{ amount: 5 }]);
+});
+
+test('an operator who stops it gets no half-done work: model calls are handed on, tools finish', async () => {
+  const first = held(
+    (call) => call.text('Half a '),
+    () => undefined,
+  );
+  model.script('m', first.script, say('Half a word.'));
+  const sessionId = await server.api.createSession('agent');
+  const reader = server.api.turn(sessionId, 'go');
+  await reader.says('Half a');
+  expect(await server.stop()).toBe(0);
+  first.release();
+  await server.start();
+  const rest = server.api.subscribe(sessionId, await reader.turnId(), reader.frames.at(-1)?.sequence_number);
+  expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'Half a word.' } });
+});
