@@ -1,6 +1,4 @@
-import { toNodeHandler } from '@modelcontextprotocol/node';
-import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
-import type { RequestListener, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { listen } from '../src/demo/local-server.ts';
 
@@ -18,16 +16,34 @@ const server = await listen((request, response) => {
   );
 }, '/v1');
 
-const handler = createMcpHandler(() => {
-  const mcp = new McpServer({ name: 'bench', version: '1' });
-  mcp.registerTool('look', { annotations: { readOnlyHint: true } }, () => ({
-    content: [{ type: 'text', text: TOOL_RESULT }],
-  }));
-  return mcp;
-});
-const mcp = await listen(toNodeHandler(handler) as RequestListener, '/mcp');
+const mcp = await listen((request, response) => {
+  text(request).then(
+    (body) => answerRpc(body, response),
+    () => response.destroy(),
+  );
+}, '/mcp');
 
 process.stdout.write(`${JSON.stringify({ model: server.url, mcp: mcp.url })}\n`);
+
+/** The least of an MCP server (2025-11-25) that a client needs. */
+function answerRpc(body: string, response: ServerResponse): void {
+  const { id, method } = JSON.parse(body || '{}') as { id?: number; method?: string };
+  const tool = { name: 'look', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } };
+  const results: Record<string, object> = {
+    initialize: {
+      protocolVersion: '2025-11-25',
+      capabilities: { tools: {} },
+      serverInfo: { name: 'bench', version: '1' },
+    },
+    'tools/list': { tools: [tool] },
+    'tools/call': { content: [{ type: 'text', text: TOOL_RESULT }] },
+  };
+  const result = results[method ?? ''];
+  if (id === undefined) return void response.writeHead(method ? 202 : 405).end();
+  const error = { code: -32601, message: 'Method not found' };
+  response.writeHead(200, { 'content-type': 'application/json' });
+  response.end(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error }) }));
+}
 
 function answer(body: string, response: ServerResponse): void {
   // Parsed by hand: what is measured is Everturn, and the two share the machine.

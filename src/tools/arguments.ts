@@ -31,8 +31,7 @@ export function parseArguments(schema: object, text: string): ParsedArguments {
 function check(schema: object, value: Record<string, unknown>): ParsedArguments {
   let errors: ErrorObject[];
   try {
-    const validate = validator(schema);
-    errors = withinTime(VALIDATE_MS, () => validate(value));
+    errors = validator(schema)(value);
   } catch {
     // Too costly to decide here; the server has the last word anyway.
     return { ok: true, value };
@@ -62,6 +61,9 @@ function validator(schema: object): Validator {
   return compiled;
 }
 
+/** Keywords whose cost is not bounded by the size of the value. */
+const COSTLY = /"(pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef|\$recursiveRef)":/;
+
 const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, meta: false };
 
 /** A validator of its own instance, since schemas of different servers may share an `$id`. */
@@ -72,7 +74,9 @@ function compile(schema: object): Validator {
     addFormats.default(ajv);
     const validate = withinTime(COMPILE_MS, () => ajv.compile(schema));
     if ('$async' in validate) throw new TypeError('asynchronous schemas are not supported');
-    return (value) => (validate(value) ? [] : (validate.errors ?? []));
+    const errorsOf = (value: unknown): ErrorObject[] => (validate(value) ? [] : (validate.errors ?? []));
+    // Most schemas take time in proportion to the value; only the others are worth the cost of the limit.
+    return COSTLY.test(JSON.stringify(schema)) ? (value) => withinTime(VALIDATE_MS, () => errorsOf(value)) : errorsOf;
   } catch {
     return () => [];
   }

@@ -101,7 +101,7 @@ test('in mid-tool: an effect happens at most once, and where it may be repeated,
   await server.kill();
   stuck = false;
   await server.start();
-  const rest = await server.api.subscribe(sessionId, turnId, reader.frames.at(-1)?.sequence_number);
+  const rest = server.api.subscribe(sessionId, turnId, reader.frames.at(-1)?.sequence_number);
   expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'I see.' } });
   const events = folded(reader.frames, await rest.done) as { tool_call_id?: string; outcome?: string }[];
   const outcomes = Object.fromEntries(events.flatMap((e) => (e.tool_call_id ? [[e.tool_call_id, e.outcome]] : [])));
