@@ -66,4 +66,5 @@ function greeting({ apiKeys }: Config, { url, model }: RunningServer): string {
 `;
 }
 
-process.exitCode = await main(process.argv.slice(2));
+// Temporal's runtime would keep a process alive that has failed to start.
+process.exit(await main(process.argv.slice(2)));

@@ -14,7 +14,7 @@ function open(file: string): SqliteDatabase {
   database.exec(`
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
-    PRAGMA busy_timeout = 5000;
+    PRAGMA busy_timeout = 250;
     PRAGMA foreign_keys = ON;
   `);
   return {

@@ -4,7 +4,11 @@ import { isGrpcServiceError } from '@temporalio/client';
 const DEADLINE_EXCEEDED = 4;
 const NOT_FOUND = 5;
 const RESOURCE_EXHAUSTED = 8;
+/** How Temporal refuses Updates of a workflow whose last task has failed; the next one may not. */
+const FAILED_PRECONDITION = 9;
 const UNAVAILABLE = 14;
+
+const UNAVAILABLE_CODES = new Set<number>([DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNAVAILABLE]);
 
 /** The workflow does not exist, or no longer. */
 export function isNotFound(error: unknown): boolean {
@@ -14,7 +18,7 @@ export function isNotFound(error: unknown): boolean {
 /** Temporal can't be reached, or not now: the request may or may not have been carried out. */
 export function isTemporalUnavailable(error: unknown): boolean {
   const code = grpcCode(error);
-  return code === UNAVAILABLE || code === DEADLINE_EXCEEDED || code === RESOURCE_EXHAUSTED;
+  return code !== undefined && UNAVAILABLE_CODES.has(code);
 }
 
 /** The client wraps gRPC's errors in its own, several deep. */

@@ -11,6 +11,7 @@ import { startServer, type RunningServer } from '../../src/server.ts';
 import type { AgentSpec } from '../../src/wire/agent-spec.ts';
 import { ApiClient, type EventReader } from './api-client.ts';
 import { TestMcpServer, type TestMcpServerOptions } from './mcp-server.ts';
+import { expectReplays } from './replay.ts';
 import { ScriptedModel, type ChatRequest, type Script } from './scripted-model.ts';
 
 /** Everything real, in this process: the server, with a scripted model and an MCP server of the test's. */
@@ -91,6 +92,7 @@ export async function startTestServer({
     dataDir,
     server,
     stop: async () => {
+      await expectReplays(config);
       await server.stop();
       await model.stop();
       await mcp.stop();

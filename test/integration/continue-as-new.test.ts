@@ -1,0 +1,148 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { turnWorkflowId } from '../../workflows/ids.ts';
+import { sessionWorkflowId } from '../../workflows/ids.ts';
+import { folded } from '../support/api-client.ts';
+import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
+import { held, say, use, type Script } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+/** A Temporal that wants histories of 60 events at most, where by itself it allows 4,000. */
+
+let temporal: OwnTemporal;
+let server: TestServer;
+let connection: Connection;
+let client: Client;
+beforeAll(async () => {
+  temporal = await startOwnTemporal({
+    'limit.historyCount.suggestContinueAsNew': 60,
+    // Runs as short as these would otherwise be held back for a second each.
+    'history.continueAsNewMinInterval': '20ms',
+  });
+  server = await startTestServer({
+    env: { TEMPORAL_ADDRESS: temporal.address },
+    mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => `seen ${String(n)}` }] },
+  });
+  connection = await Connection.connect({ address: temporal.address });
+  client = new Client({ connection, namespace: temporal.namespace });
+});
+afterAll(async () => {
+  await connection.close();
+  await server.stop();
+  await temporal.stop();
+});
+
+async function runsOf(workflowId: string): Promise<number> {
+  let runs = 0;
+  for await (const _ of client.workflow.list({ query: `WorkflowId = '${workflowId}'` })) runs += 1;
+  return runs;
+}
+
+test('a turn of forty steps goes through several runs: one log, one stream, one conversation', async () => {
+  const steps = Array.from({ length: 40 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
+  const chat = await server.chat({ scripts: [...steps, say('That was all.')], spec: onTestServer });
+  const reader = chat.turn('look forty times');
+  const turnId = await reader.turnId();
+  // A reader that comes in the middle, and others that come back with old cursors.
+  await reader.next((frame) => frame.type === 'tool.response' && frame.tool_call_id === 'c20');
+  const late = server.api.subscribe(chat.sessionId, turnId);
+  const cut = reader.frames.slice(0, 30);
+  const resumed = server.api.subscribe(chat.sessionId, turnId, cut.at(-1)?.sequence_number);
+  const frames = await reader.done;
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'That was all.' } });
+  const whole = folded(frames);
+  expect(folded(await late.done)).toEqual(whole);
+  expect(folded(cut, await resumed.done)).toEqual(whole);
+  expect(await server.api.list(`${chat.path}/turns/${turnId}/events`, 9)).toEqual(whole.slice(1, -1));
+  await expect.poll(() => runsOf(turnWorkflowId(turnId))).toBeGreaterThan(3);
+  // Every step has seen all the results before it.
+  for (const [n, request] of chat.requests().entries()) {
+    expect(request.messages.filter(({ role }) => role === 'tool').length).toBe(n);
+  }
+  expect(await reader.end()).toMatchObject({ metrics: { total_input_tokens: 410 } });
+  // The whole log is in the archive, the runs that were over long before the turn too.
+  const replay = await server.api.subscribe(chat.sessionId, turnId).done;
+  expect(folded(replay)).toEqual(whole);
+});
+
+test('the iteration limit counts through the runs', async () => {
+  const chat = await server.chat({
+    scripts: Array.from({ length: 40 }, (): Script => use({ name: 'look', args: { n: 0 } })),
+    spec: { ...onTestServer, config: { iteration_limit: 15 } },
+  });
+  expect(await chat.turn('go').end()).toMatchObject({ status: 'error', message: expect.stringContaining('15') });
+  expect(chat.requests().length).toBe(15);
+});
+
+test('a cancel reaches the run that is current', async () => {
+  const steps = Array.from({ length: 12 }, (_, n): Script => use({ name: 'look', args: { n } }));
+  const last = held(
+    (call) => call.text('hold'),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [...steps, last.script], spec: onTestServer });
+  const reader = chat.turn('go');
+  await last.reached;
+  await server.api.send('POST', `${chat.path}/cancel`, {});
+  expect(await reader.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
+  expect(await runsOf(turnWorkflowId(await reader.turnId()))).toBeGreaterThan(1);
+  last.release();
+});
+
+test('a session continues as new between its turns, and nothing of it is lost', async () => {
+  const chat = await server.chat({ scripts: Array.from({ length: 14 }, (_, n) => say(`answer ${n}`)) });
+  for (let n = 0; n < 14; n++) expect((await chat.turn(`question ${n}`).end()).status).toBe('done');
+  await expect.poll(() => runsOf(sessionWorkflowId(chat.sessionId))).toBeGreaterThan(1);
+  expect(chat.requests().at(-1)?.messages.length).toBe(27);
+  expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(14);
+});
+
+test('commands that meet a session as it continues as new are carried out once', async () => {
+  const chat = await server.chat();
+  // Enough commands at once that some of them come at the edge of a run.
+  for (let round = 0; round < 6; round++) {
+    const readers = Array.from({ length: 4 }, (_, n) => chat.turn(`round ${round}, number ${n}`));
+    for (const reader of readers) await reader.end();
+  }
+  const turns = await server.api.list<{ id: string; previous_turn_id: string | null }>(`${chat.path}/turns`, 25);
+  expect(turns.length).toBe(24);
+  for (const [i, turn] of turns.entries()) expect(turn.previous_turn_id).toBe(turns[i + 1]?.id ?? null);
+});
+
+test('a session whose workflow an operator has terminated is rebuilt by its next command', async () => {
+  const chat = await server.chat({ scripts: [say('one'), say('two')] });
+  const first = chat.turn('first');
+  await first.done;
+  await client.workflow.getHandle(sessionWorkflowId(chat.sessionId)).terminate('an operator');
+  const second = chat.turn('second');
+  expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'two' } });
+  expect((await second.type('turn.created')).previous_turn_id).toBe(await first.turnId());
+});
+
+test('a turn that an operator has terminated ends well-formed, and its session goes on', async () => {
+  const model = held(
+    (call) => call.text('Unfinished'),
+    () => undefined,
+  );
+  const chat = await server.chat({
+    scripts: [use({ name: 'look', args: { n: 1 }, id: 'l1' }), model.script],
+    spec: onTestServer,
+  });
+  const reader = chat.turn('go');
+  await reader.says('Unfinished');
+  const turnId = await reader.turnId();
+  await client.workflow.getHandle(turnWorkflowId(turnId)).terminate('an operator');
+  expect(await reader.end()).toMatchObject({ status: 'cancelled', reason: 'abandoned' });
+  const whole = folded(await reader.done);
+  expect(whole.at(-2)).toMatchObject({ type: 'model.message', content: '', finish_reason: 'cancelled' });
+  const replay = await server.api.subscribe(chat.sessionId, turnId).done;
+  expect(folded(replay)).toEqual(whole);
+  // Its session hears of it as its parent, without being told.
+  await expect
+    .poll(async () => (await server.api.send('POST', `${chat.path}/cancel`, {})).status, { timeout: 10_000 })
+    .toBe(200);
+  expect(await chat.turn('and now?').end()).toMatchObject({ status: 'done' });
+  await sleep(0);
+  model.release();
+});

@@ -1,0 +1,87 @@
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, rename, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ApiClient } from '../support/api-client.ts';
+import { say, use } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+const run = promisify(execFile);
+const SDK = 'truefoundry-gateway-sdk==0.4.2';
+const SCRIPT = fileURLToPath(new URL('../python/use_sdk.py', import.meta.url));
+
+let server: TestServer;
+let python: string;
+beforeAll(async () => {
+  python = await pythonWithSdk();
+  server = await startTestServer({
+    env: { EVERTURN_API_KEYS: 'ann=key-of-ann' },
+    mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
+  });
+}, 240_000);
+afterAll(() => server.stop());
+
+/** A virtual environment with the SDK, made once per machine. */
+async function pythonWithSdk(): Promise<string> {
+  const cache = path.join(
+    process.env['XDG_CACHE_HOME'] ?? path.join(homedir(), '.cache'),
+    'everturn',
+    'test-venv-0.4.2',
+  );
+  if (!existsSync(cache)) {
+    const aside = `${cache}.${process.pid}`;
+    await mkdir(path.dirname(cache), { recursive: true });
+    await run('python3', ['-m', 'venv', '--copies', aside]);
+    await run(path.join(aside, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', SDK]);
+    await rename(aside, cache).catch(() => rm(aside, { recursive: true }));
+  }
+  return path.join(cache, 'bin', 'python');
+}
+
+test('the unmodified Python SDK goes through a session', async () => {
+  const { api, model } = server;
+  const ann = new ApiClient(api.url, 'key-of-ann');
+  await ann.putAgent('python', { model: { name: 'scripted' }, ...onTestServer });
+  model.script(
+    'scripted',
+    say('Hello from the stream.'),
+    say('Hello again.'),
+    use({ name: 'write', id: 'w1' }, { name: 'write', id: 'w2' }),
+    say('Very well.'),
+    say('Forked.'),
+  );
+  const { stdout, stderr } = await run(python, [SCRIPT, api.url, 'python'], { timeout: 120_000 });
+  expect(stderr).toBe('');
+  expect(JSON.parse(stdout)).toEqual({
+    session: { agent: 'python', owner: 'ann' },
+    stream: ['turn.created', 'mcp.initialize', 'model.message', 'turn.done'],
+    text: 'Hello from the stream.',
+    state: 'done',
+    resumed: expect.arrayContaining(['model.message', 'model.message.delta', 'turn.done']),
+    listed: ['mcp.initialize', 'model.message'],
+    quiet: ['done', 'Hello again.', 15],
+    required: ['tool.approval_required', ['w1', 'w2'], null],
+    answers: [
+      ['w2', expect.stringContaining('not that')],
+      ['w1', 'written'],
+    ],
+    turns: ['done', 'done', 'done', 'done'],
+    events: ['turn.done', 'model.message', 'tool.response'],
+    fetched: 'stream',
+    turn: true,
+    fork: true,
+    draft: ['session/draft', 'drafted'],
+    errors: {
+      'unknown agent': ['NotFoundError', 404],
+      'unknown session': ['NotFoundError', 404],
+      'unknown turn': ['NotFoundError', 404],
+      'bad key': ['UnauthorizedError', 401],
+      'unknown previous': ['NotFoundError', 404],
+      'bad page token': ['BadRequestError', 400],
+    },
+  });
+}, 180_000);

@@ -1,0 +1,100 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { folded } from '../support/api-client.ts';
+import { ServerProcess } from '../support/server-process.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const run = promisify(execFile);
+
+let dataDir: string;
+beforeEach(async () => {
+  dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-start-'));
+});
+afterEach(() => rm(dataDir, { recursive: true, force: true }));
+
+/** Runs the command line until it ends by itself. */
+async function everturn(args: string[], env: Record<string, string> = {}) {
+  const { PATH = '', HOME = '' } = process.env;
+  const child = spawn(process.execPath, [MAIN, ...args], { env: { PATH, HOME, EVERTURN_DATA: dataDir, ...env } });
+  let stderr = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  const [code] = (await once(child, 'close')) as [number];
+  return { code, stderr };
+}
+
+test('a wrong setting stops the start with its name and what it should be', async () => {
+  const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: 'eighty' });
+  expect([code, stderr]).toEqual([1, 'everturn: EVERTURN_PORT must be a port number, 0 to 65535 (it is "eighty")\n']);
+  const file = path.join(dataDir, 'none.json');
+  const mcp = await everturn(['start'], { EVERTURN_MCP_SERVERS: file });
+  expect([mcp.code, mcp.stderr]).toEqual([1, expect.stringContaining(`EVERTURN_MCP_SERVERS: ${file}`)]);
+});
+
+test('an unknown command is answered with the known ones', async () => {
+  expect(await everturn(['begin'])).toEqual({ code: 2, stderr: expect.stringContaining('everturn start') });
+});
+
+test('the first minutes of a stranger: start, the printed commands, an approval, a stop that leaves nothing behind', async () => {
+  const server = await ServerProcess.prepare(dataDir, {});
+  await server.start();
+  const lines = server.output.trim().split('\n');
+  expect(lines[0]).toBe(`Everturn listens on ${server.api.url}`);
+  expect(server.output).toContain('the demo model, a script');
+
+  // The two commands under "try" work as they are printed.
+  const commands = lines.filter((line) => line.includes('curl')).map((line) => line.replace(/^\s*(try)?\s*/, ''));
+  const { stdout } = await run('bash', ['-c', commands.join('\n')]);
+  expect(stdout).toMatch(/data: \{"type":"turn.created"[^]*"search_notes"[^]*"type":"turn.done"/);
+
+  const sessionId = await server.api.createSession('demo');
+  const paused = server.api.turn(sessionId, 'note: buy milk');
+  const end = await paused.end();
+  if (end.status !== 'done') throw new Error(end.status);
+  const [action] = end.required_actions;
+  const approval = {
+    type: 'user.tool_approval',
+    thread_id: 'main',
+    tool_call_id: action?.tool_calls[0]?.id,
+    approval: { status: 'allow' },
+  };
+  const resumed = server.api.turn(sessionId, [approval]);
+  expect(await resumed.end()).toMatchObject({ status: 'done', output: { content: expect.stringContaining('Noted') } });
+  const slow = server.api.turn(sessionId, 'count to 1');
+  expect(folded(await slow.done)).toContainEqual(expect.objectContaining({ content: 'Counted to 1.' }));
+  const question = await server.api.turn(sessionId, 'ask me something').end();
+  expect(question).toMatchObject({ required_actions: [{ type: 'tool.response_required' }] });
+
+  // A second one on the same folder, and one on the same port, are told so.
+  const second = await everturn(['start'], { EVERTURN_PORT: '0' });
+  expect([second.code, second.stderr]).toEqual([
+    1,
+    expect.stringContaining('another Everturn is running on the data folder'),
+  ]);
+  expect(await server.stop()).toBe(0);
+  const { stdout: left } = await run('pgrep', ['-f', `db-filename ${dataDir}`]).catch(() => ({ stdout: '' }));
+  expect(left).toBe('');
+}, 120_000);
+
+test('a port that is taken is named, with what to do', async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const { port } = taken.address() as AddressInfo;
+  const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: String(port) });
+  taken.close();
+  expect([code, stderr]).toEqual([
+    1,
+    expect.stringMatching(new RegExp(`can't listen on 127.0.0.1:${port}.*EVERTURN_PORT`)),
+  ]);
+}, 60_000);
+
+test('a foreign Temporal that is not there is named', async () => {
+  const { code, stderr } = await everturn(['start'], { TEMPORAL_ADDRESS: '127.0.0.1:9' });
+  expect([code, stderr]).toEqual([1, expect.stringContaining('TEMPORAL_ADDRESS 127.0.0.1:9')]);
+}, 60_000);

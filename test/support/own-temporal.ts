@@ -1,0 +1,34 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
+import path from 'node:path';
+import { pino } from 'pino';
+import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal/provision.ts';
+import type { DynamicConfig } from '../../src/temporal/dev-server.ts';
+
+/** A Temporal server for one test file, which may stop it or give it settings of its own. */
+export interface OwnTemporal extends ProvisionedTemporal {
+  address: string;
+  /** The folder of its database. */
+  dataDir: string;
+}
+
+export async function startOwnTemporal(dynamicConfig: DynamicConfig = {}, given?: string): Promise<OwnTemporal> {
+  const dataDir = given ?? (await mkdtemp(path.join(tmpdir(), 'everturn-temporal-')));
+  const temporal = await provisionTemporal({
+    dataDir,
+    cacheDir: path.join(process.env['XDG_CACHE_HOME'] ?? path.join(homedir(), '.cache'), 'everturn'),
+    foreign: undefined,
+    namespace: 'everturn',
+    log: pino({ level: 'error' }, pino.destination(2)),
+    dynamicConfig,
+  });
+  return {
+    ...temporal,
+    address: temporal.connectionOptions.address ?? '',
+    dataDir,
+    stop: async () => {
+      await temporal.stop();
+      if (!given) await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,20 @@
+import { Client, Connection } from '@temporalio/client';
+import { Worker } from '@temporalio/worker';
+import { expect } from 'vitest';
+import type { Config } from '../../src/config.ts';
+import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
+
+/** Every history that the test has left replays on the workflow code: what ran once runs again the same way. */
+export async function expectReplays({ temporal, cacheDir }: Config): Promise<void> {
+  const connection = await Connection.connect(temporal.foreign?.connectionOptions);
+  try {
+    const client = new Client({ connection, namespace: temporal.namespace });
+    const histories = client.workflow.list({ query: `TaskQueue = '${temporal.taskQueue}'` }).intoHistories();
+    const options = { workflowBundle: await workflowBundle(cacheDir) };
+    for await (const { workflowId, error } of Worker.runReplayHistories(options, histories)) {
+      expect(error, `${workflowId} does not replay`).toBeUndefined();
+    }
+  } finally {
+    await connection.close();
+  }
+}
