@@ -1,42 +1,44 @@
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, inject, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
-import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use } from '../support/scripted-model.ts';
+import { TcpProxy } from '../support/tcp-proxy.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
-let temporal: OwnTemporal;
-let temporalDir: string;
+let proxy: TcpProxy;
 let server: TestServer;
 beforeEach(async () => {
-  temporalDir = await mkdtemp(path.join(tmpdir(), 'everturn-outage-'));
-  temporal = await startOwnTemporal({}, temporalDir);
+  proxy = await TcpProxy.start(inject('temporalAddress'));
   server = await startTestServer({
-    env: { TEMPORAL_ADDRESS: temporal.address },
+    env: { TEMPORAL_ADDRESS: proxy.address },
     mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' }] },
   });
 });
 afterEach(async () => {
   await server.stop();
-  await temporal.stop();
-  await rm(temporalDir, { recursive: true, force: true });
+  await proxy.stop();
 });
+
+/** Whether the catalog says that a turn is in the archive. */
+function isArchived(turnId: string): boolean {
+  const catalog = new DatabaseSync(path.join(server.dataDir, 'catalog.db'), { readOnly: true });
+  try {
+    return catalog.prepare('SELECT archived FROM turns WHERE id = ?').get(turnId)?.['archived'] === 1;
+  } finally {
+    catalog.close();
+  }
+}
 
 test('Temporal away: 503 and never a false success; ended turns are read from the archive', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'look' }), say('all in the archive')], spec: onTestServer });
   const reader = chat.turn('hi');
   const frames = await reader.done;
   const turnId = await reader.turnId();
-  const archived = () =>
-    new DatabaseSync(path.join(server.dataDir, 'catalog.db'), { readOnly: true })
-      .prepare('SELECT archived FROM turns WHERE id = ?')
-      .get(turnId)?.['archived'];
-  await expect.poll(archived).toBe(1);
+  await expect.poll(() => isArchived(turnId)).toBe(true);
 
-  await temporal.stop();
+  proxy.down();
   const created = await server.api.send('POST', `${chat.path}/turns`, {
     input: [{ type: 'user.message', content: 'x' }],
   });
@@ -50,9 +52,32 @@ test('Temporal away: 503 and never a false success; ended turns are read from th
   expect(folded(await server.api.subscribe(chat.sessionId, turnId).done)).toEqual(folded(frames));
   expect((await server.api.list(`${chat.path}/turns/${turnId}/events`)).length).toBe(4);
 
-  // Back again, everything works, and what was refused has not happened.
-  temporal = await startOwnTemporal({}, temporalDir);
-}, 90_000);
+  // Back again: what was refused has not happened, and everything works.
+  proxy.up();
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+  expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(1);
+  expect((await chat.turn('are you there?').end()).status).toBe('done');
+});
+
+test('Temporal away in the middle of a turn: its readers wait, and it goes on', async () => {
+  const model = held(
+    (call) => call.text('I was '),
+    (call) => call.text('saying').finish(),
+  );
+  const chat = await server.chat({
+    scripts: [use({ name: 'look' }), model.script, say('I was saying')],
+    spec: onTestServer,
+  });
+  const reader = chat.turn('hi');
+  await reader.says('I was');
+  proxy.down();
+  model.release();
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  proxy.up();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I was saying' } });
+  const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
+  expect(folded(await reader.done)).toEqual(folded(replay));
+});
 
 test('the catalog away: readiness says so, running turns go on, the archive catches up', async () => {
   const model = held(
@@ -82,22 +107,18 @@ test('the catalog away: readiness says so, running turns go on, the archive catc
     other.close();
   }
   const turnId = await reader.turnId();
-  const archive = new DatabaseSync(path.join(server.dataDir, 'catalog.db'), { readOnly: true });
-  const archived = () => archive.prepare('SELECT archived FROM turns WHERE id = ?').get(turnId)?.['archived'];
-  await expect.poll(archived, { timeout: 40_000 }).toBe(1);
-  archive.close();
+  await expect.poll(() => isArchived(turnId), { timeout: 40_000 }).toBe(true);
   expect((await chat.turn('more').end()).status).toBe('done');
-}, 120_000);
+});
 
 test('the disk of the blobs full: readiness says so', async () => {
   const blobs = path.join(server.dataDir, 'blobs');
   expect((await server.api.get('/readyz')).status).toBe('ready');
   await rm(blobs, { recursive: true, force: true });
-  await import('node:fs/promises').then(({ writeFile }) => writeFile(blobs, 'not a folder'));
+  await writeFile(blobs, 'not a folder');
   const ready = await server.api.send('GET', '/readyz');
   expect([ready.status, ready.body.problems[0]]).toEqual([
     503,
     expect.stringMatching(/^the blob store can not be written/),
   ]);
-  await chmod(blobs, 0o600);
 });
