@@ -168,10 +168,12 @@ export class Thread {
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity ends a call that takes too long, and still has to say so.
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
-      heartbeatTimeout: limits.toolHeartbeatSeconds * 1000,
       cancellationType,
-      // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
-      retry: source.run?.effect === 'retry' ? { maximumAttempts: 5 } : { maximumAttempts: 1 },
+      ...(source.run?.effect === 'retry'
+        ? // To take its worker for dead too soon costs nothing.
+          { heartbeatTimeout: '5 seconds', retry: { maximumAttempts: 5 } }
+        : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
+          { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });
     const input = { turnId, sessionId, threadId: this.#threadId, specHash, toolCallId, source };
     try {

@@ -52,6 +52,7 @@ export const migrations: Record<string, Migration> = {
         .addColumn('archived', 'integer', (c) => c.notNull().defaultTo(0))
         .execute();
       await db.schema.createIndex('turns_by_session').on('turns').columns(['session_id', 'sequence']).execute();
+      await db.schema.createIndex('turns_by_previous').on('turns').columns(['previous_turn_id']).execute();
       await db.schema
         .createTable('archive')
         .addColumn('turn_id', 'text', (c) => c.notNull())

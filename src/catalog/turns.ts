@@ -45,6 +45,17 @@ export class Turns {
       .execute();
   }
 
+  /** Whether a turn has followed this one. */
+  async isFollowed(turnId: string): Promise<boolean> {
+    const follower = await this.#db
+      .selectFrom('turns')
+      .select('id')
+      .where('previous_turn_id', '=', turnId)
+      .limit(1)
+      .executeTakeFirst();
+    return follower !== undefined;
+  }
+
   /** A turn and those before it in its chain, newest first, at most `limit`. */
   async chain(turnId: string, limit: number): Promise<TurnRow[]> {
     return this.#db

@@ -51,6 +51,7 @@ function serve(notes: string[]): McpServer {
     {
       description: 'Counts up to a number, one second each.',
       inputSchema: z.object({ to: z.int().min(1).max(60) }),
+      annotations: { readOnlyHint: true },
     },
     async ({ to }, { mcpReq }) => {
       await sleep(to * 1000, undefined, { signal: mcpReq.signal });

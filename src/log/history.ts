@@ -56,7 +56,7 @@ export interface TurnLimits {
   seconds: number;
   /** One tool call's time. */
   toolSeconds: number;
-  /** The silence after which the worker of a tool call is taken for dead. */
+  /** The silence after which the worker of a call that must not run again is taken for dead. */
   toolHeartbeatSeconds: number;
 }
 

@@ -1,4 +1,4 @@
-import { callKey, outcomeText } from './projection.ts';
+import { callKey } from './projection.ts';
 import type { InputItem, ModelMessage, StoredFile, UnplacedRecord, UserContentPart } from './records.ts';
 
 /** A conversation as a model is given it: neutral, for a provider's adapter to put into its own words. */
@@ -6,6 +6,9 @@ export type TranscriptItem =
   | { role: 'user'; content: UserContentPart[] }
   | { role: 'assistant'; message: ModelMessage }
   | { role: 'tool'; toolCallId: string; name: string; content: string; files: StoredFile[] };
+
+/** Stands for the result of a call that a paused turn asked for, on a branch that went on without it. */
+const NOT_DECIDED = 'Nobody decided on this tool call in this conversation: it was not executed here.';
 
 interface ToolResult {
   content: string;
@@ -17,7 +20,7 @@ interface ToolResult {
  *
  * Providers refuse a tool call without exactly one result right behind it. So the results are looked up for each call,
  * wherever in the chain they stand (an approved call runs in a later turn than the one that asked), and a call without
- * one is answered as not executed.
+ * one is answered as not executed here.
  */
 export function transcript(records: UnplacedRecord[], threadId: string): TranscriptItem[] {
   const results = toolResults(records, threadId);
@@ -41,7 +44,7 @@ function answered(message: ModelMessage, results: Map<string, ToolResult>): Tran
   const { threadId } = message;
   const toolItems = message.toolCalls.map(({ id: toolCallId, name }): TranscriptItem => {
     const result = results.get(callKey({ threadId, toolCallId }));
-    return { role: 'tool', toolCallId, name, ...(result ?? { content: outcomeText('cancelled'), files: [] }) };
+    return { role: 'tool', toolCallId, name, ...(result ?? { content: NOT_DECIDED, files: [] }) };
   });
   return [{ role: 'assistant', message }, ...toolItems];
 }

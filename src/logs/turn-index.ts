@@ -21,10 +21,15 @@ export class TurnIndex {
 
   /** The newest turn of a session. */
   async last(sessionId: string): Promise<TurnRow | undefined> {
+    await this.settleRequests(sessionId);
+    return this.#catalog.turns.last(sessionId);
+  }
+
+  /** Makes turns of those requests of a session that have become turns. */
+  async settleRequests(sessionId: string): Promise<void> {
     for (const { id, created_at: createdAt } of await this.#catalog.turns.requests(sessionId)) {
       await this.#settle(id, createdAt);
     }
-    return this.#catalog.turns.last(sessionId);
   }
 
   /** Enters a turn that has been started; again is no harm. */

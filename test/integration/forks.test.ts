@@ -79,3 +79,23 @@ test('a paused turn can be left by a fork, and taken up again later', async () =
       ?.messages.map(({ content }) => content),
   ).toEqual(['hello', 'ready', 'write', null, 'written']);
 });
+
+test("a paused turn's calls are answered once, on whichever branch; other branches go on without them", async () => {
+  const chat = await server.chat({
+    scripts: [use({ name: 'write', id: 'w1' }), say('written then'), say('never mind')],
+    spec: onTestServer,
+  });
+  const paused = chat.turn('write');
+  await paused.done;
+  const from = { previous_turn_id: await paused.turnId() };
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w1', approval: { status: 'allow' } };
+  const before = server.mcp.calls.length;
+  await chat.turn([approval], from).done;
+  const again = await server.api.send('POST', `${chat.path}/turns`, { input: [approval], ...from });
+  expect([again.status, again.body.error.code]).toEqual([422, 'call_not_pending']);
+  expect(await chat.turn('no, something else', from).end()).toMatchObject({ output: { content: 'never mind' } });
+  expect(server.mcp.calls.length - before).toBe(1);
+  const last = chat.requests().at(-1)?.messages ?? [];
+  expect(last.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool', 'user']);
+  expect(last[2]?.content).toMatch(/not executed here/);
+});
