@@ -124,7 +124,8 @@ function isSmall({ content, refusal, reasoning, toolCalls }: MessageDelta): bool
   return length * 6 < MAX_DELTA_BYTES;
 }
 
-function reported(usage: Usage): { usage?: Usage } {
+/** Usage that nobody has told us of is left out. */
+export function reported(usage: Usage): { usage?: Usage } {
   return Object.values(usage).some((tokens) => tokens > 0) ? { usage } : {};
 }
 

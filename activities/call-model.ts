@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
-import { MAX_PAYLOAD_BYTES, offload, PayloadTooLarge } from '../src/blobs/offload.ts';
+import { isWorthKeepingLater, MAX_PAYLOAD_BYTES, offload, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/log/history.ts';
 import { addUsage, NO_USAGE, type ModelMessage, type Usage } from '../src/log/records.ts';
 import { transcript } from '../src/log/transcript.ts';
@@ -8,17 +8,23 @@ import { ModelError } from '../src/models/model-error.ts';
 import { promptOf } from '../src/models/prompt.ts';
 import type { ModelProvider, ModelRequest } from '../src/models/provider.ts';
 import { isUnavailable } from '../src/unavailable.ts';
-import { Answer } from './answer.ts';
+import { Answer, reported } from './answer.ts';
 import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat, stopReason } from './heartbeat.ts';
+import { untilAvailable } from './until-available.ts';
 
 /** What an attempt tells the next one. */
 interface AttemptDetails {
-  /** When the provider began to fail, in milliseconds since 1970. */
-  failingSince?: number;
+  /** How often the provider has failed, and for how many milliseconds in all, waits included. */
+  failures: number;
+  failingMs: number;
   /** What earlier attempts have cost, as far as they were told. */
   usage: Usage;
 }
+
+/** Between attempts at a provider that fails, unless it says how long to wait. */
+const FIRST_WAIT_MS = 500;
+const MAX_WAIT_MS = 30_000;
 
 type Outcome = CallModelResult['outcome'];
 
@@ -43,7 +49,8 @@ export function createCallModel(dependencies: Dependencies): (input: CallModelIn
       return await call.run();
     } finally {
       heartbeat.stop();
-      dependencies.bus.finish(input.turnId, input.messageId);
+      const { turnId, messageId } = input;
+      dependencies.bus.finish({ turnId, messageId, attempt: Context.current().info.attempt });
     }
   };
 }
@@ -54,6 +61,8 @@ class ModelCall {
   readonly #input: CallModelInput;
   readonly #context = Context.current();
   readonly #signal: AbortSignal;
+  /** When the provider last gave a sign of life, or the attempt began. */
+  #heardAt = Date.now();
   #answer: Answer | undefined;
 
   constructor(dependencies: Dependencies, input: CallModelInput) {
@@ -61,13 +70,20 @@ class ModelCall {
     this.#input = input;
     this.#signal = AbortSignal.any([this.#context.cancellationSignal, dependencies.draining]);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
-    this.details = (this.#context.info.heartbeatDetails as AttemptDetails | undefined) ?? { usage: NO_USAGE };
+    this.details = (this.#context.info.heartbeatDetails as AttemptDetails | undefined) ?? {
+      failures: 0,
+      failingMs: 0,
+      usage: NO_USAGE,
+    };
   }
 
   async run(): Promise<CallModelResult> {
     try {
       const { provider, request } = await this.#prepare();
-      for await (const chunk of provider.stream(request, this.#signal)) this.#answer?.add(chunk);
+      for await (const chunk of provider.stream(request, this.#signal)) {
+        this.#heardAt = Date.now();
+        this.#answer?.add(chunk);
+      }
       return this.#signal.aborted ? await this.#stopped() : await this.#result({ status: 'answered' });
     } catch (error) {
       return this.#signal.aborted ? await this.#stopped() : await this.#failed(error);
@@ -110,7 +126,10 @@ class ModelCall {
     const end = outcome.status;
     const records = this.#answer?.records(end, this.details.usage) ?? [this.#emptyMessage(end)];
     const stamp = randomUUID();
-    const stored = await offload(records, { blobs, sessionId, maxBytes: MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES });
+    const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;
+    // The answer is there and paid for: a store that is away is waited for.
+    const keep = () => offload(records, { blobs, sessionId, maxBytes });
+    const stored = await untilAvailable(keep, this.#signal, isWorthKeepingLater);
     conversations.remember(stamp, records);
     return { records: stored, stamp, outcome };
   }
@@ -127,29 +146,37 @@ class ModelCall {
   }
 
   async #failed(error: unknown): Promise<CallModelResult> {
-    if (isUnavailable(error)) throw error;
+    if (isUnavailable(error)) {
+      this.#handOver();
+      throw error;
+    }
     const failure = failureOf(error);
-    if (failure !== error)
-      this.#dependencies.log.error({ err: error, ...this.#input }, 'a model call failed unexpectedly');
+    if (failure !== error) {
+      const { turnId, messageId } = this.#input;
+      this.#dependencies.log.error({ err: error, turnId, messageId }, 'a model call failed unexpectedly');
+    }
     const wait = this.#mayRetryIn(failure);
     if (wait === undefined) {
       if (error instanceof PayloadTooLarge) this.#dropAnswer();
       return this.#result({ status: 'error', message: failure.message });
     }
     this.#handOver();
-    throw ApplicationFailure.create({
-      type: failure.failure,
-      message: failure.message,
-      ...(wait > 0 && { nextRetryDelay: wait }),
-    });
+    throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });
   }
 
-  /** Milliseconds to wait at least, or undefined if it is of no use or has been tried for long enough. */
+  /**
+   * Milliseconds to wait, or undefined if another try is of no use or the provider has failed for long enough. Time in
+   * which it did answer does not count, nor that in which no worker was there to ask it.
+   */
   #mayRetryIn({ isRetryable, retryAfterMs = 0 }: ModelError): number | undefined {
     if (!isRetryable) return undefined;
-    this.details.failingSince ??= Date.now();
-    const deadline = this.details.failingSince + this.#dependencies.config.model.retrySeconds * 1000;
-    return Date.now() + retryAfterMs < deadline ? retryAfterMs : undefined;
+    const { details } = this;
+    const wait = Math.max(retryAfterMs, Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** details.failures));
+    const failingMs = details.failingMs + (Date.now() - this.#heardAt) + wait;
+    if (failingMs > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
+    details.failures += 1;
+    details.failingMs = failingMs;
+    return wait;
   }
 
   /** Leaves what the next attempt must know. */
@@ -178,7 +205,7 @@ class ModelCall {
       reasoning: '',
       toolCalls: [],
       finishReason,
-      usage: this.details.usage,
+      ...reported(this.details.usage),
     };
   }
 }

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { MAX_PAYLOAD_BYTES, offload } from '../src/blobs/offload.ts';
+import { isWorthKeepingLater, MAX_PAYLOAD_BYTES, offload } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/log/history.ts';
 import { outcomeText } from '../src/log/projection.ts';
-import type { ToolCall, ToolOutcome, ToolResponse } from '../src/log/records.ts';
+import type { NewRecord, ToolCall, ToolOutcome } from '../src/log/records.ts';
 import { parseArguments } from '../src/tools/arguments.ts';
 import type { CallOutcome } from '../src/tools/call-outcome.ts';
 import type { McpEndpoint } from '../src/tools/registry.ts';
@@ -20,8 +20,8 @@ const CANCEL_GRACE_MS = 5_000;
 /** Waits between tries of a call that did not reach its server; the pool remembers a failed connect for a second or more. */
 const UNREACHED_WAITS_MS = [1_500, 4_000];
 
-/** How often Temporal tries a tool that may run again; the workflow's policy says the same. */
-const MAX_ATTEMPTS = 5;
+/** How often a tool that may run again is asked while it does not answer. */
+const MAX_FAILURES = 5;
 
 /** What a result takes beside its records. */
 const RESULT_OVERHEAD_BYTES = 4096;
@@ -38,9 +38,10 @@ interface Ended {
  */
 export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<Appended> {
   return async (input) => {
-    const heartbeat = startHeartbeat();
+    const run = new ToolRun(dependencies, input);
+    const heartbeat = startHeartbeat(() => run.details);
     try {
-      return await new ToolRun(dependencies, input).run();
+      return await run.run();
     } finally {
       heartbeat.stop();
     }
@@ -48,6 +49,8 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
 }
 
 class ToolRun {
+  /** What an attempt tells the next one: attempts that a worker's end has cut short do not count. */
+  readonly details: { failures: number };
   readonly #dependencies: Dependencies;
   readonly #input: CallToolInput;
   readonly #context = Context.current();
@@ -55,6 +58,8 @@ class ToolRun {
   constructor(dependencies: Dependencies, input: CallToolInput) {
     this.#dependencies = dependencies;
     this.#input = input;
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
+    this.details = (this.#context.info.heartbeatDetails as ToolRun['details'] | undefined) ?? { failures: 0 };
   }
 
   async run(): Promise<Appended> {
@@ -68,6 +73,12 @@ class ToolRun {
 
   get #mayRunAgain(): boolean {
     return this.#input.source.run?.effect === 'retry';
+  }
+
+  /** All attempts together have had the time of one call. */
+  get #isOutOfTime(): boolean {
+    const { scheduledTimestampMs } = this.#context.info;
+    return Date.now() - scheduledTimestampMs >= this.#dependencies.config.tool.timeoutSeconds * 1000;
   }
 
   async #execute(signal: AbortSignal): Promise<Ended> {
@@ -88,12 +99,13 @@ class ToolRun {
 
   async #callServer(endpoint: McpEndpoint, call: ToolCall, signal: AbortSignal): Promise<Ended> {
     const { toolPool, config } = this.#dependencies;
-    const { turnId, toolCallId } = this.#input;
+    const { source, toolCallId } = this.#input;
     const parsed = parseArguments({}, call.arguments);
     if (!parsed.ok) return { outcome: 'failed', text: parsed.message };
     for (let tries = 0; ; tries++) {
       const outcome = await toolPool.call(endpoint, call.info.name, parsed.value, {
-        operationId: `${turnId}/${toolCallId}`,
+        // By the turn that asked for it, whichever turn runs it after an approval.
+        operationId: `${source.turnId}/${toolCallId}`,
         signal,
         timeoutMs: config.tool.timeoutSeconds * 1000,
       });
@@ -132,7 +144,11 @@ class ToolRun {
     if (this.#mayRunAgain) {
       if (signal.aborted) this.#handOver();
       if (signal.aborted) return { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
-      if (this.#context.info.attempt < MAX_ATTEMPTS) throw ApplicationFailure.retryable(message, 'NoAnswer');
+      this.details.failures += 1;
+      if (this.details.failures < MAX_FAILURES && !this.#isOutOfTime) {
+        this.#context.heartbeat(this.details);
+        throw ApplicationFailure.retryable(message, 'NoAnswer');
+      }
     }
     return { outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${message})` };
   }
@@ -168,25 +184,23 @@ class ToolRun {
     return { signal: controller.signal, release };
   }
 
-  /** The effect may have happened by now, so its result is kept, however long the stores are away. */
-  async #appended({ outcome, text, files = [] }: Ended): Promise<Appended> {
+  /** The effect may have happened by now, so its result is kept, however long and for whatever reason that fails. */
+  async #appended(ended: Ended): Promise<Appended> {
     const { blobs, conversations } = this.#dependencies;
     const { sessionId, threadId, toolCallId } = this.#input;
-    const never = new AbortController().signal;
-    const result = await untilAvailable(() => keepResult({ text, files }, { blobs, sessionId }), never);
-    const record: Omit<ToolResponse, 'id'> = {
-      kind: 'tool.response',
-      at: new Date().toISOString(),
-      threadId,
-      toolCallId,
-      outcome,
-      ...result,
+    const keep = async (): Promise<{ record: NewRecord; stored: NewRecord[] }> => {
+      const { outcome, text, files = [] } = ended;
+      const result = await keepResult({ text, files }, { blobs, sessionId });
+      const at = new Date().toISOString();
+      const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
+      const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;
+      return { record, stored: await offload([record], { blobs, sessionId, maxBytes }) };
     };
+    const never = new AbortController().signal;
+    const { record, stored } = await untilAvailable(keep, never, isWorthKeepingLater);
     const stamp = randomUUID();
-    const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;
-    const records = await untilAvailable(() => offload([record], { blobs, sessionId, maxBytes }), never);
     conversations.remember(stamp, [record]);
-    return { records, stamp };
+    return { records: stored, stamp };
   }
 }
 

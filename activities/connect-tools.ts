@@ -4,6 +4,7 @@ import type { Appended, ConnectToolsInput } from '../src/log/history.ts';
 import type { NewRecord } from '../src/log/records.ts';
 import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat } from './heartbeat.ts';
+import { untilAvailable } from './until-available.ts';
 
 /**
  * Connects to the agent's MCP servers before the first model call and says which are there. The others are not an
@@ -14,7 +15,8 @@ export function createConnectTools({ catalog, toolsets, conversations, log, drai
     const heartbeat = startHeartbeat();
     const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);
     try {
-      const { servers, unavailable } = await toolsets.load(await catalog.agents.spec(specHash), signal);
+      const spec = await untilAvailable(() => catalog.agents.spec(specHash), signal);
+      const { servers, unavailable } = await toolsets.load(spec, signal);
       for (const server of unavailable) log.warn({ turnId, ...server }, 'an MCP server is not available');
       const at = new Date().toISOString();
       const records: NewRecord[] = servers.length > 0 ? [{ kind: 'mcp.initialize', at, threadId, servers }] : [];

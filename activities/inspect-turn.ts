@@ -2,6 +2,7 @@ import type { Tip } from '../workflows/session.ts';
 import type { LogEntry } from '../src/log/records.ts';
 import { TurnNotFound } from '../src/logs/turn-logs.ts';
 import type { Dependencies } from './dependencies.ts';
+import { unlessHopeless } from './unless-hopeless.ts';
 
 export interface InspectedTurn extends Tip {
   sessionId: string;
@@ -15,13 +16,15 @@ export interface InspectedTurn extends Tip {
  */
 export function createInspectTurn(dependencies: Dependencies) {
   const { catalog, turnIndex } = dependencies;
-  return async function inspectTurn(input: { sessionId: string; turnId: string }): Promise<InspectedTurn | undefined> {
-    const turn = await inspect(input.turnId, dependencies);
-    if (turn?.sessionId !== input.sessionId) return undefined;
-    if (turn.pending.length === 0) return turn;
-    // The turn that has answered may have been started a moment ago, and not be in the index yet.
-    await turnIndex.settleRequests(turn.sessionId);
-    return (await catalog.turns.isFollowed(turn.turnId)) ? { ...turn, pending: [] } : turn;
+  return function inspectTurn(input: { sessionId: string; turnId: string }): Promise<InspectedTurn | undefined> {
+    return unlessHopeless(async () => {
+      const turn = await inspect(input.turnId, dependencies);
+      if (turn?.sessionId !== input.sessionId) return undefined;
+      if (turn.pending.length === 0) return turn;
+      // The turn that has answered may have been started a moment ago, and not be in the index yet.
+      await turnIndex.settleRequests(turn.sessionId);
+      return (await catalog.turns.isFollowed(turn.turnId)) ? { ...turn, pending: [] } : turn;
+    });
   };
 }
 
@@ -38,10 +41,9 @@ export async function inspect(
   }
   try {
     const { sessionId, previousTurnId, sequence } = await logs.start(turnId);
-    let last: LogEntry | undefined;
-    for await (const { entries } of logs.readStored(turnId)) last = entries.at(-1) ?? last;
-    const open = last?.record.kind !== 'turn.done';
-    return { turnId, sessionId, previousTurnId, sequence, open, pending: pendingAt(last) };
+    const close = await logs.close(turnId);
+    const pending = close?.how === 'completed' && close.result.status === 'done' ? close.result.pending : [];
+    return { turnId, sessionId, previousTurnId, sequence, open: close === undefined, pending };
   } catch (error) {
     if (error instanceof TurnNotFound) return undefined;
     throw error;

@@ -2,17 +2,20 @@ import { ApplicationFailure } from '@temporalio/activity';
 import type { SessionState } from '../workflows/session.ts';
 import type { Dependencies } from './dependencies.ts';
 import { inspect } from './inspect-turn.ts';
+import { unlessHopeless } from './unless-hopeless.ts';
 
 /** What a session's workflow must know to go on where an earlier one, or another machine's, has stopped. */
 export function createLoadSession(dependencies: Dependencies) {
   const { catalog, turnIndex, logs } = dependencies;
-  return async function loadSession({ sessionId }: { sessionId: string }): Promise<Omit<SessionState, 'unarchived'>> {
-    const session = await catalog.sessions.get(sessionId);
-    if (!session) throw ApplicationFailure.nonRetryable(`there is no session ${sessionId}`, 'session_not_found');
-    const last = await turnIndex.last(sessionId);
-    const tip = last && (await inspect(last.id, { catalog, logs }));
-    if (!tip) return { tip: null, open: false, closed: session.closed === 1 };
-    const { open, sessionId: _, ...rest } = tip;
-    return { tip: rest, open, closed: session.closed === 1 };
+  return function loadSession({ sessionId }: { sessionId: string }): Promise<Omit<SessionState, 'unarchived'>> {
+    return unlessHopeless(async () => {
+      const session = await catalog.sessions.get(sessionId);
+      if (!session) throw ApplicationFailure.nonRetryable(`there is no session ${sessionId}`, 'session_not_found');
+      const last = await turnIndex.certainLast(sessionId);
+      const tip = last && (await inspect(last.id, { catalog, logs }));
+      if (!tip) return { tip: null, open: false, closed: session.closed === 1 };
+      const { open, sessionId: _, ...rest } = tip;
+      return { tip: rest, open, closed: session.closed === 1 };
+    });
   };
 }

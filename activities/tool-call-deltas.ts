@@ -3,6 +3,9 @@ import type { ToolCallDelta } from '../src/log/message.ts';
 import type { ToolInfo } from '../src/log/records.ts';
 import type { ToolCallChunk } from '../src/models/provider.ts';
 
+/** What clients may send as an id: some gateways put whole signatures into theirs. */
+const USABLE_ID = /^[\x21-\x7e]{1,256}$/;
+
 /** A tool call that the model has begun. */
 interface Begun {
   providerId: string | undefined;
@@ -54,7 +57,8 @@ export class ToolCallDeltas {
 
   /** Results are matched with calls by their ids, through the whole conversation; some providers reuse theirs. */
   #id(providerId: string | undefined): string {
-    const id = providerId && !this.#taken.has(providerId) ? providerId : newId('call');
+    const isUsable = providerId && USABLE_ID.test(providerId) && !this.#taken.has(providerId);
+    const id = isUsable ? providerId : newId('call');
     this.#taken.add(id);
     return id;
   }

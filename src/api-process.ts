@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import { createApp } from './api/app.ts';
+import { answerProtocolErrors } from './api/protocol-errors.ts';
 import { SessionCommands } from './api/session-commands.ts';
 import { ConfigError } from './config.ts';
 import { TurnTails } from './live/turn-tails.ts';
@@ -22,7 +23,9 @@ export async function startApi(services: Services, checkWorker: () => boolean): 
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue }),
     checkReadiness: () => checkReadiness(services, checkWorker),
   });
-  const server = createServer(app);
+  // A request without Host is refused by the app, in the form of its other errors.
+  const server = createServer({ requireHostHeader: false }, app);
+  answerProtocolErrors(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, config)));
     server.listen(config.port, config.host, resolve);

@@ -1,5 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ConfigError, loadConfig } from './config.ts';
+import { CONFIG_VARIABLES, ConfigError, loadConfig } from './config.ts';
 
 test('an empty environment gives the documented defaults', () => {
   const config = loadConfig({});
@@ -21,9 +22,13 @@ test.each([
   ['EVERTURN_HOST', 'my host', 'IP address'],
   ['EVERTURN_ALLOW_PRIVATE_URLS', 'perhaps', 'true or false'],
   ['EVERTURN_MODEL_IDLE_SECONDS', '-3', 'positive number of seconds'],
+  ['EVERTURN_MODEL_RETRY_SECONDS', '2073601', 'at most 2073600 seconds'],
+  ['EVERTURN_TURN_TIMEOUT_SECONDS', '1e9', 'at most 2073600 seconds'],
   ['LOG_LEVEL', 'loud', 'one of trace'],
   ['OPENAI_BASE_URL', 'nowhere', 'http or https URL'],
   ['TEMPORAL_ADDRESS', 'temporal', '<host>:<port>'],
+  ['TEMPORAL_ADDRESS', '::1:7233', '<host>:<port>'],
+  ['TEMPORAL_ADDRESS', '[::1]', '<host>:<port>'],
   ['DATABASE_URL', 'mysql://x', 'sqlite:<file>'],
 ])('%s=%s is refused with its name and what it should be', (name, value, message) => {
   expect(() => loadConfig({ [name]: value })).toThrow(ConfigError);
@@ -48,6 +53,28 @@ test('keys become subjects, and never stand in an error', () => {
 test('an address that others can reach needs keys', () => {
   expect(() => loadConfig({ EVERTURN_HOST: '0.0.0.0' })).toThrow(/EVERTURN_API_KEYS/);
   expect(loadConfig({ EVERTURN_HOST: '0.0.0.0', EVERTURN_API_KEYS: 'ann=secret-1' }).host).toBe('0.0.0.0');
+});
+
+test('no time is longer than a timer can be set for', () => {
+  const variables = CONFIG_VARIABLES.filter((name) => name.endsWith('_SECONDS'));
+  const config = loadConfig(Object.fromEntries(variables.map((name) => [name, '2073600'])));
+  const { model, tool, turnSeconds, shutdownSeconds } = config;
+  for (const seconds of [...Object.values(model), ...Object.values(tool), turnSeconds, shutdownSeconds]) {
+    expect(seconds).toBe(24 * 86_400);
+    expect((seconds + 60) * 1000).toBeLessThan(2 ** 31);
+  }
+});
+
+test("every variable has its row in the README's table", () => {
+  const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+  const cells = readme.split('\n').flatMap((line) => /^\| ((?:`[A-Z_]+`(?:, )?)+) *\|/.exec(line)?.[1] ?? []);
+  const documented = cells.flatMap((names) => names.split(', ').map((name) => name.slice(1, -1)));
+  expect(documented.toSorted()).toEqual(CONFIG_VARIABLES.toSorted());
+});
+
+test('Temporal may be at an IPv6 address', () => {
+  const { foreign } = loadConfig({ TEMPORAL_ADDRESS: '[::1]:7233' }).temporal;
+  expect(foreign?.connectionOptions.address).toBe('[::1]:7233');
 });
 
 test("a foreign Temporal is configured by its own clients' names", () => {

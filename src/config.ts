@@ -3,6 +3,7 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
+import type { SqliteSync } from './catalog/node-sqlite.ts';
 import type { Subject } from './log/records.ts';
 
 /**
@@ -36,6 +37,8 @@ export interface Config {
   };
   /** SQLite file of the catalog. */
   databaseFile: string;
+  /** Of the catalog and of the embedded Temporal. */
+  sqliteSync: SqliteSync;
   model: {
     /** A model that sends no byte for this long is asked again. */
     idleSeconds: number;
@@ -96,6 +99,8 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
       taskQueue: vars.EVERTURN_TASK_QUEUE,
     },
     databaseFile: vars.DATABASE_URL ?? path.join(dataDir, 'catalog.db'),
+    // An embedded Temporal loses its last moments with ours; a Temporal elsewhere would still have them.
+    sqliteSync: vars.EVERTURN_SQLITE_SYNC ?? (vars.TEMPORAL_ADDRESS ? 'full' : 'normal'),
     model: { idleSeconds: vars.EVERTURN_MODEL_IDLE_SECONDS, retrySeconds: vars.EVERTURN_MODEL_RETRY_SECONDS },
     tool: {
       timeoutSeconds: vars.EVERTURN_TOOL_TIMEOUT_SECONDS,
@@ -106,11 +111,14 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
   };
 }
 
+/** Timers can't be set for longer; some are set for a minute more than what is configured. */
+const MAX_SECONDS = 24 * 86_400;
+
 const seconds = (defaultSeconds: number) =>
   z.coerce
     .number({ error: 'must be a number of seconds' })
     .positive({ error: 'must be a positive number of seconds' })
-    .max(366 * 86_400, { error: 'must be at most a year, in seconds' })
+    .max(MAX_SECONDS, { error: `must be at most ${MAX_SECONDS} seconds, 24 days` })
     .default(defaultSeconds);
 
 const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' });
@@ -167,13 +175,14 @@ const schema = z.object({
   EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),
   EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
   EVERTURN_SHUTDOWN_SECONDS: seconds(20),
+  EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   DATABASE_URL: sqliteUrl.optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),
   OPENAI_API_KEY: z.string().optional(),
   OPENAI_BASE_URL: url.optional(),
   TEMPORAL_ADDRESS: z
     .string()
-    .regex(/^[^:/\s]+:\d+$/, { error: 'must be <host>:<port>' })
+    .regex(/^([^:/\s[\]]+|\[[\da-f:.]+\]):\d+$/i, { error: 'must be <host>:<port>' })
     .optional(),
   TEMPORAL_NAMESPACE: z.string().optional(),
   XDG_CACHE_HOME: z.string().optional(),
@@ -199,6 +208,7 @@ function foreignTemporal(env: NodeJS.ProcessEnv): ClientConnectConfig {
   }
 }
 
-function isLoopback(host: string): boolean {
+/** Whether a name or an IP address is this machine's own, which nobody else can reach. */
+export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }

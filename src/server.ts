@@ -67,9 +67,12 @@ export async function startServer(
   }
 }
 
-async function provision({ dataDir, cacheDir, temporal }: Config, log: Logger): Promise<ProvisionedTemporal> {
+async function provision(
+  { dataDir, cacheDir, sqliteSync, temporal }: Config,
+  log: Logger,
+): Promise<ProvisionedTemporal> {
   const { foreign, namespace } = temporal;
-  return provisionTemporal({ dataDir, cacheDir, foreign, namespace, log });
+  return provisionTemporal({ dataDir, cacheDir, sqliteSync, foreign, namespace, log });
 }
 
 /** A real model if there is a key or a server for one, else the demo model. */

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { Client, Connection, defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
+import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentCheck } from './agents/agent-check.ts';
 import { Toolsets } from './agents/toolsets.ts';
@@ -25,7 +25,6 @@ export interface Services {
   catalog: Catalog;
   blobs: BlobStore;
   bus: LiveBus;
-  /** For commands: gives up soon when Temporal is away. */
   client: Client;
   history: TurnHistory;
   logs: TurnLogs;
@@ -60,18 +59,13 @@ export async function openServices({
   openai,
 }: ServicesOptions): Promise<Services> {
   const { connectionOptions, namespace } = temporal;
-  const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile));
+  const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile, config.sqliteSync));
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
-  const connection = await Connection.connect({
-    ...connectionOptions,
-    channelArgs: CHANNEL,
-    interceptors: [makeGrpcRetryInterceptor(defaultGrpcRetryOptions({ maxAttempts: 3 }))],
-  });
-  // Without retries of the client's own, which would show an overloaded server as a silent one.
-  const tailConnection = await Connection.connect({ ...connectionOptions, channelArgs: CHANNEL, interceptors: [] });
+  // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
+  // the connection closes ends the process.
+  const connection = await Connection.connect({ ...connectionOptions, channelArgs: CHANNEL, interceptors: [] });
   const client = new Client({ connection, namespace });
-  const converter = client.options.loadedDataConverter;
-  const history = new TurnHistory({ connection: tailConnection, namespace, converter });
+  const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogs({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
   const provider = new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds });
@@ -95,7 +89,7 @@ export async function openServices({
     agentCheck: new AgentCheck({ models, registry }),
     close: async () => {
       await toolPool.close();
-      await Promise.all([connection.close(), tailConnection.close()]);
+      await connection.close();
       await catalog.close();
     },
   };

@@ -3,7 +3,7 @@ import { createActivities } from '../activities/index.ts';
 import { archive } from './logs/archive-turn.ts';
 import { Conversations } from './logs/conversations.ts';
 import type { Services } from './services.ts';
-import { startArchiveSweep } from './temporal/archive-sweep.ts';
+import { startHousekeeping } from './temporal/housekeeping.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
 import { createWorker } from './temporal/worker.ts';
 
@@ -32,7 +32,7 @@ export async function startWorker(
     activities: createActivities({ ...services, conversations, draining: draining.signal }),
     shutdownSeconds: config.shutdownSeconds,
   });
-  const sweep = startArchiveSweep({
+  const housekeeping = startHousekeeping({
     client,
     taskQueue: config.temporal.taskQueue,
     catalog,
@@ -50,7 +50,7 @@ export async function startWorker(
     stop: async () => {
       draining.abort();
       if (worker.getState() === 'RUNNING') worker.shutdown();
-      await Promise.all([finished.catch(() => undefined), sweep.stop()]);
+      await Promise.all([finished.catch(() => undefined), housekeeping.stop()]);
       await connection.close();
     },
   };

@@ -5,8 +5,10 @@ import type { CancelReason, PendingCall } from '../src/log/records.ts';
 /** A turn to start, as the API sends it: validated as far as that is possible without the session. */
 export interface CreateTurnCommand extends Pick<
   TurnStart,
-  'turnId' | 'createdAt' | 'createdBy' | 'input' | 'specHash' | 'hasServers' | 'limits'
+  'turnId' | 'createdAt' | 'createdBy' | 'input' | 'title' | 'specHash' | 'hasServers' | 'limits'
 > {
+  /** The same command may have been sent before, and another turn may have followed since. */
+  isRepeated: boolean;
   /** The session's last turn, no turn, or the one with this id. */
   previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };
 }

@@ -9,6 +9,7 @@ import {
   proxyActivities,
   proxyLocalActivities,
   setHandler,
+  sleep,
   startChild,
   TemporalFailure,
   workflowInfo,
@@ -55,9 +56,10 @@ export interface Tip extends TurnAccepted {
   pending: PendingCall[];
 }
 
-/** Short reads and writes of our own stores: retried for ever, because nothing can be decided without them. */
+/** Short reads of our own stores: retried while these are away, because nothing can be decided without them. */
 const { loadSession, inspectTurn } = proxyLocalActivities<Pick<Activities, 'loadSession' | 'inspectTurn'>>({
   startToCloseTimeout: '10 seconds',
+  retry: { initialInterval: '200 milliseconds', maximumInterval: '5 seconds' },
 });
 
 /** Ends a turn that does not end by itself: one quick call to Temporal, retried for ever. */
@@ -78,8 +80,12 @@ const CANCEL_GRACE = '10 seconds';
 /** ... unless it runs a tool that must not be cut off; then this much longer. */
 const TOOL_GRACE = '20 seconds';
 
-/** Past this many events a session continues as new even though a turn is open. */
+/** Past this a session continues as new even though a turn is open. */
 const MAX_HISTORY_EVENTS = 10_000;
+const MAX_HISTORY_BYTES = 20 * 1024 * 1024;
+
+/** Nobody waits for the archive: turns that end shortly after one another go there together. */
+const ARCHIVE_DELAY = '1 second';
 
 /**
  * A session: owns the order of its turns. Every command that changes it is an Update or a signal here, and they are
@@ -87,7 +93,9 @@ const MAX_HISTORY_EVENTS = 10_000;
  */
 export async function session(start: SessionStart): Promise<void> {
   const run = new SessionRun(start);
-  setHandler(createTurn, (command) => answered(() => run.createTurn(command)));
+  setHandler(createTurn, (command) => answered(() => run.createTurn(command)), {
+    validator: (command) => run.refuseEarly(command),
+  });
   setHandler(cancelSession, ({ close }) => answered(() => run.cancel(close)));
   setHandler(turnEnding, (ending) => run.turnEnding(ending));
   try {
@@ -103,7 +111,7 @@ class SessionRun {
   readonly #sessionId: string;
   #state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
   #loaded: boolean;
-  #archiving = 0;
+  readonly #archiving = new Set<string>();
   readonly #stopping = new Set<string>();
   readonly #commands = new Mutex();
 
@@ -118,8 +126,8 @@ class SessionRun {
       this.#state = { ...(await loadSession({ sessionId: this.#sessionId })), unarchived: [] };
       this.#loaded = true;
     }
-    const { tip, open, unarchived } = this.#state;
-    for (const turnId of unarchived) detach(() => this.#archive(turnId));
+    const { tip, open } = this.#state;
+    detach(() => this.#archiveEnded());
     if (open && tip) detach(() => this.#poll(tip.turnId));
     await condition(() => this.#mayContinue());
     return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
@@ -127,9 +135,10 @@ class SessionRun {
 
   /** Rather between turns than during one, but before the history grows too long in any case. */
   #mayContinue(): boolean {
-    const { continueAsNewSuggested, historyLength } = workflowInfo();
-    const idle = !this.#state.open && this.#archiving === 0;
-    if (!(continueAsNewSuggested && idle) && historyLength < MAX_HISTORY_EVENTS) return false;
+    const { continueAsNewSuggested, historyLength, historySize } = workflowInfo();
+    const isLong = historyLength >= MAX_HISTORY_EVENTS || historySize >= MAX_HISTORY_BYTES;
+    const idle = !this.#state.open && this.#state.unarchived.length === 0;
+    if (!isLong && !(continueAsNewSuggested && idle)) return false;
     return this.#stopping.size === 0 && allHandlersFinished();
   }
 
@@ -138,6 +147,10 @@ class SessionRun {
       await condition(() => this.#loaded);
       const { tip } = this.#state;
       if (tip?.turnId === command.turnId) return accepted(tip); // the command came twice
+      if (command.isRepeated) {
+        const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
+        if (known) return accepted(known);
+      }
       let previous = await this.#validate(command);
       if (this.#state.open && tip) {
         this.#stop(tip.turnId, 'cancelled-for-next-turn');
@@ -149,9 +162,19 @@ class SessionRun {
     });
   }
 
+  /** Refuses what can be refused without asking anybody: such a command leaves nothing in the history. */
+  refuseEarly({ turnId, previous, input, isRepeated }: CreateTurnCommand): void {
+    const { tip, closed } = this.#state;
+    if (!this.#loaded || isRepeated || tip?.turnId === turnId) return;
+    if (closed) throw refused(CLOSED);
+    const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
+    const refusal = isTip ? refuseInput(input, tip?.pending ?? []) : undefined;
+    if (refusal) throw refused(refusal);
+  }
+
   /** Returns the turn that the new one follows, with what waits on it. */
   async #validate(command: CreateTurnCommand): Promise<Pick<Tip, 'turnId' | 'pending'> | null> {
-    if (this.#state.closed) throw refused({ code: 'session_closed', message: 'the session is closed' });
+    if (this.#state.closed) throw refused(CLOSED);
     const previous = await this.#previous(command.previous);
     const refusal = refuseInput(command.input, previous?.pending ?? []);
     if (refusal) throw refused(refusal);
@@ -169,7 +192,7 @@ class SessionRun {
   }
 
   async #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): Promise<TurnAccepted> {
-    const { previous: _, ...rest } = command;
+    const { previous: _, isRepeated: __, ...rest } = command;
     const start: TurnStart = {
       ...rest,
       sessionId: this.#sessionId,
@@ -178,6 +201,10 @@ class SessionRun {
       resumes: previous?.pending ?? [],
     };
     const { turnId, previousTurnId, sequence } = start;
+    const before = this.#state.tip;
+    // Before the start: a turn that is over at once may announce its end in the same moment.
+    this.#state.tip = { turnId, previousTurnId, sequence, pending: [] };
+    this.#state.open = true;
     try {
       // Awaited: a start that is still on its way when the session continues as new would be acknowledged and lost.
       const child = await startChild<typeof turn>('turn', {
@@ -187,23 +214,26 @@ class SessionRun {
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
         workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
       });
-      this.#state.tip = { turnId, previousTurnId, sequence, pending: [] };
-      this.#state.open = true;
       detach(() => this.#untilClosed(turnId, child));
+      return { turnId, previousTurnId, sequence };
     } catch (error) {
+      this.#state.tip = before;
+      this.#state.open = false;
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
       // The command came again, after a run of the session that this one knows nothing of.
-      await this.#adopt(turnId);
+      return this.#adopt(turnId);
     }
-    return { turnId, previousTurnId, sequence };
   }
 
-  async #adopt(turnId: string): Promise<void> {
+  async #adopt(turnId: string): Promise<TurnAccepted> {
     const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
-    if (!seen || seen.sequence <= (this.#state.tip?.sequence ?? 0)) return;
-    this.#state.tip = { ...accepted(seen), pending: seen.pending };
-    this.#state.open = seen.open;
-    if (seen.open) detach(() => this.#poll(turnId));
+    if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
+    if (seen.sequence > (this.#state.tip?.sequence ?? 0)) {
+      this.#state.tip = { ...accepted(seen), pending: seen.pending };
+      this.#state.open = seen.open;
+      if (seen.open) detach(() => this.#poll(turnId));
+    }
+    return accepted(seen);
   }
 
   cancel(close: boolean): Promise<void> {
@@ -225,9 +255,7 @@ class SessionRun {
       this.#state.open = false;
       tip.pending = pending;
     }
-    if (unarchived.includes(turnId)) return;
-    unarchived.push(turnId);
-    detach(() => this.#archive(turnId));
+    if (!unarchived.includes(turnId)) unarchived.push(turnId);
   }
 
   /** Asks a turn to end; sees to it that it does. The first reason stands. */
@@ -247,7 +275,8 @@ class SessionRun {
     try {
       await getExternalWorkflowHandle(turnWorkflowId(turnId)).signal(cancelTurn, reason);
     } catch {
-      // It has closed already, and its end is on its way to us or will be found.
+      // It has closed already, and nobody may be on the way to tell us.
+      await this.#settle(turnId);
     }
     for (const sparesTools of [true, false]) {
       const grace = sparesTools ? CANCEL_GRACE : TOOL_GRACE;
@@ -278,16 +307,24 @@ class SessionRun {
     return this.#state.open && this.#state.tip?.turnId === turnId;
   }
 
-  async #archive(turnId: string): Promise<void> {
-    this.#archiving += 1;
-    try {
-      await archiveTurn({ turnId });
-      this.#state.unarchived = this.#state.unarchived.filter((id) => id !== turnId);
-    } finally {
-      this.#archiving -= 1;
+  async #archiveEnded(): Promise<void> {
+    const waiting = () => this.#state.unarchived.filter((turnId) => !this.#archiving.has(turnId));
+    for (;;) {
+      await condition(() => waiting().length > 0);
+      await sleep(ARCHIVE_DELAY);
+      for (const turnId of waiting()) detach(() => this.#archive(turnId));
     }
   }
+
+  async #archive(turnId: string): Promise<void> {
+    this.#archiving.add(turnId);
+    await archiveTurn({ turnId });
+    this.#archiving.delete(turnId);
+    this.#state.unarchived = this.#state.unarchived.filter((id) => id !== turnId);
+  }
 }
+
+const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };
 
 function accepted({ turnId, previousTurnId, sequence }: TurnAccepted): TurnAccepted {
   return { turnId, previousTurnId, sequence };

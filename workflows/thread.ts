@@ -54,10 +54,11 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   startToCloseTimeout: '5 minutes',
   heartbeatTimeout: '5 seconds',
   cancellationType,
-  retry: { initialInterval: '500 milliseconds', maximumAttempts: 5 },
+  scheduleToCloseTimeout: '10 minutes',
+  retry: { initialInterval: '500 milliseconds', maximumInterval: '10 seconds' },
 });
 
-/** So many tools are handed to the workers at a time: a workflow task that schedules hundreds is slow and large. */
+/** So many tools run at a time: a workflow task that schedules hundreds is slow and large. */
 const TOOLS_AT_ONCE = 50;
 
 /** The agent loop of one thread: ask the model, run the tools that it calls, until it calls none or needs somebody. */
@@ -157,21 +158,24 @@ export class Thread {
   }
 
   async #callTools(calls: ToolRun[]): Promise<void> {
-    for (let from = 0; from < calls.length && !this.#stopped(); from += TOOLS_AT_ONCE) {
-      await Promise.all(calls.slice(from, from + TOOLS_AT_ONCE).map((call) => this.#callTool(call)));
-    }
+    const waiting = [...calls];
+    const lane = async (): Promise<void> => {
+      for (let call = waiting.shift(); call && !this.#stopped(); call = waiting.shift()) await this.#callTool(call);
+    };
+    await Promise.all(calls.slice(0, TOOLS_AT_ONCE).map(lane));
   }
 
   /** Never throws: however a tool ends, the log says so and the model is told. */
   async #callTool({ toolCallId, source }: ToolRun): Promise<void> {
     const { turnId, sessionId, specHash, limits } = this.#start;
+    // The activity ends a call that takes too long, and still has to say so.
+    const seconds = limits.toolSeconds + 60;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
-      // The activity ends a call that takes too long, and still has to say so.
-      startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
+      startToCloseTimeout: seconds * 1000,
       cancellationType,
       ...(source.run?.effect === 'retry'
-        ? // To take its worker for dead too soon costs nothing.
-          { heartbeatTimeout: '5 seconds', retry: { maximumAttempts: 5 } }
+        ? // To take its worker for dead too soon costs nothing. Bounded by time, since deploys use attempts up too.
+          { heartbeatTimeout: '5 seconds', scheduleToCloseTimeout: 3 * seconds * 1000 }
         : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });
@@ -188,7 +192,7 @@ export class Thread {
     try {
       this.#appended(await connectTools({ turnId, sessionId, threadId: this.#threadId, specHash }));
     } catch {
-      // The model is told by each call that the tools are not there; the turn goes on without them.
+      // The turn goes on: each model call looks for the tools itself, and is told which are not there.
       this.#failed('connectTools');
     }
   }

@@ -1,5 +1,6 @@
 import {
   CancellationScope,
+  ContinueAsNew,
   continueAsNew,
   getExternalWorkflowHandle,
   log,
@@ -26,8 +27,8 @@ const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
 /** One request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnClose> {
   const { carry } = start;
-  const deadline = carry?.deadline ?? workflowInfo().startTime.getTime() + start.limits.seconds * 1000;
-  const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
+  const { runId: previousRunId, startTime } = workflowInfo();
+  const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
 
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
@@ -43,16 +44,18 @@ export async function turn(start: TurnStart): Promise<TurnClose> {
   );
   if (carry) archiveTurn({ turnId: start.turnId, through: carry.ordinal }).catch(() => undefined);
 
-  const thread = new Thread({ start, threadId: ROOT_THREAD, progress, stopped: () => reason !== undefined });
   let end: ThreadEnd;
   try {
+    const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
+    const thread = new Thread({ start, threadId: ROOT_THREAD, progress, stopped: () => reason !== undefined });
     end = await steps.run(() => thread.run());
+    if (end.status === 'continue' && !reason) {
+      return await continueAsNew<typeof turn>({ ...start, carry: { ...progress, previousRunId, deadline } });
+    }
   } catch (error) {
+    if (error instanceof ContinueAsNew) throw error;
+    // Thrown on, it would fail the workflow task for ever.
     end = { status: 'error', message: error instanceof Error ? error.message : String(error) };
-  }
-  if (end.status === 'continue' && !reason) {
-    const previousRunId = workflowInfo().runId;
-    await continueAsNew<typeof turn>({ ...start, carry: { ...progress, previousRunId, deadline } });
   }
   const close = closeOf(end, reason);
   await CancellationScope.nonCancellable(() => announce(start, close));
@@ -63,8 +66,7 @@ export async function turn(start: TurnStart): Promise<TurnClose> {
 function closeOf(end: ThreadEnd, reason: CancelReason | undefined): TurnClose {
   if (end.status === 'done') return end;
   if (reason) return { status: 'cancelled', reason };
-  if (end.status === 'error') return end;
-  throw new Error('the thread stopped without a reason');
+  return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { IRouter } from 'express';
 import type { Agent } from '../catalog/agents.ts';
 import { agentSpec, type AgentSpec } from '../wire/agent-spec.ts';
+import { identifier } from '../wire/bounds.ts';
 import type { AgentResource } from '../wire/resources.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError } from './errors.ts';
@@ -18,7 +19,7 @@ export function agentRoutes(router: IRouter, context: ApiContext): void {
   route(router, '/v1/agents/:name', {
     get: async (request, response) => {
       const name = param(request, 'name');
-      const agent = await catalog.agents.get(name);
+      const agent = identifier.safeParse(name).success ? await catalog.agents.get(name) : undefined;
       if (!agent) throw agentNotFound(name);
       response.json({ data: toResource(agent) });
     },

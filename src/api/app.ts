@@ -6,14 +6,14 @@ import { agentRoutes } from './agents.ts';
 import { authenticate } from './auth.ts';
 import type { ApiContext } from './context.ts';
 import { draftSessionRoutes } from './draft-sessions.ts';
-import { ApiError, ERRORS, toApiError } from './errors.ts';
+import { ApiError, errorAnswer, toApiError } from './errors.ts';
 import { eventRoutes } from './events.ts';
 import { fileRoutes } from './files.ts';
 import { healthRoutes } from './health.ts';
+import { checkHost } from './host.ts';
+import { jsonBody } from './json-body.ts';
 import { sessionRoutes } from './sessions.ts';
 import { turnRoutes } from './turns.ts';
-
-const MAX_BODY = '30mb';
 
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
@@ -23,9 +23,7 @@ export function createApp(context: ApiContext): Express {
   app.set('query parser', 'simple');
 
   app.use((request, response, next) => {
-    const requestId = newId('req');
-    response.locals['requestId'] = requestId;
-    response.set('x-request-id', requestId);
+    response.set('x-request-id', newId('req'));
     request.url = withoutPrefix(request.url);
     next();
   });
@@ -33,13 +31,16 @@ export function createApp(context: ApiContext): Express {
   app.use(
     helmet({ hsts: false, contentSecurityPolicy: { useDefaults: false, directives: { defaultSrc: ["'none'"] } } }),
   );
+  app.use((request, _response, next) => {
+    checkHost(request, context.config.apiKeys);
+    next();
+  });
   healthRoutes(app, context);
   app.use('/v1', (request, response, next) => {
     response.locals['subject'] = authenticate(request, context.config.apiKeys);
     next();
   });
-  // Whatever the client calls it, a body is JSON here. Strict is off, so that what is not an object is named as such.
-  app.use(express.json({ limit: MAX_BODY, strict: false, type: () => true }));
+  app.use(jsonBody);
   sessionRoutes(app, context);
   draftSessionRoutes(app, context);
   turnRoutes(app, context);
@@ -58,20 +59,19 @@ export function createApp(context: ApiContext): Express {
 /** Every error is answered in one form; one that comes when the answer is on its way can only cut that off. */
 function answerError(error: unknown, request: Request, response: Response): void {
   const apiError = toApiError(error);
-  const { code, message, param } = apiError;
-  const place: { status: number; type: string; retryAfter?: number } = ERRORS[code];
-  if (place.status >= 500) request.log.error({ err: apiError.cause ?? error }, message);
+  const { status, headers, body } = errorAnswer(apiError);
+  if (status >= 500) request.log.error({ err: apiError.cause ?? error }, apiError.message);
   if (response.headersSent) {
     response.destroy();
     return;
   }
-  if (place.retryAfter !== undefined) response.set('retry-after', String(place.retryAfter));
-  response.status(place.status).json({ error: { message, type: place.type, code, ...(param && { param }) } });
+  response.status(status).set(headers).json(body);
 }
 
 /** SDKs may be given a base URL with a path of its own in front of `/v1`. */
 function withoutPrefix(url: string): string {
-  const at = url.search(/\/v1\/(x\/)?agents(\/|$|\?)/);
+  const [path = ''] = url.split('?', 1);
+  const at = path.search(/\/v1\/(x\/)?agents(\/|$)/);
   return at > 0 ? url.slice(at) : url;
 }
 

@@ -1,37 +1,37 @@
 import type { Request } from 'express';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
-import type { Claim } from '../catalog/idempotency.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
 import type { TurnStart } from '../log/history.ts';
 import { newId } from '../log/ids.ts';
-import type { Subject } from '../log/records.ts';
-import { TurnNotFound } from '../logs/turn-logs.ts';
+import { turnCreated } from '../log/projection.ts';
+import type { InputItem, Subject, TurnCreated } from '../log/records.ts';
+import { titleOf } from '../log/title.ts';
+import type { AgentSpec } from '../wire/agent-spec.ts';
 import { createTurnBody, type CreateTurnBody } from '../wire/input.ts';
 import type { CreateTurnCommand } from '../../workflows/messages.ts';
 import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
-import { ApiError, ERRORS } from './errors.ts';
-import { idempotencyKey, KEY_LIFETIME_MS, keyReused } from './idempotency.ts';
+import { ApiError, isRefusal } from './errors.ts';
+import { claimRequest, idempotencyKey, type RequestClaim } from './idempotency.ts';
+import { isId } from './ids.ts';
+import { hasTurn } from './own-turn.ts';
 import { parseBody } from './request.ts';
 import { checkInput, keepInput } from './turn-input.ts';
 
-/** A request without a key that comes again within this time, because its answer was lost, is the same request. */
-const REPEAT_WITHIN_MS = 30_000;
-
 /** What the input of a turn may take in Temporal; the rest of the payload is for the turn itself. */
 const MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES - 32 * 1024;
-
-type TurnClaim = Pick<Claim, 'scope' | 'key' | 'resourceId'>;
 
 export interface TurnRequest {
   turnId: string;
   /** Whether the client wants the stream, or only the turn. */
   stream: boolean;
-  /** Starts the turn, if this request has not done so before. @throws ApiError */
-  start: () => Promise<void>;
-  /** The answer has reached the client, as far as one can know: the same body again is another turn. */
-  delivered: () => Promise<void>;
+  /** Starts the turn and gives its beginning; undefined if this request has done so before. @throws ApiError */
+  start: () => Promise<TurnCreated | undefined>;
+  /** The answer has reached the client, as far as one can know. */
+  delivered: () => void;
+  /** The request is over: if its answer was not delivered, it may come again. */
+  over: () => Promise<void>;
 }
 
 /**
@@ -44,95 +44,86 @@ export async function readTurnRequest(
 ): Promise<TurnRequest> {
   const key = idempotencyKey(request);
   const body = parseBody(createTurnBody, request);
-  if (session.closed) throw new ApiError('session_closed', 'the session is closed');
   checkInput(body.input ?? []);
-  await checkAgent(await context.catalog.agents.spec(session.spec_hash), context.agentCheck, 'agent.');
-
-  const bodyHash = hashOf(body);
-  const scope = `${subject.subjectId}/turns/${session.id}`;
-  const now = new Date();
-  const claim = await context.catalog.idempotency.claim(
-    {
-      scope,
-      key: key === undefined ? `body:${bodyHash}` : `key:${key}`,
-      resourceId: newId('turn'),
-      bodyHash,
-      now: now.toISOString(),
-    },
-    new Date(now.getTime() - (key === undefined ? REPEAT_WITHIN_MS : KEY_LIFETIME_MS)).toISOString(),
-  );
-  if (claim.bodyHash !== bodyHash) throw keyReused();
-  const held: TurnClaim = {
-    scope,
-    key: key === undefined ? `body:${bodyHash}` : `key:${key}`,
-    resourceId: claim.resourceId,
-  };
+  const previous = previousOf(body.previous_turn_id);
+  const claim = await claimRequest({
+    catalog: context.catalog,
+    scope: `${subject.subjectId}/turns/${session.id}`,
+    key,
+    bodyHash: hashOf(body),
+    resourceId: newId('turn'),
+  });
+  const turnId = claim.resourceId;
+  // The same body within the next seconds may be taken for a repetition when it is not, or the other way round.
+  const warn = (error: unknown) => context.log.warn({ turnId, err: error }, 'the answer to a turn could not be noted');
+  let isDelivered = false;
   return {
-    turnId: claim.resourceId,
+    turnId,
     stream: body.stream !== false,
     start: async () => {
-      if (!claim.isNew && (await exists(context, claim.resourceId))) return;
-      await startTurn(context, { session, subject, body, claim: held });
+      // Whatever has changed since, what was begun is answered.
+      if (!claim.isNew && (await hasTurn(context, session, turnId))) return undefined;
+      return startTurn(context, { session, subject, body, previous, claim });
     },
-    delivered: async () => {
-      if (key === undefined) await context.catalog.idempotency.release(held);
+    delivered: () => {
+      isDelivered = true;
+      claim.delivered().catch(warn);
+    },
+    over: async () => {
+      if (!isDelivered) await claim.lost().catch(warn);
     },
   };
-}
-
-async function exists({ logs }: ApiContext, turnId: string): Promise<boolean> {
-  try {
-    await logs.start(turnId);
-    return true;
-  } catch (error) {
-    if (error instanceof TurnNotFound) return false;
-    throw error;
-  }
 }
 
 interface TurnToStart {
   session: SessionRow;
   subject: Subject;
   body: CreateTurnBody;
-  claim: TurnClaim;
+  previous: CreateTurnCommand['previous'];
+  claim: RequestClaim;
 }
 
-async function startTurn(context: ApiContext, { session, subject, body, claim }: TurnToStart): Promise<void> {
-  const { catalog, commands, turnIndex, log } = context;
+async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCreated> {
+  const { catalog, blobs, commands, turnIndex, log } = context;
+  const { session, body, claim } = turn;
   const { resourceId: turnId } = claim;
   const sessionId = session.id;
-  const command = await commandOf(context, { session, subject, body, turnId });
-  // Before the session is asked: after a crash in between, this is the trace of the turn.
-  await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: command.createdAt });
   try {
+    if (session.closed) throw new ApiError('session_closed', 'the session is closed');
+    const spec = await catalog.agents.spec(session.spec_hash);
+    await checkAgent(spec, context.agentCheck, 'agent.');
+    const input = await keepInput(body.input ?? [], { blobs, sessionId });
+    const command = await commandOf(context, { ...turn, spec, input });
+    // Before the session is asked: after a crash in between, this is the trace of the turn.
+    await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: command.createdAt });
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
     // The turn runs: whatever is wrong with the index now, the answer is a success, and the archive will mend it.
     await turnIndex
       .accept(start)
       .catch((error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'));
+    return turnCreated({ ...start, input });
   } catch (error) {
-    if (error instanceof ApiError && ERRORS[error.code].status < 500) {
+    if (isRefusal(error)) {
       await catalog.turns.withdraw(turnId);
-      await catalog.idempotency.release(claim);
+      await claim.release();
     }
     throw error;
   }
 }
 
 async function commandOf(
-  { catalog, blobs, config }: ApiContext,
-  { session, subject, body, turnId }: Omit<TurnToStart, 'claim'> & { turnId: string },
+  { blobs, config }: ApiContext,
+  { session, subject, previous, claim, spec, input }: TurnToStart & { spec: AgentSpec; input: InputItem[] },
 ): Promise<CreateTurnCommand> {
-  const context = { blobs, sessionId: session.id };
-  const spec = await catalog.agents.spec(session.spec_hash);
-  const input = await keepInput(body.input ?? [], context);
   return {
-    turnId,
+    turnId: claim.resourceId,
     createdAt: new Date().toISOString(),
     createdBy: subject,
-    input: await offload(input, { ...context, maxBytes: MAX_INPUT_BYTES }),
-    previous: previousOf(body.previous_turn_id),
+    input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
+    title: titleOf(input),
+    isRepeated: !claim.isNew,
+    previous,
     specHash: session.spec_hash,
     hasServers: (spec.mcp_servers ?? []).length > 0,
     limits: {
@@ -144,8 +135,12 @@ async function commandOf(
   };
 }
 
+/** @throws ApiError `turn_not_found` for what can't be a turn */
 function previousOf(id: string | null | undefined): CreateTurnCommand['previous'] {
   if (id === undefined || id === null || id === 'auto') return { turn: 'last' };
   if (id === 'none' || id === 'null') return { turn: 'none' };
-  return { turn: 'id', turnId: id };
+  if (isId(id)) return { turn: 'id', turnId: id };
+  throw new ApiError('turn_not_found', 'previous_turn_id must be the id of a turn of this session, auto or none', {
+    param: 'previous_turn_id',
+  });
 }

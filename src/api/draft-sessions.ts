@@ -21,6 +21,7 @@ export function draftSessionRoutes(router: IRouter, { catalog, agentCheck }: Api
     post: async (request, response) => {
       const { subject } = contextOf(response);
       const { agent_spec: spec, agent_name: agentName } = parseBody(createDraftBody, request);
+      const metadata = metadataOf(request);
       await checkAgent(spec, agentCheck, 'agent_spec.');
       const id = newId('ses');
       const now = new Date().toISOString();
@@ -32,7 +33,7 @@ export function draftSessionRoutes(router: IRouter, { catalog, agentCheck }: Api
         spec_hash: await catalog.agents.putSpec(spec),
         title: null,
         ...ownerColumns(subject),
-        metadata: metadataOf(request),
+        metadata,
         created_at: now,
         updated_at: now,
       });

@@ -9,12 +9,14 @@ import { isUnavailable } from '../unavailable.ts';
  * seconds, for errors after which the same request may succeed.
  */
 export const ERRORS = {
+  invalid_http: { status: 400, type: 'invalid_request_error' },
   invalid_request: { status: 400, type: 'invalid_request_error' },
   invalid_json: { status: 400, type: 'invalid_request_error' },
   invalid_cursor: { status: 400, type: 'invalid_request_error' },
   invalid_page_token: { status: 400, type: 'invalid_request_error' },
   invalid_data_uri: { status: 400, type: 'invalid_request_error' },
   mixed_input: { status: 400, type: 'invalid_request_error' },
+  not_local: { status: 400, type: 'invalid_request_error' },
   unauthenticated: { status: 401, type: 'authentication_error' },
   not_found: { status: 404, type: 'not_found_error' },
   agent_not_found: { status: 404, type: 'not_found_error' },
@@ -22,9 +24,11 @@ export const ERRORS = {
   turn_not_found: { status: 404, type: 'not_found_error' },
   file_not_found: { status: 404, type: 'not_found_error' },
   method_not_allowed: { status: 405, type: 'invalid_request_error' },
+  request_timeout: { status: 408, type: 'invalid_request_error' },
   session_closed: { status: 409, type: 'conflict_error' },
   body_too_large: { status: 413, type: 'invalid_request_error' },
   unsupported_media_type: { status: 415, type: 'invalid_request_error' },
+  expectation_failed: { status: 417, type: 'invalid_request_error' },
   empty_message: { status: 422, type: 'unprocessable_error' },
   actions_pending: { status: 422, type: 'unprocessable_error' },
   call_not_pending: { status: 422, type: 'unprocessable_error' },
@@ -34,6 +38,7 @@ export const ERRORS = {
   feature_not_available: { status: 422, type: 'unprocessable_error' },
   idempotency_key_reused: { status: 422, type: 'unprocessable_error' },
   content_too_large: { status: 422, type: 'unprocessable_error' },
+  headers_too_large: { status: 431, type: 'invalid_request_error' },
   internal_error: { status: 500, type: 'server_error' },
   unavailable: { status: 503, type: 'server_error', retryAfter: 2 },
 } as const satisfies Record<string, { status: number; type: string; retryAfter?: number }> &
@@ -67,16 +72,26 @@ export function toApiError(error: unknown): ApiError {
     return new ApiError('unavailable', 'the server can not do this for the moment; try again', { cause: error });
   }
   return (
-    bodyError(error) ?? new ApiError('internal_error', 'the server failed to answer this request', { cause: error })
+    requestError(error) ?? new ApiError('internal_error', 'the server failed to answer this request', { cause: error })
   );
 }
 
-/** What Express's body parser says; its errors carry a `type`. */
-function bodyError(error: unknown): ApiError | undefined {
-  if (!(error instanceof Error && 'type' in error)) return undefined;
-  switch (error.type) {
-    case 'entity.parse.failed':
-      return new ApiError('invalid_json', `the body is not JSON: ${error.message}`, { cause: error });
+/** Whether a request is refused with this error: nothing was done, and nothing will be. */
+export function isRefusal(error: unknown): boolean {
+  return ERRORS[toApiError(error).code].status < 500;
+}
+
+/** What is sent for an error. */
+export function errorAnswer({ code, message, param }: ApiError) {
+  const { status, type, retryAfter }: { status: number; type: string; retryAfter?: number } = ERRORS[code];
+  const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) };
+  return { status, headers, body: { error: { message, type, code, ...(param && { param }) } } };
+}
+
+/** What Express and its parsers find wrong with a request. */
+function requestError(error: unknown): ApiError | undefined {
+  if (!(error instanceof Error)) return undefined;
+  switch ('type' in error && error.type) {
     case 'entity.too.large':
       return new ApiError('body_too_large', 'the body is larger than 30 MB', { cause: error });
     case 'encoding.unsupported':
@@ -85,7 +100,9 @@ function bodyError(error: unknown): ApiError | undefined {
     case 'request.aborted':
     case 'request.size.invalid':
       return new ApiError('invalid_request', 'the body was cut off', { cause: error });
-    default:
-      return undefined;
   }
+  // Both marks, since other libraries' errors carry the status of somebody else's answer.
+  const isTheirs = error instanceof URIError || 'expose' in error;
+  if (!isTheirs || !('status' in error) || typeof error.status !== 'number' || error.status >= 500) return undefined;
+  return new ApiError('invalid_request', `the request can not be read: ${error.message}`, { cause: error });
 }

@@ -1,24 +1,31 @@
 import type { IRouter } from 'express';
 import { z } from 'zod';
 import type { TurnRow } from '../catalog/schema.ts';
+import type { LogEntry } from '../log/records.ts';
+import type { PageOptions } from '../logs/turn-logs.ts';
+import { identifier } from '../wire/bounds.ts';
+import type { SessionEvent } from '../wire/events.ts';
 import { toWire } from '../wire/project.ts';
 import type { SessionEventItem } from '../wire/resources.ts';
 import type { ApiContext } from './context.ts';
+import { isId } from './ids.ts';
+import { isTurnOf, ownTurn } from './own-turn.ts';
+import { Page } from './page.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
-import { contextOf, param, parse } from './request.ts';
+import { contextOf, param, parseQuery } from './request.ts';
 import { route } from './routes.ts';
 import { ownSession } from './sessions.ts';
-import { ownTurn } from './turns.ts';
 
 const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
   order: z.enum(['asc', 'desc'], { error: 'must be asc or desc' }).default('asc'),
 });
 const turnPlace = z.object({ turn: z.string(), order: z.enum(['asc', 'desc']), ordinal: z.int().min(1) });
 
-const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({
-  last_turn_id: z.string().min(1).optional(),
-});
-const sessionPlace = z.object({ turn: z.string(), ordinal: z.int().min(1) });
+const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({ last_turn_id: identifier.optional() });
+const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().min(1) });
+
+/** Entries that are read at a time: the largest ones take a quarter of a megabyte each. */
+const BATCH = 100;
 
 /** The events of a turn, and of a whole session, as lists. */
 export function eventRoutes(router: IRouter, context: ApiContext): void {
@@ -28,62 +35,91 @@ export function eventRoutes(router: IRouter, context: ApiContext): void {
     get: async (request, response) => {
       const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
       const turnId = param(request, 'tid');
-      const { limit, order, page_token: token } = parse(turnQuery, request.query);
+      const { limit, order, page_token: token } = parseQuery(turnQuery, request);
       await ownTurn(context, session, turnId);
-      const from = token === undefined ? undefined : decodePageToken(turnPlace, token);
-      if (from && (from.turn !== turnId || from.order !== order)) throw badToken();
-      const start = from?.ordinal ?? (order === 'asc' ? 1 : Number.MAX_SAFE_INTEGER);
-      // Two more than asked for: the turn's begin and end are not listed, and one says whether there is a next page.
-      const entries = await logs.page(turnId, { from: start, limit: limit + 3, order });
-      const listed = entries.filter(({ record }) => record.kind !== 'turn.created' && record.kind !== 'turn.done');
-      const next = listed[limit];
-      response.json({
-        data: listed.slice(0, limit).map(({ record }) => toWire(record)),
-        pagination: pagination(limit, next && { turn: turnId, order, ordinal: next.ordinal }),
-      });
+      const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
+      if (place && (place.turn !== turnId || place.order !== order)) throw badToken();
+      if (place) await checkPlace(place);
+      const from = place?.ordinal ?? (order === 'asc' ? 1 : Number.MAX_SAFE_INTEGER);
+      const { items, next } = await turnPage(turnId, { from, limit, order });
+      response.json({ data: items, pagination: pagination(limit, next) });
     },
   });
 
   route(router, '/v1/agents/sessions/:sid/events', {
     get: async (request, response) => {
       const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
-      const { limit, page_token: token, last_turn_id: lastTurnId } = parse(sessionQuery, request.query);
-      const from = token === undefined ? undefined : decodePageToken(sessionPlace, token);
-      if (lastTurnId !== undefined && !from) await ownTurn(context, session, lastTurnId);
-      const turn = from ? await catalog.turns.get(from.turn) : await newestEnded(session.id, lastTurnId);
-      if (from && turn?.session_id !== session.id) throw badToken();
-      const { items, next } = await newestFirst(turn, from?.ordinal ?? Number.MAX_SAFE_INTEGER, limit);
+      const { limit, page_token: token, last_turn_id: lastTurnId } = parseQuery(sessionQuery, request);
+      const place = token === undefined ? undefined : decodePageToken(sessionPlace, token);
+      if (lastTurnId !== undefined && !place) await ownTurn(context, session, lastTurnId);
+      const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
+      if (place && !isTurnOf(session, turn)) throw badToken();
+      if (place) await checkPlace(place);
+      const { items, next } = await sessionPage(turn, place?.ordinal ?? Number.MAX_SAFE_INTEGER, limit);
       response.json({ data: items, pagination: pagination(limit, next) });
     },
   });
+
+  /** A place that we gave out had an entry. */
+  async function checkPlace({ turn, ordinal }: { turn: string; ordinal: number }): Promise<void> {
+    const [entry] = await logs.page(turn, { from: ordinal, limit: 1, order: 'asc' });
+    if (entry?.ordinal !== ordinal) throw badToken();
+  }
+
+  /** The events of a turn, without its begin and end. */
+  async function turnPage(
+    turnId: string,
+    options: PageOptions,
+  ): Promise<{ items: SessionEvent[]; next: z.infer<typeof turnPlace> | undefined }> {
+    const { order } = options;
+    const page = new Page<SessionEvent>(options.limit);
+    // Three more than asked for: the begin, the end, and one that says whether there is a next page.
+    for await (const { ordinal, record } of entries(turnId, { ...options, limit: options.limit + 3 })) {
+      if (record.kind === 'turn.created' || record.kind === 'turn.done') continue;
+      if (!page.add(toWire(record))) return { items: page.items, next: { turn: turnId, order, ordinal } };
+    }
+    return { items: page.items, next: undefined };
+  }
+
+  async function sessionPage(
+    newest: TurnRow | undefined,
+    ordinal: number,
+    limit: number,
+  ): Promise<{ items: SessionEventItem[]; next: z.infer<typeof sessionPlace> | undefined }> {
+    const page = new Page<SessionEventItem>(limit);
+    let from = ordinal;
+    for (let turn = newest; turn; turn = await before(turn)) {
+      const { id } = turn;
+      for await (const { ordinal: at, record } of entries(id, { from, limit: limit + 1, order: 'desc' })) {
+        const item = { turn_id: id, event: toWire(record) };
+        if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal: at } };
+      }
+      from = Number.MAX_SAFE_INTEGER;
+    }
+    return { items: page.items, next: undefined };
+  }
+
+  /** Entries of a turn, `limit` or a few more, read as they are taken. */
+  async function* entries(turnId: string, { from, limit, order }: PageOptions): AsyncGenerator<LogEntry> {
+    const size = Math.min(limit, BATCH);
+    for (let next = from; next > 0;) {
+      const batch = await logs.page(turnId, { from: next, limit: size, order });
+      yield* batch;
+      const last = batch.at(-1);
+      if (!last || batch.length < size) return;
+      next = last.ordinal + (order === 'asc' ? 1 : -1);
+    }
+  }
 
   /** The turn that the listing begins with: a running one is left out, its parent stands for it. */
   async function newestEnded(sessionId: string, lastTurnId: string | undefined): Promise<TurnRow | undefined> {
     const last = lastTurnId === undefined ? await turnIndex.last(sessionId) : await catalog.turns.get(lastTurnId);
     if (!last) return undefined;
     const { done } = await logs.ends(last.id);
-    if (done) return last;
-    return last.previous_turn_id === null ? undefined : catalog.turns.get(last.previous_turn_id);
+    return done ? last : before(last);
   }
 
-  async function newestFirst(
-    newest: TurnRow | undefined,
-    from: number,
-    limit: number,
-  ): Promise<{ items: SessionEventItem[]; next: z.infer<typeof sessionPlace> | undefined }> {
-    const items: SessionEventItem[] = [];
-    let turn = newest;
-    let ordinal = from;
-    while (turn) {
-      const { id } = turn;
-      const entries = await logs.page(id, { from: ordinal, limit: limit - items.length + 1, order: 'desc' });
-      for (const { ordinal: at, record } of entries) {
-        if (items.length === limit) return { items, next: { turn: id, ordinal: at } };
-        items.push({ turn_id: id, event: toWire(record) });
-      }
-      turn = turn.previous_turn_id === null ? undefined : await catalog.turns.get(turn.previous_turn_id);
-      ordinal = Number.MAX_SAFE_INTEGER;
-    }
-    return { items, next: undefined };
+  async function before({ previous_turn_id: id }: TurnRow): Promise<TurnRow | undefined> {
+    return id === null ? undefined : catalog.turns.get(id);
   }
 }

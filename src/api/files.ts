@@ -1,7 +1,7 @@
 import type { IRouter } from 'express';
 import { z } from 'zod';
 import type { ApiContext } from './context.ts';
-import { contextOf, param, parse } from './request.ts';
+import { contextOf, param, parseQuery } from './request.ts';
 import { route } from './routes.ts';
 import { ownSession } from './sessions.ts';
 
@@ -19,7 +19,7 @@ export function fileRoutes(router: IRouter, { catalog, blobs }: ApiContext): voi
   route(router, '/v1/agents/sessions/:sid/files/:id', {
     get: async (request, response) => {
       const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
-      const { name, type } = parse(fileQuery, request.query);
+      const { name, type } = parseQuery(fileQuery, request);
       const bytes = await blobs.get(session.id, param(request, 'id'));
       response.attachment(name);
       response.set({

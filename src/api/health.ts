@@ -1,5 +1,6 @@
 import type { IRouter } from 'express';
 import type { ApiContext } from './context.ts';
+import { ApiError, errorAnswer } from './errors.ts';
 import { route } from './routes.ts';
 
 /** Whether the process lives, and whether it can do its work; for load balancers and operators, without a key. */
@@ -12,9 +13,14 @@ export function healthRoutes(router: IRouter, { checkReadiness, log }: ApiContex
   route(router, '/readyz', {
     get: async (_request, response) => {
       const problems = await checkReadiness();
-      if (problems.length > 0) log.warn({ problems }, 'not ready');
-      response.status(problems.length > 0 ? 503 : 200);
-      response.json({ status: problems.length > 0 ? 'not ready' : 'ready', problems });
+      if (problems.length === 0) {
+        response.json({ status: 'ready', problems });
+        return;
+      }
+      log.warn({ problems }, 'not ready');
+      const answer = errorAnswer(new ApiError('unavailable', `the server is not ready: ${problems.join('; ')}`));
+      response.status(answer.status).set(answer.headers);
+      response.json({ status: 'not ready', problems, ...answer.body });
     },
   });
 }

@@ -1,9 +1,10 @@
 import type { Request } from 'express';
 import type { Catalog } from '../catalog/catalog.ts';
+import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import { ApiError } from './errors.ts';
 
-/** A key is remembered for this long. */
-export const KEY_LIFETIME_MS = 24 * 3_600_000;
+/** A request without a key that comes again within this time after its answer was lost is the same request. */
+const REPEAT_WITHIN_MS = 30_000;
 
 /** The header `Idempotency-Key`. @throws ApiError if it is not usable */
 export function idempotencyKey(request: Request): string | undefined {
@@ -16,26 +17,55 @@ export function idempotencyKey(request: Request): string | undefined {
   return key;
 }
 
-export function keyReused(): ApiError {
-  return new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
-}
-
-interface KeyClaim {
+interface ClaimOptions {
   catalog: Catalog;
+  /** Who may repeat the request, and on what. */
   scope: string;
+  /** The client's key; without one the body stands for it. */
   key: string | undefined;
   bodyHash: string;
-  newId: () => string;
+  /** The id of what the request creates, if it is the first of its kind. */
+  resourceId: string;
 }
 
-/** The id of what this request creates: a new one, or the one that the same request got before. */
-export async function claimKey({ catalog, scope, key, bodyHash, newId }: KeyClaim): Promise<string> {
-  if (key === undefined) return newId();
+/** A request's hold on what it creates. */
+export interface RequestClaim {
+  /** The same for the same request. */
+  resourceId: string;
+  /** False if the request came before. What it creates may exist then, or be on its way. */
+  isNew: boolean;
+  /** The request was refused, and has created nothing. */
+  release: () => Promise<void>;
+  /** The answer has reached the client, as far as one can know: without a key the same body is another request now. */
+  delivered: () => Promise<void>;
+  /** The answer was lost: the time in which the same body is the same request begins. */
+  lost: () => Promise<void>;
+}
+
+/** Finds out whether a request came before. @throws ApiError `idempotency_key_reused` */
+export async function claimRequest({ catalog, scope, key, bodyHash, resourceId }: ClaimOptions): Promise<RequestClaim> {
+  const { idempotency } = catalog;
   const now = new Date();
-  const claim = await catalog.idempotency.claim(
-    { scope, key: `key:${key}`, resourceId: newId(), bodyHash, now: now.toISOString() },
-    new Date(now.getTime() - KEY_LIFETIME_MS).toISOString(),
+  const lifetime = key === undefined ? REPEAT_WITHIN_MS : KEY_LIFETIME_MS;
+  const wanted = { scope, key: key === undefined ? `body:${bodyHash}` : `key:${key}`, resourceId, bodyHash };
+  const taken = await idempotency.claim(
+    { ...wanted, now: now.toISOString() },
+    new Date(now.getTime() - lifetime).toISOString(),
   );
-  if (claim.bodyHash !== bodyHash) throw keyReused();
-  return claim.resourceId;
+  if (taken.bodyHash !== bodyHash) {
+    throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
+  }
+  const held = { ...wanted, resourceId: taken.resourceId };
+  const release = () => idempotency.release(held);
+  return {
+    resourceId: taken.resourceId,
+    isNew: taken.isNew,
+    release,
+    delivered: async () => {
+      if (key === undefined) await release();
+    },
+    lost: async () => {
+      if (key === undefined) await idempotency.renew(held, new Date().toISOString());
+    },
+  };
 }

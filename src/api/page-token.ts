@@ -1,13 +1,14 @@
 import { z } from 'zod';
+import type { Pagination } from '../wire/resources.ts';
 import { ApiError } from './errors.ts';
 
 /** A place in a listing, opaque to clients. */
-export function encodePageToken(place: Record<string, unknown>): string {
+function encodePageToken(place: Record<string, unknown>): string {
   return Buffer.from(JSON.stringify(place)).toString('base64url');
 }
 
 /** @throws ApiError `invalid_page_token` */
-export function decodePageToken<T extends z.ZodType>(schema: T, token: string): z.infer<T> {
+export function decodePageToken<T extends z.ZodObject>(schema: T, token: string): z.infer<T> {
   let place: unknown;
   try {
     place = JSON.parse(Buffer.from(token, 'base64url').toString());
@@ -15,7 +16,8 @@ export function decodePageToken<T extends z.ZodType>(schema: T, token: string): 
     throw badToken();
   }
   const parsed = schema.safeParse(place);
-  if (!parsed.success) throw badToken();
+  // Encoded again it must be the same, or bytes were added that mean nothing to us.
+  if (!parsed.success || encodePageToken(parsed.data) !== token) throw badToken();
   return parsed.data;
 }
 
@@ -25,26 +27,18 @@ export function badToken(): ApiError {
   });
 }
 
-/** Query parameters of a listing. An empty value is none. */
+/** Query parameters of a listing. */
 export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; maxLimit: number }) {
+  const error = `must be a number from 1 to ${maxLimit}`;
   return z.object({
-    limit: z.coerce
-      .number({ error: `must be a number from 1 to ${maxLimit}` })
-      .int({ error: `must be a number from 1 to ${maxLimit}` })
-      .min(1, { error: `must be a number from 1 to ${maxLimit}` })
-      .max(maxLimit, { error: `must be a number from 1 to ${maxLimit}` })
+    limit: z
+      .string(error)
+      .regex(/^\d+$/, error)
+      .transform(Number)
+      .pipe(z.int(error).min(1, error).max(maxLimit, error))
       .default(defaultLimit),
-    page_token: z
-      .string()
-      .optional()
-      .transform((token) => token || undefined),
+    page_token: z.string().optional(),
   });
-}
-
-export interface Pagination {
-  limit: number;
-  next_page_token: string | null;
-  previous_page_token: null;
 }
 
 export function pagination(limit: number, next: Record<string, unknown> | undefined): Pagination {

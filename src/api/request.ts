@@ -4,8 +4,7 @@ import type { Subject } from '../log/records.ts';
 import { ApiError } from './errors.ts';
 
 /** What the server knows of a request, beside the request itself. */
-export interface RequestContext {
-  requestId: string;
+interface RequestContext {
   subject: Subject;
 }
 
@@ -22,37 +21,49 @@ export function param(request: Request, name: string): string {
   return value;
 }
 
+/** Past these a client has seen enough of what is wrong. */
+const MAX_PROBLEMS = 5;
+const MAX_PARAM_LENGTH = 300;
+
 /** Validates a part of a request. @throws ApiError `invalid_request` that names the field */
 export function parse<T extends z.ZodType>(schema: T, value: unknown): z.infer<T> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map(describe);
+  const problems = parsed.error.issues.slice(0, MAX_PROBLEMS).map(describe);
   throw new ApiError('invalid_request', problems.map(({ message }) => message).join('; '), {
     param: problems[0]?.param,
   });
 }
 
+/** The query parameters of a request. An empty value is none. @throws ApiError */
+export function parseQuery<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
+  return parse(schema, Object.fromEntries(Object.entries(request.query).filter(([, value]) => value !== '')));
+}
+
 /** The JSON body of a request. @throws ApiError */
 export function parseBody<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
-  const body: unknown = request.body;
-  // Express takes an empty body for an empty object.
-  if (body === undefined || request.get('content-length') === '0')
+  if (request.body === undefined) {
     throw new ApiError('invalid_request', 'send a JSON body (content-type: application/json)');
-  return parse(schema, body);
+  }
+  return parse(schema, request.body);
 }
 
 function describe(issue: z.core.$ZodIssue): { message: string; param: string } {
-  const param = issue.path.join('.');
   const [inner] = issue.code === 'invalid_union' ? closest(issue.errors) : [];
-  if (inner) {
-    const deeper = describe({ ...inner, path: [...issue.path, ...inner.path] });
-    return deeper;
-  }
+  if (inner) return describe({ ...inner, path: [...issue.path, ...inner.path] });
+  // Keys of the client's own may be part of it.
+  const param = issue.path.join('.').slice(0, MAX_PARAM_LENGTH);
   return { param, message: param ? `${param}: ${issue.message}` : issue.message };
 }
 
 /** Of the ways in which a union did not match, the one that came furthest. */
 function closest(errors: z.core.$ZodIssue[][]): z.core.$ZodIssue[] {
-  const depth = (issues: z.core.$ZodIssue[]): number => Math.max(0, ...issues.map(({ path }) => path.length));
-  return errors.toSorted((a, b) => depth(b) - depth(a))[0] ?? [];
+  return errors.toSorted((a, b) => reach(b) - reach(a))[0] ?? [];
+}
+
+/** How far a schema came before it failed: not even to the value itself, if that is of another type. */
+function reach(issues: z.core.$ZodIssue[]): number {
+  let furthest = 0;
+  for (const { code, path } of issues) furthest = Math.max(furthest, path.length + (code === 'invalid_type' ? 0 : 1));
+  return furthest;
 }

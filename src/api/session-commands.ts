@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   WithStartWorkflowOperation,
   WorkflowUpdateFailedError,
@@ -10,7 +11,7 @@ import { SESSION_WORKFLOW, sessionWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../.
 import { cancelSession, createTurn, type CreateTurnCommand, type TurnAccepted } from '../../workflows/messages.ts';
 import type { session } from '../../workflows/session.ts';
 import { ApiError, ERRORS, type ErrorCode } from './errors.ts';
-import { KeyedQueue } from './keyed-queue.ts';
+import { KeyedQueue } from '../keyed-queue.ts';
 
 /** Temporal lets few Updates of one workflow be under way, and collapses at its limit. */
 const UPDATES_AT_ONCE = 4;
@@ -21,8 +22,13 @@ const COMMAND_TIMEOUT_MS = 45_000;
 /** How long we ask what became of a command whose answer was lost. */
 const LOOKUP_TIMEOUT_MS = 3_000;
 
-/** Between two tries of a command that met its session's workflow as that was closing. */
+/**
+ * A command that met its session's workflow as that was closing, or Temporal in a bad moment, is sent again: so often,
+ * and only this long after the first time. It is carried out once all the same.
+ */
 const MAX_TRIES = 3;
+const TRY_AGAIN_WITHIN_MS = 3_000;
+const FIRST_PAUSE_MS = 50;
 
 /** Sends commands to the workflows of sessions, starting those that do not run. */
 export class SessionCommands {
@@ -65,6 +71,7 @@ export class SessionCommands {
     send: (operation: WithStartWorkflowOperation<typeof session>) => Promise<T>,
   ): Promise<T> {
     return this.#queue.run(sessionId, async () => {
+      const tryUntil = Date.now() + TRY_AGAIN_WITHIN_MS;
       for (let tries = 1; ; tries++) {
         const operation = this.#startOperation(sessionId);
         // Rejects with the command itself; nobody else listens.
@@ -72,9 +79,11 @@ export class SessionCommands {
         try {
           return await this.#client.connection.withDeadline(Date.now() + COMMAND_TIMEOUT_MS, () => send(operation));
         } catch (error) {
-          // The session's run has closed under the command, which then was not carried out.
-          if (isNotFound(error) && tries < MAX_TRIES) continue;
-          return await this.#outcome<T>(sessionId, updateId, error);
+          const mayPass = isNotFound(error) || isTemporalUnavailable(error);
+          if (!mayPass || tries >= MAX_TRIES || Date.now() >= tryUntil) {
+            return await this.#outcome<T>(sessionId, updateId, error);
+          }
+          await sleep(FIRST_PAUSE_MS * 2 ** tries);
         }
       }
     });

@@ -5,11 +5,12 @@ import { hashOf } from '../hash.ts';
 import { newId } from '../log/ids.ts';
 import type { Subject } from '../log/records.ts';
 import { subjectToWire } from '../wire/project.ts';
-import { cancelBody, createSessionBody, type SessionResource } from '../wire/resources.ts';
+import { cancelBody, createSessionBody, type CreateSessionBody, type SessionResource } from '../wire/resources.ts';
 import { agentNotFound, checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
-import { ApiError } from './errors.ts';
-import { claimKey, idempotencyKey } from './idempotency.ts';
+import { ApiError, isRefusal } from './errors.ts';
+import { claimRequest, idempotencyKey } from './idempotency.ts';
+import { isId } from './ids.ts';
 import { contextOf, param, parseBody } from './request.ts';
 import { route } from './routes.ts';
 
@@ -22,33 +23,12 @@ export function sessionRoutes(router: IRouter, context: ApiContext): void {
   route(router, '/v1/agents/sessions', {
     post: async (request, response) => {
       const { subject } = contextOf(response);
+      const key = idempotencyKey(request);
       const body = parseBody(createSessionBody, request);
       const metadata = metadataOf(request);
-      const agent = await catalog.agents.get(body.agent_name);
-      if (!agent) throw agentNotFound(body.agent_name);
-      await checkAgent(agent.spec, agentCheck, 'agent.');
-      const id = await claimKey({
-        catalog,
-        scope: `${subject.subjectId}/sessions`,
-        key: idempotencyKey(request),
-        bodyHash: hashOf([body, metadata]),
-        newId: () => newId('ses'),
-      });
-      const now = new Date().toISOString();
-      await catalog.sessions.insert({
-        id,
-        type: 'session',
-        agent_name: agent.name,
-        agent_version: agent.version,
-        spec_hash: agent.spec_hash,
-        title: body.title || null,
-        ...ownerColumns(subject),
-        metadata,
-        created_at: now,
-        updated_at: now,
-      });
-      const session = await ownSession(catalog, id, subject);
-      response.status(201).json({ data: sessionResource(session) });
+      const wanted = { id: newId('ses'), body, metadata, subject };
+      const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
+      response.status(201).json({ data: sessionResource(await ownSession(catalog, id, subject)) });
     },
   });
 
@@ -70,11 +50,54 @@ export function sessionRoutes(router: IRouter, context: ApiContext): void {
       response.json({});
     },
   });
+
+  /** The session that the first request with this key has created. */
+  async function createOnce(key: string, wanted: WantedSession): Promise<string> {
+    const { body, metadata, subject } = wanted;
+    const scope = `${subject.subjectId}/sessions`;
+    const bodyHash = hashOf([body, metadata]);
+    const claim = await claimRequest({ catalog, scope, key, bodyHash, resourceId: wanted.id });
+    const id = claim.resourceId;
+    if (!claim.isNew && (await catalog.sessions.get(id))) return id;
+    try {
+      return await createSession({ ...wanted, id });
+    } catch (error) {
+      if (isRefusal(error)) await claim.release();
+      throw error;
+    }
+  }
+
+  async function createSession({ id, body, metadata, subject }: WantedSession): Promise<string> {
+    const agent = await catalog.agents.get(body.agent_name);
+    if (!agent) throw agentNotFound(body.agent_name);
+    await checkAgent(agent.spec, agentCheck, 'agent.');
+    const now = new Date().toISOString();
+    await catalog.sessions.insert({
+      id,
+      type: 'session',
+      agent_name: agent.name,
+      agent_version: agent.version,
+      spec_hash: agent.spec_hash,
+      title: body.title || null,
+      ...ownerColumns(subject),
+      metadata,
+      created_at: now,
+      updated_at: now,
+    });
+    return id;
+  }
+}
+
+interface WantedSession {
+  id: string;
+  body: CreateSessionBody;
+  metadata: string | null;
+  subject: Subject;
 }
 
 /** A session of this subject; other people's sessions do not exist. @throws ApiError `session_not_found` */
 export async function ownSession(catalog: Catalog, id: string, subject: Subject): Promise<SessionRow> {
-  const session = await catalog.sessions.get(id);
+  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
   if (!session || session.subject_id !== subject.subjectId) throw sessionNotFound(id);
   return session;
 }
@@ -115,16 +138,19 @@ function sessionResource(session: SessionRow): SessionResource {
 export function metadataOf(request: Request): string | null {
   const header = request.get('x-tfy-metadata');
   if (!header) return null;
-  const problem = new ApiError('invalid_request', 'x-tfy-metadata must be a JSON object of at most 4 KiB', {
+  // Node gives each byte of a header as one character, whatever it stands for.
+  const metadata = parseMetadata(Buffer.from(header, 'latin1'));
+  if (typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata)) return JSON.stringify(metadata);
+  throw new ApiError('invalid_request', 'x-tfy-metadata must be a JSON object of at most 4 KiB in UTF-8', {
     param: 'x-tfy-metadata',
   });
-  if (Buffer.byteLength(header) > MAX_METADATA_BYTES) throw problem;
-  let metadata: unknown;
+}
+
+function parseMetadata(bytes: Buffer): unknown {
+  if (bytes.length > MAX_METADATA_BYTES) return undefined;
   try {
-    metadata = JSON.parse(header);
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch {
-    throw problem;
+    return undefined;
   }
-  if (typeof metadata !== 'object' || metadata === null || Array.isArray(metadata)) throw problem;
-  return JSON.stringify(metadata);
 }

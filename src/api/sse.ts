@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import type { Response } from 'express';
 import type { StreamFrame } from '../live/turn-reader.ts';
 
@@ -8,7 +7,7 @@ const HEARTBEAT_MS = 15_000;
 /** A reader that takes nothing for this long is gone, whatever its connection says. */
 const STALLED_MS = 60_000;
 
-/** A reader that is this far behind is disconnected; it comes back with its cursor. */
+/** A reader that is this far behind gets nothing more until it has taken what it was sent. */
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
 
 /** One server-sent event stream (`contracts/sessions-api.md`, section 2). */
@@ -27,8 +26,9 @@ export class EventStream {
   }
 
   /** Settles when the stream has ended, from either side. */
-  async untilClosed(): Promise<void> {
-    if (!this.#response.closed) await once(this.#response, 'close');
+  untilClosed(): Promise<void> {
+    if (this.#response.closed) return Promise.resolve();
+    return new Promise((resolve) => void this.#response.once('close', resolve));
   }
 
   /** Calls `listener` once when the first event has been given to the network. */
@@ -38,6 +38,7 @@ export class EventStream {
 
   /** Sends the headers; from here on the answer is a 200. */
   open(): void {
+    if (this.isClosed) return;
     this.#response.status(200).set({
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache, no-transform',
@@ -54,15 +55,26 @@ export class EventStream {
   async write(frames: StreamFrame[]): Promise<void> {
     for (const frame of frames) {
       if (this.isClosed) return;
-      if (!this.#send(serialize(frame))) await this.#drained();
+      if (!this.#send(serialize(frame))) await this.drained();
     }
   }
 
-  /** Sends what happens now; a reader that does not keep up is disconnected. */
-  push(frames: StreamFrame[]): void {
-    if (this.isClosed) return;
+  /** Sends what happens now. False if the reader does not keep up: wait for `drained` then, and let it catch up. */
+  push(frames: StreamFrame[]): boolean {
+    if (this.isClosed) return true;
     this.#send(frames.map(serialize).join(''));
-    if (this.#response.writableLength > MAX_BUFFERED_BYTES) this.#response.destroy();
+    return this.#response.writableLength <= MAX_BUFFERED_BYTES;
+  }
+
+  /** Waits until the reader has taken what it was sent. One that takes nothing for too long is disconnected. */
+  async drained(): Promise<void> {
+    if (this.isClosed || !this.#response.writableNeedDrain) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const stalled = setTimeout(() => this.#response.destroy(), STALLED_MS);
+    this.#response.once('drain', resolve).once('close', resolve);
+    await promise;
+    this.#response.off('drain', resolve).off('close', resolve);
+    clearTimeout(stalled);
   }
 
   end(): void {
@@ -76,19 +88,6 @@ export class EventStream {
     return this.#response.write(text, (error) => {
       if (!error) onDelivered?.();
     });
-  }
-
-  async #drained(): Promise<void> {
-    if (this.isClosed) return;
-    const stop = new AbortController();
-    const { signal } = stop;
-    const stalled = setTimeout(() => this.#response.destroy(), STALLED_MS);
-    try {
-      await Promise.race([once(this.#response, 'drain', { signal }), once(this.#response, 'close', { signal })]);
-    } finally {
-      clearTimeout(stalled);
-      stop.abort();
-    }
   }
 }
 

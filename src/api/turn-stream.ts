@@ -1,6 +1,7 @@
 import type { Cursor } from '../log/ordinals.ts';
 import type { LogEntry } from '../log/records.ts';
 import { TurnReader } from '../live/turn-reader.ts';
+import type { TurnTail } from '../live/turn-tail.ts';
 import type { TailLease } from '../live/turn-tails.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError } from './errors.ts';
@@ -13,7 +14,7 @@ const CATCH_UP_MS = 2_000;
 const BATCH = 100;
 
 interface TurnStreamOptions {
-  context: Pick<ApiContext, 'catalog' | 'logs' | 'tails' | 'log'>;
+  context: Pick<ApiContext, 'catalog' | 'logs' | 'tails'>;
   turnId: string;
   /** What the reader has already. */
   cursor: Cursor;
@@ -36,7 +37,7 @@ export async function streamTurn({ context, turnId, cursor, stream, lease }: Tur
     stream.end();
     return;
   }
-  const held = lease ?? context.tails.lease(turnId, cursor.ordinal);
+  const held = lease ?? context.tails.lease(turnId);
   try {
     await follow({ ...context, turnId, reader, stream, lease: held });
   } finally {
@@ -48,49 +49,63 @@ export function badCursor(): ApiError {
   return new ApiError('invalid_cursor', 'the cursor is not from a stream of this turn: start again without one');
 }
 
-interface Following extends Pick<ApiContext, 'logs' | 'log'> {
+interface Following extends Pick<ApiContext, 'logs'> {
   turnId: string;
   reader: TurnReader;
   stream: EventStream;
   lease: TailLease;
 }
 
-async function follow({ logs, log, turnId, reader, stream, lease }: Following): Promise<void> {
+async function follow({ logs, turnId, reader, stream, lease }: Following): Promise<void> {
   const { tail } = lease;
   const { feed } = tail;
-  const running = lease.run();
-  running.catch(() => undefined); // its readers are told below
-  if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, lease });
+  lease.run();
+  await tail.begun;
+  if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
   stream.open();
-  while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
-    if (reader.ordinal < feed.firstOrdinal - 1) await replay({ logs }, turnId, reader, stream, feed.firstOrdinal - 1);
-    else await catchUp(feed.entries(reader.ordinal + 1, BATCH), reader, stream);
+  for (let isOver = false; !isOver && !stream.isClosed;) {
+    while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
+      if (reader.ordinal < feed.firstOrdinal - 1) await replay({ logs }, turnId, reader, stream, feed.firstOrdinal - 1);
+      else await catchUp(feed.entries(reader.ordinal + 1, BATCH), reader, stream);
+    }
+    isOver = await live({ tail, reader, stream });
+    // More came at once than the reader could take: it goes on at its own pace, from the log.
+    if (!isOver) await stream.drained();
   }
-  if (!stream.isClosed) feed.join(reader, (frames) => stream.push(frames));
-  running.then(
-    () => stream.end(),
-    (error: unknown) => {
-      // A turn that was deleted under its readers has no end to send.
-      log.error({ turnId, err: error }, 'a turn can not be followed any more');
-      stream.end();
-    },
-  );
-  await stream.untilClosed();
-  feed.leave(reader);
+  stream.end();
+}
+
+/** Sends what happens now, until the turn is over (true), or the reader is too far behind or gone (false). */
+async function live({ tail, reader, stream }: Pick<Following, 'reader' | 'stream'> & { tail: TurnTail }) {
+  const left = Promise.withResolvers<boolean>();
+  if (!stream.isClosed) {
+    tail.feed.join(reader, (frames) => {
+      if (stream.push(frames)) return;
+      tail.feed.leave(reader);
+      left.resolve(false);
+    });
+  }
+  const forget = tail.onEnd(() => left.resolve(true));
+  void stream.untilClosed().then(() => left.resolve(false));
+  try {
+    return await left.promise;
+  } finally {
+    forget();
+    tail.feed.leave(reader);
+  }
 }
 
 /** Waits until the tail has what the reader has. */
-async function checkCursor({
-  logs,
-  turnId,
-  reader,
-  lease,
-}: Pick<Following, 'logs' | 'turnId' | 'reader' | 'lease'>): Promise<void> {
-  while (!(await lease.tail.reaches(reader.ordinal, CATCH_UP_MS))) {
-    if (lease.tail.ended) throw badCursor();
-    const { value: found } = await logs.readStored(turnId, { from: reader.ordinal }).next();
-    if (!found || found.entries.length === 0) throw badCursor();
+async function checkCursor({ logs, turnId, reader, tail }: Omit<Following, 'stream' | 'lease'> & { tail: TurnTail }) {
+  while (!(await tail.reaches(reader.ordinal, CATCH_UP_MS))) {
+    if (tail.isOver && !tail.ended) throw new ApiError('unavailable', 'the turn can not be read for the moment');
+    if (tail.ended || !(await has(logs, turnId, reader.ordinal))) throw badCursor();
   }
+}
+
+async function has(logs: ApiContext['logs'], turnId: string, ordinal: number): Promise<boolean> {
+  for await (const { entries } of logs.readStored(turnId, { from: ordinal })) if (entries.length > 0) return true;
+  return false;
 }
 
 async function replay(

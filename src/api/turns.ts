@@ -3,20 +3,21 @@ import { z } from 'zod';
 import type { SessionRow } from '../catalog/schema.ts';
 import { BEGINNING, parseCursor, type Cursor } from '../log/ordinals.ts';
 import type { TurnCreated, TurnDone } from '../log/records.ts';
-import { TurnNotFound } from '../logs/turn-logs.ts';
 import { inputToWire, stateToWire, subjectToWire } from '../wire/project.ts';
 import { subscribeBody, type TurnResource } from '../wire/resources.ts';
 import type { ApiContext } from './context.ts';
 import { readTurnRequest, type TurnRequest } from './create-turn.ts';
+import { isId } from './ids.ts';
+import { isTurnOf, ownTurn } from './own-turn.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
-import { contextOf, param, parse } from './request.ts';
+import { contextOf, param, parse, parseQuery } from './request.ts';
 import { route } from './routes.ts';
 import { ownSession } from './sessions.ts';
 import { EventStream } from './sse.ts';
 import { badCursor, streamTurn } from './turn-stream.ts';
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
-const place = z.object({ turn: z.string() });
+const place = z.object({ turn: z.string().refine(isId) });
 
 /** `/v1/agents/sessions/{sid}/turns`: for sessions and drafts alike. */
 export function turnRoutes(router: IRouter, context: ApiContext): void {
@@ -27,10 +28,10 @@ export function turnRoutes(router: IRouter, context: ApiContext): void {
   route(router, '/v1/agents/sessions/:sid/turns', {
     get: async (request, response) => {
       const session = await sessionOf(request, response);
-      const { limit, page_token: token } = parse(listQuery, request.query);
+      const { limit, page_token: token } = parseQuery(listQuery, request);
       const from = token === undefined ? (await turnIndex.last(session.id))?.id : decodePageToken(place, token).turn;
       const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
-      if (token !== undefined && chain[0]?.session_id !== session.id) throw badToken();
+      if (token !== undefined && !isTurnOf(session, chain[0])) throw badToken();
       const turns = await Promise.all(chain.slice(0, limit).map(async ({ id }) => turnResource(await logs.ends(id))));
       const next = chain[limit];
       response.json({ data: turns, pagination: pagination(limit, next && { turn: next.id }) });
@@ -38,9 +39,13 @@ export function turnRoutes(router: IRouter, context: ApiContext): void {
     post: async (request, response) => {
       const session = await sessionOf(request, response);
       const turn = await readTurnRequest(context, { request, session, subject: contextOf(response).subject });
-      // Not by `Accept`: the Python SDK sends `*/*` either way.
-      if (turn.stream) await startAndStream(turn, response);
-      else await startOnly(turn, response);
+      try {
+        // Not by `Accept`: the Python SDK sends `*/*` either way.
+        if (turn.stream) await startAndStream(turn, response);
+        else await startOnly(turn, response);
+      } finally {
+        await turn.over();
+      }
     },
   });
 
@@ -66,9 +71,9 @@ export function turnRoutes(router: IRouter, context: ApiContext): void {
   async function startAndStream(turn: TurnRequest, response: Response): Promise<void> {
     const { turnId } = turn;
     // Listens before the turn begins, so that its first words are not missed.
-    const lease = tails.lease(turnId, 0);
+    const lease = tails.lease(turnId);
     const stream = new EventStream(response);
-    stream.onDelivered(() => void turn.delivered().catch((error: unknown) => warnOfRepeat(turnId, error)));
+    stream.onDelivered(turn.delivered);
     try {
       await turn.start();
       await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease });
@@ -78,22 +83,19 @@ export function turnRoutes(router: IRouter, context: ApiContext): void {
   }
 
   async function startOnly(turn: TurnRequest, response: Response): Promise<void> {
-    await turn.start();
-    response.json({ data: turnResource(await logs.ends(turn.turnId)) });
-    await turn.delivered().catch((error: unknown) => warnOfRepeat(turn.turnId, error));
-  }
-
-  /** The same body within the next seconds will be taken for a repetition. */
-  function warnOfRepeat(turnId: string, error: unknown): void {
-    context.log.warn({ turnId, err: error }, 'the delivery of a turn could not be noted');
+    const created = await turn.start();
+    const ends = created ? { created, done: undefined } : await logs.ends(turn.turnId);
+    if (await isSent(response, { data: turnResource(ends) })) turn.delivered();
   }
 }
 
-/** @throws TurnNotFound if the session has no such turn */
-export async function ownTurn({ catalog, logs }: ApiContext, session: SessionRow, turnId: string): Promise<void> {
-  const row = await catalog.turns.get(turnId);
-  const sessionId = row && row.sequence !== null ? row.session_id : (await logs.start(turnId)).sessionId;
-  if (sessionId !== session.id) throw new TurnNotFound(turnId);
+/** Answers with JSON. False if it could not be given to the network any more. */
+async function isSent(response: Response, body: object): Promise<boolean> {
+  if (response.closed) return false;
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  response.once('finish', () => resolve(true)).once('close', () => resolve(false));
+  response.json(body);
+  return promise;
 }
 
 /** Where a reader goes on: the body says it, else `Last-Event-ID`. @throws ApiError `invalid_cursor` */

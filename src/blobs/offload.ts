@@ -14,6 +14,11 @@ interface BlobRef {
 /** A value is too large for Temporal even with all of its large strings in the blob store. */
 export class PayloadTooLarge extends Error {}
 
+/** Whether a value that could not be kept may be kept a little later: whatever is wrong with the store, it is not the value. */
+export function isWorthKeepingLater(error: unknown): boolean {
+  return !(error instanceof PayloadTooLarge);
+}
+
 interface Place {
   holder: Record<string | number, unknown>;
   key: string | number;
@@ -33,20 +38,20 @@ export async function offload<T>(
   let bytes = Buffer.byteLength(JSON.stringify(value));
   if (bytes <= maxBytes) return value;
   const root = { value: structuredClone(value) };
-  const places = stringsOf(root).sort((a, b) => b.bytes - a.bytes);
-  const moved: Promise<void>[] = [];
-  for (const { holder, key, text, bytes: size } of places) {
+  const moves: Place[] = [];
+  for (const place of stringsOf(root).sort((a, b) => b.bytes - a.bytes)) {
     if (bytes <= maxBytes) break;
-    bytes -= size - REF_BYTES;
-    moved.push(
-      blobs.put(sessionId, Buffer.from(text.toWellFormed())).then((blob) => {
-        const ref: BlobRef = { $blob: blob };
-        holder[key] = ref;
-      }),
-    );
+    bytes -= place.bytes - REF_BYTES;
+    moves.push(place);
   }
+  // Before anything is written.
   if (bytes > maxBytes) throw new PayloadTooLarge(`the content is too large: it has too many parts (${bytes} bytes)`);
-  await Promise.all(moved);
+  await Promise.all(
+    moves.map(async ({ holder, key, text }) => {
+      const ref: BlobRef = { $blob: await blobs.put(sessionId, Buffer.from(text.toWellFormed())) };
+      holder[key] = ref;
+    }),
+  );
   return root.value;
 }
 

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely';
+import { LRUCache } from 'lru-cache';
 import { hashOf } from '../hash.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
 import type { AgentRow, Tables } from './schema.ts';
@@ -7,11 +8,13 @@ export interface Agent extends AgentRow {
   spec: AgentSpec;
 }
 
+const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
+
 /** Agents, their versions and the specs behind them. */
 export class Agents {
   readonly #db: Kysely<Tables>;
-  /** Specs never change, so they are read once. */
-  readonly #specs = new Map<string, AgentSpec>();
+  /** Specs never change, so those in use are read once. */
+  readonly #specs = new LRUCache<string, AgentSpec>({ maxSize: MAX_CACHED_CHARACTERS });
 
   constructor(db: Kysely<Tables>) {
     this.#db = db;
@@ -63,7 +66,7 @@ export class Agents {
     if (!row) throw new Error(`the catalog has no agent spec ${hash}`);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
     const spec = JSON.parse(row.spec) as AgentSpec;
-    this.#specs.set(hash, spec);
+    this.#specs.set(hash, spec, { size: row.spec.length });
     return spec;
   }
 }

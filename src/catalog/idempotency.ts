@@ -1,6 +1,9 @@
 import type { Kysely } from 'kysely';
 import type { Tables } from './schema.ts';
 
+/** A key is remembered for this long. */
+export const KEY_LIFETIME_MS = 24 * 3_600_000;
+
 export interface Claim {
   /** Who may repeat the request, and on what. */
   scope: string;
@@ -49,6 +52,17 @@ export class Idempotency {
         .executeTakeFirstOrThrow();
       return { resourceId: taken.resource_id, bodyHash: taken.body_hash, isNew: false };
     });
+  }
+
+  /** Makes a claim count from `now`, if the key still stands for this resource. */
+  async renew({ scope, key, resourceId }: Pick<Claim, 'scope' | 'key' | 'resourceId'>, now: string): Promise<void> {
+    await this.#db
+      .updateTable('idempotency')
+      .set({ created_at: now })
+      .where('scope', '=', scope)
+      .where('key', '=', key)
+      .where('resource_id', '=', resourceId)
+      .execute();
   }
 
   /** Gives a key free again, if it still stands for this resource. */

@@ -1,19 +1,22 @@
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import { SqliteDialect, type SqliteDatabase, type SqliteStatement } from 'kysely';
 
-/**
- * Kysely's SQLite dialect on Node's own SQLite. In WAL mode a commit survives a `kill -9` of the process, and with
- * `synchronous = FULL` a power cut too.
- */
-export function nodeSqliteDialect(file: string): SqliteDialect {
-  return new SqliteDialect({ database: () => Promise.resolve(open(file)) });
+/** Kysely's SQLite dialect on Node's own SQLite. */
+export function nodeSqliteDialect(file: string, sync: SqliteSync): SqliteDialect {
+  return new SqliteDialect({ database: () => Promise.resolve(open(file, sync)) });
 }
 
-function open(file: string): SqliteDatabase {
+/**
+ * What a commit survives: `normal`, a `kill -9` of any process; `full`, a power cut too, which costs a millisecond or
+ * more for each commit.
+ */
+export type SqliteSync = 'normal' | 'full';
+
+function open(file: string, sync: SqliteSync): SqliteDatabase {
   const database = new DatabaseSync(file);
   database.exec(`
     PRAGMA journal_mode = WAL;
-    PRAGMA synchronous = FULL;
+    PRAGMA synchronous = ${sync};
     PRAGMA busy_timeout = 250;
     PRAGMA foreign_keys = ON;
   `);

@@ -1,4 +1,4 @@
-import type { ColumnType, Generated, Insertable, Selectable } from 'kysely';
+import type { Generated, Insertable, Selectable } from 'kysely';
 
 /**
  * The catalog's tables: one schema for SQLite and PostgreSQL, so only types that both know. Times are ISO-8601 UTC with
@@ -82,7 +82,8 @@ interface IdempotencyTable {
   key: string;
   resource_id: string;
   body_hash: string;
-  created_at: ColumnType<string, string, never>;
+  /** When the request came, or when its answer was lost. */
+  created_at: string;
 }
 
 export type SessionRow = Selectable<SessionsTable>;

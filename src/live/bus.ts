@@ -1,7 +1,7 @@
 import type { MessageDelta, MessageText } from '../log/message.ts';
 
 /** A model message in progress, as one attempt of its model call produces it. */
-interface InProgress {
+export interface InProgress {
   turnId: string;
   threadId: string;
   messageId: string;
@@ -32,8 +32,8 @@ export interface LiveSnapshot extends InProgress {
 export interface LiveBus {
   /** Never throws and never waits: a model call does not depend on its spectators. */
   publish(frame: LiveFrame): void;
-  /** Forgets a message: its attempt has ended and the log has the rest. */
-  finish(turnId: string, messageId: string): void;
+  /** Forgets a message: this attempt at it has ended, and the log has the rest. A later attempt is not concerned. */
+  finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void;
   /** Frames of a turn from now on; returns the unsubscribe function. */
   subscribe(turnId: string, onFrame: (frame: LiveFrame) => void): () => void;
   /** What is in progress on a turn now, for readers that come late or have missed a frame. */

@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { applyDelta, emptyText } from '../log/message.ts';
-import type { LiveBus, LiveFrame, LiveSnapshot } from './bus.ts';
+import type { InProgress, LiveBus, LiveFrame, LiveSnapshot } from './bus.ts';
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {
@@ -24,9 +24,9 @@ export class InProcessBus implements LiveBus {
     this.#emitter.emit(frame.turnId, frame);
   }
 
-  finish(turnId: string, messageId: string): void {
+  finish({ turnId, messageId, attempt }: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void {
     const turn = this.#inProgress.get(turnId);
-    turn?.delete(messageId);
+    if (turn?.get(messageId)?.attempt === attempt) turn.delete(messageId);
     if (turn?.size === 0) this.#inProgress.delete(turnId);
   }
 

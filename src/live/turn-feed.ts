@@ -5,21 +5,25 @@ import type { StreamFrame, TurnReader } from './turn-reader.ts';
 
 export type Send = (frames: StreamFrame[]) => void;
 
-/** Entries that are kept for readers to come; what is older they read from the log. */
+/** What is kept for readers to come, in entries and about characters; what is older they read from the log. */
 const MAX_ENTRIES = 4_000;
+const MAX_CHARACTERS = 16 * 1024 * 1024;
 
 /**
  * What this process knows of one turn, and its readers: the entries of the log since `firstOrdinal` and the messages in
  * progress come in, each reader's stream goes out. No I/O: `turn-tail.ts` feeds it.
  */
 export class TurnFeed {
-  #firstOrdinal: number;
+  #firstOrdinal = 1;
   readonly #entries: LogEntry[] = [];
+  #characters = 0;
   readonly #live = new LiveMessages();
   readonly #readers = new Map<TurnReader, Send>();
 
-  constructor(firstOrdinal = 1) {
-    this.#firstOrdinal = firstOrdinal;
+  /** Where the entries that will come begin. Only before the first of them. */
+  beginAt(ordinal: number): void {
+    if (this.#entries.length > 0) throw new Error('the feed has begun already');
+    this.#firstOrdinal = ordinal;
   }
 
   /** The first entry that is still kept has this ordinal. */
@@ -56,8 +60,11 @@ export class TurnFeed {
     this.#readers.delete(reader);
   }
 
+  /** @throws Error if it is not the entry behind the last one: a log has no gaps. */
   entry(entry: LogEntry): void {
+    if (entry.ordinal !== this.lastOrdinal + 1) throw new Error(`entry ${entry.ordinal} after ${this.lastOrdinal}`);
     this.#entries.push(entry);
+    this.#characters += charactersOf(entry);
     const message = entry.record.kind === 'model.message' ? this.#live.get(entry.record.id) : undefined;
     if (entry.record.kind === 'model.message') this.#live.settle(entry.record.id);
     this.#each((reader) => {
@@ -65,10 +72,14 @@ export class TurnFeed {
       for (const next of this.#live.all) frames.push(...reader.live(next));
       return frames;
     });
-    if (this.#entries.length > MAX_ENTRIES) {
-      this.#entries.splice(0, MAX_ENTRIES / 2);
-      this.#firstOrdinal += MAX_ENTRIES / 2;
-    }
+    if (this.#entries.length > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) this.#trim();
+  }
+
+  /** Forgets the older half, seldom enough that it costs nothing. */
+  #trim(): void {
+    const count = Math.ceil(this.#entries.length / 2);
+    for (const entry of this.#entries.splice(0, count)) this.#characters -= charactersOf(entry);
+    this.#firstOrdinal += count;
   }
 
   /** False if frames are missing: a snapshot would help. */
@@ -91,4 +102,13 @@ export class TurnFeed {
       if (frames.length > 0) send(frames);
     }
   }
+}
+
+/** About what an entry takes; texts are what makes one large. */
+function charactersOf({ record }: LogEntry): number {
+  if (record.kind === 'model.message') {
+    const calls = record.toolCalls.reduce((sum, call) => sum + call.arguments.length + 500, 0);
+    return record.content.length + record.reasoning.length + calls + 500;
+  }
+  return record.kind === 'tool.response' || record.kind === 'turn.created' ? JSON.stringify(record).length : 500;
 }

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { LogEntry } from '../log/records.ts';
 import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
+import { isUnavailable } from '../unavailable.ts';
 import type { LiveBus } from './bus.ts';
 import { TurnFeed } from './turn-feed.ts';
 
@@ -10,33 +11,41 @@ interface TailOptions {
   logs: TurnLogs;
   bus: LiveBus;
   log: Logger;
-  /** The first entry that is wanted. */
-  firstOrdinal: number;
 }
 
 /** Between attempts to read a history that can't be read, at most. */
 const MAX_RETRY_MS = 5_000;
+
+/** Failures in a row after which something is wrong that waiting does not mend, unless a server is away. */
+const MAX_FAILURES = 5;
 
 /**
  * Follows one turn for all of its readers in this process: durable events by one long poll on its history, text in
  * progress by the live bus.
  */
 export class TurnTail {
-  readonly feed: TurnFeed;
+  readonly feed = new TurnFeed();
   readonly #options: TailOptions;
   readonly #stop = new AbortController();
   readonly #unsubscribe: () => void;
   readonly #advanced = new Set<() => void>();
+  readonly #endListeners = new Set<() => void>();
+  readonly #begun = Promise.withResolvers<void>();
   #ended = false;
+  #isOver = false;
   #asking = false;
 
   /** Listens to the bus from now on, so that nothing is missed while the turn is being started. */
   constructor(options: TailOptions) {
     this.#options = options;
-    this.feed = new TurnFeed(options.firstOrdinal);
     this.#unsubscribe = options.bus.subscribe(options.turnId, (frame) => {
       if (!this.feed.frame(frame)) void this.#askForSnapshots();
     });
+  }
+
+  /** Settles when the feed knows where it begins, so that readers can join. */
+  get begun(): Promise<void> {
+    return this.#begun.promise;
   }
 
   /** True once the log has come to its end. */
@@ -44,29 +53,56 @@ export class TurnTail {
     return this.#ended;
   }
 
-  /** Follows the log until its end. @throws TurnNotFound */
+  /** True once nothing more will come: the log has ended, or can't be read. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Calls `listener` when nothing more will come; returns the function that takes that back. */
+  onEnd(listener: () => void): () => void {
+    if (this.#isOver) listener();
+    else this.#endListeners.add(listener);
+    return () => this.#endListeners.delete(listener);
+  }
+
+  /** Follows the log until its end, or until it turns out that it can't be read. Never rejects. */
   async run(): Promise<void> {
-    const { turnId, logs, log } = this.#options;
+    const { turnId, log } = this.#options;
     void this.#askForSnapshots();
     try {
-      for (let failures = 0; !this.#ended;) {
-        try {
-          const follow = this.#stop.signal;
-          for await (const entries of logs.read(turnId, { from: this.feed.lastOrdinal + 1, follow })) {
-            failures = 0;
-            this.#add(entries);
-          }
-          this.#ended = true;
-        } catch (error) {
-          if (this.#stop.signal.aborted) return;
-          if (error instanceof TurnNotFound) throw error;
-          failures += 1;
-          log.warn({ turnId, err: error, failures }, 'a turn can not be followed for the moment');
-          await sleep(Math.min(MAX_RETRY_MS, 100 * 2 ** failures) * (0.5 + Math.random() / 2));
-        }
-      }
+      await this.#follow();
+    } catch (error) {
+      // A turn that was deleted under its readers, for one, has no end to send.
+      log.error({ turnId, err: error }, 'a turn can not be followed any more');
     } finally {
       this.stop();
+      this.#isOver = true;
+      this.#begun.resolve();
+      for (const listener of this.#endListeners) listener();
+      this.#endListeners.clear();
+    }
+  }
+
+  async #follow(): Promise<void> {
+    const { turnId, logs, log } = this.#options;
+    for (let failures = 0, begun = false; !this.#ended;) {
+      try {
+        if (!begun) this.feed.beginAt(await logs.liveFrom(turnId));
+        begun = true;
+        this.#begun.resolve();
+        const follow = this.#stop.signal;
+        for await (const entries of logs.read(turnId, { from: this.feed.lastOrdinal + 1, follow })) {
+          if (entries.length > 0) failures = 0;
+          this.#add(entries);
+        }
+        this.#ended = true;
+      } catch (error) {
+        if (this.#stop.signal.aborted) return;
+        failures += 1;
+        if (error instanceof TurnNotFound || (!isUnavailable(error) && failures > MAX_FAILURES)) throw error;
+        log.warn({ turnId, err: error, failures }, 'a turn can not be followed for the moment');
+        await sleep(Math.min(MAX_RETRY_MS, 100 * 2 ** failures) * (0.5 + Math.random() / 2));
+      }
     }
   }
 

@@ -6,15 +6,15 @@ import { TurnTail } from './turn-tail.ts';
 /** A reader's hold on a turn's tail. */
 export interface TailLease {
   tail: TurnTail;
-  /** Follows the log from now on; settles when that ends. @throws TurnNotFound */
-  run(): Promise<void>;
+  /** Follows the log from now on. */
+  run(): void;
   release(): void;
 }
 
 interface Shared {
   tail: TurnTail;
   leases: number;
-  running: Promise<void> | undefined;
+  running: boolean;
 }
 
 /** The tails of this process: one for each turn that somebody watches. */
@@ -26,25 +26,19 @@ export class TurnTails {
     this.#options = options;
   }
 
-  /** Turns that are watched now. */
-  get size(): number {
-    return this.#tails.size;
-  }
-
-  /** Listens to a turn, which may not have begun; a reader comes that has the log up to `ordinal`. */
-  lease(turnId: string, ordinal: number): TailLease {
+  /** Listens to a turn, which may not have begun. */
+  lease(turnId: string): TailLease {
     const known = this.#tails.get(turnId);
-    const shared = known ?? {
-      tail: new TurnTail({ ...this.#options, turnId, firstOrdinal: Math.max(1, ordinal) }),
-      leases: 0,
-      running: undefined,
-    };
+    const shared: Shared = known ?? { tail: new TurnTail({ ...this.#options, turnId }), leases: 0, running: false };
     this.#tails.set(turnId, shared);
     shared.leases += 1;
     let released = false;
     return {
       tail: shared.tail,
-      run: () => (shared.running ??= shared.tail.run()),
+      run: () => {
+        if (!shared.running) void shared.tail.run();
+        shared.running = true;
+      },
       release: () => {
         if (released) return;
         released = true;

@@ -39,6 +39,8 @@ export interface TurnStart {
   createdAt: string;
   createdBy: Subject;
   input: InputItem[];
+  /** For the session, if it has none and this is its first turn. */
+  title: string | null;
   /** The calls of the previous turn that this turn's input answers, all of them. */
   resumes: PendingCall[];
   /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */

@@ -11,6 +11,7 @@ import {
   type ModelMessage,
   type PendingCall,
   type ToolOutcome,
+  type ToolResponse,
   type TurnCreated,
   type TurnEnd,
   type UnplacedRecord,
@@ -86,7 +87,7 @@ export class TurnProjection {
     for (const call of start.resumes) {
       const answer = answerTo(call, start.input);
       if (answer.status === 'deny') {
-        entries.push(this.#append(toolResponse(call, 'denied', answer.reason, at)));
+        entries.push(this.#append(denial(call, answer.reason, at)));
       } else if (answer.status === 'allow') {
         this.#openCalls.set(callKey(call), { ...call, scheduled: false });
       }
@@ -125,7 +126,7 @@ export class TurnProjection {
     const pending = end.status === 'done' ? end.pending : [];
     for (const call of pending) this.#openCalls.delete(callKey(call));
     for (const call of this.#openCalls.values()) {
-      entries.push(this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', undefined, at)));
+      entries.push(this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', at)));
     }
     this.#openCalls.clear();
     const actions = actionsOf(pending, at).map((action) => this.#append(action));
@@ -218,7 +219,7 @@ function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityEnd,
     case 'callModel':
       return [emptyMessage(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error')];
     case 'callTool':
-      return [toolResponse(activity.input, outcomeOfFailure(activity.input.source.run?.effect, end), undefined, at)];
+      return [toolResponse(activity.input, outcomeOfFailure(activity.input.source.run?.effect, end), at)];
   }
 }
 
@@ -229,16 +230,14 @@ function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityEnd,
 function outcomeOfFailure(
   effect: 'retry' | 'once' | undefined,
   end: Exclude<ActivityEnd, { how: 'completed' }>,
-): Unsuccessful {
+): 'cancelled' | 'unknown_outcome' | 'failed' {
   if (end.how === 'cancelled' && !end.started) return 'cancelled';
   return effect === 'once' ? 'unknown_outcome' : 'failed';
 }
 
-/** What model and reader are told of a call that has no result of its own. */
-export function outcomeText(outcome: Unsuccessful, reason?: string): string {
+/** What model and reader are told of a call that nobody's words describe. */
+export function outcomeText(outcome: Exclude<Unsuccessful, 'denied'>): string {
   switch (outcome) {
-    case 'denied':
-      return reason ? `The user denied this tool call. Reason: ${reason}` : 'The user denied this tool call.';
     case 'cancelled':
       return 'This tool call was not executed: the turn ended before it could start.';
     case 'expired':
@@ -250,9 +249,20 @@ export function outcomeText(outcome: Unsuccessful, reason?: string): string {
   }
 }
 
-function toolResponse(call: CallKey, outcome: Unsuccessful, reason: string | undefined, at: string): UnplacedRecord {
+/** What model and reader are told of how a call ended. */
+export function responseText({ outcome, content }: Pick<ToolResponse, 'outcome' | 'content'>): string {
+  if (outcome !== 'denied') return content;
+  return content ? `The user denied this tool call. Reason: ${content}` : 'The user denied this tool call.';
+}
+
+function toolResponse(call: CallKey, outcome: Exclude<Unsuccessful, 'denied'>, at: string): UnplacedRecord {
   const { threadId, toolCallId } = call;
-  return { kind: 'tool.response', at, threadId, toolCallId, outcome, content: outcomeText(outcome, reason) };
+  return { kind: 'tool.response', at, threadId, toolCallId, outcome, content: outcomeText(outcome) };
+}
+
+/** The content is the bare reason: it may be a reference here, which can't be built into a sentence. */
+function denial({ threadId, toolCallId }: CallKey, reason: string | undefined, at: string): UnplacedRecord {
+  return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
 }
 
 function emptyMessage(

@@ -107,7 +107,10 @@ export interface ToolResponse extends Base {
   threadId: string;
   toolCallId: string;
   outcome: ToolOutcome;
-  /** The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut and stands whole among `files`. */
+  /**
+   * The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut and stands whole among `files`. Of a denied call
+   * the reason, if there is one. `responseText` makes of it what is shown.
+   */
   content: string;
   /** Images, other binary results, and the whole of a text that was cut. */
   files?: StoredFile[];

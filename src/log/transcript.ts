@@ -1,4 +1,4 @@
-import { callKey } from './projection.ts';
+import { callKey, responseText } from './projection.ts';
 import type { InputItem, ModelMessage, StoredFile, UnplacedRecord, UserContentPart } from './records.ts';
 
 /** A conversation as a model is given it: neutral, for a provider's adapter to put into its own words. */
@@ -55,7 +55,7 @@ function toolResults(records: UnplacedRecord[], threadId: string): Map<string, T
     if (call.threadId === threadId && !results.has(callKey(call))) results.set(callKey(call), result);
   };
   for (const record of records) {
-    if (record.kind === 'tool.response') add(record, { content: record.content, files: record.files ?? [] });
+    if (record.kind === 'tool.response') add(record, { content: responseText(record), files: record.files ?? [] });
     if (record.kind !== 'turn.created') continue;
     for (const item of record.input) {
       if (item.type === 'user.tool_response') add(item, { content: item.content, files: [] });

@@ -18,7 +18,7 @@ interface ArchiveOptions {
  */
 export async function archive({ catalog, logs, turnIndex, turnId, through, signal }: ArchiveOptions): Promise<void> {
   const known = await catalog.turns.get(turnId);
-  if (known?.archived) return;
+  if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return;
   // Whoever started the turn may have died before it was entered in the index.
   if (known?.sequence === undefined || known.sequence === null) await turnIndex.accept(await logs.start(turnId));
   const from = (known?.archived_through ?? 0) + 1;

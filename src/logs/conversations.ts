@@ -19,8 +19,11 @@ interface InProgress {
   ahead: UnplacedRecord[];
   projection: TurnProjection;
   lastEventId: number;
+  /** About what it takes. */
+  characters: number;
 }
 
+/** Of each of the three caches that can grow large. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
 /**
@@ -37,12 +40,18 @@ export class Conversations {
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
   readonly #ended = new LRUCache<string, UnplacedRecord[]>({
-    max: 10_000,
     maxSize: MAX_CACHED_CHARACTERS,
-    sizeCalculation: (records) => JSON.stringify(records).length,
+    sizeCalculation: charactersOf,
   });
-  readonly #inProgress = new LRUCache<string, InProgress>({ max: 500 });
-  readonly #stamped = new LRUCache<string, UnplacedRecord[]>({ max: 10_000 });
+  readonly #inProgress = new LRUCache<string, InProgress>({
+    maxSize: MAX_CACHED_CHARACTERS,
+    sizeCalculation: ({ characters }) => characters,
+  });
+  readonly #stamped = new LRUCache<string, UnplacedRecord[]>({
+    maxSize: MAX_CACHED_CHARACTERS,
+    sizeCalculation: charactersOf,
+  });
+  /** These share their texts with the stamped ones. */
   readonly #messages = new LRUCache<string, ModelMessage>({ max: 1_000 });
 
   constructor({ logs, history, blobs }: { logs: TurnLogs; history: TurnHistory; blobs: BlobStore }) {
@@ -101,19 +110,36 @@ export class Conversations {
   }
 
   async #turn(input: CallModelInput, runId: string): Promise<UnplacedRecord[]> {
-    const { turnId, upTo, recent } = input;
-    let own = this.#inProgress.get(turnId);
-    if (own?.runId !== runId) {
-      own = { runId, earlier: [], projected: [], ahead: [], projection: new TurnProjection(), lastEventId: 0 };
-      if (input.start) own.ahead.push(...recordsOfStart(input));
-      this.#inProgress.set(turnId, own);
-    }
-    const stamped = recent.map((stamp) => this.#stamped.get(stamp));
-    const fresh = stamped.flatMap((records) => records ?? []);
-    if (count(own) + fresh.length === upTo && !stamped.includes(undefined)) own.ahead.push(...fresh);
+    const { turnId, upTo } = input;
+    const known = this.#inProgress.get(turnId);
+    // Whoever brings it up to date has it alone: another attempt that asks meanwhile, or what fails halfway, begins anew.
+    this.#inProgress.delete(turnId);
+    const own = known?.runId === runId ? known : await this.#begin(input, runId);
+    this.#addRecent(input, own);
     if (count(own) < upTo) await this.#readOn(input, own);
     if (count(own) < upTo) throw new Error(`turn ${turnId} has no entry ${upTo}`);
+    this.#inProgress.set(turnId, own);
     return [...own.earlier, ...own.projected, ...own.ahead].slice(0, upTo);
+  }
+
+  async #begin({ start, createdAt: at, sessionId }: CallModelInput, runId: string): Promise<InProgress> {
+    const projection = new TurnProjection();
+    const own: InProgress = { runId, earlier: [], projected: [], ahead: [], projection, lastEventId: 0, characters: 1 };
+    if (start) {
+      const entries = new TurnProjection().feed({ type: 'started', at, start });
+      own.ahead = recordsOf(await this.#restore(entries, sessionId));
+      own.characters += charactersOf(own.ahead);
+    }
+    return own;
+  }
+
+  /** Adds the results that were produced here, if they are all that is missing. */
+  #addRecent({ recent, upTo }: CallModelInput, own: InProgress): void {
+    const stamped = recent.map((stamp) => this.#stamped.get(stamp));
+    const fresh = stamped.flatMap((records) => records ?? []);
+    if (stamped.includes(undefined) || count(own) + fresh.length !== upTo) return;
+    own.ahead.push(...fresh);
+    own.characters += charactersOf(fresh);
   }
 
   async #readOn({ turnId, sessionId }: CallModelInput, own: InProgress): Promise<void> {
@@ -122,10 +148,14 @@ export class Conversations {
     const entries = events.flatMap((event) => own.projection.feed(event));
     const { carry } = own.projection.start ?? {};
     if (isFirst && carry) own.earlier = recordsOf((await this.#logs.all(turnId)).slice(0, carry.ordinal));
-    const context = { blobs: this.#blobs, sessionId };
-    own.projected.push(...recordsOf(await Promise.all(entries.map((entry) => restore(entry, context)))));
+    own.projected.push(...recordsOf(await this.#restore(entries, sessionId)));
     own.ahead = [];
     own.lastEventId = lastEventId;
+    own.characters = charactersOf([...own.earlier, ...own.projected]);
+  }
+
+  #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
+    return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#blobs, sessionId })));
   }
 }
 
@@ -133,10 +163,11 @@ function count({ earlier, projected, ahead }: InProgress): number {
   return earlier.length + projected.length + ahead.length;
 }
 
-function recordsOf(entries: LogEntry[]): UnplacedRecord[] {
-  return entries.map(({ record }) => record);
+/** About how much memory records take; at least 1, as the caches want it. */
+function charactersOf(records: UnplacedRecord[]): number {
+  return JSON.stringify(records).length;
 }
 
-function recordsOfStart({ start, createdAt: at }: CallModelInput): UnplacedRecord[] {
-  return start ? recordsOf(new TurnProjection().feed({ type: 'started', at, start })) : [];
+function recordsOf(entries: LogEntry[]): UnplacedRecord[] {
+  return entries.map(({ record }) => record);
 }

@@ -1,13 +1,11 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../log/history.ts';
-import type { InputItem } from '../log/records.ts';
+import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { TurnNotFound, type TurnLogs } from './turn-logs.ts';
 
 /** A request that has not become a turn by then never will: no command is under way for so long. */
 const REQUEST_LIFETIME_MS = 3_600_000;
-
-const MAX_TITLE_LENGTH = 50;
 
 /** Which turns a session has. The catalog knows it but for a crash at the wrong moment; then Temporal is asked. */
 export class TurnIndex {
@@ -19,8 +17,18 @@ export class TurnIndex {
     this.#logs = logs;
   }
 
-  /** The newest turn of a session. */
+  /** The newest turn of a session, as far as that can be known now: if Temporal is away, of those in the index. */
   async last(sessionId: string): Promise<TurnRow | undefined> {
+    try {
+      await this.settleRequests(sessionId);
+    } catch (error) {
+      if (!isTemporalUnavailable(error)) throw error;
+    }
+    return this.#catalog.turns.last(sessionId);
+  }
+
+  /** The newest turn of a session, without a doubt. Throws if that can't be known now. */
+  async certainLast(sessionId: string): Promise<TurnRow | undefined> {
     await this.settleRequests(sessionId);
     return this.#catalog.turns.last(sessionId);
   }
@@ -33,8 +41,9 @@ export class TurnIndex {
   }
 
   /** Enters a turn that has been started; again is no harm. */
-  async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, input }: TurnStart): Promise<void> {
-    const title = titleOf(input);
+  async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<void> {
+    const { turnId, sessionId, previousTurnId, sequence, createdAt } = start;
+    const title = sequence === 1 ? start.title : null;
     await this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title });
   }
 
@@ -46,18 +55,4 @@ export class TurnIndex {
       if (Date.parse(requestedAt) < Date.now() - REQUEST_LIFETIME_MS) await this.#catalog.turns.withdraw(turnId);
     }
   }
-}
-
-/** A session's title if nobody gives it one: how its first text begins. */
-export function titleOf(input: InputItem[]): string | null {
-  for (const item of input) {
-    if (item.type !== 'user.message') continue;
-    const parts = typeof item.content === 'string' ? [{ type: 'text' as const, text: item.content }] : item.content;
-    const text = parts.find((part) => part.type === 'text')?.text;
-    // Large texts may stand in the blob store, and nobody needs them here.
-    if (typeof text !== 'string') continue;
-    const start = text.trim().slice(0, 2 * MAX_TITLE_LENGTH);
-    return Array.from(start).slice(0, MAX_TITLE_LENGTH).join('').trim() || null;
-  }
-  return null;
 }

@@ -2,7 +2,7 @@ import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { isCatalogUnavailable, type Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
-import type { TurnStart } from '../log/history.ts';
+import type { TurnStart, WorkflowClose } from '../log/history.ts';
 import { turnCreated, TurnProjection } from '../log/projection.ts';
 import type { LogEntry, TurnCreated, TurnDone } from '../log/records.ts';
 import { isNotFound } from '../temporal/errors.ts';
@@ -113,12 +113,28 @@ export class TurnLogs {
       const entries = await this.#restore(await this.#catalog.archive.read(turnId, first, count), row.session_id);
       return order === 'asc' ? entries : entries.reverse();
     }
-    const entries = await this.all(turnId);
-    if (order === 'asc') return entries.slice(from - 1, from - 1 + limit);
-    return entries
-      .filter(({ ordinal }) => ordinal <= from)
-      .slice(-limit)
-      .reverse();
+    const page: LogEntry[] = [];
+    let sessionId = '';
+    for await (const batch of this.readStored(turnId, order === 'asc' ? { from } : {})) {
+      ({ sessionId } = batch);
+      page.push(...batch.entries.filter(({ ordinal }) => order === 'asc' || ordinal <= from));
+      if (order === 'asc' && page.length >= limit) break;
+      if (order === 'desc') page.splice(0, page.length - limit);
+    }
+    const entries = await this.#restore(page.slice(0, limit), sessionId);
+    return order === 'asc' ? entries : entries.reverse();
+  }
+
+  /** How a turn's workflow closed; undefined while it runs. Asks Temporal. @throws TurnNotFound */
+  async close(turnId: string): Promise<WorkflowClose | undefined> {
+    return this.#found(turnId, () => this.#history.close(turnId));
+  }
+
+  /**
+   * The first entry that is not in the archive: where the live part of a log begins for those who follow it.
+   */
+  async liveFrom(turnId: string): Promise<number> {
+    return ((await this.#row(turnId))?.archived_through ?? 0) + 1;
   }
 
   /** How a turn began, and how it ended if it has. @throws TurnNotFound */
@@ -126,7 +142,7 @@ export class TurnLogs {
     const row = await this.#row(turnId);
     if (!row?.archived) {
       const start = await this.start(turnId);
-      if (await this.#history.isRunning(turnId)) {
+      if (!(await this.close(turnId))) {
         const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
         return { created, done: undefined };
       }
@@ -168,7 +184,8 @@ export class TurnLogs {
     const runs: { runId: string; start: TurnStart }[] = [];
     for (let { carry } = start; carry && carry.ordinal >= from; carry = runs[0]?.start.carry) {
       const runId = carry.previousRunId;
-      runs.unshift({ runId, start: await this.#history.start(turnId, runId) });
+      // Deleted before it was archived, a run leaves a log without a middle, which nobody can read.
+      runs.unshift({ runId, start: await this.#found(turnId, () => this.#history.start(turnId, runId)) });
     }
     return runs;
   }

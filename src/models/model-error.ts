@@ -1,3 +1,5 @@
+import { clip } from '../log/text.ts';
+
 /**
  * How a model call failed. The first group may work a moment later; the second will fail again, whatever one does.
  */
@@ -21,6 +23,9 @@ const RETRYABLE: ReadonlySet<ModelFailure> = new Set([
   'broken_stream',
 ]);
 
+/** A provider's words may be a whole page of HTML; the end of a turn says this much of them, in JSON bytes. */
+const MAX_MESSAGE_BYTES = 2_000;
+
 /** A model call that failed, with the provider's own words in its message. */
 export class ModelError extends Error {
   readonly failure: ModelFailure;
@@ -32,7 +37,10 @@ export class ModelError extends Error {
     message: string,
     options: ErrorOptions & { retryAfterMs?: number | undefined } = {},
   ) {
-    super(message, options);
+    super(
+      clip(message.toWellFormed(), MAX_MESSAGE_BYTES, () => '…'),
+      options,
+    );
     this.failure = failure;
     this.retryAfterMs = options.retryAfterMs;
   }

@@ -7,6 +7,7 @@ import type {
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../log/records.ts';
+import { createAgent, createFetch } from '../tools/guarded-fetch.ts';
 import { IdleWatch } from './idle-watch.ts';
 import { ModelError, type ModelFailure } from './model-error.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
@@ -38,19 +39,22 @@ export class OpenAIProvider implements ModelProvider {
       // Silence is what is bounded, not the length of an answer.
       timeout: MAX_ANSWER_MS,
       logLevel: 'off',
+      fetch: createFetch(createAgent({ connectTimeoutMs: idleSeconds * 1000 })),
     });
     this.#isOpenAI = baseUrl === undefined;
     this.#idleMs = idleSeconds * 1000;
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
+    const body = await this.#body(request);
     const idle = new IdleWatch(this.#idleMs);
     const controller = new AbortController();
-    const stop = AbortSignal.any([signal, idle.signal]);
-    stop.addEventListener('abort', () => controller.abort(), { once: true });
+    const stop = (): void => controller.abort();
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    idle.signal.addEventListener('abort', stop, { once: true });
     let finished = false;
     try {
-      const body = await this.#body(request);
       const response = await this.#client.chat.completions.create(body, { signal: controller.signal }).asResponse();
       const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(heard(response, idle), controller, this.#client);
       for await (const chunk of chunks) {
@@ -59,14 +63,17 @@ export class OpenAIProvider implements ModelProvider {
         yield part;
       }
     } catch (error) {
-      throw this.#failureOf(error, idle.signal.aborted);
+      if (!idle.signal.aborted) throw failureOf(error);
     } finally {
       idle.stop();
+      signal.removeEventListener('abort', stop);
       controller.abort();
     }
-    if (signal.aborted) return;
-    if (idle.signal.aborted) throw stalled(this.#idleMs);
-    if (!finished) throw new ModelError('broken_stream', 'the model ended its answer in the middle');
+    // Some servers leave the connection open behind a whole answer.
+    if (finished || signal.aborted) return;
+    if (idle.signal.aborted)
+      throw new ModelError('stalled', `the model sent nothing for ${this.#idleMs / 1000} seconds`);
+    throw new ModelError('broken_stream', 'the model ended its answer in the middle');
   }
 
   async has(model: string): Promise<boolean> {
@@ -99,18 +106,9 @@ export class OpenAIProvider implements ModelProvider {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on what the agent's author wrote, top_k and all
     return body as unknown as ChatCompletionCreateParamsStreaming;
   }
-
-  #failureOf(error: unknown, isIdle: boolean): unknown {
-    if (isIdle) return stalled(this.#idleMs, error);
-    return failureOf(error);
-  }
 }
 
-function stalled(idleMs: number, cause?: unknown): ModelError {
-  return new ModelError('stalled', `the model sent nothing for ${idleMs / 1000} seconds`, { cause });
-}
-
-/** The response again, with every byte of its body reported. */
+/** The response again, with every chunk of its body reported. */
 function heard(response: Response, idle: IdleWatch): Response {
   idle.heard();
   const report = new TransformStream<Uint8Array, Uint8Array>({

@@ -2,6 +2,7 @@ import { mkdir, realpath } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import type { SqliteSync } from '../catalog/node-sqlite.ts';
 import { lockDataDir } from '../data-dir-lock.ts';
 import { endDevServers, settingsArguments, type DynamicConfig } from './dev-server.ts';
 import { freePort } from './free-port.ts';
@@ -13,6 +14,8 @@ export interface EmbeddedTemporalOptions {
   /** The Temporal CLI. */
   binary: string;
   namespace: string;
+  /** Default `normal`. */
+  sqliteSync?: SqliteSync;
   /** In addition to what the server is always run with. */
   dynamicConfig?: DynamicConfig;
   log: Logger;
@@ -43,14 +46,14 @@ const STEADY_MS = 30_000;
  * @throws ProvisionError if the server does not start
  */
 export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): Promise<EmbeddedTemporal> {
-  const { dataDir, binary, namespace, dynamicConfig = {}, log } = options;
+  const { dataDir, binary, namespace, sqliteSync = 'normal', dynamicConfig = {}, log } = options;
   const unlock = lockDataDir(dataDir);
   try {
     // One name for the folder, however it is reached: it is how a server that is already running is found.
     const folder = path.join(await realpath(dataDir), 'temporal');
     await mkdir(folder, { recursive: true });
     const databaseFile = path.join(folder, 'temporal.db');
-    const settings = settingsArguments({ databaseFile, namespace, dynamicConfig });
+    const settings = settingsArguments({ databaseFile, namespace, sqliteSync, dynamicConfig });
     const home = { databaseFile, logFile: path.join(folder, 'server.log'), binary, namespace, settings };
     const adopted = await adoptServer(home, log);
     const server = adopted ?? (await launchOnFreePort(home));

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
 import type { LoadedDataConverter, Payload } from '@temporalio/common';
 import { decodeArrayFromPayloads, decodeFailure } from '@temporalio/common/lib/internal-non-workflow/index.js';
@@ -28,11 +29,14 @@ interface Page extends HistoryPage {
   next: Uint8Array | undefined;
 }
 
-/** Temporal's `WorkflowExecutionStatus` of a workflow that has not closed. */
-const RUNNING = 1;
-
 /** Events per page: a page of them stays far below what a gRPC message may hold, at 128 KiB a payload. */
 const PAGE_SIZE = 250;
+
+/**
+ * Between two polls of a reader who follows. Each commit to a history answers a poll, and of the three that an activity
+ * makes only one is of interest; asked a little later, one poll hears of all.
+ */
+const POLL_INTERVAL_MS = 10;
 
 /** The server answers a long poll within 20 s; past this one is lost. */
 const LONG_POLL_DEADLINE_MS = 40_000;
@@ -66,6 +70,7 @@ export class TurnHistory {
    */
   async *read(turnId: string, runId?: string, follow?: AbortSignal): AsyncGenerator<HistoryPage> {
     for (let page: Page | undefined; !page || page.next;) {
+      if (page && follow) await sleep(POLL_INTERVAL_MS, undefined, { signal: follow });
       page = await this.#page({ turnId, runId, token: page?.next, pageSize: PAGE_SIZE, follow });
       yield page;
     }
@@ -76,12 +81,7 @@ export class TurnHistory {
     const raw: RawEvent[] = [];
     let token: Uint8Array | undefined;
     do {
-      const response = await this.#connection.workflowService.getWorkflowExecutionHistoryReverse({
-        namespace: this.#namespace,
-        execution: { workflowId: turnWorkflowId(turnId), runId },
-        maximumPageSize: 50,
-        ...(token && { nextPageToken: token }),
-      });
+      const response = await this.#reverse(turnId, { runId, pageSize: 50, token });
       raw.push(...(response.history?.events ?? []));
       token = response.nextPageToken;
     } while (token.length > 0 && Number(raw.at(-1)?.eventId) > after + 1);
@@ -96,14 +96,30 @@ export class TurnHistory {
     return first.start;
   }
 
-  /** Whether a turn's workflow is still at work. */
-  async isRunning(turnId: string): Promise<boolean> {
-    const { workflowExecutionInfo } = await this.#connection.workflowService.describeWorkflowExecution({
-      namespace: this.#namespace,
-      execution: { workflowId: turnWorkflowId(turnId) },
-    });
-    const status: number | null | undefined = workflowExecutionInfo?.status;
-    return status === RUNNING;
+  /** How a turn's workflow closed; undefined while it is still at work. */
+  async close(turnId: string): Promise<WorkflowClose | undefined> {
+    const { history } = await this.#reverse(turnId, { pageSize: 1 });
+    const { events } = await this.#decodePage(history?.events ?? [], 0);
+    const [last] = events;
+    return last?.type === 'closed' ? last.close : undefined;
+  }
+
+  #reverse(
+    turnId: string,
+    { runId, pageSize, token }: { runId?: string; pageSize: number; token?: Uint8Array | undefined },
+  ) {
+    return this.#bounded(() =>
+      this.#connection.workflowService.getWorkflowExecutionHistoryReverse({
+        namespace: this.#namespace,
+        execution: { workflowId: turnWorkflowId(turnId), ...(runId && { runId }) },
+        maximumPageSize: pageSize,
+        ...(token && { nextPageToken: token }),
+      }),
+    );
+  }
+
+  #bounded<T>(request: () => Promise<T>): Promise<T> {
+    return this.#connection.withDeadline(Date.now() + LONG_POLL_DEADLINE_MS, request);
   }
 
   async #page({
@@ -127,10 +143,22 @@ export class TurnHistory {
         waitNewEvent: follow !== undefined,
         ...(token && { nextPageToken: token }),
       });
-    const bounded = () => this.#connection.withDeadline(Date.now() + LONG_POLL_DEADLINE_MS, request);
-    const response = await (follow ? this.#connection.withAbortSignal(follow, bounded) : bounded());
+    const response = await (follow ? this.#until(follow, () => this.#bounded(request)) : this.#bounded(request));
     const page = await this.#decodePage(response.history?.events ?? [], 0);
     return { ...page, next: response.nextPageToken.length > 0 ? response.nextPageToken : undefined };
+  }
+
+  /** The client never removes its listener from a signal that it was given, so it is given one of its own each time. */
+  async #until<T>(stop: AbortSignal, request: () => Promise<T>): Promise<T> {
+    const controller = new AbortController();
+    const onStop = (): void => controller.abort(stop.reason);
+    if (stop.aborted) onStop();
+    stop.addEventListener('abort', onStop, { once: true });
+    try {
+      return await this.#connection.withAbortSignal(controller.signal, request);
+    } finally {
+      stop.removeEventListener('abort', onStop);
+    }
   }
 
   async #decodePage(raw: RawEvent[], after: number): Promise<HistoryPage> {

@@ -3,6 +3,7 @@ import { msToNumber, msToTs, optionalTsToMs } from '@temporalio/common/lib/time.
 import type { ClientConnectConfig } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import type { Logger } from 'pino';
+import type { SqliteSync } from '../catalog/node-sqlite.ts';
 import { findTemporalBinary } from './binary.ts';
 import type { DynamicConfig } from './dev-server.ts';
 import { startEmbeddedTemporal } from './embedded-server.ts';
@@ -16,6 +17,8 @@ export interface ProvisionOptions {
   foreign: ClientConnectConfig | undefined;
   namespace: string;
   log: Logger;
+  /** For the embedded server; default `normal`. */
+  sqliteSync?: SqliteSync;
   /** For the embedded server, in addition to what it is always run with. */
   dynamicConfig?: DynamicConfig;
   env?: NodeJS.ProcessEnv;
@@ -42,14 +45,14 @@ const FOREIGN_MS = 5000;
  * @throws ProvisionError, DataDirInUseError
  */
 export async function provisionTemporal(options: ProvisionOptions): Promise<ProvisionedTemporal> {
-  const { dataDir, cacheDir, foreign, namespace, log, dynamicConfig = {}, env = process.env } = options;
+  const { dataDir, cacheDir, foreign, namespace, log, env = process.env, ...settings } = options;
   if (foreign) {
     const { connectionOptions } = foreign;
     await checkForeign(connectionOptions, namespace);
     return { connectionOptions, namespace, embedded: false, stop: () => Promise.resolve() };
   }
   const binary = await findTemporalBinary({ cacheDir, env, log });
-  const { address, stop } = await startEmbeddedTemporal({ dataDir, binary, namespace, dynamicConfig, log });
+  const { address, stop } = await startEmbeddedTemporal({ ...settings, dataDir, binary, namespace, log });
   try {
     await keepHistories(address, namespace);
   } catch (error) {

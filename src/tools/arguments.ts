@@ -1,6 +1,7 @@
 import { Ajv, type ErrorObject, type Options } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
+import { jsonShape } from '../json-shape.ts';
 import { withinTime } from './time-limit.ts';
 
 export type ParsedArguments = { ok: true; value: Record<string, unknown> } | { ok: false; message: string };
@@ -17,7 +18,7 @@ const VALIDATE_MS = 200;
 export function parseArguments(schema: object, text: string): ParsedArguments {
   if (text.trim() === '') return check(schema, {});
   if (text.length > MAX_LENGTH) return problem(`are longer than ${MAX_LENGTH} characters`);
-  if (depth(text) > MAX_DEPTH) return problem(`are nested deeper than ${MAX_DEPTH} levels`);
+  if (jsonShape(text).depth > MAX_DEPTH) return problem(`are nested deeper than ${MAX_DEPTH} levels`);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -95,23 +96,6 @@ function describe({ instancePath, message, keyword, params }: ErrorObject): stri
 function problem(message: string): ParsedArguments {
   const cut = message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message;
   return { ok: false, message: `The arguments ${cut}`.toWellFormed() };
-}
-
-/** How deep the brackets of a JSON text nest, without parsing it. */
-function depth(text: string): number {
-  let deepest = 0;
-  let level = 0;
-  let inString = false;
-  for (let at = 0; at < text.length; at++) {
-    const char = text[at];
-    if (inString) {
-      if (char === '\\') at += 1;
-      else if (char === '"') inString = false;
-    } else if (char === '"') inString = true;
-    else if (char === '{' || char === '[') deepest = Math.max(deepest, ++level);
-    else if (char === '}' || char === ']') level -= 1;
-  }
-  return deepest;
 }
 
 function kind(value: unknown): string {

@@ -2,8 +2,8 @@ import { lookup, type LookupAddress, type LookupOptions } from 'node:dns';
 import { isIP } from 'node:net';
 import { Agent, buildConnector, fetch, type Dispatcher } from 'undici';
 
-/** The fetch of Node and of the MCP SDK; its own types come from another copy of undici. */
-export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
+/** The fetch of Node and of the SDKs; its own types come from another copy of undici. */
+export type Fetch = (url: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
 /** An address that may not be reached from an agent's URL. */
 export class RefusedAddressError extends Error {
@@ -17,16 +17,15 @@ export interface AgentOptions {
   /** Addresses that no connection is made to; all are allowed if it is absent. */
   refuses?: (address: string) => boolean;
   connectTimeoutMs: number;
+  /** An answer that is longer is cut off. */
+  maxResponseBytes?: number;
 }
-
-/** Nothing that a tool or a list of tools has to say takes more. */
-const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
 /**
  * Connections for `createFetch`. An address is judged where the connection to it is made: after the name was resolved,
  * and again at each redirect, so that neither DNS nor a redirect leads around it.
  */
-export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent {
+export function createAgent({ refuses, connectTimeoutMs, maxResponseBytes }: AgentOptions): Agent {
   const connector = {
     timeout: connectTimeoutMs,
     allowH2: false,
@@ -36,10 +35,10 @@ export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent 
   return new Agent({
     // HTTP/2 may resend a request that the server refused or has not seen, out of our sight; HTTP/1.1 never does.
     allowH2: false,
-    // Tools take as long as they are allowed to, which is not decided here.
+    // Models and tools take as long as they are allowed to, which is not decided here.
     headersTimeout: 0,
     bodyTimeout: 0,
-    maxResponseSize: MAX_RESPONSE_BYTES,
+    ...(maxResponseBytes !== undefined && { maxResponseSize: maxResponseBytes }),
     connect: (options, callback) => {
       // net.connect does not look an IP address up.
       if (refuses && isIP(options.hostname) !== 0 && refuses(options.hostname)) {
@@ -54,7 +53,7 @@ export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent 
 
 /** Node's own fetch takes no dispatcher of undici 8, so this is undici's. */
 export function createFetch(dispatcher: Dispatcher): Fetch {
-  const bound = (url: string | URL, init: object = {}): unknown => fetch(url, { ...init, dispatcher });
+  const bound = (url: string, init: object = {}): unknown => fetch(url, { ...init, dispatcher });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same standard, declared by two copies of undici
   return bound as Fetch;
 }

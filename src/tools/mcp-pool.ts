@@ -23,6 +23,9 @@ export interface McpPoolOptions {
   now?: () => number;
 }
 
+/** Nothing that a tool or a list of tools has to say takes more. */
+const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
+
 /** A server that answers, as `mcp.initialize` shows it, and its tools. */
 export interface McpServerTools {
   id: string;
@@ -64,8 +67,9 @@ export class McpPool {
       ...options,
     };
     const connectTimeoutMs = this.#options.answerTimeoutMs;
-    const plain = createAgent({ connectTimeoutMs });
-    const guarded = createAgent({ connectTimeoutMs, refuses: isPrivateAddress });
+    const limits = { connectTimeoutMs, maxResponseBytes: MAX_RESPONSE_BYTES };
+    const plain = createAgent(limits);
+    const guarded = createAgent({ ...limits, refuses: isPrivateAddress });
     this.#agents = [plain, guarded];
     this.#fetches = {
       plain: createFetch(plain.compose(noteSending)),

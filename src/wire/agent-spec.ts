@@ -1,8 +1,14 @@
 import { z } from 'zod';
+import { bounded } from './bounds.ts';
 
 /** An agent's definition (`contracts/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
 
-const selector = z.array(z.string().min(1)).nullish();
+const name = z.string().min(1).max(256);
+const description = z.string().max(10_000).nullish();
+/** For the model to read: more than any model can. */
+const prompt = z.string().max(1_000_000);
+
+const selector = bounded(z.array(name), 1_000).nullish();
 
 const mcpServerFields = {
   name: z.string().min(1).max(128),
@@ -20,7 +26,7 @@ export const mcpServer = z
     z.object({
       type: z.literal('inline'),
       ...mcpServerFields,
-      url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }),
+      url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).max(2_048),
     }),
     z.object({ type: z.literal('truefoundry-mcp-registry'), ...mcpServerFields }),
   ])
@@ -29,7 +35,7 @@ export const mcpServer = z
 export const clientTool = z
   .object({
     name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -'),
-    description: z.string().nullish(),
+    description,
     input_schema: z.record(z.string(), z.unknown()).describe('JSON Schema of the arguments'),
   })
   .meta({ id: 'ClientTool' });
@@ -40,8 +46,8 @@ const modelParams = z.object({
   top_p: z.number().nullish(),
   top_k: z.number().nullish(),
   parallel_tool_calls: z.boolean().nullish(),
-  reasoning_effort: z.string().nullish(),
-  cache_control: z.looseObject({ type: z.string() }).nullish(),
+  reasoning_effort: name.nullish(),
+  cache_control: z.looseObject({ type: name }).nullish(),
 });
 
 const responseFormat = z.discriminatedUnion('type', [
@@ -50,8 +56,8 @@ const responseFormat = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('json_schema'),
     json_schema: z.object({
-      name: z.string(),
-      description: z.string().nullish(),
+      name,
+      description,
       schema: z.record(z.string(), z.unknown()).nullish(),
       strict: z.boolean().nullish(),
     }),
@@ -72,14 +78,14 @@ const runtimeConfig = z.object({
 
 export const agentSpec = z
   .object({
-    model: z.object({ name: z.string().min(1), params: modelParams.nullish() }),
-    instructions: z.string().nullish(),
-    messages: z.array(z.object({ type: z.literal('user.message'), content: z.string() })).nullish(),
-    variables: z.record(z.string(), z.string()).nullish().describe('filled into {{name}}'),
-    mcp_servers: z.array(mcpServer).max(50).nullish(),
-    client_tools: z.array(clientTool).max(128).nullish().describe('tools that the client runs'),
+    model: z.object({ name, params: modelParams.nullish() }),
+    instructions: prompt.nullish(),
+    messages: bounded(z.array(z.object({ type: z.literal('user.message'), content: prompt })), 1_000).nullish(),
+    variables: bounded(z.record(name, prompt), 1_000).nullish().describe('filled into {{name}}'),
+    mcp_servers: bounded(z.array(mcpServer), 50).nullish(),
+    client_tools: bounded(z.array(clientTool), 128).nullish().describe('tools that the client runs'),
     response_format: responseFormat.nullish(),
-    skills: z.array(z.looseObject({})).nullish(),
+    skills: bounded(z.array(z.looseObject({})), 100).nullish(),
     config: runtimeConfig.nullish(),
   })
   .meta({ id: 'AgentSpec' });

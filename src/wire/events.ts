@@ -6,7 +6,7 @@ import { inputItem } from './input.ts';
  * older name are sent under both.
  */
 
-const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
+export const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
 
 export const subject = z
   .object({ subject_id: z.string(), subject_type: z.string(), subject_slug: z.string() })

@@ -1,3 +1,4 @@
+import { responseText } from '../log/projection.ts';
 import { clip, fairShare } from '../log/text.ts';
 import type { MessageDelta, ToolCallDelta } from '../log/message.ts';
 import type {
@@ -54,7 +55,7 @@ export function toWire(record: LogRecord): SessionEvent {
         created_at: record.at,
         thread_id: record.threadId,
         tool_call_id: record.toolCallId,
-        content: record.content,
+        content: responseText(record),
         outcome: record.outcome,
       };
     case 'mcp.initialize':
@@ -127,7 +128,7 @@ function metrics(usage: Usage): WireTurnMetrics {
 
 export function inputToWire(input: InputItem[], sessionId: string): WireInputItem[] {
   const texts = input.flatMap((item) => {
-    if (item.type === 'user.tool_approval') return [];
+    if (item.type === 'user.tool_approval') return 'reason' in item.approval ? [item.approval.reason ?? ''] : [];
     if (typeof item.content === 'string') return [item.content];
     return item.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   });
@@ -145,7 +146,8 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
       }
       case 'user.tool_approval': {
         const { type, threadId, toolCallId, approval } = item;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, approval };
+        const shown = 'reason' in approval ? { ...approval, reason: fit(approval.reason ?? '') } : approval;
+        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown };
       }
       case 'user.tool_response': {
         const { type, threadId, toolCallId, content } = item;

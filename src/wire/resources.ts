@@ -1,18 +1,14 @@
 import { z } from 'zod';
 import { agentSpec } from './agent-spec.ts';
-import { subject, turnState, type SessionEvent } from './events.ts';
+import { identifier, line } from './bounds.ts';
+import { subject, timestamp, turnState, type SessionEvent } from './events.ts';
 import { inputItem } from './input.ts';
 
 /** What the routes take and give (`contracts/sessions-api.md`, sections 1 and 3), but for events and turn input. */
 
-const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
+export const createSessionBody = z.object({ agent_name: identifier, title: line({ max: 200 }).nullish() });
 
-/** Without NUL, which PostgreSQL's text can't hold, and as valid Unicode. */
-const line = z.string().transform((text) => text.toWellFormed().replaceAll('\0', ''));
-
-export const createSessionBody = z.object({ agent_name: z.string().min(1), title: line.nullish() });
-
-export const createDraftBody = z.object({ agent_spec: agentSpec, agent_name: line.nullish() });
+export const createDraftBody = z.object({ agent_spec: agentSpec, agent_name: line({ max: 256 }).nullish() });
 
 export const updateDraftBody = z.object({ agent_spec: agentSpec.nullish() });
 
@@ -64,16 +60,18 @@ export const agentResource = z
   })
   .meta({ id: 'Agent' });
 
-export const paginationResource = z.object({
+const paginationResource = z.object({
   limit: z.int(),
   next_page_token: z.string().nullable(),
   previous_page_token: z.string().nullable(),
 });
 
+export type CreateSessionBody = z.infer<typeof createSessionBody>;
 export type SessionResource = z.infer<typeof sessionResource>;
 export type DraftResource = z.infer<typeof draftResource>;
 export type TurnResource = z.infer<typeof turnResource>;
 export type AgentResource = z.infer<typeof agentResource>;
+export type Pagination = z.infer<typeof paginationResource>;
 
 /** An item of `GET …/{sid}/events`. */
 export interface SessionEventItem {

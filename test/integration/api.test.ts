@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ApiClient } from '../support/api-client.ts';
+import { ApiClient, folded } from '../support/api-client.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -26,6 +26,14 @@ test('without a key, or with a wrong one, there is nothing here; health is for e
     expect([status, body.error.code]).toEqual([401, 'unauthenticated']);
     expect(headers.get('x-request-id')).toMatch(/^req_/);
   }
+  for (const authorization of ['Basic key-of-ann', 'Bearer', 'Bearer ', 'key-of-ann', 'Bearer key-of-ann x']) {
+    const { status, body } = await new ApiClient(server.server.url).send('GET', '/v1/agents/helper', undefined, {
+      authorization,
+    });
+    expect([status, body.error.code], authorization).toEqual([401, 'unauthenticated']);
+  }
+  const lower = { authorization: 'bearer key-of-ann' };
+  expect((await new ApiClient(server.server.url).send('GET', '/v1/agents/helper', undefined, lower)).status).toBe(200);
   const nobody = new ApiClient(server.server.url);
   expect(await nobody.get('/healthz')).toEqual({ status: 'ok' });
   expect(await nobody.get('/readyz')).toEqual({ status: 'ready', problems: [] });
@@ -57,6 +65,16 @@ test("other people's sessions do not exist", async () => {
     subject_type: 'user',
     subject_slug: 'ann',
   });
+});
+
+test("a subject's Idempotency-Key is its own", async () => {
+  const create = async (client: ApiClient): Promise<string> => {
+    const key = { 'idempotency-key': 'shared' };
+    return (await client.send('POST', '/v1/agents/sessions', { agent_name: 'helper' }, key)).body.data.id;
+  };
+  const [hers, his] = [await create(ann), await create(bob)];
+  expect(his).not.toBe(hers);
+  expect([await create(ann), await create(bob)]).toEqual([hers, his]);
 });
 
 test('errors have one form, whatever went wrong', async () => {
@@ -107,6 +125,7 @@ test('errors have one form, whatever went wrong', async () => {
     'data:;base64,AAAA',
     'data:image/png;base64,A',
     'data:image/png;base64,%%%%',
+    `data:${'x'.repeat(128)}/png;base64,AAAA`,
   ]) {
     cases.push([
       'POST',
@@ -142,7 +161,7 @@ test('a body above 30 MB is refused, one below is not', async () => {
     { type: 'user.message', content: [{ type: 'file', name: 'big.bin', data: `data:application/x;base64,${file}` }] },
   ];
   expect((await ann.turn(id, input).end()).status).toBe('done');
-  const parts = Array.from({ length: 20_000 }, () => ({ type: 'text', text: 'y'.repeat(500) }));
+  const parts = Array.from({ length: 1_000 }, () => ({ type: 'text', text: 'y'.repeat(500) }));
   const many = await ann.send('POST', path, message(parts));
   expect([many.status, many.body.error.code]).toEqual([422, 'content_too_large']);
 });
@@ -239,6 +258,17 @@ test('a model that has gone since is found out before the turn begins', async ()
   await ann.putAgent('late', { model: { name: 'fleeting' } });
   const id = await ann.createSession('late');
   expect((await ann.turn(id, 'hi').end()).status).toBe('done');
+  // Another server with the same catalog, whose provider does not have the model any more.
+  const DATABASE_URL = `sqlite:${path.join(server.dataDir, 'catalog.db')}`;
+  const later = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann=key-of-ann', DATABASE_URL } });
+  later.model.models = ['known'];
+  const there = new ApiClient(later.server.url, 'key-of-ann');
+  const { status, body } = await there.send('POST', `/v1/agents/sessions/${id}/turns`, message('hi'));
+  expect([status, body.error.code, body.error.param]).toEqual([422, 'invalid_agent', 'agent.model.name']);
+  const session = await there.send('POST', '/v1/agents/sessions', { agent_name: 'late' });
+  expect([session.status, session.body.error.param]).toEqual([422, 'agent.model.name']);
+  await later.stop();
+  expect((await ann.list(`/v1/agents/sessions/${id}/turns`, 25)).length).toBe(1);
 });
 
 test('drafts are sessions with an agent of their own, which can change between turns', async () => {
@@ -274,15 +304,43 @@ test('drafts are sessions with an agent of their own, which can change between t
   expect((await bob.send('GET', path)).status).toBe(404);
 });
 
+test('what a session does, a draft does too', async () => {
+  const { body } = await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: { model: { name: 'known' } } });
+  const draft = `/v1/agents/sessions/${body.data.id}`;
+  const reader = ann.turn(body.data.id, 'hi');
+  const events = folded(await reader.done);
+  const turnId = await reader.turnId();
+  expect(folded(await ann.subscribe(body.data.id, turnId).done)).toEqual(events);
+  expect((await ann.list<{ event: object }>(`${draft}/events`)).map(({ event }) => event).reverse()).toEqual(events);
+  expect(await ann.list(`${draft}/turns/${turnId}/events`)).toEqual(events.slice(1, -1));
+  expect((await ann.get(`${draft}/turns/${turnId}`)).data.state.status).toBe('done');
+  expect((await ann.send('POST', `${draft}/cancel`, { close: true })).body).toEqual({});
+  const closed = await ann.send('POST', `${draft}/turns`, message('more'));
+  expect([closed.status, closed.body.error.code]).toEqual([409, 'session_closed']);
+});
+
 test('metadata and a title come back with the session; a given title stays', async () => {
   const headers = { 'x-tfy-metadata': '{"team": "blue", "n": 1}' };
   const { body } = await ann.send('POST', '/v1/agents/sessions', { agent_name: 'helper', title: 'Mine' }, headers);
   expect(body.data).toMatchObject({ title: 'Mine', metadata: { team: 'blue', n: 1 } });
   await ann.turn(body.data.id, 'something else').done;
   expect((await ann.get(`/v1/agents/sessions/${body.data.id}`)).data).toMatchObject({ title: 'Mine' });
-  for (const bad of ['{', '[]', '"x"', JSON.stringify({ x: 'y'.repeat(5000) })]) {
-    const answer = await ann.send('POST', '/v1/agents/sessions', { agent_name: 'helper' }, { 'x-tfy-metadata': bad });
-    expect([answer.status, answer.body.error.param]).toEqual([400, 'x-tfy-metadata']);
+  const send = (metadata: Buffer) =>
+    ann.send(
+      'POST',
+      '/v1/agents/sessions',
+      { agent_name: 'helper' },
+      { 'x-tfy-metadata': metadata.toString('latin1') },
+    );
+  const ofBytes = (bytes: number) => ({ x: `${'é'.repeat((bytes - 10) / 2)}${bytes % 2 ? 'aaa' : 'aa'}` });
+  for (const metadata of [{ name: 'Zoë ☃ 😀' }, ofBytes(4096), { x: 'y'.repeat(4096 - 8) }]) {
+    const answer = await send(Buffer.from(JSON.stringify(metadata)));
+    expect(answer.body.data?.metadata).toEqual(metadata);
+  }
+  const bad = ['{', '[]', '"x"', 'null', JSON.stringify(ofBytes(4097)), JSON.stringify({ x: 'y'.repeat(4097 - 8) })];
+  for (const metadata of [...bad.map((text) => Buffer.from(text)), Buffer.from('{"x": "\xe9"}', 'latin1')]) {
+    const answer = await send(metadata);
+    expect([answer.status, answer.body.error?.param]).toEqual([400, 'x-tfy-metadata']);
   }
 });
 

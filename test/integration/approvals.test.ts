@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { folded } from '../support/api-client.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -80,8 +81,8 @@ test('a turn that needs approval ends with it; allowed, the call runs, denied, t
   expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'Very well.' } });
   const ran = server.mcp.calls.slice(before);
   expect(ran.map(({ tool, arguments: args }) => [tool, args])).toEqual([['write', { text: 'a' }]]);
-  // The operation id reaches the tool in both ways, and names the turn that ran it.
-  const operation = `${await second.turnId()}/w1`;
+  // The operation id reaches the tool in both ways, and names the turn that asked for the call.
+  const operation = `${await first.turnId()}/w1`;
   expect(ran[0]?.meta['io.everturn/operation-id']).toBe(operation);
   expect(ran[0]?.headers['idempotency-key']).toBe(operation);
   // Each call is answered once, behind its message, in the order of the calls.
@@ -145,10 +146,14 @@ test('questions and client tools are answered by the client', async () => {
     ['tool.approval_required', ['w1']],
     ['tool.response_required', ['q1', 'd1']],
   ]);
-  const message = (await first.done).find((frame) => frame.type === 'model.message.delta' && frame.tool_calls);
-  expect(message).toMatchObject({
-    tool_calls: [{ tool_info: { type: 'truefoundry-system', name: 'ask_user_question' } }],
-  });
+  expect(folded(await first.done)).toContainEqual(
+    expect.objectContaining({
+      type: 'model.message',
+      tool_calls: expect.arrayContaining([
+        expect.objectContaining({ tool_info: { type: 'truefoundry-system', name: 'ask_user_question' } }),
+      ]),
+    }),
+  );
   const second = chat.turn([respond('d1', 'door 2 is open'), allow('w1'), respond('q1', 'there')]);
   expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'Thanks.' } });
   expect(
@@ -214,4 +219,21 @@ test('with nothing pending an empty input goes on with the conversation', async 
     expect((await reader.end()).status).toBe('done');
   }
   expect(chat.requests().length).toBe(4);
+});
+
+test('reasons of denials reach model and reader whole, however long they are together', async () => {
+  const ids = Array.from({ length: 12 }, (_, i) => `w${i}`);
+  const chat = await server.chat({
+    scripts: [use(...ids.map((id) => ({ name: 'write', args: { text: id }, id }))), say('I see.')],
+    spec: onTestServer,
+  });
+  await pausedOn(chat);
+  const reader = chat.turn(ids.map((id) => deny(id, `${id}: ${'no '.repeat(3_300)}`)));
+  const frames = await reader.done;
+  for (const id of ids) {
+    const told = expect.stringMatching(new RegExp(`Reason: ${id}: (no ){3300}$`));
+    expect(frames).toContainEqual(expect.objectContaining({ type: 'tool.response', tool_call_id: id, content: told }));
+    expect(chat.requests()[1]?.messages).toContainEqual(expect.objectContaining({ tool_call_id: id, content: told }));
+  }
+  expect((await reader.end()).status).toBe('done');
 });

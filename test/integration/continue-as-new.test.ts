@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { turnWorkflowId } from '../../workflows/ids.ts';
-import { sessionWorkflowId } from '../../workflows/ids.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { createTurn, type CreateTurnCommand } from '../../workflows/messages.ts';
 import { folded } from '../support/api-client.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
@@ -55,7 +55,7 @@ test('a turn of forty steps goes through several runs: one log, one stream, one 
   expect(folded(await late.done)).toEqual(whole);
   expect(folded(cut, await resumed.done)).toEqual(whole);
   expect(await server.api.list(`${chat.path}/turns/${turnId}/events`, 9)).toEqual(whole.slice(1, -1));
-  await expect.poll(() => runsOf(turnWorkflowId(turnId))).toBeGreaterThan(3);
+  await expect.poll(() => runsOf(turnWorkflowId(turnId)), { timeout: 20_000 }).toBeGreaterThan(3);
   // Every step has seen all the results before it.
   for (const [n, request] of chat.requests().entries()) {
     expect(request.messages.filter(({ role }) => role === 'tool').length).toBe(n);
@@ -93,7 +93,7 @@ test('a cancel reaches the run that is current', async () => {
 test('a session continues as new between its turns, and nothing of it is lost', async () => {
   const chat = await server.chat({ scripts: Array.from({ length: 14 }, (_, n) => say(`answer ${n}`)) });
   for (let n = 0; n < 14; n++) expect((await chat.turn(`question ${n}`).end()).status).toBe('done');
-  await expect.poll(() => runsOf(sessionWorkflowId(chat.sessionId))).toBeGreaterThan(1);
+  await expect.poll(() => runsOf(sessionWorkflowId(chat.sessionId)), { timeout: 20_000 }).toBeGreaterThan(1);
   expect(chat.requests().at(-1)?.messages.length).toBe(27);
   expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(14);
 });
@@ -108,6 +108,45 @@ test('commands that meet a session as it continues as new are carried out once',
   const turns = await server.api.list<{ id: string; previous_turn_id: string | null }>(`${chat.path}/turns`, 25);
   expect(turns.length).toBe(24);
   for (const [i, turn] of turns.entries()) expect(turn.previous_turn_id).toBe(turns[i + 1]?.id ?? null);
+});
+
+test('a command that comes again when others have followed is answered with the turn that it made', async () => {
+  const chat = await server.chat();
+  const first = chat.turn('first');
+  await first.done;
+  await chat.turn('second').done;
+  const turnId = await first.turnId();
+  const command: CreateTurnCommand = {
+    turnId,
+    isRepeated: true,
+    previous: { turn: 'last' },
+    createdAt: new Date().toISOString(),
+    createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
+    input: [{ type: 'user.message', content: 'first' }],
+    title: null,
+    specHash: '',
+    hasServers: false,
+    limits: { iterations: 1, seconds: 1, toolSeconds: 1, toolHeartbeatSeconds: 1 },
+  };
+  const session = client.workflow.getHandle(sessionWorkflowId(chat.sessionId));
+  const again = await session.executeUpdate(createTurn, { args: [command] });
+  expect(again).toEqual({ turnId, previousTurnId: null, sequence: 1 });
+  expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(2);
+  expect(chat.requests().length).toBe(2);
+});
+
+test('a command that is refused leaves nothing in the history of its session', async () => {
+  const chat = await server.chat();
+  await chat.turn('hi').done;
+  const handle = client.workflow.getHandle(sessionWorkflowId(chat.sessionId));
+  const updates = async () =>
+    (await handle.fetchHistory()).events?.filter((event) => event.workflowExecutionUpdateAcceptedEventAttributes)
+      .length;
+  expect(await updates()).toBe(1);
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'x', approval: { status: 'allow' } };
+  const refused = await server.api.send('POST', `${chat.path}/turns`, { input: [approval] });
+  expect([refused.status, refused.body.error.code]).toEqual([422, 'call_not_pending']);
+  expect(await updates()).toBe(1);
 });
 
 test('a session whose workflow an operator has terminated is rebuilt by its next command', async () => {

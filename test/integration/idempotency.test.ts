@@ -1,7 +1,9 @@
-import { once } from 'node:events';
-import { connect } from 'node:net';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { TurnLogs } from '../../src/logs/turn-logs.ts';
 import { folded } from '../support/api-client.ts';
+import { hangUp } from '../support/raw-http.ts';
 import { held, say } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
@@ -9,6 +11,7 @@ let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer();
 });
+afterEach(() => void vi.restoreAllMocks());
 afterAll(() => server.stop());
 
 const body = { input: [{ type: 'user.message', content: 'hi' }] };
@@ -58,7 +61,66 @@ test('a key whose request was refused can be used again', async () => {
   const refused = () => server.api.send('POST', `${chat.path}/turns`, { input: [approval] }, key);
   expect((await refused()).status).toBe(422);
   expect((await refused()).status).toBe(422);
+  const parts = Array.from({ length: 1_000 }, () => ({ type: 'text', text: 'x'.repeat(500) }));
+  const large = { input: [{ type: 'user.message', content: parts }] };
+  const tooLarge = await server.api.send('POST', `${chat.path}/turns`, large, key);
+  expect([tooLarge.status, tooLarge.body.error.code]).toEqual([422, 'content_too_large']);
+  const catalog = new DatabaseSync(path.join(server.dataDir, 'catalog.db'));
+  expect(catalog.prepare('SELECT id FROM turns WHERE session_id = ?').all(chat.sessionId)).toEqual([]);
+  catalog.close();
   expect((await chat.turn('hi', {}, key).end()).status).toBe('done');
+});
+
+test('what was begun with a key is answered, whatever has changed since', async () => {
+  const chat = await server.chat({ scripts: [say('before it closed')] });
+  const key = { 'idempotency-key': 'closed' };
+  const first = await chat.turn('hi', {}, key).done;
+  await server.api.send('POST', `${chat.path}/cancel`, { close: true });
+  expect(folded(await chat.turn('hi', {}, key).done)).toEqual(folded(first));
+  const other = await server.api.send('POST', `${chat.path}/turns`, body, { 'idempotency-key': 'closed-too' });
+  expect([other.status, other.body.error.code]).toEqual([409, 'session_closed']);
+
+  const create = () =>
+    server.api.send('POST', '/v1/agents/sessions', { agent_name: 'gone' }, { 'idempotency-key': 'gone' });
+  expect((await create()).status).toBe(404);
+  await server.api.putAgent('gone', { model: { name: 'm' } });
+  const created = await create();
+  expect(created.status).toBe(201);
+  const catalog = new DatabaseSync(path.join(server.dataDir, 'catalog.db'));
+  catalog.exec("DELETE FROM agents WHERE name = 'gone'");
+  catalog.close();
+  expect((await create()).body).toEqual(created.body);
+});
+
+test('what a key stands for is all of the request, and belongs to one session', async () => {
+  await server.api.putAgent('a', { model: { name: 'm' } });
+  const create = (metadata: string) =>
+    server.api.send(
+      'POST',
+      '/v1/agents/sessions',
+      { agent_name: 'a' },
+      { 'idempotency-key': 'metadata', 'x-tfy-metadata': metadata },
+    );
+  expect((await create('{"n":1}')).status).toBe(201);
+  const other = await create('{"n":2}');
+  expect([other.status, other.body.error.code]).toEqual([422, 'idempotency_key_reused']);
+  const [one, two] = [await server.chat(), await server.chat()];
+  const key = { 'idempotency-key': 'both' };
+  expect(await one.turn('hi', {}, key).turnId()).not.toBe(await two.turn('hi', {}, key).turnId());
+});
+
+test('a turn that was begun is answered with 200, whatever can be read then', async () => {
+  const chat = await server.chat({ scripts: [say('fine')] });
+  // As if Temporal had gone in the very moment after.
+  vi.spyOn(TurnLogs.prototype, 'ends').mockRejectedValue(new Error('away'));
+  const input = [{ type: 'user.message', content: 'a long story '.repeat(20_000) }];
+  const { status, body: answer } = await server.api.send('POST', `${chat.path}/turns`, { input, stream: false });
+  expect(status).toBe(200);
+  vi.restoreAllMocks();
+  await server.api.subscribe(chat.sessionId, answer.data.id).done;
+  const { data: turn } = await server.api.get(`${chat.path}/turns/${answer.data.id}`);
+  expect(answer.data).toEqual({ ...turn, state: { status: 'running' } });
+  expect(turn.state.status).toBe('done');
 });
 
 test('without a key the same body twice is two turns', async () => {
@@ -68,30 +130,34 @@ test('without a key the same body twice is two turns', async () => {
   expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(2);
 });
 
-test('a request whose answer found nobody is not carried out twice', async () => {
-  const model = held(
-    () => undefined,
-    (call) => call.text('once').finish(),
-  );
-  const chat = await server.chat({ scripts: [model.script] });
-  // Sends the request and hangs up before any answer.
-  const { hostname, port } = new URL(server.api.url);
-  const socket = connect(Number(port), hostname);
-  await once(socket, 'connect');
-  const text = JSON.stringify(body);
-  socket.write(
-    `POST ${chat.path}/turns HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n${text}`,
-  );
-  await new Promise((resolve) => setImmediate(resolve));
-  socket.destroy();
-  await model.reached;
-  const reader = server.api.stream(`${chat.path}/turns`, body);
-  await reader.turnId();
-  model.release();
-  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'once' } });
-  expect(chat.requests().length).toBe(1);
-  expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(1);
-});
+test.each([true, false])(
+  'a request whose answer found nobody is not carried out twice (stream: %s)',
+  async (stream) => {
+    const model = held(
+      () => undefined,
+      (call) => call.text('once').finish(),
+    );
+    const chat = await server.chat({ scripts: [model.script] });
+    const asked = { ...body, stream };
+    await hangUp(server.api.url, `${chat.path}/turns`, asked);
+    await model.reached;
+    if (stream) {
+      await server.api.stream(`${chat.path}/turns`, asked).turnId();
+    } else {
+      const again = await server.api.send('POST', `${chat.path}/turns`, asked);
+      expect([again.status, again.body.data.state.status]).toEqual([200, 'running']);
+    }
+    model.release();
+    const [turn, ...more] = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
+    expect(more).toEqual([]);
+    const end = await server.api.subscribe(chat.sessionId, turn?.id ?? '').end();
+    expect(end).toMatchObject({ status: 'done', output: { content: 'once' } });
+    expect(chat.requests().length).toBe(1);
+    // This answer was delivered: the same again is another turn.
+    await server.api.send('POST', `${chat.path}/turns`, { ...asked, stream: false });
+    expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(2);
+  },
+);
 
 test('many turns asked for at once on one session follow one another', async () => {
   const chat = await server.chat();

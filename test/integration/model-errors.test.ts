@@ -143,3 +143,33 @@ test('comments keep a slow model alive', async () => {
   expect(await chat.turn('hi').end()).toMatchObject({ status: 'done', output: { content: 'done thinking' } });
   expect(chat.requests().length).toBe(1);
 });
+
+test('time in which a model answers does not count as time in which it fails', async () => {
+  const impatient = await startTestServer({ env: { EVERTURN_MODEL_RETRY_SECONDS: '2' } });
+  const slowlyThenCut: Script = async (call) => {
+    for (let i = 0; i < 12; i++) {
+      call.text('x');
+      await new Promise((resolve) => setTimeout(resolve, 250));
+    }
+    call.cut();
+  };
+  try {
+    const chat = await impatient.chat({ scripts: [(call) => call.fail(500, 'oops'), slowlyThenCut, say('at last')] });
+    expect(await chat.turn('hi').end()).toMatchObject({ status: 'done', output: { content: 'at last' } });
+  } finally {
+    await impatient.stop();
+  }
+});
+
+test('a whole answer counts, though its server keeps the connection open', async () => {
+  const chat = await server.chat({ scripts: [(call) => void call.text('all of it').delta({}, 'stop')] });
+  expect(await chat.turn('hi').end()).toMatchObject({ status: 'done', output: { content: 'all of it' } });
+  expect(chat.requests().length).toBe(1);
+});
+
+test('of an error that is a page of HTML the end of the turn says the beginning', async () => {
+  const chat = await server.chat({ scripts: [(call) => call.fail(400, `<html>${'<p>no</p>'.repeat(100_000)}`)] });
+  const end = await chat.turn('hi').end();
+  expect(end).toMatchObject({ status: 'error', message: expect.stringContaining('<html><p>no</p>') });
+  expect(JSON.stringify(end).length).toBeLessThan(5_000);
+});

@@ -1,4 +1,4 @@
-import { rm, writeFile } from 'node:fs/promises';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
@@ -36,7 +36,7 @@ test('Temporal away: 503 and never a false success; ended turns are read from th
   const reader = chat.turn('hi');
   const frames = await reader.done;
   const turnId = await reader.turnId();
-  await expect.poll(() => isArchived(turnId)).toBe(true);
+  await expect.poll(() => isArchived(turnId), { timeout: 20_000 }).toBe(true);
 
   proxy.down();
   const created = await server.api.send('POST', `${chat.path}/turns`, {
@@ -51,6 +51,8 @@ test('Temporal away: 503 and never a false success; ended turns are read from th
   expect((await server.api.get(`${chat.path}/turns/${turnId}`)).data.state.status).toBe('done');
   expect(folded(await server.api.subscribe(chat.sessionId, turnId).done)).toEqual(folded(frames));
   expect((await server.api.list(`${chat.path}/turns/${turnId}/events`)).length).toBe(4);
+  expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(1);
+  expect((await server.api.list(`${chat.path}/events`)).length).toBe(6);
 
   // Back again: what was refused has not happened, and everything works.
   proxy.up();
@@ -121,4 +123,22 @@ test('the disk of the blobs full: readiness says so', async () => {
     503,
     expect.stringMatching(/^the blob store can not be written/),
   ]);
+});
+
+test('the blobs away as a large answer comes: it is kept as soon as they are back, and not asked for again', async () => {
+  const model = held(
+    (call) => call.text('x'.repeat(200_000)),
+    (call) => call.finish(),
+  );
+  const chat = await server.chat({ scripts: [model.script] });
+  const reader = chat.turn('hi');
+  await model.reached;
+  const folder = path.join(server.dataDir, 'blobs', chat.sessionId);
+  await mkdir(path.dirname(folder), { recursive: true });
+  await writeFile(folder, 'in the way');
+  model.release();
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  await rm(folder);
+  expect(await reader.end()).toMatchObject({ status: 'done', metrics: { total_output_tokens: 5 } });
+  expect(chat.requests().length).toBe(1);
 });

@@ -6,7 +6,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+import { findTemporalBinary } from '../../src/temporal/binary.ts';
+import { freePort } from '../../src/temporal/free-port.ts';
+import { waitUntilReady } from '../../src/temporal/readiness.ts';
 import { folded } from '../support/api-client.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
@@ -98,3 +103,22 @@ test('a foreign Temporal that is not there is named', async () => {
   const { code, stderr } = await everturn(['start'], { TEMPORAL_ADDRESS: '127.0.0.1:9' });
   expect([code, stderr]).toEqual([1, expect.stringContaining('TEMPORAL_ADDRESS 127.0.0.1:9')]);
 }, 60_000);
+
+test("a Temporal of one's own that is slow as it comes is noticed, with what to set", async () => {
+  const log = pino({ level: 'warn' }, pino.destination(2));
+  const binary = await findTemporalBinary({ cacheDir: loadConfig().cacheDir, env: process.env, log });
+  const port = await freePort();
+  const temporal = spawn(binary, ['server', 'start-dev', '--headless', '--port', String(port)], { stdio: 'ignore' });
+  try {
+    const signal = AbortSignal.timeout(30_000);
+    await waitUntilReady({ port, namespace: 'default', timeoutMs: 30_000, signal });
+    const server = await ServerProcess.prepare(dataDir, { TEMPORAL_ADDRESS: `127.0.0.1:${port}` });
+    await server.start();
+    await expect
+      .poll(() => server.output, { timeout: 60_000 })
+      .toMatch(/Temporal takes \d+ ms from one activity to the next.*history\.transferProcessorMaxPollRPS/);
+    expect(await server.stop()).toBe(0);
+  } finally {
+    temporal.kill('SIGKILL');
+  }
+}, 120_000);

@@ -223,3 +223,22 @@ test('a cursor beyond what a running turn has is refused too', async () => {
   expect([answer.status, answer.body.error.code]).toEqual([400, 'invalid_cursor']);
   model.release();
 });
+
+test('a wrong cursor is no harm to the other readers of the turn', async () => {
+  const model = held(
+    (call) => call.text('I '),
+    (call) => call.text('go on').finish(),
+  );
+  const chat = await server.chat({ scripts: [model.script] });
+  const first = chat.turn('hello');
+  const turnId = await first.turnId();
+  first.close();
+  const wrong = server.api.subscribe(chat.sessionId, turnId, 9_000_000);
+  const right = server.api.subscribe(chat.sessionId, turnId);
+  await right.turnId();
+  await model.reached;
+  model.release();
+  expect(await right.end()).toMatchObject({ status: 'done', output: { content: 'I go on' } });
+  await right.done;
+  await expect(wrong.done).rejects.toThrow(/invalid_cursor/);
+});

@@ -32,6 +32,16 @@ beforeAll(async () => {
           }),
         },
         { name: 'flood', handler: () => 'A'.repeat(300_000) + 'Z'.repeat(100_000) },
+        {
+          name: 'icons',
+          handler: () => ({
+            content: Array.from({ length: 300 }, () => ({
+              type: 'image' as const,
+              mimeType: 'image/png',
+              data: Buffer.alloc(600, 1).toString('base64'),
+            })),
+          }),
+        },
       ],
     },
   });
@@ -358,4 +368,70 @@ test('texts of every kind survive: NUL, lone surrogates, 300 parts', async () =>
   expect(sent.length).toBe(300);
   expect(sent[299]?.text.startsWith('299 a\u0000b')).toBe(true);
   expect(sent[299]?.text.length).toBe(parts[299]?.text.length);
+});
+
+test('texts that are too large for a workflow are whole for the model, and nowhere else in the way', async () => {
+  const long = `Once upon a time ${'x'.repeat(150_000)}`;
+  for (const content of [
+    long,
+    [
+      { type: 'text', text: ' ' },
+      { type: 'text', text: long },
+    ],
+  ]) {
+    const chat = await server.chat({
+      scripts: [use({ name: 'open_door', id: 'd1' }), say('fine')],
+      spec: { client_tools: [{ name: 'open_door', input_schema: { type: 'object' } }] },
+    });
+    const first = chat.turn([{ type: 'user.message', content }]);
+    expect((await first.end()).status).toBe('done');
+    expect(JSON.stringify(chat.requests()[0]?.messages[0]?.content)).toContain(long);
+    const answer = [{ type: 'user.tool_response', thread_id: 'main', tool_call_id: 'd1', content: long }];
+    expect(await chat.turn(answer).end()).toMatchObject({ status: 'done', output: { content: 'fine' } });
+    const told = chat.requests()[1]?.messages.find(({ role }) => role === 'tool');
+    expect(told?.content).toMatch(/^Once upon a time x{40000}/);
+    expect((await server.api.get(chat.path)).data.title).toBe(`Once upon a time ${'x'.repeat(33)}`);
+    expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(2);
+    expect((await server.api.list(`${chat.path}/events`)).length).toBe(7);
+  }
+});
+
+test('the title is of the first turn only', async () => {
+  const chat = await server.chat();
+  const data = `data:image/png;base64,${Buffer.from('x').toString('base64')}`;
+  await chat.turn([{ type: 'user.message', content: [{ type: 'file', name: 'a.png', data }] }]).done;
+  await chat.turn('words at last').done;
+  expect((await server.api.get(chat.path)).data.title).toBe(null);
+});
+
+test('many small files do not make an event too long: those that do not fit come as URLs', async () => {
+  const chat = await server.chat();
+  const data = `data:application/x;base64,${Buffer.alloc(60_000, 5).toString('base64')}`;
+  const content = Array.from({ length: 30 }, (_, i) => ({ type: 'file', name: `${i}.bin`, data }));
+  const reader = chat.turn([{ type: 'user.message', content }]);
+  const [item] = (await reader.type('turn.created')).input; // the reader checks the length of the line
+  if (item?.type !== 'user.message' || typeof item.content === 'string') throw new Error('no parts');
+  const shown = item.content.map((part) => (part.type === 'file' ? part.data : ''));
+  expect(shown.slice(0, 4)).toEqual([data, data, data, data]);
+  expect(shown.slice(4).every((one) => one.startsWith('/v1/agents/sessions/'))).toBe(true);
+  expect((await reader.end()).status).toBe('done');
+});
+
+test('a result of hundreds of files keeps its text and the first of them, and the tool runs once', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'icons' }), say('many')], spec: onTestServer });
+  const before = server.mcp.calls.length;
+  const reader = chat.turn('draw icons');
+  expect((await reader.type('tool.response')).content).toMatch(/\[200 more files of this result were left out\]$/);
+  expect((await reader.end()).status).toBe('done');
+  expect(server.mcp.calls.length - before).toBe(1);
+  expect(chat.requests()[1]?.messages.at(-1)?.content).toHaveLength(101);
+});
+
+test("a flood of results at once is taken at the reader's pace", async () => {
+  const calls = Array.from({ length: 60 }, () => ({ name: 'flood' }));
+  const chat = await server.chat({ scripts: [use(...calls), say('enough')], spec: onTestServer });
+  const reader = chat.turn('flood me');
+  const frames = await reader.done;
+  expect(frames.filter(({ type }) => type === 'tool.response').length).toBe(60);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'enough' } });
 });

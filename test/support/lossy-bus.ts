@@ -1,4 +1,4 @@
-import type { LiveBus, LiveFrame, LiveSnapshot } from '../../src/live/bus.ts';
+import type { InProgress, LiveBus, LiveFrame, LiveSnapshot } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 
 /** A bus that makes use of its contract: it drops, doubles and reorders frames, and gives old snapshots, on purpose. */
@@ -14,8 +14,8 @@ export class LossyBus implements LiveBus {
     this.#bus.publish(frame);
   }
 
-  finish(turnId: string, messageId: string): void {
-    this.#bus.finish(turnId, messageId);
+  finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void {
+    this.#bus.finish(message);
   }
 
   subscribe(turnId: string, onFrame: (frame: LiveFrame) => void): () => void {

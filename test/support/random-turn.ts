@@ -19,6 +19,7 @@ export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
     createdAt: AT,
     createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
     input: [{ type: 'user.message', content: 'hi' }],
+    title: null,
     resumes: [],
     specHash: 'a1',
     hasServers: false,

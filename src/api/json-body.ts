@@ -1,0 +1,34 @@
+import express, { type NextFunction, type Request, type Response } from 'express';
+import { jsonShape } from '../json-shape.ts';
+import { ApiError } from './errors.ts';
+
+const MAX_BODY = '30mb';
+
+/** Deeper values break those who walk them by recursion, such as the hash of a body. */
+const MAX_DEPTH = 100;
+
+/** Each value may be wrong in its own way, and to say so takes a kilobyte. */
+const MAX_VALUES = 100_000;
+
+/** Reads the body of a request: whatever the client calls it, it is JSON here. An empty one is none. */
+export const jsonBody = [express.text({ limit: MAX_BODY, type: () => true }), parseJson];
+
+function parseJson(request: Request, _response: Response, next: NextFunction): void {
+  const text: unknown = request.body;
+  request.body = typeof text === 'string' && text !== '' ? fromJson(text) : undefined;
+  next();
+}
+
+function fromJson(text: string): unknown {
+  const { depth, values } = jsonShape(text);
+  if (depth > MAX_DEPTH) throw new ApiError('invalid_json', `the body is nested deeper than ${MAX_DEPTH} levels`);
+  if (values > MAX_VALUES) {
+    throw new ApiError('invalid_request', `the body has more than ${MAX_VALUES} values: send less at once`);
+  }
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ApiError('invalid_json', `the body is not JSON: ${reason}`, { cause: error });
+  }
+}

@@ -1,0 +1,50 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import type { BlobStore } from './blob-store.ts';
+import { FolderBlobStore } from './folder-blob-store.ts';
+import { offload, PayloadTooLarge, restore } from './offload.ts';
+
+const sessionId = 'ses_1';
+
+async function folder(): Promise<string> {
+  const root = await mkdtemp(path.join(tmpdir(), 'everturn-blobs-'));
+  onTestFinished(() => rm(root, { recursive: true, force: true }));
+  return root;
+}
+
+test('a value that fits stays as it is; of one that does not, the largest strings move until it fits', async () => {
+  const blobs = new FolderBlobStore(await folder());
+  const value = { a: 'x'.repeat(5_000), b: ['y'.repeat(3_000), 'z'.repeat(100)], c: 1 };
+  expect(await offload(value, { blobs, sessionId, maxBytes: 10_000 })).toBe(value);
+  const stored = await offload(value, { blobs, sessionId, maxBytes: 4_000 });
+  expect(stored).toEqual({ ...value, a: { $blob: expect.stringMatching(/^[0-9a-f]{64}$/) } });
+  expect(await restore(stored, { blobs, sessionId })).toEqual(value);
+});
+
+test('a value that can not fit is refused before anything is written', async () => {
+  const root = await folder();
+  const value = Array.from({ length: 2_000 }, (_, i) => `${i} ${'x'.repeat(1_500)}`);
+  const refused = offload(value, { blobs: new FolderBlobStore(root), sessionId, maxBytes: 50_000 });
+  await expect(refused).rejects.toThrow(PayloadTooLarge);
+  expect(await readdir(root)).toEqual([]);
+});
+
+test('thousands of blobs are written with few files open at a time', async () => {
+  const blobs = new FolderBlobStore(await folder());
+  const value = Array.from({ length: 3_000 }, (_, i) => `${i} ${'x'.repeat(1_500)}`);
+  const stored = await offload(value, { blobs, sessionId, maxBytes: 300_000 });
+  expect(await restore(stored, { blobs, sessionId })).toEqual(value);
+});
+
+test('a store that fails is an error of the one who asked, however many blobs were on their way', async () => {
+  const full = new Error('ENOSPC');
+  const blobs: BlobStore = {
+    put: () => Promise.reject(full),
+    get: () => Promise.reject(full),
+    check: () => Promise.resolve(),
+  };
+  const value = Array.from({ length: 50 }, () => 'x'.repeat(5_000));
+  await expect(offload(value, { blobs, sessionId, maxBytes: 20_000 })).rejects.toBe(full);
+});

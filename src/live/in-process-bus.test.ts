@@ -1,0 +1,24 @@
+import { expect, test } from 'vitest';
+import type { LiveFrame } from './bus.ts';
+import { InProcessBus } from './in-process-bus.ts';
+
+const frame = (attempt: number, n: number, content: string): LiveFrame => ({
+  turnId: 'turn_1',
+  threadId: 'main',
+  messageId: 'msg_1',
+  createdAt: '2026-11-21T08:00:00.000Z',
+  after: 1,
+  attempt,
+  n,
+  delta: { content },
+});
+
+test('the end of an attempt forgets its message, but not what its successor has said since', async () => {
+  const bus = new InProcessBus();
+  bus.publish(frame(1, 0, 'old'));
+  bus.publish(frame(2, 0, 'new'));
+  bus.finish({ turnId: 'turn_1', messageId: 'msg_1', attempt: 1 });
+  expect(await bus.snapshots('turn_1')).toMatchObject([{ attempt: 2, frames: 1, text: { content: 'new' } }]);
+  bus.finish({ turnId: 'turn_1', messageId: 'msg_1', attempt: 2 });
+  expect(await bus.snapshots('turn_1')).toEqual([]);
+});

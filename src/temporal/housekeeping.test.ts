@@ -1,0 +1,29 @@
+import type { Client } from '@temporalio/client';
+import { pino } from 'pino';
+import { expect, test } from 'vitest';
+import type { Catalog } from '../catalog/catalog.ts';
+import { archiveEnded, type HousekeepingOptions } from './housekeeping.ts';
+
+test('a turn that can not be archived does not keep the others from the archive', async () => {
+  const ids = ['turn/a', 'turn/b', 'other/x', 'turn/c', 'turn/d'];
+  const archived: string[] = [];
+  const options: HousekeepingOptions = {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+    client: { workflow: { list: () => ids.map((workflowId) => ({ workflowId })) } } as unknown as Client,
+    taskQueue: 'q',
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
+    catalog: {
+      turns: { get: (id: string) => Promise.resolve(id === 'd' ? { archived: 1 } : undefined) },
+    } as unknown as Catalog,
+    archiveTurn: (turnId) => {
+      if (turnId === 'b') return Promise.reject(new Error('unreadable'));
+      archived.push(turnId);
+      return Promise.resolve();
+    },
+    log: pino({ level: 'silent' }),
+  };
+  expect(await archiveEnded(options, undefined, new AbortController().signal)).toBe(false);
+  expect(archived).toEqual(['a', 'c']);
+  ids.splice(1, 1);
+  expect(await archiveEnded(options, undefined, new AbortController().signal)).toBe(true);
+});

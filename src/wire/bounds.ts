@@ -1,0 +1,35 @@
+import { z } from 'zod';
+
+/** Bounds of what clients send, for all shapes. */
+
+/** An id that was given to a client before, or a name that people have given. */
+export const identifier = z
+  .string()
+  .regex(/^[^\p{Cc}\p{Cs}]{1,256}$/u, 'must be 1 to 256 characters, without control characters');
+
+/** Text without NUL, which PostgreSQL's text can't hold, and as valid Unicode. */
+export function line({ min = 0, max }: { min?: number; max: number }) {
+  return z
+    .string()
+    .transform((text) => text.toWellFormed().replaceAll('\0', ''))
+    .pipe(z.string().min(min).max(max));
+}
+
+/**
+ * A list or a record of at most `max` items, which are counted before they are looked at: to say what is wrong with each
+ * of a million takes a gigabyte.
+ */
+export function bounded<T extends z.ZodArray | z.ZodRecord>(schema: T, max: number) {
+  return z.preprocess((value, context) => {
+    const origin = Array.isArray(value) ? 'array' : 'object';
+    if (sizeOf(value) > max) {
+      context.issues.push({ code: 'too_big', origin, maximum: max, inclusive: true, input: value });
+    }
+    return value;
+  }, schema);
+}
+
+function sizeOf(value: unknown): number {
+  if (Array.isArray(value)) return value.length;
+  return typeof value === 'object' && value !== null ? Object.keys(value).length : 0;
+}
