@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { isCatalogUnavailable, type Catalog } from '../catalog/catalog.ts';
@@ -34,6 +35,11 @@ export interface PageOptions {
   order: 'asc' | 'desc';
 }
 
+const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
+
+/** Longer logs are not worth the memory while they grow. */
+const MAX_CACHED_ENTRIES = 200;
+
 /** Rows of the archive that are read at a time. */
 const ARCHIVE_PAGE = 500;
 
@@ -45,6 +51,14 @@ export class TurnLogs {
   readonly #catalog: Catalog;
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
+  /**
+   * Logs that were read to their end here, and never change any more: who follows a turn reads it for those who ask as
+   * soon as it has ended, the next turn and the archive.
+   */
+  readonly #ended = new LRUCache<string, StoredBatch>({
+    maxSize: MAX_CACHED_CHARACTERS,
+    sizeCalculation: ({ entries }) => JSON.stringify(entries).length,
+  });
 
   constructor({ catalog, history, blobs }: { catalog: Catalog; history: TurnHistory; blobs: BlobStore }) {
     this.#catalog = catalog;
@@ -68,11 +82,31 @@ export class TurnLogs {
 
   /** The entries as they are stored: large texts are references. @throws TurnNotFound */
   async *readStored(turnId: string, { from = 1, follow }: ReadOptions = {}): AsyncGenerator<StoredBatch> {
+    const ended = this.#ended.get(turnId);
+    if (ended) {
+      yield { ...ended, entries: ended.entries.slice(from - 1) };
+      return;
+    }
     const row = await this.#row(turnId);
     if (row?.archived) {
       yield* this.#archived(turnId, row.session_id, from, Infinity);
       return;
     }
+    const whole: LogEntry[] = [];
+    for await (const batch of this.#live(turnId, row, from, follow)) {
+      yield batch;
+      if (from > 1 || whole.length > MAX_CACHED_ENTRIES) continue;
+      whole.push(...batch.entries);
+      if (whole.at(-1)?.record.kind === 'turn.done') this.#ended.set(turnId, { ...batch, entries: whole });
+    }
+  }
+
+  async *#live(
+    turnId: string,
+    row: TurnRow | undefined,
+    from: number,
+    follow: AbortSignal | undefined,
+  ): AsyncGenerator<StoredBatch> {
     // Its page tokens hold the reader to the run that is current now, so it can't be mistaken for a later one.
     const current = this.#history.read(turnId, undefined, follow);
     const firstPage = await this.#found(turnId, () => current.next());
@@ -140,7 +174,7 @@ export class TurnLogs {
   /** How a turn began, and how it ended if it has. @throws TurnNotFound */
   async ends(turnId: string): Promise<{ created: TurnCreated; done: TurnDone | undefined }> {
     const row = await this.#row(turnId);
-    if (!row?.archived) {
+    if (!row?.archived && !this.#ended.has(turnId)) {
       const start = await this.start(turnId);
       if (!(await this.close(turnId))) {
         const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
