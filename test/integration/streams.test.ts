@@ -126,7 +126,7 @@ describe(`the central property, over a lossy bus (SEED=${SEED})`, () => {
 
     // Every cut point, with the turn over, by body and by header.
     for (const how of ['body', 'header'] as const) {
-      for (let cut = 0; cut <= frames.length; cut += 1 + Math.floor(random() * 4)) {
+      for (let cut = 0; cut <= frames.length; cut++) {
         const before = frames.slice(0, cut);
         const rest = await server.api.subscribe(chat.sessionId, turnId, before.at(-1)?.sequence_number ?? 0, how).done;
         expect(folded(before, rest)).toEqual(whole);
