@@ -61,7 +61,7 @@ class ModelCall {
   readonly #input: CallModelInput;
   readonly #context = Context.current();
   readonly #signal: AbortSignal;
-  /** When the provider last gave a sign of life, or the attempt began. */
+  /** When the provider last said something, or was asked. */
   #heardAt = Date.now();
   #answer: Answer | undefined;
 
@@ -80,6 +80,7 @@ class ModelCall {
   async run(): Promise<CallModelResult> {
     try {
       const { provider, request } = await this.#prepare();
+      this.#heardAt = Date.now();
       for await (const chunk of provider.stream(request, this.#signal)) {
         this.#heardAt = Date.now();
         this.#answer?.add(chunk);
@@ -129,7 +130,9 @@ class ModelCall {
     const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;
     // The answer is there and paid for: a store that is away is waited for.
     const keep = () => offload(records, { blobs, sessionId, maxBytes });
-    const stored = await untilAvailable(keep, this.#signal, isWorthKeepingLater);
+    // Of a cancelled call nobody asks again for what was said by then.
+    const giveUp = end === 'cancelled' ? new AbortController().signal : this.#signal;
+    const stored = await untilAvailable(keep, giveUp, isWorthKeepingLater);
     conversations.remember(stamp, records);
     return { records: stored, stamp, outcome };
   }
@@ -172,10 +175,10 @@ class ModelCall {
     if (!isRetryable) return undefined;
     const { details } = this;
     const wait = Math.max(retryAfterMs, Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** details.failures));
-    const failingMs = details.failingMs + (Date.now() - this.#heardAt) + wait;
-    if (failingMs > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
+    // The first failure is tried again however long it took: a stalled model may be silent for longer than this.
+    if (details.failingMs + wait > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
     details.failures += 1;
-    details.failingMs = failingMs;
+    details.failingMs += Date.now() - this.#heardAt + wait;
     return wait;
   }
 

@@ -8,7 +8,8 @@ import type { NewRecord, ToolCall, ToolOutcome } from '../src/log/records.ts';
 import { parseArguments } from '../src/tools/arguments.ts';
 import type { CallOutcome } from '../src/tools/call-outcome.ts';
 import type { McpEndpoint } from '../src/tools/registry.ts';
-import { readResult, type ResultFile } from '../src/tools/results.ts';
+import type { FileContent } from '../src/blobs/keep-files.ts';
+import { readResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat, stopReason } from './heartbeat.ts';
 import { keepResult } from './tool-result.ts';
@@ -29,7 +30,7 @@ const RESULT_OVERHEAD_BYTES = 4096;
 interface Ended {
   outcome: ToolOutcome;
   text: string;
-  files?: ResultFile[];
+  files?: FileContent[];
 }
 
 /**
@@ -49,17 +50,21 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
 }
 
 class ToolRun {
-  /** What an attempt tells the next one: attempts that a worker's end has cut short do not count. */
-  readonly details: { failures: number };
+  /** What an attempt tells the next one: how often and how long the tool has not answered, lost workers apart. */
+  readonly details: { failures: number; failingMs: number };
   readonly #dependencies: Dependencies;
   readonly #input: CallToolInput;
   readonly #context = Context.current();
+  readonly #startedAt = Date.now();
 
   constructor(dependencies: Dependencies, input: CallToolInput) {
     this.#dependencies = dependencies;
     this.#input = input;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
-    this.details = (this.#context.info.heartbeatDetails as ToolRun['details'] | undefined) ?? { failures: 0 };
+    this.details = (this.#context.info.heartbeatDetails as ToolRun['details'] | undefined) ?? {
+      failures: 0,
+      failingMs: 0,
+    };
   }
 
   async run(): Promise<Appended> {
@@ -73,12 +78,6 @@ class ToolRun {
 
   get #mayRunAgain(): boolean {
     return this.#input.source.run?.effect === 'retry';
-  }
-
-  /** All attempts together have had the time of one call. */
-  get #isOutOfTime(): boolean {
-    const { scheduledTimestampMs } = this.#context.info;
-    return Date.now() - scheduledTimestampMs >= this.#dependencies.config.tool.timeoutSeconds * 1000;
   }
 
   async #execute(signal: AbortSignal): Promise<Ended> {
@@ -145,7 +144,10 @@ class ToolRun {
       if (signal.aborted) this.#handOver();
       if (signal.aborted) return { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
       this.details.failures += 1;
-      if (this.details.failures < MAX_FAILURES && !this.#isOutOfTime) {
+      this.details.failingMs += Date.now() - this.#startedAt;
+      // All attempts together get the time of one call.
+      const isOutOfTime = this.details.failingMs >= this.#dependencies.config.tool.timeoutSeconds * 1000;
+      if (this.details.failures < MAX_FAILURES && !isOutOfTime) {
         this.#context.heartbeat(this.details);
         throw ApplicationFailure.retryable(message, 'NoAnswer');
       }

@@ -1,8 +1,7 @@
 import type { BlobStore } from '../src/blobs/blob-store.ts';
-import { keepFiles } from '../src/blobs/keep-files.ts';
+import { keepFiles, type FileContent } from '../src/blobs/keep-files.ts';
 import type { ToolResponse } from '../src/log/records.ts';
 import { clip } from '../src/log/text.ts';
-import type { ResultFile } from '../src/tools/results.ts';
 import { fileUrl } from '../src/wire/project.ts';
 
 /** A result of more JSON bytes than this is cut: one event of 1 MiB breaks the Python client. */
@@ -15,7 +14,7 @@ const MAX_INLINE_BYTES = 64 * 1024;
 
 /** Puts a tool's result into the form in which the log keeps it; what is large goes to the blob store. */
 export async function keepResult(
-  { text, files }: { text: string; files: ResultFile[] },
+  { text, files }: { text: string; files: FileContent[] },
   { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
 ): Promise<Pick<ToolResponse, 'content' | 'files'>> {
   const left = files.length - MAX_FILES;

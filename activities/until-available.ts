@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { log } from '@temporalio/activity';
 import { isUnavailable } from '../src/unavailable.ts';
 
 const FIRST_WAIT_MS = 200;
@@ -18,6 +19,7 @@ export async function untilAvailable<T>(
       return await work();
     } catch (error) {
       if (!isWorthWaiting(error) || signal.aborted) throw error;
+      if (wait === FIRST_WAIT_MS) log.warn('something that an activity needs is not available; it waits', { error });
       await sleep(wait, undefined, { signal });
     }
   }

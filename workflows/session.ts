@@ -93,11 +93,12 @@ const ARCHIVE_DELAY = '1 second';
  */
 export async function session(start: SessionStart): Promise<void> {
   const run = new SessionRun(start);
+  // First, so that an end which has come before a command is heard before it.
+  setHandler(turnEnding, (ending) => run.turnEnding(ending));
   setHandler(createTurn, (command) => answered(() => run.createTurn(command)), {
     validator: (command) => run.refuseEarly(command),
   });
   setHandler(cancelSession, ({ close }) => answered(() => run.cancel(close)));
-  setHandler(turnEnding, (ending) => run.turnEnding(ending));
   try {
     await run.untilContinued();
   } catch (error) {
@@ -164,9 +165,11 @@ class SessionRun {
 
   /** Refuses what can be refused without asking anybody: such a command leaves nothing in the history. */
   refuseEarly({ turnId, previous, input, isRepeated }: CreateTurnCommand): void {
-    const { tip, closed } = this.#state;
+    const { tip, open, closed } = this.#state;
     if (!this.#loaded || isRepeated || tip?.turnId === turnId) return;
     if (closed) throw refused(CLOSED);
+    // The end of an open turn, and what waits on it, may have come in the same moment and not be noted yet.
+    if (open) return;
     const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
     const refusal = isTip ? refuseInput(input, tip?.pending ?? []) : undefined;
     if (refusal) throw refused(refusal);
@@ -290,6 +293,7 @@ class SessionRun {
   async #untilClosed(turnId: string, child: ChildWorkflowHandle<typeof turn>): Promise<void> {
     await child.result().catch(() => undefined);
     await this.#settle(turnId);
+    await this.#poll(turnId);
   }
 
   /** A run that did not start the turn itself is not told of its end, so it looks from time to time. */
@@ -299,7 +303,13 @@ class SessionRun {
 
   async #settle(turnId: string): Promise<void> {
     if (!this.#runs(turnId)) return;
-    const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
+    let seen: Awaited<ReturnType<typeof inspectTurn>>;
+    try {
+      seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
+    } catch (error) {
+      log.warn('the turn of a session could not be inspected; it is tried again', { error: messageOf(error) });
+      return;
+    }
     if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen?.pending ?? []);
   }
 

@@ -54,7 +54,6 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   startToCloseTimeout: '5 minutes',
   heartbeatTimeout: '5 seconds',
   cancellationType,
-  scheduleToCloseTimeout: '10 minutes',
   retry: { initialInterval: '500 milliseconds', maximumInterval: '10 seconds' },
 });
 
@@ -168,14 +167,13 @@ export class Thread {
   /** Never throws: however a tool ends, the log says so and the model is told. */
   async #callTool({ toolCallId, source }: ToolRun): Promise<void> {
     const { turnId, sessionId, specHash, limits } = this.#start;
-    // The activity ends a call that takes too long, and still has to say so.
-    const seconds = limits.toolSeconds + 60;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
-      startToCloseTimeout: seconds * 1000,
+      // The activity ends a call that takes too long, and still has to say so.
+      startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
       cancellationType,
       ...(source.run?.effect === 'retry'
-        ? // To take its worker for dead too soon costs nothing. Bounded by time, since deploys use attempts up too.
-          { heartbeatTimeout: '5 seconds', scheduleToCloseTimeout: 3 * seconds * 1000 }
+        ? // To take its worker for dead too soon costs nothing. The activity counts failures; lost workers do not count.
+          { heartbeatTimeout: '5 seconds', retry: { maximumInterval: '30 seconds' } }
         : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });

@@ -104,7 +104,8 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
       .catch((error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'));
     return turnCreated({ ...start, input });
   } catch (error) {
-    if (isRefusal(error)) {
+    // A repetition may be refused while the first is still on its way.
+    if (claim.isNew && isRefusal(error)) {
       await catalog.turns.withdraw(turnId);
       await claim.release();
     }

@@ -99,15 +99,19 @@ export function eventRoutes(router: IRouter, context: ApiContext): void {
     return { items: page.items, next: undefined };
   }
 
-  /** Entries of a turn, `limit` or a few more, read as they are taken. */
+  /** Entries of a turn, read as they are taken: those of a running one that are wanted last first, in batches. */
   async function* entries(turnId: string, { from, limit, order }: PageOptions): AsyncGenerator<LogEntry> {
+    if (order === 'asc') {
+      for await (const batch of logs.read(turnId, { from })) yield* batch;
+      return;
+    }
     const size = Math.min(limit, BATCH);
     for (let next = from; next > 0;) {
       const batch = await logs.page(turnId, { from: next, limit: size, order });
       yield* batch;
       const last = batch.at(-1);
       if (!last || batch.length < size) return;
-      next = last.ordinal + (order === 'asc' ? 1 : -1);
+      next = last.ordinal - 1;
     }
   }
 

@@ -70,11 +70,15 @@ export class EventStream {
   async drained(): Promise<void> {
     if (this.isClosed || !this.#response.writableNeedDrain) return;
     const { promise, resolve } = Promise.withResolvers<void>();
-    const stalled = setTimeout(() => this.#response.destroy(), STALLED_MS);
+    let left = this.#response.writableLength;
+    const watch = setInterval(() => {
+      if (this.#response.writableLength >= left) this.#response.destroy();
+      left = this.#response.writableLength;
+    }, STALLED_MS);
     this.#response.once('drain', resolve).once('close', resolve);
     await promise;
     this.#response.off('drain', resolve).off('close', resolve);
-    clearTimeout(stalled);
+    clearInterval(watch);
   }
 
   end(): void {

@@ -63,20 +63,26 @@ async function follow({ logs, turnId, reader, stream, lease }: Following): Promi
   await tail.begun;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
   stream.open();
+  const closed = stream.untilClosed();
   for (let isOver = false; !isOver && !stream.isClosed;) {
     while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
       if (reader.ordinal < feed.firstOrdinal - 1) await replay({ logs }, turnId, reader, stream, feed.firstOrdinal - 1);
       else await catchUp(feed.entries(reader.ordinal + 1, BATCH), reader, stream);
     }
-    isOver = await live({ tail, reader, stream });
+    isOver = await live({ tail, reader, stream, closed });
     // More came at once than the reader could take: it goes on at its own pace, from the log.
     if (!isOver) await stream.drained();
   }
   stream.end();
 }
 
+interface Live extends Pick<Following, 'reader' | 'stream'> {
+  tail: TurnTail;
+  closed: Promise<void>;
+}
+
 /** Sends what happens now, until the turn is over (true), or the reader is too far behind or gone (false). */
-async function live({ tail, reader, stream }: Pick<Following, 'reader' | 'stream'> & { tail: TurnTail }) {
+async function live({ tail, reader, stream, closed }: Live): Promise<boolean> {
   const left = Promise.withResolvers<boolean>();
   if (!stream.isClosed) {
     tail.feed.join(reader, (frames) => {
@@ -86,7 +92,7 @@ async function live({ tail, reader, stream }: Pick<Following, 'reader' | 'stream
     });
   }
   const forget = tail.onEnd(() => left.resolve(true));
-  void stream.untilClosed().then(() => left.resolve(false));
+  void closed.then(() => left.resolve(false));
   try {
     return await left.promise;
   } finally {

@@ -16,8 +16,9 @@ interface TailOptions {
 /** Between attempts to read a history that can't be read, at most. */
 const MAX_RETRY_MS = 5_000;
 
-/** Failures in a row after which something is wrong that waiting does not mend, unless a server is away. */
-const MAX_FAILURES = 5;
+/** So many failures, none of them of a server that is away, without a minute between two: waiting does not mend that. */
+const MAX_FAULTS = 5;
+const FORGOTTEN_AFTER_MS = 60_000;
 
 /**
  * Follows one turn for all of its readers in this process: durable events by one long poll on its history, text in
@@ -85,21 +86,24 @@ export class TurnTail {
 
   async #follow(): Promise<void> {
     const { turnId, logs, log } = this.#options;
-    for (let failures = 0, begun = false; !this.#ended;) {
+    let [failures, faults, failedAt] = [0, 0, 0];
+    for (let begun = false; !this.#ended;) {
       try {
         if (!begun) this.feed.beginAt(await logs.liveFrom(turnId));
         begun = true;
         this.#begun.resolve();
         const follow = this.#stop.signal;
         for await (const entries of logs.read(turnId, { from: this.feed.lastOrdinal + 1, follow })) {
-          if (entries.length > 0) failures = 0;
           this.#add(entries);
         }
         this.#ended = true;
       } catch (error) {
         if (this.#stop.signal.aborted) return;
+        if (Date.now() - failedAt > FORGOTTEN_AFTER_MS) [failures, faults] = [0, 0];
+        failedAt = Date.now();
         failures += 1;
-        if (error instanceof TurnNotFound || (!isUnavailable(error) && failures > MAX_FAILURES)) throw error;
+        if (!isUnavailable(error)) faults += 1;
+        if (error instanceof TurnNotFound || faults > MAX_FAULTS) throw error;
         log.warn({ turnId, err: error, failures }, 'a turn can not be followed for the moment');
         await sleep(Math.min(MAX_RETRY_MS, 100 * 2 ** failures) * (0.5 + Math.random() / 2));
       }

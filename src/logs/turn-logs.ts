@@ -41,7 +41,7 @@ const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
 const MAX_CACHED_ENTRIES = 200;
 
 /** Rows of the archive that are read at a time. */
-const ARCHIVE_PAGE = 500;
+const ARCHIVE_PAGE = 100;
 
 /**
  * The logs of turns, wherever they are: ended turns, and the ended runs of long ones, in the archive; the rest in

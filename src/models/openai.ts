@@ -7,7 +7,7 @@ import type {
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../log/records.ts';
-import { createAgent, createFetch } from '../tools/guarded-fetch.ts';
+import { createAgent, createFetch } from '../guarded-fetch.ts';
 import { IdleWatch } from './idle-watch.ts';
 import { ModelError, type ModelFailure } from './model-error.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
@@ -31,6 +31,7 @@ export class OpenAIProvider implements ModelProvider {
   readonly #idleMs: number;
 
   constructor({ apiKey, baseUrl, idleSeconds }: OpenAIOptions) {
+    const modelFetch = createFetch(createAgent({ connectTimeoutMs: idleSeconds * 1000 }));
     // Its own retries would multiply ours, and hide the provider's failures from the turn's log.
     this.#client = new OpenAI({
       apiKey,
@@ -39,7 +40,7 @@ export class OpenAIProvider implements ModelProvider {
       // Silence is what is bounded, not the length of an answer.
       timeout: MAX_ANSWER_MS,
       logLevel: 'off',
-      fetch: createFetch(createAgent({ connectTimeoutMs: idleSeconds * 1000 })),
+      fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, init),
     });
     this.#isOpenAI = baseUrl === undefined;
     this.#idleMs = idleSeconds * 1000;

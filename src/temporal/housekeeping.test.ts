@@ -7,6 +7,7 @@ import { archiveEnded, type HousekeepingOptions } from './housekeeping.ts';
 test('a turn that can not be archived does not keep the others from the archive', async () => {
   const ids = ['turn/a', 'turn/b', 'other/x', 'turn/c', 'turn/d'];
   const archived: string[] = [];
+  let readable = false;
   const options: HousekeepingOptions = {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
     client: { workflow: { list: () => ids.map((workflowId) => ({ workflowId })) } } as unknown as Client,
@@ -16,14 +17,17 @@ test('a turn that can not be archived does not keep the others from the archive'
       turns: { get: (id: string) => Promise.resolve(id === 'd' ? { archived: 1 } : undefined) },
     } as unknown as Catalog,
     archiveTurn: (turnId) => {
-      if (turnId === 'b') return Promise.reject(new Error('unreadable'));
+      if (turnId === 'b' && !readable) return Promise.reject(new Error('unreadable'));
       archived.push(turnId);
       return Promise.resolve();
     },
     log: pino({ level: 'silent' }),
   };
-  expect(await archiveEnded(options, undefined, new AbortController().signal)).toBe(false);
+  const stop = new AbortController().signal;
+  expect(await archiveEnded(options, { since: undefined, again: [], stop })).toEqual(['b']);
   expect(archived).toEqual(['a', 'c']);
-  ids.splice(1, 1);
-  expect(await archiveEnded(options, undefined, new AbortController().signal)).toBe(true);
+  readable = true;
+  ids.splice(0);
+  expect(await archiveEnded(options, { since: new Date(), again: ['b'], stop })).toEqual([]);
+  expect(archived).toEqual(['a', 'c', 'b']);
 });

@@ -24,6 +24,7 @@ export interface HousekeepingOptions {
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
   let since: Date | undefined;
+  let failed: string[] = [];
   let running = sweep();
   const timer = setInterval(() => {
     running = running.then(sweep);
@@ -40,34 +41,37 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
     const started = new Date();
     try {
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
-      if (await archiveEnded(options, since, stop.signal)) since = new Date(started.getTime() - OVERLAP_MS);
+      failed = await archiveEnded(options, { since, again: failed, stop: stop.signal });
+      since = new Date(started.getTime() - OVERLAP_MS);
     } catch (error) {
-      options.log.warn({ err: error }, 'the sweep for turns that are not archived failed; it is tried again');
+      options.log.warn({ err: error }, 'housekeeping failed; it is tried again');
     }
   }
 }
 
-/** False if some turn could not be archived, and has to be looked at again. */
+/** Archives the turns that have ended since, and those that are tried again. Gives those that could not be archived. */
 export async function archiveEnded(
   { client, taskQueue, catalog, archiveTurn, log }: HousekeepingOptions,
-  since: Date | undefined,
-  stop: AbortSignal,
-): Promise<boolean> {
+  { since, again, stop }: { since: Date | undefined; again: string[]; stop: AbortSignal },
+): Promise<string[]> {
   const closed = since ? `CloseTime > '${since.toISOString()}'` : 'CloseTime IS NOT NULL';
   const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus != 'ContinuedAsNew' AND ${closed}`;
-  let complete = true;
-  for await (const { workflowId } of client.workflow.list({ query })) {
-    if (stop.aborted) return false;
-    const turnId = turnIdOf(workflowId);
-    if (turnId === undefined || (await catalog.turns.get(turnId))?.archived) continue;
+  const failed = new Set<string>();
+  const archive = async (turnId: string): Promise<void> => {
+    if (stop.aborted || failed.has(turnId) || (await catalog.turns.get(turnId))?.archived) return;
     try {
       await archiveTurn(turnId, stop);
       log.info({ turnId }, 'a turn that its session had not archived was archived');
     } catch (error) {
       // One turn that can't be read must not keep the others from the archive.
-      complete = false;
+      failed.add(turnId);
       log.warn({ turnId, err: error }, 'a turn could not be archived; it is tried again');
     }
+  };
+  for (const turnId of again) await archive(turnId);
+  for await (const { workflowId } of client.workflow.list({ query })) {
+    const turnId = turnIdOf(workflowId);
+    if (turnId !== undefined) await archive(turnId);
   }
-  return complete;
+  return [...failed];
 }

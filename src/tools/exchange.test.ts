@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { Agent, buildConnector } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { Exchange, noteSending } from './exchange.ts';
-import { createFetch } from './guarded-fetch.ts';
+import { createFetch } from '../guarded-fetch.ts';
 
 async function listen(onRequest: () => void): Promise<{ server: Server; url: string }> {
   const server = createServer((_request, response) => {

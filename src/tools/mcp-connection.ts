@@ -4,7 +4,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { judgeFailure, type CallOutcome } from './call-outcome.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './connection-lost.ts';
 import { Exchange } from './exchange.ts';
-import type { Fetch } from './guarded-fetch.ts';
+import type { Fetch } from '../guarded-fetch.ts';
 import { McpTransport } from './mcp-transport.ts';
 import { hasCredentials, type McpEndpoint } from './registry.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';

@@ -4,7 +4,7 @@ import type { CallOutcome } from './call-outcome.ts';
 import { ConnectionLostError } from './connection-lost.ts';
 import { noteSending } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
-import { createAgent, createFetch, type Fetch } from './guarded-fetch.ts';
+import { createAgent, createFetch, type Fetch } from '../guarded-fetch.ts';
 import type { CallOptions, McpConnection } from './mcp-connection.ts';
 import { PooledServer } from './pooled-server.ts';
 import { isPrivateAddress } from './private-address.ts';

@@ -5,7 +5,7 @@ import {
   type ProtocolError,
 } from '@modelcontextprotocol/client';
 import { Exchange } from './exchange.ts';
-import type { Fetch } from './guarded-fetch.ts';
+import type { Fetch } from '../guarded-fetch.ts';
 
 type SendOptions = NonNullable<Parameters<StreamableHTTPClientTransport['send']>[1]>;
 

@@ -1,20 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ContentBlock } from '@modelcontextprotocol/client';
+import type { FileContent } from '../blobs/keep-files.ts';
 
 export interface ToolResult {
   content: readonly ContentBlock[];
   structuredContent?: unknown;
 }
 
-export interface ResultFile {
-  name: string;
-  mimeType: string;
-  base64: string;
-}
-
 /** What a tool's result is to a model: a text, which names the files that came with it, and these files. */
-export function readResult({ content, structuredContent }: ToolResult): { text: string; files: ResultFile[] } {
-  const files: ResultFile[] = [];
+export function readResult({ content, structuredContent }: ToolResult): { text: string; files: FileContent[] } {
+  const files: FileContent[] = [];
   const addFile = (name: string, mimeType: string | undefined, base64: string): string => {
     const file = { name, mimeType: mediaType(mimeType), base64 };
     files.push(file);

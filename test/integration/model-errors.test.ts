@@ -145,9 +145,9 @@ test('comments keep a slow model alive', async () => {
 });
 
 test('time in which a model answers does not count as time in which it fails', async () => {
-  const impatient = await startTestServer({ env: { EVERTURN_MODEL_RETRY_SECONDS: '2' } });
+  const impatient = await startTestServer({ env: { EVERTURN_MODEL_RETRY_SECONDS: '4' } });
   const slowlyThenCut: Script = async (call) => {
-    for (let i = 0; i < 12; i++) {
+    for (let i = 0; i < 20; i++) {
       call.text('x');
       await new Promise((resolve) => setTimeout(resolve, 250));
     }

@@ -1,7 +1,8 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { afterEach, beforeEach, expect, inject, test } from 'vitest';
+import { afterEach, beforeEach, expect, inject, onTestFinished, test, vi } from 'vitest';
+import { FolderBlobStore } from '../../src/blobs/folder-blob-store.ts';
 import { folded } from '../support/api-client.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
@@ -136,8 +137,10 @@ test('the blobs away as a large answer comes: it is kept as soon as they are bac
   const folder = path.join(server.dataDir, 'blobs', chat.sessionId);
   await mkdir(path.dirname(folder), { recursive: true });
   await writeFile(folder, 'in the way');
+  const put = vi.spyOn(FolderBlobStore.prototype, 'put');
+  onTestFinished(() => put.mockRestore());
   model.release();
-  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  await expect.poll(() => put.mock.settledResults.some(({ type }) => type === 'rejected')).toBe(true);
   await rm(folder);
   expect(await reader.end()).toMatchObject({ status: 'done', metrics: { total_output_tokens: 5 } });
   expect(chat.requests().length).toBe(1);

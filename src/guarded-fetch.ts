@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { Agent, buildConnector, fetch, type Dispatcher } from 'undici';
 
 /** The fetch of Node and of the SDKs; its own types come from another copy of undici. */
-export type Fetch = (url: string | URL | Request, init?: RequestInit) => Promise<Response>;
+export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 
 /** An address that may not be reached from an agent's URL. */
 export class RefusedAddressError extends Error {
@@ -53,7 +53,7 @@ export function createAgent({ refuses, connectTimeoutMs, maxResponseBytes }: Age
 
 /** Node's own fetch takes no dispatcher of undici 8, so this is undici's. */
 export function createFetch(dispatcher: Dispatcher): Fetch {
-  const bound = (url: string, init: object = {}): unknown => fetch(url, { ...init, dispatcher });
+  const bound = (url: string | URL, init: object = {}): unknown => fetch(url, { ...init, dispatcher });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same standard, declared by two copies of undici
   return bound as Fetch;
 }
