@@ -1,0 +1,94 @@
+import { Client, Connection } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
+import { NativeConnection, Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+import { newId } from '../../src/log/ids.ts';
+import type { PendingCall } from '../../src/log/records.ts';
+import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { createTurn, turnEnding, type CreateTurnCommand } from '../../workflows/messages.ts';
+import type { session, SessionState } from '../../workflows/session.ts';
+
+/** The session's workflow alone: what comes to it while no worker is there comes to it at once. */
+
+const namespace = inject('temporalNamespace');
+const taskQueue = newId('req');
+let connection: Connection;
+let native: NativeConnection;
+let client: Client;
+beforeAll(async () => {
+  connection = await Connection.connect({ address: inject('temporalAddress') });
+  native = await NativeConnection.connect({ address: inject('temporalAddress') });
+  client = new Client({ connection, namespace });
+});
+afterAll(async () => {
+  await native.close();
+  await connection.close();
+});
+
+const refuse = () => Promise.reject(ApplicationFailure.nonRetryable('there is nothing here but sessions'));
+
+async function startWorker(): Promise<{ stop: () => Promise<void> }> {
+  const worker = await Worker.create({
+    connection: native,
+    namespace,
+    taskQueue,
+    workflowBundle: await workflowBundle(loadConfig().cacheDir),
+    // The turns that it starts end at once.
+    activities: { archiveTurn: () => Promise.resolve(), callTool: refuse, callModel: refuse },
+    stickyQueueScheduleToStartTimeout: '1 second',
+  });
+  const running = worker.run();
+  return {
+    stop: async () => {
+      worker.shutdown();
+      await running;
+    },
+  };
+}
+
+test('an approval that comes together with the end of the turn that asked for it is accepted', async () => {
+  const sessionId = newId('ses');
+  const [before, after] = [newId('turn'), newId('turn')];
+  const call: PendingCall = {
+    threadId: 'main',
+    toolCallId: 'w1',
+    needs: 'approval',
+    source: { turnId: before, messageId: 'msg_1', index: 0, run: { effect: 'once', argumentsHash: '' } },
+  };
+  const state: SessionState = {
+    tip: { turnId: before, previousTurnId: null, sequence: 1, pending: [] },
+    open: true,
+    closed: false,
+    unarchived: [],
+  };
+  const handle = await client.workflow.start<typeof session>('session', {
+    workflowId: sessionWorkflowId(sessionId),
+    taskQueue,
+    args: [{ sessionId, state }],
+  });
+  const first = await startWorker();
+  await expect.poll(async () => (await handle.describe()).historyLength, { timeout: 20_000 }).toBeGreaterThan(3);
+  await first.stop();
+
+  await handle.signal(turnEnding, { turnId: before, pending: [call] });
+  const command: CreateTurnCommand = {
+    turnId: after,
+    isRepeated: false,
+    previous: { turn: 'last' },
+    createdAt: new Date().toISOString(),
+    createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+    input: [{ type: 'user.tool_approval', threadId: 'main', toolCallId: 'w1', approval: { status: 'allow' } }],
+    title: null,
+    specHash: '',
+    hasServers: false,
+    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1 },
+  };
+  const accepted = handle.executeUpdate(createTurn, { args: [command] });
+  const second = await startWorker();
+  expect(await accepted).toEqual({ turnId: after, previousTurnId: before, sequence: 2 });
+  expect(await client.workflow.result(turnWorkflowId(after))).toMatchObject({ status: 'error' });
+  await handle.terminate();
+  await second.stop();
+});
