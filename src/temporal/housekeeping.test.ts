@@ -31,3 +31,28 @@ test('a turn that can not be archived does not keep the others from the archive'
   expect(await archiveEnded(options, { since: new Date(), again: ['b'], stop })).toEqual([]);
   expect(archived).toEqual(['a', 'c', 'b']);
 });
+
+test('a sweep that is stopped lists no further turns', async () => {
+  const stop = new AbortController();
+  const listed: string[] = [];
+  function* list(): Generator<{ workflowId: string }> {
+    for (const workflowId of ['turn/a', 'turn/b', 'turn/c', 'turn/d']) {
+      listed.push(workflowId);
+      yield { workflowId };
+    }
+  }
+  const options: HousekeepingOptions = {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+    client: { workflow: { list } } as unknown as Client,
+    taskQueue: 'q',
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
+    catalog: { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog,
+    archiveTurn: (turnId) => {
+      if (turnId === 'b') stop.abort();
+      return Promise.resolve();
+    },
+    log: pino({ level: 'silent' }),
+  };
+  await archiveEnded(options, { since: undefined, again: [], stop: stop.signal });
+  expect(listed).toEqual(['turn/a', 'turn/b', 'turn/c']);
+});

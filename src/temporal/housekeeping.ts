@@ -70,6 +70,7 @@ export async function archiveEnded(
   };
   for (const turnId of again) await archive(turnId);
   for await (const { workflowId } of client.workflow.list({ query })) {
+    if (stop.aborted) break;
     const turnId = turnIdOf(workflowId);
     if (turnId !== undefined) await archive(turnId);
   }
