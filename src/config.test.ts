@@ -29,6 +29,10 @@ test.each([
   ['TEMPORAL_ADDRESS', 'temporal', '<host>:<port>'],
   ['TEMPORAL_ADDRESS', '::1:7233', '<host>:<port>'],
   ['TEMPORAL_ADDRESS', '[::1]', '<host>:<port>'],
+  ['REDIS_URL', 'http://localhost:6379', 'redis://'],
+  ['REDIS_URL', 'redis:///0', 'redis://'],
+  ['REDIS_URL', 'redis://localhost/first', 'redis://'],
+  ['REDIS_URL', 'redis://:100%@localhost', 'redis://'],
   ['DATABASE_URL', 'mysql://x', 'sqlite:<file>'],
 ])('%s=%s is refused with its name and what it should be', (name, value, message) => {
   expect(() => loadConfig({ [name]: value })).toThrow(ConfigError);
@@ -48,6 +52,11 @@ test('keys become subjects, and never stand in an error', () => {
   expect(config.allowPrivateUrls).toBe(false);
   expect(() => loadConfig({ EVERTURN_API_KEYS: 'ann=secret-1,bob' })).toThrow(/EVERTURN_API_KEYS must be/);
   expect(() => loadConfig({ EVERTURN_API_KEYS: 'ann=secret-1,bob' })).not.toThrow(/secret/);
+});
+
+test('a password in the URL of Redis never stands in an error', () => {
+  expect(loadConfig({ REDIS_URL: 'rediss://:secret@redis.example:6380/2' }).redisUrl).toContain('redis.example');
+  expect(() => loadConfig({ REDIS_URL: 'redis://:secret@redis.example/x' })).toThrow(/^REDIS_URL must be redis:.*TLS$/);
 });
 
 test('an address that others can reach needs keys', () => {

@@ -35,6 +35,8 @@ export interface Config {
     namespace: string;
     taskQueue: string;
   };
+  /** Redis, which carries what processes that run apart tell each other; it may hold a password. */
+  redisUrl: string | undefined;
   /** SQLite file of the catalog. */
   databaseFile: string;
   /** Of the catalog and of the embedded Temporal. */
@@ -98,6 +100,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
       namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
       taskQueue: vars.EVERTURN_TASK_QUEUE,
     },
+    redisUrl: vars.REDIS_URL,
     databaseFile: vars.DATABASE_URL ?? path.join(dataDir, 'catalog.db'),
     // An embedded Temporal loses its last moments with ours; a Temporal elsewhere would still have them.
     sqliteSync: vars.EVERTURN_SQLITE_SYNC ?? (vars.TEMPORAL_ADDRESS ? 'full' : 'normal'),
@@ -151,6 +154,10 @@ const sqliteUrl = z
   .regex(/^sqlite:./, { error: 'must be sqlite:<file>; PostgreSQL is not supported by this version' })
   .transform((value) => path.resolve(value.slice('sqlite:'.length)));
 
+const redisUrl = z.string().refine(isRedisUrl, {
+  error: 'must be redis://[[<user>]:<password>@]<host>[:<port>][/<database>], or rediss:// with TLS',
+});
+
 const schema = z.object({
   EVERTURN_HOST: z
     .string()
@@ -180,6 +187,7 @@ const schema = z.object({
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),
   OPENAI_API_KEY: z.string().optional(),
   OPENAI_BASE_URL: url.optional(),
+  REDIS_URL: redisUrl.optional(),
   TEMPORAL_ADDRESS: z
     .string()
     .regex(/^([^:/\s[\]]+|\[[\da-f:.]+\]):\d+$/i, { error: 'must be <host>:<port>' })
@@ -191,13 +199,19 @@ const schema = z.object({
 /** The names of all variables that are read, but for Temporal's own: TLS and API key follow its clients' names. */
 export const CONFIG_VARIABLES: readonly string[] = Object.keys(schema.shape);
 
-const SECRETS = new Set(['EVERTURN_API_KEYS', 'OPENAI_API_KEY', 'DATABASE_URL']);
+const SECRETS = new Set(['EVERTURN_API_KEYS', 'OPENAI_API_KEY', 'DATABASE_URL', 'REDIS_URL']);
 
 /** An empty variable is an unset one, as in `FOO= npm start`. */
 function withoutEmpty(env: NodeJS.ProcessEnv): Record<string, string> {
   const set: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) if (value) set[name] = value;
   return set;
+}
+
+/** Not with a broken escape either: its client would only say so later, and less clearly. */
+function isRedisUrl(value: string): boolean {
+  const { protocol = '', hostname, pathname = '', href = '' } = URL.parse(value) ?? {};
+  return /^rediss?:$/.test(protocol) && !!hostname && /^(\/\d*)?$/.test(pathname) && !/%(?![\da-f]{2})/i.test(href);
 }
 
 function foreignTemporal(env: NodeJS.ProcessEnv): ClientConnectConfig {

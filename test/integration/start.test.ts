@@ -42,8 +42,11 @@ test('a wrong setting stops the start with its name and what it should be', asyn
   expect([mcp.code, mcp.stderr]).toEqual([1, expect.stringContaining(`EVERTURN_MCP_SERVERS: ${file}`)]);
 });
 
-test('an unknown command is answered with the known ones', async () => {
-  expect(await everturn(['begin'])).toEqual({ code: 2, stderr: expect.stringContaining('everturn start') });
+test.each([[[]], [['begin']], [['start', 'now']]])('%j is answered with what there is', async (args) => {
+  expect(await everturn(args)).toEqual({
+    code: 2,
+    stderr: expect.stringMatching(/Usage: everturn (start|[^]* start )/),
+  });
 });
 
 test('the first minutes of a stranger: start, the printed commands, an approval, a stop that leaves nothing behind', async () => {

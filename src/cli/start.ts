@@ -1,0 +1,30 @@
+import type { Command } from 'commander';
+import { loadConfig, type Config } from '../config.ts';
+import { createLogger, installTemporalLogger } from '../logger.ts';
+import { startServer, type RunningServer } from '../server.ts';
+import { untilStopped } from './until-stopped.ts';
+
+/** `everturn start` */
+export function addStartCommand(program: Command): void {
+  program.command('start').description('Temporal, the worker and the API in one process').action(start);
+}
+
+async function start(): Promise<void> {
+  const config = loadConfig();
+  const log = createLogger(config);
+  installTemporalLogger(log);
+  const server = await startServer(config, log);
+  process.stdout.write(greeting(config, server));
+  await untilStopped(server);
+}
+
+function greeting({ apiKeys }: Config, { url, model }: RunningServer): string {
+  const names = apiKeys.map(({ subject }) => subject.subjectSlug).join(', ');
+  const header = names ? ' -H "authorization: Bearer $KEY"' : '';
+  return `Everturn listens on ${url}
+  key    ${names ? `needed; there are keys for ${names}` : 'none needed: only this machine can connect'}
+  model  ${model}
+  try    S=$(curl -s${header} ${url}/v1/agents/sessions -d '{"agent_name":"demo"}' | grep -o 'ses_[0-9a-z]*' | head -1)
+         curl -N${header} ${url}/v1/agents/sessions/$S/turns -d '{"input":[{"type":"user.message","content":"show my notes"}]}'
+`;
+}
