@@ -11,7 +11,8 @@ import { eventRoutes } from './events.ts';
 import { fileRoutes } from './files.ts';
 import { healthRoutes } from './health.ts';
 import { checkHost } from './host.ts';
-import { jsonBody } from './json-body.ts';
+import { withDocument } from './openapi.ts';
+import { mount, type Route } from './routes.ts';
 import { sessionRoutes } from './sessions.ts';
 import { turnRoutes } from './turns.ts';
 
@@ -35,18 +36,11 @@ export function createApp(context: ApiContext): Express {
     checkHost(request, context.config.apiKeys);
     next();
   });
-  healthRoutes(app, context);
   app.use('/v1', (request, response, next) => {
     response.locals['subject'] = authenticate(request, context.config.apiKeys);
     next();
   });
-  app.use(jsonBody);
-  sessionRoutes(app, context);
-  draftSessionRoutes(app, context);
-  turnRoutes(app, context);
-  eventRoutes(app, context);
-  fileRoutes(app, context);
-  agentRoutes(app, context);
+  mount(app, apiRoutes(context));
   app.use((request) => {
     throw new ApiError('not_found', `there is nothing at ${request.method} ${request.path}`);
   });
@@ -54,6 +48,20 @@ export function createApp(context: ApiContext): Express {
     answerError(error, request, response);
   });
   return app;
+}
+
+/** All routes, in the order in which they are tried. */
+export function apiRoutes(context: ApiContext): Route[] {
+  const routes = [
+    ...sessionRoutes(context),
+    ...turnRoutes(context),
+    ...eventRoutes(context),
+    ...fileRoutes(context),
+    ...draftSessionRoutes(context),
+    ...agentRoutes(context),
+    ...healthRoutes(context),
+  ];
+  return withDocument(routes, { hasKeys: context.config.apiKeys.length > 0 });
 }
 
 /** Every error is answered in one form; one that comes when the answer is on its way can only cut that off. */

@@ -1,4 +1,3 @@
-import type { Request } from 'express';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
@@ -8,15 +7,14 @@ import { turnCreated } from '../log/projection.ts';
 import type { InputItem, Subject, TurnCreated } from '../log/records.ts';
 import { titleOf } from '../log/title.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
-import { createTurnBody, type CreateTurnBody } from '../wire/input.ts';
+import type { CreateTurnBody } from '../wire/input.ts';
 import type { CreateTurnCommand } from '../../workflows/messages.ts';
 import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError, isRefusal } from './errors.ts';
-import { claimRequest, idempotencyKey, type RequestClaim } from './idempotency.ts';
+import { claimRequest, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { hasTurn } from './own-turn.ts';
-import { parseBody } from './request.ts';
 import { checkInput, keepInput } from './turn-input.ts';
 
 /** What the input of a turn may take in Temporal; the rest of the payload is for the turn itself. */
@@ -34,16 +32,22 @@ export interface TurnRequest {
   over: () => Promise<void>;
 }
 
+interface SentTurn {
+  /** `Idempotency-Key`. */
+  key: string | undefined;
+  body: CreateTurnBody;
+  session: SessionRow;
+  subject: Subject;
+}
+
 /**
  * Reads a request for a turn, and finds out whether it came before: then it stands for the same turn.
  * @throws ApiError before anything is written
  */
 export async function readTurnRequest(
   context: ApiContext,
-  { request, session, subject }: { request: Request; session: SessionRow; subject: Subject },
+  { key, body, session, subject }: SentTurn,
 ): Promise<TurnRequest> {
-  const key = idempotencyKey(request);
-  const body = parseBody(createTurnBody, request);
   checkInput(body.input ?? []);
   const previous = previousOf(body.previous_turn_id);
   const claim = await claimRequest({

@@ -1,63 +1,94 @@
-import type { IRouter } from 'express';
+import { z } from 'zod';
 import type { SessionRow } from '../catalog/schema.ts';
 import { newId } from '../log/ids.ts';
-import { createDraftBody, updateDraftBody, type DraftResource } from '../wire/resources.ts';
+import type { Subject } from '../log/records.ts';
+import { metadata } from '../wire/headers.ts';
+import { createDraftBody, dataOf, draftResource, updateDraftBody, type DraftResource } from '../wire/resources.ts';
 import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
-import { contextOf, param, parseBody } from './request.ts';
-import { route } from './routes.ts';
-import { commonFields, metadataOf, ownerColumns, ownSession, sessionNotFound } from './sessions.ts';
+import { exampleDraft, exampleSpec } from './examples.ts';
+import { json, route, type Route } from './routes.ts';
+import { commonFields, ownerColumns, ownSession, sessionNotFound } from './sessions.ts';
+
+const answer = json(dataOf(draftResource), { data: exampleDraft });
 
 /** `/v1/agents/draft-sessions`: conversations with an agent that is still being written. */
-export function draftSessionRoutes(router: IRouter, { catalog, agentCheck }: ApiContext): void {
-  const resource = async (session: SessionRow): Promise<DraftResource> => ({
-    type: 'session/draft',
-    ...commonFields(session),
-    agent_name: session.agent_name,
-    agent_spec: await catalog.agents.spec(session.spec_hash),
-  });
+export function draftSessionRoutes({ catalog, agentCheck }: ApiContext): Route[] {
+  return [
+    route(
+      'post',
+      '/v1/agents/draft-sessions',
+      {
+        id: 'createDraftSession',
+        tag: 'Draft sessions',
+        summary: 'Begin a conversation with an agent of its own',
+        description: 'A draft has the routes of a session for its turns and events.',
+        headers: z.object(metadata),
+        body: json(createDraftBody, { agent_spec: exampleSpec, agent_name: 'idea' }),
+        answer,
+        errors: ['invalid_agent', 'feature_not_available'],
+      },
+      async ({ headers, body: { agent_spec: spec, agent_name: agentName }, subject }) => {
+        await checkAgent(spec, agentCheck, 'agent_spec.');
+        const id = newId('ses');
+        const now = new Date().toISOString();
+        await catalog.sessions.insert({
+          id,
+          type: 'session/draft',
+          agent_name: agentName || null,
+          agent_version: null,
+          spec_hash: await catalog.agents.putSpec(spec),
+          title: null,
+          ...ownerColumns(subject),
+          metadata: headers['x-tfy-metadata'] ?? null,
+          created_at: now,
+          updated_at: now,
+        });
+        return { data: await toResource(await ownDraft(id, subject)) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/draft-sessions/:session_id',
+      { id: 'getDraftSession', tag: 'Draft sessions', summary: 'A draft', answer, errors: ['session_not_found'] },
+      async ({ params, subject }) => ({ data: await toResource(await ownDraft(params.session_id, subject)) }),
+    ),
+    route(
+      'patch',
+      '/v1/agents/draft-sessions/:session_id',
+      {
+        id: 'updateDraftSession',
+        tag: 'Draft sessions',
+        summary: 'Change the agent of a draft',
+        description: 'The change applies from the next turn on.',
+        body: json(updateDraftBody, { agent_spec: exampleSpec }),
+        answer,
+        errors: ['session_not_found', 'invalid_agent', 'feature_not_available'],
+      },
+      async ({ params, body: { agent_spec: spec }, subject }) => {
+        const { id } = await ownDraft(params.session_id, subject);
+        if (spec) await checkAgent(spec, agentCheck, 'agent_spec.');
+        await catalog.sessions.update(id, {
+          updated_at: new Date().toISOString(),
+          ...(spec && { spec_hash: await catalog.agents.putSpec(spec) }),
+        });
+        return { data: await toResource(await ownDraft(id, subject)) };
+      },
+    ),
+  ];
 
-  route(router, '/v1/agents/draft-sessions', {
-    post: async (request, response) => {
-      const { subject } = contextOf(response);
-      const { agent_spec: spec, agent_name: agentName } = parseBody(createDraftBody, request);
-      const metadata = metadataOf(request);
-      await checkAgent(spec, agentCheck, 'agent_spec.');
-      const id = newId('ses');
-      const now = new Date().toISOString();
-      await catalog.sessions.insert({
-        id,
-        type: 'session/draft',
-        agent_name: agentName || null,
-        agent_version: null,
-        spec_hash: await catalog.agents.putSpec(spec),
-        title: null,
-        ...ownerColumns(subject),
-        metadata,
-        created_at: now,
-        updated_at: now,
-      });
-      response.json({ data: await resource(await ownSession(catalog, id, subject)) });
-    },
-  });
+  async function ownDraft(id: string, subject: Subject): Promise<SessionRow> {
+    const session = await ownSession(catalog, id, subject);
+    if (session.type !== 'session/draft') throw sessionNotFound(id);
+    return session;
+  }
 
-  route(router, '/v1/agents/draft-sessions/:sid', {
-    get: async (request, response) => {
-      const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
-      if (session.type !== 'session/draft') throw sessionNotFound(session.id);
-      response.json({ data: await resource(session) });
-    },
-    patch: async (request, response) => {
-      const { subject } = contextOf(response);
-      const session = await ownSession(catalog, param(request, 'sid'), subject);
-      if (session.type !== 'session/draft') throw sessionNotFound(session.id);
-      const { agent_spec: spec } = parseBody(updateDraftBody, request);
-      if (spec) await checkAgent(spec, agentCheck, 'agent_spec.');
-      await catalog.sessions.update(session.id, {
-        updated_at: new Date().toISOString(),
-        ...(spec && { spec_hash: await catalog.agents.putSpec(spec) }),
-      });
-      response.json({ data: await resource(await ownSession(catalog, session.id, subject)) });
-    },
-  });
+  async function toResource(session: SessionRow): Promise<DraftResource> {
+    return {
+      type: 'session/draft',
+      ...commonFields(session),
+      agent_name: session.agent_name,
+      agent_spec: await catalog.agents.spec(session.spec_hash),
+    };
+  }
 }

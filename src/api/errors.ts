@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { MAX_PAYLOAD_BYTES, PayloadTooLarge } from '../blobs/offload.ts';
 import { BlobNotFound } from '../blobs/blob-store.ts';
 import type { Rejection } from '../log/turn-input.ts';
@@ -5,46 +6,141 @@ import { TurnNotFound } from '../logs/turn-logs.ts';
 import { isUnavailable } from '../unavailable.ts';
 
 /**
- * Every error that the API answers with: its status, and the type that groups it for clients. `retryAfter` is in
- * seconds, for errors after which the same request may succeed.
+ * Every error that the API answers with: its status, the type that groups it for clients, and what it means, for the
+ * documentation. `retryAfter` is in seconds, for errors after which the same request may succeed.
  */
 export const ERRORS = {
-  invalid_http: { status: 400, type: 'invalid_request_error' },
-  invalid_request: { status: 400, type: 'invalid_request_error' },
-  invalid_json: { status: 400, type: 'invalid_request_error' },
-  invalid_cursor: { status: 400, type: 'invalid_request_error' },
-  invalid_page_token: { status: 400, type: 'invalid_request_error' },
-  invalid_data_uri: { status: 400, type: 'invalid_request_error' },
-  mixed_input: { status: 400, type: 'invalid_request_error' },
-  not_local: { status: 400, type: 'invalid_request_error' },
-  unauthenticated: { status: 401, type: 'authentication_error' },
-  not_found: { status: 404, type: 'not_found_error' },
-  agent_not_found: { status: 404, type: 'not_found_error' },
-  session_not_found: { status: 404, type: 'not_found_error' },
-  turn_not_found: { status: 404, type: 'not_found_error' },
-  file_not_found: { status: 404, type: 'not_found_error' },
-  method_not_allowed: { status: 405, type: 'invalid_request_error' },
-  request_timeout: { status: 408, type: 'invalid_request_error' },
-  session_closed: { status: 409, type: 'conflict_error' },
-  body_too_large: { status: 413, type: 'invalid_request_error' },
-  unsupported_media_type: { status: 415, type: 'invalid_request_error' },
-  expectation_failed: { status: 417, type: 'invalid_request_error' },
-  empty_message: { status: 422, type: 'unprocessable_error' },
-  actions_pending: { status: 422, type: 'unprocessable_error' },
-  call_not_pending: { status: 422, type: 'unprocessable_error' },
-  call_answered_twice: { status: 422, type: 'unprocessable_error' },
-  calls_unanswered: { status: 422, type: 'unprocessable_error' },
-  invalid_agent: { status: 422, type: 'unprocessable_error' },
-  feature_not_available: { status: 422, type: 'unprocessable_error' },
-  idempotency_key_reused: { status: 422, type: 'unprocessable_error' },
-  content_too_large: { status: 422, type: 'unprocessable_error' },
-  headers_too_large: { status: 431, type: 'invalid_request_error' },
-  internal_error: { status: 500, type: 'server_error' },
-  unavailable: { status: 503, type: 'server_error', retryAfter: 2 },
-} as const satisfies Record<string, { status: number; type: string; retryAfter?: number }> &
-  Record<Rejection, { status: number; type: string }>;
+  invalid_http: {
+    status: 400,
+    type: 'invalid_request_error',
+    means: 'the request is not valid HTTP, or has no Host header',
+  },
+  invalid_request: {
+    status: 400,
+    type: 'invalid_request_error',
+    means: 'a part of the request is missing or wrong: param names it',
+  },
+  invalid_json: { status: 400, type: 'invalid_request_error', means: 'the body is not JSON, or is nested too deep' },
+  invalid_cursor: { status: 400, type: 'invalid_request_error', means: 'the cursor is not from a stream of this turn' },
+  invalid_page_token: { status: 400, type: 'invalid_request_error', means: 'the page token is not from this listing' },
+  invalid_data_uri: {
+    status: 400,
+    type: 'invalid_request_error',
+    means: 'the data of a file is not data:<mime type>;base64,<payload>',
+  },
+  mixed_input: {
+    status: 400,
+    type: 'invalid_request_error',
+    means: 'user messages and answers to tool calls were sent together',
+  },
+  not_local: {
+    status: 400,
+    type: 'invalid_request_error',
+    means: 'without API keys the server answers this machine only',
+  },
+  unauthenticated: {
+    status: 401,
+    type: 'authentication_error',
+    means: 'there is no API key in the request, or it is not known here',
+  },
+  not_found: { status: 404, type: 'not_found_error', means: 'there is nothing at this path' },
+  agent_not_found: { status: 404, type: 'not_found_error', means: 'there is no such agent' },
+  session_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    means: "there is no such session, or it is somebody else's",
+  },
+  turn_not_found: { status: 404, type: 'not_found_error', means: 'the session has no such turn' },
+  file_not_found: { status: 404, type: 'not_found_error', means: 'the session has no such file' },
+  method_not_allowed: {
+    status: 405,
+    type: 'invalid_request_error',
+    means: 'the path has other methods: the header Allow lists them',
+  },
+  request_timeout: { status: 408, type: 'invalid_request_error', means: 'the request did not come in time' },
+  session_closed: { status: 409, type: 'conflict_error', means: 'the session takes no further turns' },
+  body_too_large: { status: 413, type: 'invalid_request_error', means: 'the body is larger than 30 MB' },
+  unsupported_media_type: {
+    status: 415,
+    type: 'invalid_request_error',
+    means: 'the body has an encoding or a character set that is not known here',
+  },
+  expectation_failed: {
+    status: 417,
+    type: 'invalid_request_error',
+    means: 'the header Expect may only be 100-continue',
+  },
+  empty_message: { status: 422, type: 'unprocessable_error', means: 'a user message has neither text nor a file' },
+  actions_pending: {
+    status: 422,
+    type: 'unprocessable_error',
+    means: 'the previous turn waits for answers to its tool calls',
+  },
+  call_not_pending: {
+    status: 422,
+    type: 'unprocessable_error',
+    means: 'an answer is for a call that does not wait for one',
+  },
+  call_answered_twice: { status: 422, type: 'unprocessable_error', means: 'the input answers one call twice' },
+  calls_unanswered: {
+    status: 422,
+    type: 'unprocessable_error',
+    means: 'the input leaves calls without an answer: the message names them',
+  },
+  invalid_agent: {
+    status: 422,
+    type: 'unprocessable_error',
+    means: 'this server can not run the agent: param names the part at fault',
+  },
+  feature_not_available: {
+    status: 422,
+    type: 'unprocessable_error',
+    means: 'this server does not have what the agent asks for',
+  },
+  idempotency_key_reused: {
+    status: 422,
+    type: 'unprocessable_error',
+    means: 'the Idempotency-Key came before with another body',
+  },
+  content_too_large: {
+    status: 422,
+    type: 'unprocessable_error',
+    means: 'texts and arguments of the request take too much',
+  },
+  headers_too_large: {
+    status: 431,
+    type: 'invalid_request_error',
+    means: 'the URL and the headers are larger than 16 KiB',
+  },
+  internal_error: { status: 500, type: 'server_error', means: 'the server failed' },
+  unavailable: {
+    status: 503,
+    type: 'server_error',
+    retryAfter: 2,
+    means: 'the server can not do this for the moment: try again',
+  },
+} as const satisfies Record<string, ErrorRow> & Record<Rejection, ErrorRow>;
+
+interface ErrorRow {
+  status: number;
+  type: string;
+  retryAfter?: number;
+  means: string;
+}
 
 export type ErrorCode = keyof typeof ERRORS;
+
+/** The body of every answer that is not a success. */
+export const errorBody = z
+  .object({
+    error: z.object({
+      message: z.string().describe('for people: what is wrong, and what to do'),
+      type: z.enum(Object.values(ERRORS).map(({ type }) => type)),
+      code: z.enum(Object.keys(ERRORS)),
+      param: z.string().optional().describe('the part of the request that is at fault'),
+    }),
+  })
+  .meta({ id: 'Error' });
 
 /** An error with a place in the table. The message tells the client what to do. */
 export class ApiError extends Error {
@@ -83,7 +179,7 @@ export function isRefusal(error: unknown): boolean {
 
 /** What is sent for an error. */
 export function errorAnswer({ code, message, param }: ApiError) {
-  const { status, type, retryAfter }: { status: number; type: string; retryAfter?: number } = ERRORS[code];
+  const { status, type, retryAfter }: ErrorRow = ERRORS[code];
   const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) };
   return { status, headers, body: { error: { message, type, code, ...(param && { param }) } } };
 }

@@ -1,19 +1,18 @@
-import type { IRouter } from 'express';
 import { z } from 'zod';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { LogEntry } from '../log/records.ts';
 import type { PageOptions } from '../logs/turn-logs.ts';
 import { identifier } from '../wire/bounds.ts';
-import type { SessionEvent } from '../wire/events.ts';
+import { turnEvent, type TurnEvent } from '../wire/events.ts';
 import { toWire } from '../wire/project.ts';
-import type { SessionEventItem } from '../wire/resources.ts';
+import { pageOf, sessionEventItem, type SessionEventItem } from '../wire/resources.ts';
 import type { ApiContext } from './context.ts';
+import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
 import { isId } from './ids.ts';
 import { isTurnOf, ownTurn } from './own-turn.ts';
 import { Page } from './page.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
-import { contextOf, param, parseQuery } from './request.ts';
-import { route } from './routes.ts';
+import { json, route, type Route } from './routes.ts';
 import { ownSession } from './sessions.ts';
 
 const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
@@ -28,37 +27,60 @@ const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().
 const BATCH = 100;
 
 /** The events of a turn, and of a whole session, as lists. */
-export function eventRoutes(router: IRouter, context: ApiContext): void {
+export function eventRoutes(context: ApiContext): Route[] {
   const { catalog, logs, turnIndex } = context;
-
-  route(router, '/v1/agents/sessions/:sid/turns/:tid/events', {
-    get: async (request, response) => {
-      const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
-      const turnId = param(request, 'tid');
-      const { limit, order, page_token: token } = parseQuery(turnQuery, request);
-      await ownTurn(context, session, turnId);
-      const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
-      if (place && (place.turn !== turnId || place.order !== order)) throw badToken();
-      if (place) await checkPlace(place);
-      const from = place?.ordinal ?? (order === 'asc' ? 1 : Number.MAX_SAFE_INTEGER);
-      const { items, next } = await turnPage(turnId, { from, limit, order });
-      response.json({ data: items, pagination: pagination(limit, next) });
-    },
-  });
-
-  route(router, '/v1/agents/sessions/:sid/events', {
-    get: async (request, response) => {
-      const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
-      const { limit, page_token: token, last_turn_id: lastTurnId } = parseQuery(sessionQuery, request);
-      const place = token === undefined ? undefined : decodePageToken(sessionPlace, token);
-      if (lastTurnId !== undefined && !place) await ownTurn(context, session, lastTurnId);
-      const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
-      if (place && !isTurnOf(session, turn)) throw badToken();
-      if (place) await checkPlace(place);
-      const { items, next } = await sessionPage(turn, place?.ordinal ?? Number.MAX_SAFE_INTEGER, limit);
-      response.json({ data: items, pagination: pagination(limit, next) });
-    },
-  });
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/turns/:turn_id/events',
+      {
+        id: 'listTurnEvents',
+        tag: 'Events',
+        summary: 'The events of a turn, folded',
+        description: 'Without `turn.created`, `turn.done` and deltas. Also while the turn runs.',
+        query: turnQuery,
+        answer: json(pageOf(turnEvent), { data: [exampleMessage], pagination: examplePage(25) }),
+        errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, query, subject }) => {
+        const session = await ownSession(catalog, sessionId, subject);
+        const { limit, order, page_token: token } = query;
+        await ownTurn(context, session, turnId);
+        const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
+        if (place && (place.turn !== turnId || place.order !== order)) throw badToken();
+        if (place) await checkPlace(place);
+        const from = place?.ordinal ?? (order === 'asc' ? 1 : Number.MAX_SAFE_INTEGER);
+        const { items, next } = await turnPage(turnId, { from, limit, order });
+        return { data: items, pagination: pagination(limit, next) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/events',
+      {
+        id: 'listSessionEvents',
+        tag: 'Events',
+        summary: 'The events of a session, newest first',
+        description: 'Of its last turn and the turns before that; a turn that runs is left out.',
+        query: sessionQuery,
+        answer: json(pageOf(sessionEventItem), {
+          data: [{ turn_id: exampleTurn.id, event: exampleMessage }],
+          pagination: examplePage(100),
+        }),
+        errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
+      },
+      async ({ params, query: { limit, page_token: token, last_turn_id: lastTurnId }, subject }) => {
+        const session = await ownSession(catalog, params.session_id, subject);
+        const place = token === undefined ? undefined : decodePageToken(sessionPlace, token);
+        if (lastTurnId !== undefined && !place) await ownTurn(context, session, lastTurnId);
+        const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
+        if (place && !isTurnOf(session, turn)) throw badToken();
+        if (place) await checkPlace(place);
+        const { items, next } = await sessionPage(turn, place?.ordinal ?? Number.MAX_SAFE_INTEGER, limit);
+        return { data: items, pagination: pagination(limit, next) };
+      },
+    ),
+  ];
 
   /** A place that we gave out had an entry. */
   async function checkPlace({ turn, ordinal }: { turn: string; ordinal: number }): Promise<void> {
@@ -70,13 +92,14 @@ export function eventRoutes(router: IRouter, context: ApiContext): void {
   async function turnPage(
     turnId: string,
     options: PageOptions,
-  ): Promise<{ items: SessionEvent[]; next: z.infer<typeof turnPlace> | undefined }> {
+  ): Promise<{ items: TurnEvent[]; next: z.infer<typeof turnPlace> | undefined }> {
     const { order } = options;
-    const page = new Page<SessionEvent>(options.limit);
+    const page = new Page<TurnEvent>(options.limit);
     // Three more than asked for: the begin, the end, and one that says whether there is a next page.
     for await (const { ordinal, record } of entries(turnId, { ...options, limit: options.limit + 3 })) {
-      if (record.kind === 'turn.created' || record.kind === 'turn.done') continue;
-      if (!page.add(toWire(record))) return { items: page.items, next: { turn: turnId, order, ordinal } };
+      const event = toWire(record);
+      if (event.type === 'turn.created' || event.type === 'turn.done') continue;
+      if (!page.add(event)) return { items: page.items, next: { turn: turnId, order, ordinal } };
     }
     return { items: page.items, next: undefined };
   }

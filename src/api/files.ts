@@ -1,34 +1,44 @@
-import type { IRouter } from 'express';
 import { z } from 'zod';
 import type { ApiContext } from './context.ts';
-import { contextOf, param, parseQuery } from './request.ts';
-import { route } from './routes.ts';
+import { route, type Route } from './routes.ts';
 import { ownSession } from './sessions.ts';
 
 /** What the file is called and is, as our own URLs say; see `fileUrl`. */
 const fileQuery = z.object({
-  name: z.string().default('file'),
+  name: z.string().default('file').describe('what the file is called when it is saved'),
   type: z
     .string()
     .regex(/^[\w.+-]+\/[\w.+-]+$/)
-    .default('application/octet-stream'),
+    .default('application/octet-stream')
+    .describe('its media type'),
 });
 
-/** `/v1/agents/sessions/{sid}/files/{id}`: the bytes of a file that is too large for an event. */
-export function fileRoutes(router: IRouter, { catalog, blobs }: ApiContext): void {
-  route(router, '/v1/agents/sessions/:sid/files/:id', {
-    get: async (request, response) => {
-      const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
-      const { name, type } = parseQuery(fileQuery, request);
-      const bytes = await blobs.get(session.id, param(request, 'id'));
-      response.attachment(name);
-      response.set({
-        'content-type': type,
-        // Users and tools write these files: a browser must not run what is in them.
-        'content-security-policy': "default-src 'none'; sandbox",
-        'cache-control': 'private, max-age=31536000, immutable',
-      });
-      response.send(bytes);
-    },
-  });
+/** `/v1/agents/sessions/{session_id}/files/{file_id}`: the bytes of a file that is too large for an event. */
+export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/files/:file_id',
+      {
+        id: 'getFile',
+        tag: 'Events',
+        summary: 'The bytes of a file, or of a result that is too large for an event',
+        query: fileQuery,
+        answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
+        errors: ['session_not_found', 'file_not_found'],
+      },
+      async ({ params, query: { name, type }, subject, response }) => {
+        const session = await ownSession(catalog, params.session_id, subject);
+        const bytes = await blobs.get(session.id, params.file_id);
+        response.attachment(name);
+        response.set({
+          'content-type': type,
+          // Users and tools write these files: a browser must not run what is in them.
+          'content-security-policy': "default-src 'none'; sandbox",
+          'cache-control': 'private, max-age=31536000, immutable',
+        });
+        response.send(bytes);
+      },
+    ),
+  ];
 }

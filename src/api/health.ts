@@ -1,26 +1,45 @@
-import type { IRouter } from 'express';
+import { z } from 'zod';
 import type { ApiContext } from './context.ts';
 import { ApiError, errorAnswer } from './errors.ts';
-import { route } from './routes.ts';
+import { json, route, type Route } from './routes.ts';
+
+const readiness = z.object({ status: z.literal('ready'), problems: z.array(z.string()) });
 
 /** Whether the process lives, and whether it can do its work; for load balancers and operators, without a key. */
-export function healthRoutes(router: IRouter, { checkReadiness, log }: ApiContext): void {
-  route(router, '/healthz', {
-    get: (_request, response) => {
-      response.json({ status: 'ok' });
-    },
-  });
-  route(router, '/readyz', {
-    get: async (_request, response) => {
-      const problems = await checkReadiness();
-      if (problems.length === 0) {
-        response.json({ status: 'ready', problems });
-        return;
-      }
-      log.warn({ problems }, 'not ready');
-      const answer = errorAnswer(new ApiError('unavailable', `the server is not ready: ${problems.join('; ')}`));
-      response.status(answer.status).set(answer.headers);
-      response.json({ status: 'not ready', problems, ...answer.body });
-    },
-  });
+export function healthRoutes({ checkReadiness, log }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/healthz',
+      {
+        id: 'getHealth',
+        tag: 'Operations',
+        summary: 'Whether the process lives',
+        answer: json(z.object({ status: z.literal('ok') }), { status: 'ok' }),
+      },
+      () => ({ status: 'ok' as const }),
+    ),
+    route(
+      'get',
+      '/readyz',
+      {
+        id: 'getReadiness',
+        tag: 'Operations',
+        summary: 'Whether the server can do its work, or what is wrong',
+        answer: { written: { 'application/json': json(readiness, { status: 'ready', problems: [] }) } },
+        errors: ['unavailable'],
+      },
+      async ({ response }) => {
+        const problems = await checkReadiness();
+        if (problems.length === 0) {
+          response.json({ status: 'ready', problems });
+          return;
+        }
+        log.warn({ problems }, 'not ready');
+        const answer = errorAnswer(new ApiError('unavailable', `the server is not ready: ${problems.join('; ')}`));
+        response.status(answer.status).set(answer.headers);
+        response.json({ status: 'not ready', problems, ...answer.body });
+      },
+    ),
+  ];
 }

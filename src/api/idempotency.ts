@@ -1,21 +1,9 @@
-import type { Request } from 'express';
 import type { Catalog } from '../catalog/catalog.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import { ApiError } from './errors.ts';
 
 /** A request without a key that comes again within this time after its answer was lost is the same request. */
 const REPEAT_WITHIN_MS = 30_000;
-
-/** The header `Idempotency-Key`. @throws ApiError if it is not usable */
-export function idempotencyKey(request: Request): string | undefined {
-  const key = request.get('idempotency-key');
-  if (key !== undefined && !/^[\x21-\x7e]{1,255}$/.test(key)) {
-    throw new ApiError('invalid_request', 'Idempotency-Key must be 1 to 255 visible ASCII characters', {
-      param: 'Idempotency-Key',
-    });
-  }
-  return key;
-}
 
 interface ClaimOptions {
   catalog: Catalog;

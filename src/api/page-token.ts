@@ -36,8 +36,18 @@ export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; ma
       .regex(/^\d+$/, error)
       .transform(Number)
       .pipe(z.int(error).min(1, error).max(maxLimit, error))
-      .default(defaultLimit),
-    page_token: z.string().optional(),
+      .default(defaultLimit)
+      .meta({
+        description: 'how many items at most',
+        override: ({ jsonSchema }) => {
+          delete jsonSchema.pattern;
+          Object.assign(jsonSchema, { type: 'integer', minimum: 1, maximum: maxLimit, default: defaultLimit });
+        },
+      }),
+    page_token: z
+      .string()
+      .optional()
+      .meta({ description: 'next_page_token of the page before', override: { format: 'page-token' } }),
   });
 }
 

@@ -14,19 +14,12 @@ export function contextOf(response: Response): RequestContext {
   return response.locals as RequestContext;
 }
 
-/** A path parameter. */
-export function param(request: Request, name: string): string {
-  const value = request.params[name];
-  if (typeof value !== 'string') throw new Error(`the route has no parameter ${name}`);
-  return value;
-}
-
 /** Past these a client has seen enough of what is wrong. */
 const MAX_PROBLEMS = 5;
 const MAX_PARAM_LENGTH = 300;
 
 /** Validates a part of a request. @throws ApiError `invalid_request` that names the field */
-export function parse<T extends z.ZodType>(schema: T, value: unknown): z.infer<T> {
+function parse<T extends z.ZodType>(schema: T, value: unknown): z.infer<T> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const problems = parsed.error.issues.slice(0, MAX_PROBLEMS).map(describe);
@@ -40,12 +33,22 @@ export function parseQuery<T extends z.ZodType>(schema: T, request: Request): z.
   return parse(schema, Object.fromEntries(Object.entries(request.query).filter(([, value]) => value !== '')));
 }
 
+/** The headers of a request that the schema names. @throws ApiError */
+export function parseHeaders<T extends z.ZodObject>(schema: T, request: Request): z.infer<T> {
+  return parse(schema, Object.fromEntries(Object.keys(schema.shape).map((name) => [name, request.get(name)])));
+}
+
 /** The JSON body of a request. @throws ApiError */
 export function parseBody<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
-  if (request.body === undefined) {
+  if (request.body === undefined && !isOptional(schema)) {
     throw new ApiError('invalid_request', 'send a JSON body (content-type: application/json)');
   }
   return parse(schema, request.body);
+}
+
+/** Whether a part may be left out. */
+export function isOptional(schema: z.ZodType): boolean {
+  return schema.safeParse(undefined).success;
 }
 
 function describe(issue: z.core.$ZodIssue): { message: string; param: string } {

@@ -1,55 +1,85 @@
-import type { IRouter, Request } from 'express';
+import { z } from 'zod';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
 import { newId } from '../log/ids.ts';
 import type { Subject } from '../log/records.ts';
+import { idempotencyKey, metadata } from '../wire/headers.ts';
 import { subjectToWire } from '../wire/project.ts';
-import { cancelBody, createSessionBody, type CreateSessionBody, type SessionResource } from '../wire/resources.ts';
+import {
+  cancelBody,
+  createSessionBody,
+  dataOf,
+  sessionResource,
+  type CreateSessionBody,
+  type SessionResource,
+} from '../wire/resources.ts';
 import { agentNotFound, checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError, isRefusal } from './errors.ts';
-import { claimRequest, idempotencyKey } from './idempotency.ts';
+import { exampleSession } from './examples.ts';
+import { claimRequest } from './idempotency.ts';
 import { isId } from './ids.ts';
-import { contextOf, param, parseBody } from './request.ts';
-import { route } from './routes.ts';
+import { json, route, type Route } from './routes.ts';
 
-const MAX_METADATA_BYTES = 4096;
+const answer = json(dataOf(sessionResource), { data: exampleSession });
 
 /** `/v1/agents/sessions`: conversations with registered agents. */
-export function sessionRoutes(router: IRouter, context: ApiContext): void {
-  const { catalog, agentCheck, commands } = context;
-
-  route(router, '/v1/agents/sessions', {
-    post: async (request, response) => {
-      const { subject } = contextOf(response);
-      const key = idempotencyKey(request);
-      const body = parseBody(createSessionBody, request);
-      const metadata = metadataOf(request);
-      const wanted = { id: newId('ses'), body, metadata, subject };
-      const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
-      response.status(201).json({ data: sessionResource(await ownSession(catalog, id, subject)) });
-    },
-  });
-
-  route(router, '/v1/agents/sessions/:sid', {
-    get: async (request, response) => {
-      const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
-      if (session.type !== 'session') throw sessionNotFound(session.id);
-      response.json({ data: sessionResource(session) });
-    },
-  });
-
-  route(router, '/v1/agents/sessions/:sid/cancel', {
-    post: async (request, response) => {
-      const session = await ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
-      const close = parseBody(cancelBody, request).close === true;
-      // First here, so that a session that is rebuilt in between is closed too.
-      if (close) await catalog.sessions.close(session.id);
-      await commands.cancel(session.id, { close });
-      response.json({});
-    },
-  });
+export function sessionRoutes({ catalog, agentCheck, commands }: ApiContext): Route[] {
+  return [
+    route(
+      'post',
+      '/v1/agents/sessions',
+      {
+        id: 'createSession',
+        tag: 'Sessions',
+        summary: 'Begin a conversation with an agent',
+        description: "The session stays with the agent's version of this moment.",
+        headers: z.object({ ...idempotencyKey, ...metadata }),
+        body: json(createSessionBody, { agent_name: 'helper' }),
+        status: 201,
+        answer,
+        errors: ['agent_not_found', 'invalid_agent', 'feature_not_available', 'idempotency_key_reused'],
+      },
+      async ({ headers, body, subject }) => {
+        const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
+        const wanted = { id: newId('ses'), body, metadata, subject };
+        const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
+        return { data: toResource(await ownSession(catalog, id, subject)) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id',
+      { id: 'getSession', tag: 'Sessions', summary: 'A session', answer, errors: ['session_not_found'] },
+      async ({ params, subject }) => {
+        const session = await ownSession(catalog, params.session_id, subject);
+        if (session.type !== 'session') throw sessionNotFound(session.id);
+        return { data: toResource(session) };
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/cancel',
+      {
+        id: 'cancelSession',
+        tag: 'Sessions',
+        summary: 'End the running turn of a session or draft',
+        description: 'What was streamed before is kept. With `close: true` the session takes no further turns.',
+        body: json(cancelBody, {}),
+        answer: json(z.object({}), {}),
+        errors: ['session_not_found'],
+      },
+      async ({ params, body, subject }) => {
+        const session = await ownSession(catalog, params.session_id, subject);
+        const close = body.close === true;
+        // First here, so that a session that is rebuilt in between is closed too.
+        if (close) await catalog.sessions.close(session.id);
+        await commands.cancel(session.id, { close });
+        return {};
+      },
+    ),
+  ];
 
   /** The session that the first request with this key has created. */
   async function createOnce(key: string, wanted: WantedSession): Promise<string> {
@@ -129,28 +159,7 @@ export function commonFields(session: SessionRow) {
   };
 }
 
-function sessionResource(session: SessionRow): SessionResource {
+function toResource(session: SessionRow): SessionResource {
   const { agent_name: agentName, agent_version: agentVersion } = session;
   return { type: 'session', ...commonFields(session), agent_name: agentName ?? '', agent_version: agentVersion ?? 0 };
-}
-
-/** The header `x-tfy-metadata`, as the JSON text that is stored. */
-export function metadataOf(request: Request): string | null {
-  const header = request.get('x-tfy-metadata');
-  if (!header) return null;
-  // Node gives each byte of a header as one character, whatever it stands for.
-  const metadata = parseMetadata(Buffer.from(header, 'latin1'));
-  if (typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata)) return JSON.stringify(metadata);
-  throw new ApiError('invalid_request', 'x-tfy-metadata must be a JSON object of at most 4 KiB in UTF-8', {
-    param: 'x-tfy-metadata',
-  });
-}
-
-function parseMetadata(bytes: Buffer): unknown {
-  if (bytes.length > MAX_METADATA_BYTES) return undefined;
-  try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  } catch {
-    return undefined;
-  }
 }

@@ -1,17 +1,18 @@
-import type { IRouter, Request, Response } from 'express';
+import type { Response } from 'express';
 import { z } from 'zod';
-import type { SessionRow } from '../catalog/schema.ts';
 import { BEGINNING, parseCursor, type Cursor } from '../log/ordinals.ts';
 import type { TurnCreated, TurnDone } from '../log/records.ts';
+import { idempotencyKey, lastEventId } from '../wire/headers.ts';
+import { createTurnBody } from '../wire/input.ts';
 import { inputToWire, stateToWire, subjectToWire } from '../wire/project.ts';
-import { subscribeBody, type TurnResource } from '../wire/resources.ts';
+import { dataOf, pageOf, subscribeBody, turnResource, type TurnResource } from '../wire/resources.ts';
 import type { ApiContext } from './context.ts';
 import { readTurnRequest, type TurnRequest } from './create-turn.ts';
+import { examplePage, exampleStream, exampleTurn } from './examples.ts';
 import { isId } from './ids.ts';
 import { isTurnOf, ownTurn } from './own-turn.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
-import { contextOf, param, parse, parseQuery } from './request.ts';
-import { route } from './routes.ts';
+import { json, route, type Route } from './routes.ts';
 import { ownSession } from './sessions.ts';
 import { EventStream } from './sse.ts';
 import { badCursor, streamTurn } from './turn-stream.ts';
@@ -19,73 +20,139 @@ import { badCursor, streamTurn } from './turn-stream.ts';
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const place = z.object({ turn: z.string().refine(isId) });
 
-/** `/v1/agents/sessions/{sid}/turns`: for sessions and drafts alike. */
-export function turnRoutes(router: IRouter, context: ApiContext): void {
+const turn = json(dataOf(turnResource), { data: exampleTurn });
+const stream = {
+  schema: z.string().meta({
+    description: 'server-sent events; the data of each is a StreamEvent with its sequence_number',
+    contentMediaType: 'text/event-stream',
+    contentSchema: { $ref: '#/components/schemas/StreamEvent' },
+  }),
+  example: exampleStream,
+};
+
+/** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
+export function turnRoutes(context: ApiContext): Route[] {
   const { catalog, logs, turnIndex, tails } = context;
-  const sessionOf = async (request: Request, response: Response): Promise<SessionRow> =>
-    ownSession(catalog, param(request, 'sid'), contextOf(response).subject);
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/turns',
+      {
+        id: 'listTurns',
+        tag: 'Turns',
+        summary: 'The turns of a session, newest first',
+        description: 'The last turn, the one that it continues, and so on.',
+        query: listQuery,
+        answer: json(pageOf(turnResource), { data: [exampleTurn], pagination: examplePage(10) }),
+        errors: ['invalid_page_token', 'session_not_found'],
+      },
+      async ({ params, query: { limit, page_token: token }, subject }) => {
+        const session = await ownSession(catalog, params.session_id, subject);
+        const from = token === undefined ? (await turnIndex.last(session.id))?.id : decodePageToken(place, token).turn;
+        const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
+        if (token !== undefined && !isTurnOf(session, chain[0])) throw badToken();
+        const turns = await Promise.all(chain.slice(0, limit).map(async ({ id }) => toResource(await logs.ends(id))));
+        const next = chain[limit];
+        return { data: turns, pagination: pagination(limit, next && { turn: next.id }) };
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/turns',
+      {
+        id: 'createTurn',
+        tag: 'Turns',
+        summary: 'Begin a turn',
+        description:
+          'The answer is the stream of the turn, or with `stream: false` the turn, at once. The turn goes on whoever ' +
+          'listens. It ends the one that runs.',
+        headers: z.object(idempotencyKey),
+        body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
+        answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
+        errors: [
+          'invalid_data_uri',
+          'mixed_input',
+          'session_not_found',
+          'turn_not_found',
+          'session_closed',
+          'empty_message',
+          'actions_pending',
+          'call_not_pending',
+          'call_answered_twice',
+          'calls_unanswered',
+          'invalid_agent',
+          'feature_not_available',
+          'idempotency_key_reused',
+          'content_too_large',
+        ],
+      },
+      async ({ params, headers, body, subject, response }) => {
+        const session = await ownSession(catalog, params.session_id, subject);
+        const wanted = await readTurnRequest(context, { key: headers['Idempotency-Key'], body, session, subject });
+        try {
+          // Not by `Accept`: the Python SDK sends `*/*` either way.
+          if (wanted.stream) await startAndStream(wanted, response);
+          else await startOnly(wanted, response);
+        } finally {
+          await wanted.over();
+        }
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/turns/:turn_id',
+      {
+        id: 'getTurn',
+        tag: 'Turns',
+        summary: 'A turn with its state',
+        answer: turn,
+        errors: ['session_not_found', 'turn_not_found'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, subject }) => {
+        await ownTurn(context, await ownSession(catalog, sessionId, subject), turnId);
+        return { data: toResource(await logs.ends(turnId)) };
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/turns/:turn_id/subscribe',
+      {
+        id: 'subscribeToTurn',
+        tag: 'Turns',
+        summary: 'The stream of a turn from a cursor on',
+        description: 'Running or ended, for ever. Without a cursor from the beginning.',
+        headers: z.object(lastEventId),
+        body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
+        answer: { written: { 'text/event-stream': stream } },
+        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, headers, body, subject, response }) => {
+        const session = await ownSession(catalog, sessionId, subject);
+        const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
+        await ownTurn(context, session, turnId);
+        await streamTurn({ context, turnId, cursor, stream: new EventStream(response) });
+      },
+    ),
+  ];
 
-  route(router, '/v1/agents/sessions/:sid/turns', {
-    get: async (request, response) => {
-      const session = await sessionOf(request, response);
-      const { limit, page_token: token } = parseQuery(listQuery, request);
-      const from = token === undefined ? (await turnIndex.last(session.id))?.id : decodePageToken(place, token).turn;
-      const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
-      if (token !== undefined && !isTurnOf(session, chain[0])) throw badToken();
-      const turns = await Promise.all(chain.slice(0, limit).map(async ({ id }) => turnResource(await logs.ends(id))));
-      const next = chain[limit];
-      response.json({ data: turns, pagination: pagination(limit, next && { turn: next.id }) });
-    },
-    post: async (request, response) => {
-      const session = await sessionOf(request, response);
-      const turn = await readTurnRequest(context, { request, session, subject: contextOf(response).subject });
-      try {
-        // Not by `Accept`: the Python SDK sends `*/*` either way.
-        if (turn.stream) await startAndStream(turn, response);
-        else await startOnly(turn, response);
-      } finally {
-        await turn.over();
-      }
-    },
-  });
-
-  route(router, '/v1/agents/sessions/:sid/turns/:tid', {
-    get: async (request, response) => {
-      const session = await sessionOf(request, response);
-      const turnId = param(request, 'tid');
-      await ownTurn(context, session, turnId);
-      response.json({ data: turnResource(await logs.ends(turnId)) });
-    },
-  });
-
-  route(router, '/v1/agents/sessions/:sid/turns/:tid/subscribe', {
-    post: async (request, response) => {
-      const session = await sessionOf(request, response);
-      const turnId = param(request, 'tid');
-      const cursor = cursorOf(request);
-      await ownTurn(context, session, turnId);
-      await streamTurn({ context, turnId, cursor, stream: new EventStream(response) });
-    },
-  });
-
-  async function startAndStream(turn: TurnRequest, response: Response): Promise<void> {
-    const { turnId } = turn;
+  async function startAndStream(wanted: TurnRequest, response: Response): Promise<void> {
+    const { turnId } = wanted;
     // Listens before the turn begins, so that its first words are not missed.
     const lease = tails.lease(turnId);
     const stream = new EventStream(response);
-    stream.onDelivered(turn.delivered);
+    stream.onDelivered(wanted.delivered);
     try {
-      await turn.start();
+      await wanted.start();
       await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease });
     } finally {
       lease.release();
     }
   }
 
-  async function startOnly(turn: TurnRequest, response: Response): Promise<void> {
-    const created = await turn.start();
-    const ends = created ? { created, done: undefined } : await logs.ends(turn.turnId);
-    if (await isSent(response, { data: turnResource(ends) })) turn.delivered();
+  async function startOnly(wanted: TurnRequest, response: Response): Promise<void> {
+    const created = await wanted.start();
+    const ends = created ? { created, done: undefined } : await logs.ends(wanted.turnId);
+    if (await isSent(response, { data: toResource(ends) })) wanted.delivered();
   }
 }
 
@@ -99,18 +166,16 @@ async function isSent(response: Response, body: object): Promise<boolean> {
 }
 
 /** Where a reader goes on: the body says it, else `Last-Event-ID`. @throws ApiError `invalid_cursor` */
-function cursorOf(request: Request): Cursor {
-  // The body is optional here.
-  const { after_sequence_number: after } = parse(subscribeBody, request.body ?? {});
-  const header = request.get('last-event-id')?.trim();
-  if (typeof after !== 'number' && !header) return BEGINNING;
-  if (typeof after !== 'number' && !/^\d{1,16}$/.test(header ?? '')) throw badCursor();
+function cursorOf(after: number | undefined, lastEventId: string | undefined): Cursor {
+  const header = lastEventId?.trim();
+  if (after === undefined && !header) return BEGINNING;
+  if (after === undefined && !/^\d{1,16}$/.test(header ?? '')) throw badCursor();
   const cursor = parseCursor(after ?? Number(header));
   if (!cursor) throw badCursor();
   return cursor;
 }
 
-function turnResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
+function toResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
   return {
     id: created.turnId,
     session_id: created.sessionId,

@@ -12,7 +12,8 @@ export function line({ min = 0, max }: { min?: number; max: number }) {
   return z
     .string()
     .transform((text) => text.toWellFormed().replaceAll('\0', ''))
-    .pipe(z.string().min(min).max(max));
+    .pipe(z.string().min(min).max(max))
+    .meta({ override: { ...(min > 0 && { minLength: min }), maxLength: max } });
 }
 
 /**
@@ -20,13 +21,15 @@ export function line({ min = 0, max }: { min?: number; max: number }) {
  * of a million takes a gigabyte.
  */
 export function bounded<T extends z.ZodArray | z.ZodRecord>(schema: T, max: number) {
-  return z.preprocess((value, context) => {
-    const origin = Array.isArray(value) ? 'array' : 'object';
-    if (sizeOf(value) > max) {
-      context.issues.push({ code: 'too_big', origin, maximum: max, inclusive: true, input: value });
-    }
-    return value;
-  }, schema);
+  return z
+    .preprocess((value, context) => {
+      const origin = Array.isArray(value) ? 'array' : 'object';
+      if (sizeOf(value) > max) {
+        context.issues.push({ code: 'too_big', origin, maximum: max, inclusive: true, input: value });
+      }
+      return value;
+    }, schema)
+    .meta({ override: schema.type === 'array' ? { maxItems: max } : { maxProperties: max } });
 }
 
 function sizeOf(value: unknown): number {

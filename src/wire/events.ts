@@ -215,5 +215,6 @@ export type WireTurnState = z.infer<typeof turnState>;
 export type WireTurnDoneState = z.infer<typeof turnDoneState>;
 export type WireTurnMetrics = z.infer<typeof turnMetrics>;
 export type WireRequiredAction = z.infer<typeof requiredAction>;
+export type TurnEvent = z.infer<typeof turnEvent>;
 export type SessionEvent = z.infer<typeof sessionEvent>;
 export type StreamEvent = z.infer<typeof streamEvent>;

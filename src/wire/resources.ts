@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { agentSpec } from './agent-spec.ts';
 import { identifier, line } from './bounds.ts';
-import { subject, timestamp, turnState, type SessionEvent } from './events.ts';
+import { sessionEvent, subject, timestamp, turnState } from './events.ts';
 import { inputItem } from './input.ts';
 
 /** What the routes take and give (`contracts/sessions-api.md`, sections 1 and 3), but for events and turn input. */
@@ -60,21 +60,31 @@ export const agentResource = z
   })
   .meta({ id: 'Agent' });
 
-const paginationResource = z.object({
-  limit: z.int(),
-  next_page_token: z.string().nullable(),
-  previous_page_token: z.string().nullable(),
-});
+/** An item of `GET …/{sid}/events`. */
+export const sessionEventItem = z.object({ turn_id: z.string(), event: sessionEvent }).meta({ id: 'SessionEventItem' });
+
+const paginationResource = z
+  .object({
+    limit: z.int(),
+    next_page_token: z.string().nullable().describe('null: this is the last page'),
+    previous_page_token: z.string().nullable(),
+  })
+  .meta({ id: 'Pagination' });
+
+/** How one resource is answered. */
+export function dataOf<T extends z.ZodType>(resource: T) {
+  return z.object({ data: resource });
+}
+
+/** How a page of a listing is answered. */
+export function pageOf<T extends z.ZodType>(item: T) {
+  return z.object({ data: z.array(item), pagination: paginationResource });
+}
 
 export type CreateSessionBody = z.infer<typeof createSessionBody>;
 export type SessionResource = z.infer<typeof sessionResource>;
 export type DraftResource = z.infer<typeof draftResource>;
 export type TurnResource = z.infer<typeof turnResource>;
 export type AgentResource = z.infer<typeof agentResource>;
+export type SessionEventItem = z.infer<typeof sessionEventItem>;
 export type Pagination = z.infer<typeof paginationResource>;
-
-/** An item of `GET …/{sid}/events`. */
-export interface SessionEventItem {
-  turn_id: string;
-  event: SessionEvent;
-}

@@ -1,0 +1,160 @@
+import {
+  createDocument,
+  type ZodOpenApiOperationObject,
+  type ZodOpenApiOverride,
+  type ZodOpenApiResponsesObject,
+} from 'zod-openapi';
+import { z } from 'zod';
+import packageJson from '../../package.json' with { type: 'json' };
+import { streamEvent } from '../wire/events.ts';
+import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
+import { isOptional } from './request.ts';
+import { json, METHODS, PATH_PARAMETERS, route, type Route } from './routes.ts';
+
+/** The routes and one more, `/openapi.json`, which describes them all. */
+export function withDocument(routes: Route[], options: { hasKeys: boolean }): Route[] {
+  const all = [
+    ...routes,
+    route(
+      'get',
+      '/openapi.json',
+      {
+        id: 'getOpenApi',
+        tag: 'Operations',
+        summary: 'This description of the API, in OpenAPI 3.1',
+        answer: json(z.looseObject({ openapi: z.string() }), { openapi: '3.1.0' }),
+      },
+      () => ({ ...document }),
+    ),
+  ];
+  const document = openApiDocument(all, options);
+  return all;
+}
+
+const everyAnswer = {
+  'x-request-id': z
+    .string()
+    .meta({ description: 'names the request in the log of the server', header: { id: 'x-request-id' } }),
+};
+
+const tryAgain = {
+  'retry-after': z.int().meta({ description: 'seconds until the request may succeed', header: { id: 'retry-after' } }),
+};
+
+export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean }): ReturnType<typeof createDocument> {
+  const paths: Record<string, Record<string, ZodOpenApiOperationObject>> = {};
+  for (const described of routes) {
+    const path = described.path.replaceAll(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [described.method]: operation(described, hasKeys) };
+  }
+  const document = createDocument(
+    {
+      openapi: '3.1.0',
+      info: {
+        title: 'Everturn',
+        version: packageJson.version,
+        description:
+          'A server that runs AI agent conversations. Every answer has `x-request-id`; every error has the form of ' +
+          '`Error`. Another method on a path is 405 with `Allow`, another path is 404.',
+      },
+      // Whatever prefix a proxy puts in front of this document is in front of the routes too.
+      servers: [{ url: '.' }],
+      paths,
+      components: {
+        schemas: { StreamEvent: streamEvent },
+        examples: Object.fromEntries(
+          Object.entries(ERRORS).map(([code, { type, means }]) => [
+            code,
+            { value: { error: { message: means, type, code } } satisfies z.infer<typeof errorBody> },
+          ]),
+        ),
+        ...(hasKeys && { securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'An API key.' } } }),
+      },
+    },
+    { override: asItIs },
+  );
+  for (const path of Object.values(document.paths ?? {})) {
+    for (const method of METHODS) path[method]?.parameters?.forEach(withoutSchemaBesideContent);
+  }
+  return document;
+}
+
+/** A parameter has a schema or a content. The library gives it a schema in any case. */
+function withoutSchemaBesideContent(parameter: object): void {
+  if ('content' in parameter && 'schema' in parameter) delete parameter.schema;
+}
+
+/** Where schemas are not rendered as they behave. */
+const asItIs: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
+  // Clients must bear fields that later versions add.
+  if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
+  // A schema that looks at the value first (`bounded`) is rendered as optional, whatever it says to undefined.
+  if (io === 'input' && zodSchema instanceof z.ZodObject) {
+    const required = Object.entries(zodSchema.shape).flatMap(([name, schema]) => (isOptional(schema) ? [] : [name]));
+    if (required.length > 0) jsonSchema.required = required;
+  }
+};
+
+function operation({ path, declaration }: Route, hasKeys: boolean): ZodOpenApiOperationObject {
+  const { id, tag, summary, description, query, headers, body } = declaration;
+  const inPath = Object.entries(PATH_PARAMETERS).filter(([name]) => path.split('/').includes(`:${name}`));
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    ...(description && { description }),
+    requestParams: {
+      ...(inPath.length > 0 && { path: z.object(Object.fromEntries(inPath)) }),
+      ...(query && { query }),
+      ...(headers && { header: headers }),
+    },
+    ...(body && {
+      requestBody: { required: !isOptional(body.schema), content: { 'application/json': { ...body } } },
+    }),
+    responses: { ...success(declaration), ...failures(refusals(path, declaration, hasKeys)) },
+    security: hasKeys && isPrivate(path) ? [{ key: [] }] : [],
+  };
+}
+
+function success(declaration: Route['declaration']): ZodOpenApiResponsesObject {
+  const { answer, status = 200 } = declaration;
+  const headers = z.object(everyAnswer);
+  if (!answer) return { 204: { description: 'done', headers } };
+  const contents = 'written' in answer ? answer.written : { 'application/json': answer };
+  const content = Object.fromEntries(Object.entries(contents).map(([type, of]) => [type, { ...of }]));
+  return { [`${status}` as const]: { description: 'success', headers, content } };
+}
+
+/** What a route may be refused with: by rule, and what it says itself. */
+function refusals(path: string, { query, headers, body, errors = [] }: Route['declaration'], hasKeys: boolean) {
+  const rules: [boolean, ErrorCode[]][] = [
+    [true, ['invalid_http', 'request_timeout', 'expectation_failed', 'headers_too_large', 'internal_error']],
+    [!hasKeys, ['not_local']],
+    [hasKeys && isPrivate(path), ['unauthenticated']],
+    [isPrivate(path), ['unavailable']],
+    [path.includes(':') || Boolean(query ?? headers ?? body), ['invalid_request']],
+    [body !== undefined, ['invalid_json', 'body_too_large', 'unsupported_media_type']],
+  ];
+  return [...rules.flatMap(([applies, codes]) => (applies ? codes : [])), ...errors];
+}
+
+function isPrivate(path: string): boolean {
+  return path.startsWith('/v1/');
+}
+
+function failures(codes: ErrorCode[]): ZodOpenApiResponsesObject {
+  const responses: ZodOpenApiResponsesObject = {};
+  for (const [status, same] of Map.groupBy(codes, (code) => ERRORS[code].status)) {
+    responses[`${status}`] = {
+      description: same.map((code) => `\`${code}\`: ${ERRORS[code].means}`).join('\n\n'),
+      headers: z.object({ ...everyAnswer, ...(same.some((code) => 'retryAfter' in ERRORS[code]) && tryAgain) }),
+      content: {
+        'application/json': {
+          schema: errorBody,
+          examples: Object.fromEntries(same.map((code) => [code, { $ref: `#/components/examples/${code}` }])),
+        },
+      },
+    };
+  }
+  return responses;
+}

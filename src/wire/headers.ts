@@ -1,0 +1,53 @@
+import { z } from 'zod';
+
+/** Headers of requests, by the names under which the documentation shows them. */
+
+const MAX_METADATA_BYTES = 4096;
+
+export const idempotencyKey = {
+  'Idempotency-Key': z
+    .string()
+    .regex(/^[\x21-\x7e]{1,255}$/, 'must be 1 to 255 visible ASCII characters')
+    .optional()
+    .meta({ description: 'makes the request safe to repeat: the same key and body stand for the same request' }),
+};
+
+/** A JSON object that is kept with the session. It comes out as the JSON text that is stored. */
+export const metadata = {
+  'x-tfy-metadata': z
+    .string()
+    .transform((header, context) => {
+      // An empty header is none.
+      if (header === '') return undefined;
+      // Node gives each byte of a header as one character, whatever it stands for.
+      const value = parseMetadata(Buffer.from(header, 'latin1'));
+      if (typeof value === 'object' && value !== null && !Array.isArray(value)) return JSON.stringify(value);
+      context.addIssue('must be a JSON object of at most 4 KiB in UTF-8');
+      return z.NEVER;
+    })
+    .optional()
+    .meta({
+      description: 'a JSON object of at most 4 KiB, returned as the metadata of the session',
+      param: { content: { 'application/json': { schema: { type: 'object' }, example: { team: 'blue' } } } },
+    }),
+};
+
+function parseMetadata(bytes: Buffer): unknown {
+  if (bytes.length > MAX_METADATA_BYTES) return undefined;
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch {
+    return undefined;
+  }
+}
+
+export const lastEventId = {
+  'Last-Event-ID': z
+    .string()
+    .optional()
+    .meta({
+      description: 'the last sequence number that was seen, as EventSource sends it; the body comes first',
+      override: { pattern: '^\\d{1,16}$' },
+      example: '1000002',
+    }),
+};
