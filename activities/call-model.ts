@@ -3,14 +3,13 @@ import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activ
 import { isWorthKeepingLater, MAX_PAYLOAD_BYTES, offload, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/log/history.ts';
 import { addUsage, NO_USAGE, type ModelMessage, type Usage } from '../src/log/records.ts';
-import { transcript } from '../src/log/transcript.ts';
 import { ModelError } from '../src/models/model-error.ts';
-import { promptOf } from '../src/models/prompt.ts';
-import type { ModelProvider, ModelRequest } from '../src/models/provider.ts';
+import type { ModelChunk } from '../src/models/provider.ts';
 import { isUnavailable } from '../src/unavailable.ts';
 import { Answer, reported } from './answer.ts';
 import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat, stopReason } from './heartbeat.ts';
+import { prepareModelCall, type PreparedModelCall } from './prepare-model-call.ts';
 import { untilAvailable } from './until-available.ts';
 
 /** What an attempt tells the next one. */
@@ -79,9 +78,9 @@ class ModelCall {
 
   async run(): Promise<CallModelResult> {
     try {
-      const { provider, request } = await this.#prepare();
+      const prepared = await this.#prepare();
       this.#heardAt = Date.now();
-      for await (const chunk of provider.stream(request, this.#signal)) {
+      for await (const chunk of await this.#ask(prepared)) {
         this.#heardAt = Date.now();
         this.#answer?.add(chunk);
       }
@@ -91,34 +90,26 @@ class ModelCall {
     }
   }
 
-  async #prepare(): Promise<{ provider: ModelProvider; request: ModelRequest }> {
-    const { catalog, conversations, toolsets, models, bus, blobs } = this.#dependencies;
-    const { specHash, sessionId, threadId } = this.#input;
+  async #prepare(): Promise<PreparedModelCall> {
     const { runId } = this.#context.info.workflowExecution ?? { runId: '' };
-    const spec = await catalog.agents.spec(specHash);
-    const [toolset, records] = await Promise.all([
-      toolsets.load(spec, this.#signal),
-      conversations.load(this.#input, runId, this.#signal),
-    ]);
-    const conversation = transcript(records, threadId);
+    const records = this.#dependencies.conversations.load(this.#input, runId, this.#signal);
+    const prepared = await prepareModelCall(this.#dependencies, this.#input, records, this.#signal);
+    const { toolset, conversation } = prepared;
     this.#answer = new Answer({
       input: this.#input,
       attempt: this.#context.info.attempt,
       toolset,
       knownCalls: conversation.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : [])),
-      bus,
+      bus: this.#dependencies.bus,
     });
-    const { provider, model } = models.resolve(spec.model.name);
-    const request = promptOf({
-      spec,
-      model,
-      transcript: conversation,
-      tools: [...toolset.tools.values()],
-      unavailable: toolset.unavailable,
-      fileContent: async (file) =>
-        'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
-    });
-    return { provider, request };
+    return prepared;
+  }
+
+  /** The first call of a turn may be under way already. */
+  async #ask({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
+    const begun =
+      this.#input.step === 1 ? await this.#dependencies.headStarts.claim(this.#input, this.#signal) : undefined;
+    return begun ?? provider.stream(request, this.#signal);
   }
 
   async #result(outcome: Outcome): Promise<CallModelResult> {

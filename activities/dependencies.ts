@@ -5,6 +5,7 @@ import type { BlobStore } from '../src/blobs/blob-store.ts';
 import type { Catalog } from '../src/catalog/catalog.ts';
 import type { Config } from '../src/config.ts';
 import type { LiveBus } from '../src/live/bus.ts';
+import type { HeadStarts } from '../src/live/head-starts.ts';
 import type { Conversations } from '../src/logs/conversations.ts';
 import type { TurnIndex } from '../src/logs/turn-index.ts';
 import type { TurnLogs } from '../src/logs/turn-logs.ts';
@@ -17,6 +18,7 @@ export interface Dependencies {
   catalog: Catalog;
   blobs: BlobStore;
   bus: LiveBus;
+  headStarts: Pick<HeadStarts, 'claim'>;
   models: Models;
   toolsets: Toolsets;
   toolPool: McpPool;

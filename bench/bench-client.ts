@@ -8,6 +8,9 @@ interface WireTurn {
   state: { status: string; completed_at?: string; message?: string };
 }
 
+/** Its model says nothing for as long as models do. */
+export const THINKING_AGENT = { model: { name: 'wait-200' } };
+
 /** Drives Everturn as a client does. */
 export class BenchClient {
   readonly #url: string;
@@ -23,6 +26,26 @@ export class BenchClient {
     const config = { iteration_limit: 1_000, ask_user_questions: { enabled: false } };
     await this.#json('PUT', '/tools', { model: { name: 'instant' }, ...servers, config });
     await this.#json('PUT', '/plain', { model: { name: 'instant' }, config });
+    await this.#json('PUT', '/thinking', { ...THINKING_AGENT, config });
+  }
+
+  /**
+   * Milliseconds from the request to the first text, behind a model that thinks for a while: through Everturn, and
+   * through a handler without Temporal; one after the other, so that both meet the same machine.
+   */
+  async firstDeltasBehind(
+    agent: string,
+    bareUrl: string,
+    count: number,
+  ): Promise<{ durable: number[]; bare: number[] }> {
+    const sessionId = await this.#session(agent);
+    const durable: number[] = [];
+    const bare: number[] = [];
+    for (let i = 0; i < count; i++) {
+      bare.push(await firstDelta(`${bareUrl}/turns`));
+      durable.push(await firstDelta(`${this.#url}/sessions/${sessionId}/turns`));
+    }
+    return { durable, bare };
   }
 
   async sessions(count: number): Promise<string[]> {
@@ -41,8 +64,8 @@ export class BenchClient {
     const onKnownSessions: number[] = [];
     for (let i = 0; i < count; i++) {
       const sessionId = await this.#session('plain');
-      onNewSessions.push(await this.#firstDelta(sessionId));
-      onKnownSessions.push(await this.#firstDelta(sessionId));
+      onNewSessions.push(await firstDelta(`${this.#url}/sessions/${sessionId}/turns`));
+      onKnownSessions.push(await firstDelta(`${this.#url}/sessions/${sessionId}/turns`));
     }
     return { onKnownSessions, onNewSessions };
   }
@@ -92,26 +115,13 @@ export class BenchClient {
     }
   }
 
-  async #firstDelta(sessionId: string): Promise<number> {
-    const start = performance.now();
-    const events = await this.#stream(sessionId, '0');
-    let first = Number.NaN;
-    for await (const { data } of events) {
-      if (Number.isNaN(first) && data.includes('"model.message.delta"')) first = performance.now() - start;
-      if (data.includes('"turn.done"')) break;
-    }
-    return first;
-  }
-
   async #session(agent: string): Promise<string> {
     const { data } = (await this.#json('POST', '/sessions', { agent_name: agent })) as { data: { id: string } };
     return data.id;
   }
 
-  async #stream(sessionId: string, content: string) {
-    const response = await fetch(`${this.#url}/sessions/${sessionId}/turns`, request('POST', message(content)));
-    if (!response.ok || !response.body) throw new Error(`${response.status} ${await response.text()}`);
-    return response.body.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream());
+  #stream(sessionId: string, content: string) {
+    return stream(`${this.#url}/sessions/${sessionId}/turns`, content);
   }
 
   async #json(method: string, path: string, body?: object): Promise<unknown> {
@@ -119,6 +129,22 @@ export class BenchClient {
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
     return response.json();
   }
+}
+
+async function firstDelta(url: string): Promise<number> {
+  const start = performance.now();
+  let first = Number.NaN;
+  // To the end: what comes behind it is not to disturb the next one.
+  for await (const { data } of await stream(url, '0')) {
+    if (Number.isNaN(first) && data.includes('"model.message.delta"')) first = performance.now() - start;
+  }
+  return first;
+}
+
+async function stream(url: string, content: string) {
+  const response = await fetch(url, request('POST', message(content)));
+  if (!response.ok || !response.body) throw new Error(`${response.status} ${await response.text()}`);
+  return response.body.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream());
 }
 
 function message(content: string): object {

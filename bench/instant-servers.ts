@@ -1,19 +1,19 @@
 import type { ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { listen } from '../src/demo/local-server.ts';
 
 /**
  * A model and an MCP server that answer at once, in a process of their own as real ones are. The model calls the tool
- * until it has as many results as the user has asked for: "<steps>".
+ * until it has as many results as the user has asked for: "<steps>". The model `wait-<ms>` thinks before its first byte.
  */
 
 const TOOL_RESULT = 'x'.repeat(2048);
 
 const server = await listen((request, response) => {
-  text(request).then(
-    (body) => answer(body, response),
-    () => response.destroy(),
-  );
+  text(request)
+    .then((body) => answer(body, response))
+    .catch(() => response.destroy());
 }, '/v1');
 
 const mcp = await listen((request, response) => {
@@ -45,10 +45,12 @@ function answerRpc(body: string, response: ServerResponse): void {
   response.end(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error }) }));
 }
 
-function answer(body: string, response: ServerResponse): void {
+async function answer(body: string, response: ServerResponse): Promise<void> {
   // Parsed by hand: what is measured is Everturn, and the two share the machine.
   const steps = Number(/"role":"user","content":"(\d+)"/.exec(body)?.[1] ?? 0);
   const done = body.split('"role":"tool"').length - 1;
+  const thinkingMs = Number(/"model":"wait-(\d+)"/.exec(body)?.[1] ?? 0);
+  if (thinkingMs > 0) await sleep(thinkingMs);
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const chunk = (delta: object, finish: string | null): string =>
     `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;

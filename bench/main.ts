@@ -11,7 +11,8 @@ import { createLogger, installTemporalLogger } from '../src/logger.ts';
 import { startServer } from '../src/server.ts';
 import { provisionTemporal } from '../src/temporal/provision.ts';
 import { Floor } from './floor.ts';
-import { BenchClient } from './bench-client.ts';
+import { startBareHandler } from './bare-handler.ts';
+import { BenchClient, THINKING_AGENT } from './bench-client.ts';
 
 /**
  * What Everturn costs, beside Temporal alone, in one run: the same Temporal server, the same machine, and a model and a
@@ -24,6 +25,8 @@ const isJson = process.argv.includes('--json');
 
 interface Report {
   first_delta_ms: number;
+  first_delta_behind_200_ms: number;
+  bare_first_delta_behind_200_ms: number;
   step_ms: number;
   floor_step_ms: number;
   step_ratio: number;
@@ -73,10 +76,12 @@ async function measure(): Promise<Report> {
 
   const client = new BenchClient(everturn.url, temporalClient);
   await client.putAgents();
-  return run(client, floor);
+  const bare = await startBareHandler(instant.model, THINKING_AGENT);
+  cleanup.push(() => bare.stop());
+  return run(client, floor, bare.url);
 }
 
-async function run(client: BenchClient, floor: Floor): Promise<Report> {
+async function run(client: BenchClient, floor: Floor, bareUrl: string): Promise<Report> {
   say('warming up');
   await floor.run(40);
   await client.timeOfSteps(20, { reader: false });
@@ -84,6 +89,9 @@ async function run(client: BenchClient, floor: Floor): Promise<Report> {
 
   say('first delta');
   const first = await client.firstDeltas(40);
+
+  say('first delta behind a model that thinks for 200 ms');
+  const thinking = await client.firstDeltasBehind('thinking', bareUrl, 40);
 
   say(`${STEPS} steps, ${ROUNDS} times each`);
   const floors: number[] = [];
@@ -114,6 +122,8 @@ async function run(client: BenchClient, floor: Floor): Promise<Report> {
   const floorStep = median(floors);
   return {
     first_delta_ms: round(median(first.onKnownSessions)),
+    first_delta_behind_200_ms: round(median(thinking.durable)),
+    bare_first_delta_behind_200_ms: round(median(thinking.bare)),
     step_ms: round(median(alone)),
     floor_step_ms: round(floorStep),
     step_ratio: round(median(alone) / floorStep, 3),

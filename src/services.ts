@@ -9,6 +9,7 @@ import { Catalog } from './catalog/catalog.ts';
 import { nodeSqliteDialect } from './catalog/node-sqlite.ts';
 import type { Config } from './config.ts';
 import type { LiveBus } from './live/bus.ts';
+import { InProcessHeadStarts } from './live/head-starts.ts';
 import { TurnIndex } from './logs/turn-index.ts';
 import { TurnLogs } from './logs/turn-logs.ts';
 import { Models } from './models/models.ts';
@@ -25,6 +26,7 @@ export interface Services {
   catalog: Catalog;
   blobs: BlobStore;
   bus: LiveBus;
+  headStarts: InProcessHeadStarts;
   client: Client;
   history: TurnHistory;
   logs: TurnLogs;
@@ -78,6 +80,7 @@ export async function openServices({
     catalog,
     blobs,
     bus,
+    headStarts: new InProcessHeadStarts(),
     client,
     history,
     logs,

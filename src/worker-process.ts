@@ -1,4 +1,5 @@
 import { NativeConnection, GracefulShutdownPeriodExpiredError } from '@temporalio/worker';
+import { createBeginModelCall } from '../activities/begin-model-call.ts';
 import { createActivities } from '../activities/index.ts';
 import { archive } from './logs/archive-turn.ts';
 import { Conversations } from './logs/conversations.ts';
@@ -20,16 +21,18 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, catalog, logs, history, blobs, turnIndex, client, log } = services;
+  const { config, catalog, logs, history, blobs, turnIndex, headStarts, client, log } = services;
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
+  const dependencies = { ...services, conversations, draining: draining.signal };
+  headStarts.serve(createBeginModelCall(dependencies), draining.signal);
   const worker = await createWorker({
     connection,
     namespace: temporal.namespace,
     taskQueue: config.temporal.taskQueue,
     workflowBundle,
-    activities: createActivities({ ...services, conversations, draining: draining.signal }),
+    activities: createActivities(dependencies),
     shutdownSeconds: config.shutdownSeconds,
   });
   const housekeeping = startHousekeeping({

@@ -3,6 +3,7 @@ import type { AgentCheck } from '../agents/agent-check.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
+import type { HeadStarts } from '../live/head-starts.ts';
 import type { TurnTails } from '../live/turn-tails.ts';
 import type { TurnIndex } from '../logs/turn-index.ts';
 import type { TurnLogs } from '../logs/turn-logs.ts';
@@ -17,6 +18,7 @@ export interface ApiContext {
   turnIndex: TurnIndex;
   tails: TurnTails;
   commands: SessionCommands;
+  headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
   agentCheck: AgentCheck;
   /** Why the server can't do its work now; empty if it can. */
   checkReadiness: () => Promise<string[]>;

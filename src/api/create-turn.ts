@@ -98,6 +98,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     await checkAgent(spec, context.agentCheck, 'agent.');
     const input = await keepInput(body.input ?? [], { blobs, sessionId });
     const command = await commandOf(context, { ...turn, spec, input });
+    await giveHeadStart(context, sessionId, command);
     // Before the session is asked: after a crash in between, this is the trace of the turn.
     await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: command.createdAt });
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
@@ -109,6 +110,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     return turnCreated({ ...start, input });
   } catch (error) {
     // A repetition may be refused while the first is still on its way.
+    if (claim.isNew) context.headStarts.withdraw(turnId);
     if (claim.isNew && isRefusal(error)) {
       await catalog.turns.withdraw(turnId);
       await claim.release();
@@ -138,6 +140,22 @@ async function commandOf(
       toolHeartbeatSeconds: config.tool.heartbeatSeconds,
     },
   };
+}
+
+/**
+ * The session will most probably accept the turn, so the model may begin. Not with a turn that answers calls: these are
+ * run first; nor with one that may have begun already.
+ */
+async function giveHeadStart(
+  { catalog, headStarts }: ApiContext,
+  sessionId: string,
+  { previous, isRepeated, ...command }: CreateTurnCommand,
+): Promise<void> {
+  if (isRepeated || command.input.some(({ type }) => type !== 'user.message')) return;
+  const after = (await catalog.turns.last(sessionId))?.id ?? null;
+  const previousTurnId = previous.turn === 'id' ? previous.turnId : previous.turn === 'last' ? after : null;
+  const { turnId, createdAt, createdBy, input, specHash } = command;
+  headStarts.offer({ turnId, sessionId, previousTurnId, after, createdAt, createdBy, input, specHash });
 }
 
 /** @throws ApiError `turn_not_found` for what can't be a turn */

@@ -51,6 +51,12 @@ export interface TurnStart {
   carry?: TurnCarry;
 }
 
+/** What a turn's first record is made of. */
+export type TurnBeginning = Pick<
+  TurnStart,
+  'turnId' | 'sessionId' | 'previousTurnId' | 'createdAt' | 'createdBy' | 'input' | 'specHash'
+>;
+
 export interface TurnLimits {
   /** Model calls. */
   iterations: number;

@@ -17,7 +17,14 @@ import {
   type UnplacedRecord,
   type Usage,
 } from './records.ts';
-import type { ActivityEnd, HistoryEvent, ScheduledActivity, TurnStart, WorkflowClose } from './history.ts';
+import type {
+  ActivityEnd,
+  HistoryEvent,
+  ScheduledActivity,
+  TurnBeginning,
+  TurnStart,
+  WorkflowClose,
+} from './history.ts';
 
 type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
 
@@ -172,7 +179,7 @@ export class TurnProjection {
 }
 
 /** The first record of a turn. */
-export function turnCreated(start: TurnStart): TurnCreated {
+export function turnCreated(start: TurnBeginning): TurnCreated {
   const { turnId, sessionId, previousTurnId, createdBy, input, specHash, createdAt: at } = start;
   const id = eventId(turnId, 1);
   return { kind: 'turn.created', id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash };

@@ -2,8 +2,8 @@ import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sha256 } from '../hash.ts';
-import type { CallModelInput, CallToolInput } from '../log/history.ts';
-import { TurnProjection } from '../log/projection.ts';
+import type { CallModelInput, CallToolInput, TurnBeginning } from '../log/history.ts';
+import { turnCreated, TurnProjection } from '../log/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, UnplacedRecord } from '../log/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import type { TurnLogs } from './turn-logs.ts';
@@ -70,6 +70,17 @@ export class Conversations {
   async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
     const [before, own] = await Promise.all([this.#chain(input.previousTurnId, signal), this.#turn(input, runId)]);
     return [...before, ...own];
+  }
+
+  /** What the first model call of a turn will answer, if the turn begins like this; not before turn `after` has ended. */
+  async beginning(start: TurnBeginning, after: string | null, signal: AbortSignal): Promise<UnplacedRecord[]> {
+    const { sessionId, previousTurnId } = start;
+    const [before, created] = await Promise.all([
+      this.#chain(previousTurnId, signal),
+      restore(turnCreated(start), { blobs: this.#blobs, sessionId }),
+      after === null ? [] : this.#endedTurn(after, signal),
+    ]);
+    return [...before, created];
   }
 
   /**

@@ -49,11 +49,20 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 test('the golden stream: base, deltas, a last delta; tools; the end', async () => {
+  // The model speaks when the reader has what came before: deltas that wait for that are sent as one.
+  const [initialized, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const chat = await server.chat({
-    scripts: [use({ name: 'look', args: { at: 'the sea' } }), say('All is well.')],
+    scripts: [
+      (call) => initialized.promise.then(() => use({ name: 'look', args: { at: 'the sea' } })(call)),
+      (call) => answered.promise.then(() => say('All is well.')(call)),
+    ],
     spec: onTestServer,
   });
   const reader = chat.turn('look around');
+  await reader.type('mcp.initialize');
+  initialized.resolve();
+  await reader.type('tool.response');
+  answered.resolve();
   const frames = await reader.done;
   expect(frames.map(({ type, sequence_number: n }) => [n, type])).toEqual([
     [1_000_000, 'turn.created'],

@@ -4,8 +4,10 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 /** Stands between the server and something that it depends on, and can take that away. */
 export class TcpProxy {
   readonly #server: Server;
-  readonly #sockets = new Set<Socket>();
+  /** Each with the one that gets what comes from it. */
+  readonly #sockets = new Map<Socket, Socket>();
   #isUp = true;
+  #isHolding = false;
 
   private constructor(host: string, port: number) {
     this.#server = createServer((client) => {
@@ -18,13 +20,13 @@ export class TcpProxy {
         [client, target],
         [target, client],
       ] as const) {
-        this.#sockets.add(from);
+        this.#sockets.set(from, to);
         from.on('error', () => undefined);
         from.on('close', () => {
           this.#sockets.delete(from);
           to.destroy();
         });
-        from.pipe(to);
+        if (!this.#isHolding) from.pipe(to);
       }
     });
   }
@@ -44,11 +46,22 @@ export class TcpProxy {
   /** Cuts every connection, and every new one at once. */
   down(): void {
     this.#isUp = false;
-    for (const socket of this.#sockets) socket.destroy();
+    for (const socket of this.#sockets.keys()) socket.destroy();
   }
 
   up(): void {
     this.#isUp = true;
+  }
+
+  /** Keeps what comes, from either side, until `flow`: nobody is told that anything is wrong. */
+  hold(): void {
+    this.#isHolding = true;
+    for (const [from, to] of this.#sockets) from.unpipe(to);
+  }
+
+  flow(): void {
+    this.#isHolding = false;
+    for (const [from, to] of this.#sockets) from.pipe(to);
   }
 
   async stop(): Promise<void> {

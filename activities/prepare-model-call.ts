@@ -1,0 +1,39 @@
+import type { Toolset } from '../src/agents/toolset.ts';
+import type { CallModelInput } from '../src/log/history.ts';
+import type { UnplacedRecord } from '../src/log/records.ts';
+import { transcript, type TranscriptItem } from '../src/log/transcript.ts';
+import { promptOf } from '../src/models/prompt.ts';
+import type { ModelProvider, ModelRequest } from '../src/models/provider.ts';
+import type { Dependencies } from './dependencies.ts';
+
+export interface PreparedModelCall {
+  provider: ModelProvider;
+  request: ModelRequest;
+  toolset: Toolset;
+  conversation: TranscriptItem[];
+}
+
+/** What a thread's model is asked next, after `records`. */
+export async function prepareModelCall(
+  { catalog, toolsets, models, blobs }: Pick<Dependencies, 'catalog' | 'toolsets' | 'models' | 'blobs'>,
+  { specHash, sessionId, threadId }: Pick<CallModelInput, 'specHash' | 'sessionId' | 'threadId'>,
+  records: Promise<UnplacedRecord[]>,
+  signal: AbortSignal,
+): Promise<PreparedModelCall> {
+  const spec = await catalog.agents.spec(specHash);
+  const [toolset, conversation] = await Promise.all([
+    toolsets.load(spec, signal),
+    records.then((all) => transcript(all, threadId)),
+  ]);
+  const { provider, model } = models.resolve(spec.model.name);
+  const request = promptOf({
+    spec,
+    model,
+    transcript: conversation,
+    tools: [...toolset.tools.values()],
+    unavailable: toolset.unavailable,
+    fileContent: async (file) =>
+      'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
+  });
+  return { provider, request, toolset, conversation };
+}

@@ -1,0 +1,49 @@
+import type { RequestListener } from 'node:http';
+import express from 'express';
+import { EventStream } from '../src/api/sse.ts';
+import { listen, type LocalServer } from '../src/demo/local-server.ts';
+import { newId } from '../src/log/ids.ts';
+import type { StreamFrame } from '../src/live/turn-reader.ts';
+import { OpenAIProvider } from '../src/models/openai.ts';
+import { promptOf } from '../src/models/prompt.ts';
+import type { AgentSpec } from '../src/wire/agent-spec.ts';
+import { createTurnBody } from '../src/wire/input.ts';
+
+/**
+ * A handler that takes the body of `POST …/turns`, calls the model and streams what it says: the same libraries and the
+ * same request to the model as Everturn's, but no Temporal, no catalog and no log. What it has done is gone with the
+ * connection.
+ */
+export async function startBareHandler(modelUrl: string, spec: AgentSpec): Promise<LocalServer> {
+  const provider = new OpenAIProvider({ apiKey: 'none', baseUrl: modelUrl, idleSeconds: 45 });
+  const app = express();
+  app.use(express.json());
+  app.post('/turns', async (request, response) => {
+    const { input } = createTurnBody.parse(request.body);
+    const transcript = (input ?? []).flatMap((item) =>
+      item.type === 'user.message' && typeof item.content === 'string'
+        ? [{ role: 'user' as const, content: [{ type: 'text' as const, text: item.content }] }]
+        : [],
+    );
+    const prompt = promptOf({
+      spec,
+      model: spec.model.name,
+      transcript,
+      tools: [],
+      unavailable: [],
+      fileContent: () => Promise.reject(new Error('there are no files here')),
+    });
+    const stream = new EventStream(response);
+    stream.open();
+    const message = { id: newId('msg'), thread_id: 'main' };
+    let sequenceNumber = 0;
+    const send = (event: StreamFrame['event']): Promise<void> =>
+      stream.write([{ sequenceNumber: ++sequenceNumber, event }]);
+    for await (const { content } of provider.stream(prompt, new AbortController().signal)) {
+      if (content) await send({ type: 'model.message.delta', ...message, content });
+    }
+    stream.end();
+  });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an Express app is a listener; its types say more
+  return listen(app as RequestListener, '');
+}

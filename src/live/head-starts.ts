@@ -1,0 +1,108 @@
+import type { CallModelInput, TurnBeginning } from '../log/history.ts';
+import type { ModelChunk } from '../models/provider.ts';
+import { unlessAborted } from '../tools/shared-attempt.ts';
+
+/** A turn that the API has validated and is about to ask its session for: all that its first model call depends on. */
+export interface HeadStart extends TurnBeginning {
+  /** The session's newest turn, on whichever branch. It has to end first if it runs. */
+  after: string | null;
+}
+
+/** Asks the model; undefined if this turn's first model call can't be known before its session has answered. */
+export type BeginModelCall = (start: HeadStart, signal: AbortSignal) => Promise<AsyncIterable<ModelChunk> | undefined>;
+
+/**
+ * First model calls that are begun while their turns are still on the way to Temporal, so that the model thinks in the
+ * meantime. A call that nobody claims was for nothing, and does no harm: models have no effects. Whoever claims one gets
+ * what it would have got by asking itself.
+ */
+export interface HeadStarts {
+  /** From the API: begins the first model call of a turn. Never throws and never waits. */
+  offer(start: HeadStart): void;
+  /** From the API: there will be no such turn. */
+  withdraw(turnId: string): void;
+  /**
+   * To the activity, once: the answer that was begun for this very call, from its first chunk on. Undefined if there is
+   * none: then the model has to be asked. Aborting `signal` ends the answer.
+   */
+  claim(call: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined>;
+}
+
+export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'specHash'>;
+
+/** A turn that has not come by then was refused, or runs on another worker. */
+const UNCLAIMED_MS = 30_000;
+
+interface Begun extends HeadStart {
+  controller: AbortController;
+  answer: Promise<AsyncIterable<ModelChunk> | undefined>;
+  expiry: NodeJS.Timeout;
+}
+
+/** The head starts of a server whose API and worker share a process. */
+export class InProcessHeadStarts implements HeadStarts {
+  readonly #begun = new Map<string, Begun>();
+  #begin: BeginModelCall | undefined;
+
+  /** Head starts are given from now on, until the signal is aborted: by the worker of this process. */
+  serve(begin: BeginModelCall, stop: AbortSignal): void {
+    this.#begin = begin;
+    stop.addEventListener('abort', () => {
+      this.#begin = undefined;
+      for (const turnId of this.#begun.keys()) this.withdraw(turnId);
+    });
+  }
+
+  offer(start: HeadStart): void {
+    if (!this.#begin) return;
+    const controller = new AbortController();
+    const answer = this.#begin(start, controller.signal).then((chunks) => chunks && readAhead(chunks));
+    // Whoever claims it asks the model itself then, and meets what was wrong.
+    answer.catch(() => this.withdraw(start.turnId));
+    const expiry = setTimeout(() => this.withdraw(start.turnId), UNCLAIMED_MS).unref();
+    this.#begun.set(start.turnId, { ...start, controller, answer, expiry });
+  }
+
+  withdraw(turnId: string): void {
+    this.#take(turnId)?.controller.abort();
+  }
+
+  async claim(
+    { turnId, previousTurnId, specHash }: ClaimedCall,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<ModelChunk> | undefined> {
+    const begun = this.#take(turnId);
+    if (!begun) return undefined;
+    // Another turn may have come in between, or the agent of a draft may have changed.
+    if (begun.previousTurnId !== previousTurnId || begun.specHash !== specHash) {
+      begun.controller.abort();
+      return undefined;
+    }
+    if (signal.aborted) begun.controller.abort();
+    signal.addEventListener('abort', () => begun.controller.abort(), { once: true });
+    return unlessAborted(
+      begun.answer.catch(() => undefined),
+      signal,
+    );
+  }
+
+  #take(turnId: string): Begun | undefined {
+    const begun = this.#begun.get(turnId);
+    clearTimeout(begun?.expiry);
+    this.#begun.delete(turnId);
+    return begun;
+  }
+}
+
+/** Reads a model's answer as it comes, whether anybody takes it or not. */
+function readAhead(chunks: AsyncIterable<ModelChunk>): AsyncIterable<ModelChunk> {
+  return new ReadableStream<ModelChunk>({
+    start(controller) {
+      const read = async (): Promise<void> => {
+        for await (const chunk of chunks) controller.enqueue(chunk);
+        controller.close();
+      };
+      read().catch((error: unknown) => controller.error(error));
+    },
+  });
+}

@@ -1,0 +1,124 @@
+import { afterEach, beforeEach, expect, inject, test } from 'vitest';
+import { held, say, use } from '../support/scripted-model.ts';
+import { TcpProxy } from '../support/tcp-proxy.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+import { folded } from '../support/api-client.ts';
+
+let proxy: TcpProxy;
+let server: TestServer;
+const writing = Promise.withResolvers<void>();
+beforeEach(async () => {
+  proxy = await TcpProxy.start(inject('temporalAddress'));
+  server = await startTestServer({
+    env: { TEMPORAL_ADDRESS: proxy.address },
+    mcp: {
+      tools: [
+        {
+          name: 'write',
+          annotations: { destructiveHint: true },
+          handler: async () => {
+            await writing.promise;
+            return 'written';
+          },
+        },
+      ],
+    },
+  });
+});
+afterEach(async () => {
+  proxy.up();
+  proxy.flow();
+  await server.stop();
+  await proxy.stop();
+});
+
+test('the model is asked before Temporal has heard of the turn, once, and nothing that it says is lost', async () => {
+  const gate = held(
+    (call) => call.text('Well, '),
+    (call) => call.text('hello.').finish(),
+  );
+  const chat = await server.chat({ scripts: [gate.script] });
+  proxy.hold();
+  const turn = chat.turn('hi');
+  await gate.reached;
+  proxy.flow();
+  await turn.says('Well, ');
+  gate.release();
+  const live = await turn.done;
+  expect(folded(live)).toContainEqual(expect.objectContaining({ type: 'model.message', content: 'Well, hello.' }));
+  expect(folded(await server.api.subscribe(chat.sessionId, await turn.turnId()).done)).toEqual(folded(live));
+  expect(chat.requests()).toHaveLength(1);
+});
+
+test('a head start has the whole conversation, large texts and tools too', async () => {
+  const chat = await server.chat({ spec: onTestServer, scripts: [say('One.'), say('Two.'), say('Three.')] });
+  await chat.turn('first').done;
+  await chat.turn([{ type: 'user.message', content: [{ type: 'text', text: 'x'.repeat(150_000) }] }]).done;
+  await chat.turn('third').done;
+  const [, second, third] = chat.requests();
+  expect(third?.messages.slice(0, second?.messages.length)).toEqual(second?.messages);
+  expect(third?.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'user', 'assistant', 'user']);
+  expect(third?.tools).toEqual(second?.tools);
+});
+
+test('a turn that does not come to be ends the call', async () => {
+  const gate = held(
+    (call) => call.text('Nobody will '),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [gate.script, say('Here I am.')] });
+  proxy.down();
+  const refused = server.api.send('POST', `${chat.path}/turns`, { input: [{ type: 'user.message', content: 'hi' }] });
+  const call = await gate.reached;
+  expect((await refused).status).toBe(503);
+  await call.closed;
+  proxy.up();
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+  const turn = chat.turn('hi');
+  await turn.says('Here I am.');
+  await turn.done;
+  expect(chat.requests()).toHaveLength(2);
+  // A call that nobody ends would be ended after 30 s.
+}, 25_000);
+
+test('a turn that follows a running one asks its model when that has ended', async () => {
+  const gate = held(
+    (call) => call.text('I was saying'),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [gate.script, say('Yes?')] });
+  const first = chat.turn('talk');
+  await first.says('I was saying');
+  const second = chat.turn('stop');
+  await second.done;
+  expect((await first.end()).status).toBe('cancelled');
+  const [, request] = chat.requests();
+  expect(request?.messages.map(({ content }) => content)).toEqual(['talk', 'I was saying', 'stop']);
+  expect(chat.requests()).toHaveLength(2);
+});
+
+test('a turn that answers calls runs them first', async () => {
+  const chat = await server.chat({
+    spec: onTestServer,
+    scripts: [use({ name: 'write', id: 'w1' }), say('Done.')],
+  });
+  await chat.turn('write').done;
+  const called = server.mcp.calls.length;
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w1', approval: { status: 'allow' } };
+  const turn = chat.turn([approval]);
+  await expect.poll(() => server.mcp.calls.length).toBe(called + 1);
+  expect(chat.requests()).toHaveLength(1);
+  writing.resolve();
+  await turn.done;
+  expect(chat.requests()).toHaveLength(2);
+});
+
+test('a message while calls wait is refused, and no model is asked', async () => {
+  const chat = await server.chat({ spec: onTestServer, scripts: [use({ name: 'write', id: 'w1' })] });
+  await chat.turn('write').done;
+  const refused = await server.api.send('POST', `${chat.path}/turns`, {
+    input: [{ type: 'user.message', content: 'and?' }],
+  });
+  expect(refused.status).toBe(422);
+  expect(chat.requests()).toHaveLength(1);
+});
