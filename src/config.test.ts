@@ -8,7 +8,7 @@ test('an empty environment gives the documented defaults', () => {
     host: '127.0.0.1',
     port: 8080,
     apiKeys: [],
-    allowPrivateUrls: true,
+    allowPrivateUrls: undefined,
     logLevel: 'info',
     temporal: { foreign: undefined, namespace: 'everturn', taskQueue: 'everturn' },
     model: { idleSeconds: 45 },
@@ -43,25 +43,18 @@ test('several wrong settings are all named', () => {
   expect(() => loadConfig({ EVERTURN_PORT: 'x', LOG_LEVEL: 'y' })).toThrow(/EVERTURN_PORT.*\n.*LOG_LEVEL/);
 });
 
-test('keys become subjects, and never stand in an error', () => {
-  const config = loadConfig({ EVERTURN_API_KEYS: 'ann=secret-1, bob=secret-2' });
-  expect(config.apiKeys.map(({ key, subject }) => [key, subject.subjectSlug])).toEqual([
-    ['secret-1', 'ann'],
-    ['secret-2', 'bob'],
+test('keys become subjects with a role, and never stand in an error', () => {
+  const config = loadConfig({ EVERTURN_API_KEYS: 'ann=secret-1, bob:admin=secret-2,c@d.e:approver=se=cr:et' });
+  expect(config.apiKeys.map(({ key, caller }) => [key, caller.subject.subjectSlug, caller.roles])).toEqual([
+    ['secret-1', 'ann', ['user']],
+    ['secret-2', 'bob', ['admin']],
+    ['se=cr:et', 'c@d.e', ['approver']],
   ]);
-  expect(config.allowPrivateUrls).toBe(false);
-  expect(() => loadConfig({ EVERTURN_API_KEYS: 'ann=secret-1,bob' })).toThrow(/EVERTURN_API_KEYS must be/);
-  expect(() => loadConfig({ EVERTURN_API_KEYS: 'ann=secret-1,bob' })).not.toThrow(/secret/);
-});
-
-test('a password in the URL of Redis never stands in an error', () => {
-  expect(loadConfig({ REDIS_URL: 'rediss://:secret@redis.example:6380/2' }).redisUrl).toContain('redis.example');
-  expect(() => loadConfig({ REDIS_URL: 'redis://:secret@redis.example/x' })).toThrow(/^REDIS_URL must be redis:.*TLS$/);
-});
-
-test('an address that others can reach needs keys', () => {
-  expect(() => loadConfig({ EVERTURN_HOST: '0.0.0.0' })).toThrow(/EVERTURN_API_KEYS/);
-  expect(loadConfig({ EVERTURN_HOST: '0.0.0.0', EVERTURN_API_KEYS: 'ann=secret-1' }).host).toBe('0.0.0.0');
+  for (const wrong of ['bob', 'bob:root=secret-2', 'bob:=secret-2', 'bob=secret-1', '=secret-2', 'b b=secret-2']) {
+    const load = () => loadConfig({ EVERTURN_API_KEYS: `ann=secret-1,${wrong}` });
+    expect(load, wrong).toThrow(/EVERTURN_API_KEYS must be/);
+    expect(load, wrong).not.toThrow(/secret/);
+  }
 });
 
 test('no time is longer than a timer can be set for', () => {

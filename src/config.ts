@@ -3,8 +3,8 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
+import { ROLES, type Caller } from './auth/rights.ts';
 import type { SqliteSync } from './catalog/node-sqlite.ts';
-import type { Subject } from './log/records.ts';
 
 /**
  * All of the server's settings, from the environment, validated. The variables are documented in the README's table;
@@ -17,14 +17,14 @@ export interface Config {
   dataDir: string;
   /** Folder for downloads that survive the data folder, such as Temporal's binary. */
   cacheDir: string;
-  /** API keys; without any, everybody is `local` and the server listens on loopback only. */
-  apiKeys: { key: string; subject: Subject }[];
+  /** API keys, beside those in the catalog. */
+  apiKeys: { key: string; caller: Caller }[];
   /** Folder of agent files, loaded at start. */
   agentsDir: string | undefined;
   /** File that registers MCP servers by name. */
   mcpServersFile: string | undefined;
-  /** Whether MCP servers given by URL in an agent may be at private or loopback addresses. */
-  allowPrivateUrls: boolean;
+  /** Whether a URL from outside may lead to private or loopback addresses. Unset: as long as there are no keys. */
+  allowPrivateUrls: boolean | undefined;
   logLevel: (typeof LOG_LEVELS)[number];
   openai: { apiKey: string | undefined; baseUrl: string | undefined };
   /** The model of the agent `demo`. */
@@ -76,13 +76,6 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
   }
   const vars = parsed.data;
   const dataDir = path.resolve(vars.EVERTURN_DATA);
-  const keyless = vars.EVERTURN_API_KEYS.length === 0;
-  if (keyless && !isLoopback(vars.EVERTURN_HOST)) {
-    throw new ConfigError(
-      `EVERTURN_HOST is ${vars.EVERTURN_HOST}, which others can reach, but EVERTURN_API_KEYS is empty: ` +
-        `set EVERTURN_API_KEYS=<name>=<key>,... or listen on 127.0.0.1`,
-    );
-  }
   return {
     host: vars.EVERTURN_HOST,
     port: vars.EVERTURN_PORT,
@@ -91,7 +84,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
     apiKeys: vars.EVERTURN_API_KEYS,
     agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
     mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
-    allowPrivateUrls: vars.EVERTURN_ALLOW_PRIVATE_URLS ?? keyless,
+    allowPrivateUrls: vars.EVERTURN_ALLOW_PRIVATE_URLS,
     logLevel: vars.LOG_LEVEL,
     openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
     demoModel: vars.EVERTURN_DEMO_MODEL,
@@ -130,21 +123,28 @@ const flag = z
   .enum(['true', 'false', '1', '0'], { error: 'must be true or false' })
   .transform((value) => value === 'true' || value === '1');
 
+/** What a subject that has keys can be called. */
+export const SUBJECT_NAME = /^[\w.@-]{1,128}$/;
+
 const apiKeys = z
   .string()
   .transform((value, context): Config['apiKeys'] => {
     const seen = new Set<string>();
-    return value.split(',').flatMap((pair) => {
-      const [, slug, key] = /^\s*([\w.@-]+)=(\S{8,})\s*$/.exec(pair) ?? [];
-      if (!slug || !key || seen.has(key)) {
+    return value.split(',').flatMap((entry) => {
+      const [, name = '', role = 'user', key] = /^\s*([^:=]+)(?::(\w+))?=(\S{8,})\s*$/.exec(entry) ?? [];
+      const known = ROLES.find((one) => one === role);
+      if (!SUBJECT_NAME.test(name) || !known || !key || seen.has(key)) {
         context.addIssue({
           code: 'custom',
-          message: 'must be <name>=<key>[,<name>=<key>...], each key different and at least 8 characters long',
+          message:
+            'must be <name>[:<role>]=<key>[,<name>...], each key different and at least 8 characters long, ' +
+            `the role one of ${ROLES.join(', ')}`,
         });
         return [];
       }
       seen.add(key);
-      return [{ key, subject: { subjectId: slug, subjectType: 'user', subjectSlug: slug } }];
+      const subject = { subjectId: name, subjectType: 'user', subjectSlug: name };
+      return [{ key, caller: { subject, roles: [known] } }];
     });
   })
   .default([]);

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander';
+import { addKeysCommand } from './cli/keys.ts';
 import { addStartCommand } from './cli/start.ts';
 import { ConfigError } from './config.ts';
 import { DataDirInUseError } from './data-dir-lock.ts';
@@ -13,6 +14,7 @@ async function main(argv: string[]): Promise<number> {
     .showHelpAfterError()
     .exitOverride();
   addStartCommand(program);
+  addKeysCommand(program);
   try {
     await program.parseAsync(argv, { from: 'user' });
     return 0;

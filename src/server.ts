@@ -2,6 +2,7 @@ import { mkdir } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { readAgentFiles } from './agents/agent-files.ts';
 import { startApi } from './api-process.ts';
+import { checkReach } from './auth/reach.ts';
 import { ConfigError, type Config } from './config.ts';
 import { DEMO, demoAgent } from './demo/demo-agent.ts';
 import { startDemoMcpServer } from './demo/demo-mcp-server.ts';
@@ -19,6 +20,8 @@ export interface RunningServer {
   url: string;
   /** Who answers for the models: a name for people. */
   model: string;
+  /** Names that have a key; undefined if nobody needs one. */
+  names: string[] | undefined;
   /** Rejects if the server can't go on; settles when it has stopped. */
   finished: Promise<void>;
   stop: () => Promise<void>;
@@ -33,6 +36,7 @@ export async function startServer(
   const cleanup = new Cleanup();
   try {
     await mkdir(config.dataDir, { recursive: true });
+    await checkReach(config);
     const registry = await loadMcpRegistry(config.mcpServersFile);
     const agents = config.agentsDir ? await readAgentFiles(config.agentsDir) : new Map();
     const bundling = workflowBundle(config.cacheDir);
@@ -60,7 +64,8 @@ export async function startServer(
     const api = await startApi(services, worker.isRunning);
     cleanup.add(() => api.stop());
     if (!temporal.embedded) void warnIfSlow(services);
-    return { url: api.url, model: model.name, finished: worker.finished, stop: () => cleanup.run() };
+    const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
+    return { url: api.url, model: model.name, names, finished: worker.finished, stop: () => cleanup.run() };
   } catch (error) {
     await cleanup.run();
     throw error;

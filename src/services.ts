@@ -3,6 +3,7 @@ import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentCheck } from './agents/agent-check.ts';
 import { Toolsets } from './agents/toolsets.ts';
+import { Keyring } from './auth/keyring.ts';
 import { FolderBlobStore } from './blobs/folder-blob-store.ts';
 import type { BlobStore } from './blobs/blob-store.ts';
 import { Catalog } from './catalog/catalog.ts';
@@ -24,6 +25,7 @@ export interface Services {
   config: Config;
   log: Logger;
   catalog: Catalog;
+  keyring: Keyring;
   blobs: BlobStore;
   bus: LiveBus;
   headStarts: InProcessHeadStarts;
@@ -62,6 +64,7 @@ export async function openServices({
 }: ServicesOptions): Promise<Services> {
   const { connectionOptions, namespace } = temporal;
   const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile, config.sqliteSync));
+  const keyring = await Keyring.open({ catalog, config, log });
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
@@ -72,12 +75,13 @@ export async function openServices({
   const turnIndex = new TurnIndex({ catalog, logs });
   const provider = new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds });
   const models = new Models('openai', { openai: provider });
-  const toolPool = new McpPool({ allowPrivateUrls: config.allowPrivateUrls });
+  const toolPool = new McpPool({ allowPrivateUrls: () => config.allowPrivateUrls ?? keyring.isKeyless });
   const toolsets = new Toolsets({ registry, pool: toolPool });
   return {
     config,
     log,
     catalog,
+    keyring,
     blobs,
     bus,
     headStarts: new InProcessHeadStarts(),
@@ -93,6 +97,7 @@ export async function openServices({
     close: async () => {
       await toolPool.close();
       await connection.close();
+      keyring.close();
       await catalog.close();
     },
   };

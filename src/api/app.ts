@@ -3,7 +3,7 @@ import helmet from 'helmet';
 import { pinoHttp, type Options } from 'pino-http';
 import { newId } from '../log/ids.ts';
 import { agentRoutes } from './agents.ts';
-import { authenticate } from './auth.ts';
+import { authenticate, cutOffWithKey } from './auth.ts';
 import type { ApiContext } from './context.ts';
 import { draftSessionRoutes } from './draft-sessions.ts';
 import { ApiError, errorAnswer, toApiError } from './errors.ts';
@@ -13,11 +13,13 @@ import { healthRoutes } from './health.ts';
 import { checkHost } from './host.ts';
 import { withDocument } from './openapi.ts';
 import { mount, type Route } from './routes.ts';
+import { setContext } from './request.ts';
 import { sessionRoutes } from './sessions.ts';
 import { turnRoutes } from './turns.ts';
 
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
+  const { keyring } = context;
   const app = express();
   app.disable('x-powered-by');
   app.set('etag', false);
@@ -33,11 +35,12 @@ export function createApp(context: ApiContext): Express {
     helmet({ hsts: false, contentSecurityPolicy: { useDefaults: false, directives: { defaultSrc: ["'none'"] } } }),
   );
   app.use((request, _response, next) => {
-    checkHost(request, context.config.apiKeys);
+    checkHost(request, keyring);
     next();
   });
-  app.use('/v1', (request, response, next) => {
-    response.locals['subject'] = authenticate(request, context.config.apiKeys);
+  app.use('/v1', async (request, response, next) => {
+    setContext(response, await authenticate(request, keyring));
+    cutOffWithKey(request, response, keyring);
     next();
   });
   mount(app, apiRoutes(context));
@@ -61,7 +64,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...agentRoutes(context),
     ...healthRoutes(context),
   ];
-  return withDocument(routes, { hasKeys: context.config.apiKeys.length > 0 });
+  return withDocument(routes, { hasKeys: () => !context.keyring.isKeyless });
 }
 
 /** Every error is answered in one form; one that comes when the answer is on its way can only cut that off. */

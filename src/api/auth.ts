@@ -1,24 +1,44 @@
-import { timingSafeEqual } from 'node:crypto';
-import type { Request } from 'express';
-import type { Config } from '../config.ts';
-import { sha256 } from '../hash.ts';
-import type { Subject } from '../log/records.ts';
+import type { Request, Response } from 'express';
+import type { Keyring } from '../auth/keyring.ts';
+import type { Caller } from '../auth/rights.ts';
 import { ApiError } from './errors.ts';
 
 /** Everybody, on a server without keys. */
-const LOCAL: Subject = { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' };
+const LOCAL: Caller = {
+  subject: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
+  roles: ['admin'],
+};
+
+/** How long a stream goes on after its key has ended. */
+const RECHECK_MS = 5_000;
 
 /** Whose request it is. @throws ApiError `unauthenticated` */
-export function authenticate(request: Request, apiKeys: Config['apiKeys']): Subject {
-  if (apiKeys.length === 0) return LOCAL;
-  const [, key] = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '') ?? [];
+export async function authenticate(request: Request, keyring: Keyring): Promise<Caller> {
+  if (keyring.isKeyless) return LOCAL;
+  const key = bearer(request);
   if (!key) throw new ApiError('unauthenticated', 'send your API key: Authorization: Bearer <key>');
-  const subject = apiKeys.find((known) => isSame(known.key, key))?.subject;
-  if (!subject) throw new ApiError('unauthenticated', 'the API key is not known here');
-  return subject;
+  const found = await keyring.find(key);
+  if (!found) throw new ApiError('unauthenticated', 'the API key is not known here');
+  if ('ended' in found) throw new ApiError('unauthenticated', `the API key ${found.ended}: get a new one`);
+  return found.caller;
 }
 
-/** Takes the same time whatever the keys have in common. */
-function isSame(a: string, b: string): boolean {
-  return timingSafeEqual(Buffer.from(sha256(a)), Buffer.from(sha256(b)));
+/** Cuts off an answer that is still on its way when its key has ended: a stream may take days. */
+export function cutOffWithKey(request: Request, response: Response, keyring: Keyring): void {
+  const key = bearer(request);
+  if (keyring.isKeyless || !key) return;
+  const watch = setInterval(() => {
+    // A catalog that is away says nothing about the key.
+    keyring.find(key).then(
+      (found) => {
+        if (!found || 'ended' in found) response.destroy();
+      },
+      () => undefined,
+    );
+  }, RECHECK_MS).unref();
+  response.once('close', () => clearInterval(watch));
+}
+
+function bearer({ headers }: Request): string | undefined {
+  return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
 }

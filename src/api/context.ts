@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { AgentCheck } from '../agents/agent-check.ts';
+import type { Keyring } from '../auth/keyring.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
@@ -11,7 +12,8 @@ import type { SessionCommands } from './session-commands.ts';
 
 /** What the routes work with; one object per server. */
 export interface ApiContext {
-  config: Pick<Config, 'apiKeys' | 'turnSeconds' | 'tool'>;
+  config: Pick<Config, 'turnSeconds' | 'tool'>;
+  keyring: Keyring;
   catalog: Catalog;
   blobs: BlobStore;
   logs: TurnLogs;

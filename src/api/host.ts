@@ -1,5 +1,5 @@
 import type { Request } from 'express';
-import { isLoopback, type Config } from '../config.ts';
+import { isLoopback } from '../config.ts';
 import { ApiError } from './errors.ts';
 
 /**
@@ -8,16 +8,16 @@ import { ApiError } from './errors.ts';
  * so in these headers.
  * @throws ApiError
  */
-export function checkHost({ headers, httpVersion }: Request, apiKeys: Config['apiKeys']): void {
+export function checkHost({ headers, httpVersion }: Request, { isKeyless }: { isKeyless: boolean }): void {
   const { host, origin } = headers;
   if (host === undefined && httpVersion === '1.1') {
     throw new ApiError('invalid_http', 'the request has no Host header: send one');
   }
-  if (apiKeys.length > 0) return;
+  if (!isKeyless) return;
   if (leadsHere(`http://${host}`) && (origin === undefined || leadsHere(origin))) return;
   throw new ApiError(
     'not_local',
-    'without API keys the server answers only what is sent to localhost, 127.0.0.1 or [::1], and not by a web page from elsewhere: set EVERTURN_API_KEYS',
+    'without API keys the server answers only what is sent to localhost, 127.0.0.1 or [::1], and not by a web page from elsewhere: make a key with `everturn keys create`, or set EVERTURN_API_KEYS',
   );
 }
 

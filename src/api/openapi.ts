@@ -11,9 +11,9 @@ import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
 import { isOptional } from './request.ts';
 import { json, METHODS, PATH_PARAMETERS, route, type Route } from './routes.ts';
 
-/** The routes and one more, `/openapi.json`, which describes them all. */
-export function withDocument(routes: Route[], options: { hasKeys: boolean }): Route[] {
-  const all = [
+/** The routes and one more, `/openapi.json`, which describes them all; with keys, if they are needed now. */
+export function withDocument(routes: Route[], { hasKeys }: { hasKeys: () => boolean }): Route[] {
+  const all: Route[] = [
     ...routes,
     route(
       'get',
@@ -24,10 +24,15 @@ export function withDocument(routes: Route[], options: { hasKeys: boolean }): Ro
         summary: 'This description of the API, in OpenAPI 3.1',
         answer: json(z.looseObject({ openapi: z.string() }), { openapi: '3.1.0' }),
       },
-      () => ({ ...document }),
+      () => ({ ...document(hasKeys()) }),
     ),
   ];
-  const document = openApiDocument(all, options);
+  const made = new Map<boolean, ReturnType<typeof openApiDocument>>();
+  const document = (withKeys: boolean): ReturnType<typeof openApiDocument> => {
+    const known = made.get(withKeys) ?? openApiDocument(all, { hasKeys: withKeys });
+    made.set(withKeys, known);
+    return known;
+  };
   return all;
 }
 

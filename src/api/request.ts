@@ -1,17 +1,17 @@
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
-import type { Subject } from '../log/records.ts';
+import type { Caller } from '../auth/rights.ts';
 import { ApiError } from './errors.ts';
 
-/** What the server knows of a request, beside the request itself. */
-interface RequestContext {
-  subject: Subject;
+/** What the server knows of a request, beside the request itself: whose it is. */
+export function setContext(response: Response, caller: Caller): void {
+  Object.assign(response.locals, caller);
 }
 
 /** Set for every request behind authentication. */
-export function contextOf(response: Response): RequestContext {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- `app.ts` sets it
-  return response.locals as RequestContext;
+export function contextOf(response: Response): Caller {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- `setContext` has written it
+  return response.locals as Caller;
 }
 
 /** Past these a client has seen enough of what is wrong. */

@@ -2,6 +2,7 @@ import { Kysely, Migrator, type Dialect } from 'kysely';
 import { Agents } from './agents.ts';
 import { Archive } from './archive.ts';
 import { Idempotency } from './idempotency.ts';
+import { Keys } from './keys.ts';
 import { migrations } from './migrations.ts';
 import type { Tables } from './schema.ts';
 import { Sessions } from './sessions.ts';
@@ -14,6 +15,7 @@ export class Catalog {
   readonly turns: Turns;
   readonly archive: Archive;
   readonly idempotency: Idempotency;
+  readonly keys: Keys;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>) {
@@ -23,6 +25,7 @@ export class Catalog {
     this.turns = new Turns(db);
     this.archive = new Archive(db);
     this.idempotency = new Idempotency(db);
+    this.keys = new Keys(db);
   }
 
   /** Opens the catalog and brings its schema up to date. */

@@ -1,4 +1,5 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
+import type { Role } from '../auth/rights.ts';
 
 /**
  * The catalog's tables: one schema for SQLite and PostgreSQL, so only types that both know. Times are ISO-8601 UTC with
@@ -12,6 +13,7 @@ export interface Tables {
   turns: TurnsTable;
   archive: ArchiveTable;
   idempotency: IdempotencyTable;
+  api_keys: ApiKeysTable;
 }
 
 /** Agent specs by their content; never changed. */
@@ -86,7 +88,24 @@ interface IdempotencyTable {
   created_at: string;
 }
 
+/** API keys made by command. */
+interface ApiKeysTable {
+  id: string;
+  /** SHA-256 of the key; the key itself is nowhere. */
+  hash: string;
+  /** Id and slug of the subject that the key stands for. It may have several keys. */
+  name: string;
+  role: Role;
+  created_at: string;
+  expires_at: string | null;
+  /** To the minute. */
+  last_used_at: string | null;
+  revoked_at: string | null;
+}
+
 export type SessionRow = Selectable<SessionsTable>;
 export type NewSessionRow = Insertable<SessionsTable>;
 export type TurnRow = Selectable<TurnsTable>;
 export type AgentRow = Selectable<AgentsTable>;
+export type KeyRow = Selectable<ApiKeysTable>;
+export type NewKeyRow = Insertable<ApiKeysTable>;

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { loadConfig, type Config } from '../config.ts';
+import { loadConfig } from '../config.ts';
 import { createLogger, installTemporalLogger } from '../logger.ts';
 import { startServer, type RunningServer } from '../server.ts';
 import { untilStopped } from './until-stopped.ts';
@@ -14,15 +14,14 @@ async function start(): Promise<void> {
   const log = createLogger(config);
   installTemporalLogger(log);
   const server = await startServer(config, log);
-  process.stdout.write(greeting(config, server));
+  process.stdout.write(greeting(server));
   await untilStopped(server);
 }
 
-function greeting({ apiKeys }: Config, { url, model }: RunningServer): string {
-  const names = apiKeys.map(({ subject }) => subject.subjectSlug).join(', ');
+function greeting({ url, model, names }: RunningServer): string {
   const header = names ? ' -H "authorization: Bearer $KEY"' : '';
   return `Everturn listens on ${url}
-  key    ${names ? `needed; there are keys for ${names}` : 'none needed: only this machine can connect'}
+  key    ${names ? `needed; there are keys for ${names.join(', ')}` : 'none needed: only this machine can connect'}
   model  ${model}
   try    S=$(curl -s${header} ${url}/v1/agents/sessions -d '{"agent_name":"demo"}' | grep -o 'ses_[0-9a-z]*' | head -1)
          curl -N${header} ${url}/v1/agents/sessions/$S/turns -d '{"input":[{"type":"user.message","content":"show my notes"}]}'

@@ -7,7 +7,7 @@ import { McpPool, type McpPoolOptions } from './mcp-pool.ts';
 
 async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partial<McpPoolOptions> = {}) {
   const server = await TestMcpServer.start({ tools: [{ name: 'act' }], ...options });
-  const pool = new McpPool({ allowPrivateUrls: false, ...poolOptions });
+  const pool = new McpPool({ allowPrivateUrls: () => false, ...poolOptions });
   onTestFinished(async () => {
     await pool.close();
     await server.stop();
@@ -204,7 +204,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     await server.stop();
     await connectionsAreSeenToBeCut();
     expect(await pool.call(endpoint, 'act', {}, calling())).toEqual(refused);
-    const fresh = new McpPool({ allowPrivateUrls: false });
+    const fresh = new McpPool({ allowPrivateUrls: () => false });
     onTestFinished(() => fresh.close());
     expect(await fresh.call(endpoint, 'act', {}, calling())).toEqual(refused);
   });
@@ -402,7 +402,7 @@ test('a tool that wants arguments as headers gets them, once its description is 
   expect(await pool.call(endpoint, 'act', { region: 'us' }, calling())).toMatchObject({ status: 'rejected' });
   expect(server.count('tools/call')).toBe(4);
 
-  const other = new McpPool({ allowPrivateUrls: false });
+  const other = new McpPool({ allowPrivateUrls: () => false });
   onTestFinished(() => other.close());
   await other.tools(endpoint, calling().signal);
   const before = server.count('tools/call');

@@ -7,7 +7,7 @@ const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60
 
 async function start(options: Partial<TestMcpServerOptions> = {}, poolOptions: Partial<McpPoolOptions> = {}) {
   const server = await TestMcpServer.start({ tools: [{ name: 'act' }], ...options });
-  const pool = new McpPool({ allowPrivateUrls: false, ...poolOptions });
+  const pool = new McpPool({ allowPrivateUrls: () => false, ...poolOptions });
   onTestFinished(async () => {
     await pool.close();
     await server.stop();
@@ -43,7 +43,7 @@ test('an inline server may not use the connection of a registered one at a priva
   await pool.tools(endpoint, unaborted);
   const inline = pool.tools({ ...endpoint, trusted: false }, unaborted);
   await expect(inline).rejects.toThrow('EVERTURN_ALLOW_PRIVATE_URLS');
-  const open = await start({}, { allowPrivateUrls: true });
+  const open = await start({}, { allowPrivateUrls: () => true });
   await expect(open.pool.tools({ ...open.endpoint, trusted: false }, unaborted)).resolves.toBeDefined();
 });
 

@@ -11,8 +11,8 @@ import { isPrivateAddress } from './private-address.ts';
 import type { McpEndpoint } from './registry.ts';
 
 export interface McpPoolOptions {
-  /** Whether servers that are not trusted may be at private addresses. */
-  allowPrivateUrls: boolean;
+  /** Whether servers that are not trusted may be at private addresses now. */
+  allowPrivateUrls: () => boolean;
   /** For a connection to be made and agreed on, and for each page of a list of tools. */
   answerTimeoutMs?: number;
   /** How old a list of tools may get. */
@@ -137,7 +137,7 @@ export class McpPool {
 
   #server(endpoint: McpEndpoint): PooledServer {
     const { url, headers, trusted } = endpoint;
-    const isGuarded = !trusted && !this.#options.allowPrivateUrls;
+    const isGuarded = !trusted && !this.#options.allowPrivateUrls();
     const key = JSON.stringify([url, headers, isGuarded]);
     const known = this.#servers.get(key);
     if (known) return known;

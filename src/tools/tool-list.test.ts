@@ -4,7 +4,7 @@ import { McpPool, type McpPoolOptions } from './mcp-pool.ts';
 
 async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partial<McpPoolOptions> = {}) {
   const server = await TestMcpServer.start({ tools: [{ name: 'a' }], ...options });
-  const pool = new McpPool({ allowPrivateUrls: false, ...poolOptions });
+  const pool = new McpPool({ allowPrivateUrls: () => false, ...poolOptions });
   onTestFinished(async () => {
     await pool.close();
     await server.stop();

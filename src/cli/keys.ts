@@ -1,0 +1,106 @@
+import { mkdir } from 'node:fs/promises';
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import { hashOfKey, newApiKey } from '../auth/api-key.ts';
+import { ROLES, type Role } from '../auth/rights.ts';
+import { Catalog } from '../catalog/catalog.ts';
+import { nodeSqliteDialect } from '../catalog/node-sqlite.ts';
+import type { KeyRow } from '../catalog/schema.ts';
+import { ConfigError, loadConfig, SUBJECT_NAME } from '../config.ts';
+import { newId } from '../log/ids.ts';
+
+const DAY_MS = 86_400_000;
+
+/** `everturn keys create|list|revoke`: on the catalog of a server, whether it runs or not. */
+export function addKeysCommand(program: Command): void {
+  const keys = program.command('keys').description('API keys: make, list and revoke them');
+  keys
+    .command('create')
+    .description('Make a key. It is shown this once, alone on standard output.')
+    .argument('<name>', 'who it is for; several keys may have one name, and the sessions are of the name', subjectName)
+    .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).default('user'))
+    .option('--expires-days <days>', 'it ends after so many days', positiveDays)
+    .action(create);
+  keys.command('list').description('All keys, also those that were revoked').action(list);
+  keys
+    .command('revoke')
+    .description('End a key: it stops working within seconds, and open streams with it')
+    .argument('<id>', 'as list shows it')
+    .action(revoke);
+}
+
+async function create(name: string, options: { role: Role; expiresDays?: number }): Promise<void> {
+  const key = newApiKey();
+  const now = Date.now();
+  const id = newId('key', now);
+  const { role, expiresDays } = options;
+  await withCatalog(async (catalog) => {
+    const isFirst = !(await catalog.keys.any());
+    await catalog.keys.insert({
+      id,
+      hash: hashOfKey(key),
+      name,
+      role,
+      created_at: new Date(now).toISOString(),
+      expires_at: expiresDays === undefined ? null : new Date(now + expiresDays * DAY_MS).toISOString(),
+    });
+    process.stderr.write(`${id} is a key for ${name}, role ${role}. It is not stored and not shown again:\n`);
+    process.stdout.write(`${key}\n`);
+    if (isFirst)
+      process.stderr.write('It is the first key here: from now on every request to this server needs one.\n');
+  });
+}
+
+async function list(): Promise<void> {
+  const keys = await withCatalog((catalog) => catalog.keys.list());
+  const now = new Date().toISOString();
+  const rows = keys.map((key) => [
+    key.id,
+    key.name,
+    key.role,
+    key.created_at,
+    key.last_used_at ?? '-',
+    stateOf(key, now),
+  ]);
+  process.stdout.write(table([['id', 'name', 'role', 'created', 'last used', 'state'], ...rows]));
+}
+
+async function revoke(id: string): Promise<void> {
+  const key = await withCatalog((catalog) => catalog.keys.revoke(id, new Date().toISOString()));
+  if (!key) throw new ConfigError(`there is no key ${id}: \`everturn keys list\` shows them`);
+  process.stderr.write(`${id} of ${key.name} is revoked since ${key.revoked_at}\n`);
+}
+
+function stateOf({ revoked_at: revoked, expires_at: expires }: KeyRow, now: string): string {
+  if (revoked !== null) return `revoked ${revoked}`;
+  if (expires === null) return 'works';
+  return expires <= now ? `expired ${expires}` : `works until ${expires}`;
+}
+
+/** Columns as wide as their longest cell. */
+function table(rows: string[][]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const lines = rows.map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '));
+  return lines.map((line) => `${line.trimEnd()}\n`).join('');
+}
+
+async function withCatalog<T>(work: (catalog: Catalog) => Promise<T>): Promise<T> {
+  const config = loadConfig();
+  await mkdir(config.dataDir, { recursive: true });
+  const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile, config.sqliteSync));
+  try {
+    return await work(catalog);
+  } finally {
+    await catalog.close();
+  }
+}
+
+function subjectName(value: string): string {
+  if (SUBJECT_NAME.test(value)) return value;
+  throw new InvalidArgumentError('A name has 1 to 128 letters, digits and . _ @ - only.');
+}
+
+function positiveDays(value: string): number {
+  const days = Number(value);
+  if (days > 0 && days <= 36_500) return days;
+  throw new InvalidArgumentError('It must be a positive number of days.');
+}

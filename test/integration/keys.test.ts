@@ -1,0 +1,124 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ApiClient } from '../support/api-client.ts';
+import { everturn } from '../support/command-line.ts';
+import { startTestServer, type TestServer } from '../support/test-server.ts';
+
+let server: TestServer;
+let other: TestServer;
+beforeAll(async () => {
+  server = await startTestServer();
+  const DATABASE_URL = `sqlite:${path.join(server.dataDir, 'catalog.db')}`;
+  other = await startTestServer({ env: { DATABASE_URL } });
+});
+afterAll(async () => {
+  await other.stop();
+  await server.stop();
+});
+
+const keys = (...args: string[]) => everturn(['keys', ...args], { EVERTURN_DATA: server.dataDir });
+
+/** A new key and its id. */
+async function create(...args: string[]): Promise<{ key: string; id: string; stderr: string }> {
+  const { code, stdout, stderr } = await keys('create', ...args);
+  expect([code, stdout], stderr).toEqual([0, expect.stringMatching(/^everturn_[0-9a-f]{64}\n$/)]);
+  return { key: stdout.trim(), id: /key_[0-9a-z]{26}/.exec(stderr)?.[0] ?? '', stderr };
+}
+
+const statusOf = async (client: ApiClient) => (await client.send('GET', '/v1/agents/demo')).status;
+
+test('keys come and go while servers run', async () => {
+  const here = (key?: string) => new ApiClient(server.server.url, key);
+  const there = (key?: string) => new ApiClient(other.server.url, key);
+
+  // Nobody needs a key, until there is one.
+  expect([await statusOf(here()), await statusOf(here('whatever'))]).toEqual([200, 200]);
+  const first = await create('ann', '--role', 'admin');
+  expect(first.stderr).toMatch(/ann, role admin.*not shown again[^]*first key/);
+  await expect.poll(() => statusOf(here()), { timeout: 10_000 }).toBe(401);
+  await expect.poll(() => statusOf(there()), { timeout: 10_000 }).toBe(401);
+  expect([await statusOf(here(first.key)), await statusOf(there(first.key))]).toEqual([200, 200]);
+
+  // Another works at once, and both are the same subject.
+  const second = await create('ann', '--expires-days', '0.5');
+  expect(second.stderr).not.toMatch('first key');
+  const session = await here(first.key).createSession('demo');
+  const own = await there(second.key).get(`/v1/agents/sessions/${session}`);
+  expect(own.data.created_by_subject).toEqual({ subject_id: 'ann', subject_type: 'user', subject_slug: 'ann' });
+  const bob = await create('bob');
+  expect((await here(bob.key).send('GET', `/v1/agents/sessions/${session}`)).status).toBe(404);
+
+  // A stream that is open ends with its key; what it streams goes on.
+  other.model.script('held', async (call) => {
+    call.text('Slowly');
+    await call.closed;
+  });
+  await here(first.key).putAgent('held', { model: { name: 'held' } });
+  const held = await here(first.key).createSession('held');
+  const reader = there(second.key).turn(held, 'hi');
+  const stays = here(first.key).subscribe(held, await reader.turnId());
+  await reader.says('Slowly');
+  const revoked = await keys('revoke', second.id);
+  expect([revoked.code, revoked.stderr]).toEqual([0, expect.stringContaining(`${second.id} of ann is revoked`)]);
+  await expect.poll(() => statusOf(here(second.key)), { timeout: 10_000 }).toBe(401);
+  await expect.poll(() => statusOf(there(second.key)), { timeout: 10_000 }).toBe(401);
+  await expect(reader.done).rejects.toThrow(/terminated/);
+  expect((await here(second.key).send('GET', '/v1/agents/demo')).body.error.message).toMatch('was revoked');
+  await here(first.key).send('POST', `/v1/agents/sessions/${held}/cancel`, {});
+  expect(await stays.end()).toMatchObject({ status: 'cancelled' });
+
+  const list = (await keys('list')).stdout.trim().split('\n');
+  expect(list.map((line) => line.split(/ {2,}/).slice(0, 3))).toEqual([
+    ['id', 'name', 'role'],
+    [first.id, 'ann', 'admin'],
+    [second.id, 'ann', 'user'],
+    [bob.id, 'bob', 'user'],
+  ]);
+  expect(list.map((line) => line.split(/ {2,}/)[5]?.split(' ')[0])).toEqual(['state', 'works', 'revoked', 'works']);
+
+  // Without a key that works nobody gets in.
+  await keys('revoke', first.id);
+  await keys('revoke', bob.id);
+  await expect.poll(() => statusOf(here(first.key)), { timeout: 10_000 }).toBe(401);
+  expect(await statusOf(here())).toBe(401);
+
+  // Only hashes are stored.
+  const stored = (await readFile(path.join(server.dataDir, 'catalog.db'))).toString('latin1');
+  const wal = (await readFile(path.join(server.dataDir, 'catalog.db-wal'))).toString('latin1');
+  for (const { key } of [first, second, bob])
+    expect((stored + wal).includes(key.slice('everturn_'.length))).toBe(false);
+}, 120_000);
+
+test('what is wrong with a command about keys is said', async () => {
+  const cases: [string[], number, RegExp][] = [
+    [['create'], 2, /missing required argument 'name'/],
+    [['create', 'a b'], 2, /letters, digits/],
+    [['create', 'ann', '--role', 'root'], 2, /Allowed choices are admin, user, approver/],
+    [['create', 'ann', '--expires-days', 'never'], 2, /positive number of days/],
+    [['revoke', 'key_none'], 1, /there is no key key_none: `everturn keys list`/],
+  ];
+  for (const [args, code, message] of cases) {
+    const answer = await keys(...args);
+    expect([answer.code, answer.stdout], args.join(' ')).toEqual([code, '']);
+    expect(answer.stderr).toMatch(message);
+  }
+}, 60_000);
+
+test('an address that others can reach needs a key, which may be in the catalog', async () => {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-reach-'));
+  const env = { EVERTURN_DATA: dataDir, EVERTURN_HOST: '0.0.0.0', EVERTURN_PORT: '0' };
+  const refused = await everturn(['start'], env);
+  expect([refused.code, refused.stderr]).toEqual([
+    1,
+    expect.stringMatching(/EVERTURN_HOST is 0\.0\.0\.0.*keys create/),
+  ]);
+  expect((await everturn(['keys', 'create', 'ann'], env)).code).toBe(0);
+  const open = await startTestServer({ env });
+  expect(open.server.names).toEqual(['ann']);
+  const url = open.server.url.replace('0.0.0.0', '127.0.0.1');
+  expect(await statusOf(new ApiClient(url))).toBe(401);
+  await open.stop();
+  await rm(dataDir, { recursive: true, force: true });
+}, 120_000);
