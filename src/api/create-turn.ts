@@ -98,9 +98,9 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     await checkAgent(spec, context.agentCheck, 'agent.');
     const input = await keepInput(body.input ?? [], { blobs, sessionId });
     const command = await commandOf(context, { ...turn, spec, input });
-    await giveHeadStart(context, sessionId, command);
     // Before the session is asked: after a crash in between, this is the trace of the turn.
     await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: command.createdAt });
+    await giveHeadStart(context, sessionId, command);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
     // The turn runs: whatever is wrong with the index now, the answer is a success, and the archive will mend it.
@@ -144,7 +144,8 @@ async function commandOf(
 
 /**
  * The session will most probably accept the turn, so the model may begin. Not with a turn that answers calls: these are
- * run first; nor with one that may have begun already.
+ * run first; nor with one that may have begun already, or that meets another on the way: nobody knows yet which of the
+ * two has to end before the other asks its model.
  */
 async function giveHeadStart(
   { catalog, headStarts }: ApiContext,
@@ -152,7 +153,9 @@ async function giveHeadStart(
   { previous, isRepeated, ...command }: CreateTurnCommand,
 ): Promise<void> {
   if (isRepeated || command.input.some(({ type }) => type !== 'user.message')) return;
-  const after = (await catalog.turns.last(sessionId))?.id ?? null;
+  const [requests, last] = await Promise.all([catalog.turns.requests(sessionId), catalog.turns.last(sessionId)]);
+  if (requests.some(({ id }) => id !== command.turnId)) return;
+  const after = last?.id ?? null;
   const previousTurnId = previous.turn === 'id' ? previous.turnId : previous.turn === 'last' ? after : null;
   const { turnId, createdAt, createdBy, input, specHash } = command;
   headStarts.offer({ turnId, sessionId, previousTurnId, after, createdAt, createdBy, input, specHash });
