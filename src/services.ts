@@ -17,6 +17,7 @@ import { Models } from './models/models.ts';
 import { OpenAIProvider } from './models/openai.ts';
 import { TurnHistory } from './temporal/history.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
+import { requestHeader } from './temporal/request-header.ts';
 import { McpPool } from './tools/mcp-pool.ts';
 import type { McpRegistry } from './tools/registry.ts';
 
@@ -69,7 +70,7 @@ export async function openServices({
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
   const connection = await Connection.connect({ ...connectionOptions, channelArgs: CHANNEL, interceptors: [] });
-  const client = new Client({ connection, namespace });
+  const client = new Client({ connection, namespace, interceptors: { workflow: [requestHeader] } });
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogs({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });

@@ -13,6 +13,11 @@ export function turnIdOf(workflowId: string): string | undefined {
   return workflowId.startsWith('turn/') ? workflowId.slice('turn/'.length) : undefined;
 }
 
+/** The session that a workflow id names; undefined if it names something else. */
+export function sessionIdOf(workflowId: string): string | undefined {
+  return workflowId.startsWith('session/') ? workflowId.slice('session/'.length) : undefined;
+}
+
 export const SESSION_WORKFLOW = 'session';
 export const TURN_WORKFLOW = 'turn';
 
@@ -21,3 +26,6 @@ export const TURN_WORKFLOW = 'turn';
  * milliseconds, or some hundred for a long history that has to be replayed.
  */
 export const WORKFLOW_TASK_TIMEOUT = '5 seconds';
+
+/** The header of Temporal's in which the id of the request that has caused something travels. */
+export const REQUEST_HEADER = 'everturn-request-id';

@@ -307,7 +307,7 @@ class SessionRun {
     try {
       seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
     } catch (error) {
-      log.warn('the turn of a session could not be inspected; it is tried again', { error: messageOf(error) });
+      log.warn('the turn of a session could not be inspected; it is tried again', { turnId, error: messageOf(error) });
       return;
     }
     if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen?.pending ?? []);

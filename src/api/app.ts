@@ -1,7 +1,6 @@
 import express, { type Express, type NextFunction, type Request, type Response } from 'express';
 import helmet from 'helmet';
-import { pinoHttp, type Options } from 'pino-http';
-import { newId } from '../log/ids.ts';
+import { pinoHttp } from 'pino-http';
 import { agentRoutes } from './agents.ts';
 import { authenticate, cutOffWithKey } from './auth.ts';
 import type { ApiContext } from './context.ts';
@@ -12,6 +11,7 @@ import { fileRoutes } from './files.ts';
 import { healthRoutes } from './health.ts';
 import { checkHost } from './host.ts';
 import { withDocument } from './openapi.ts';
+import { beginRequest, namePathInLog, requestLog } from './request-scope.ts';
 import { mount, type Route } from './routes.ts';
 import { setContext } from './request.ts';
 import { sessionRoutes } from './sessions.ts';
@@ -25,8 +25,8 @@ export function createApp(context: ApiContext): Express {
   app.set('etag', false);
   app.set('query parser', 'simple');
 
-  app.use((request, response, next) => {
-    response.set('x-request-id', newId('req'));
+  app.use(beginRequest);
+  app.use((request, _response, next) => {
     request.url = withoutPrefix(request.url);
     next();
   });
@@ -43,6 +43,7 @@ export function createApp(context: ApiContext): Express {
     cutOffWithKey(request, response, keyring);
     next();
   });
+  namePathInLog(app);
   mount(app, apiRoutes(context));
   app.use((request) => {
     throw new ApiError('not_found', `there is nothing at ${request.method} ${request.path}`);
@@ -85,13 +86,3 @@ function withoutPrefix(url: string): string {
   const at = path.search(/\/v1\/(x\/)?agents(\/|$)/);
   return at > 0 ? url.slice(at) : url;
 }
-
-/** One line for each request, at a level that says whether somebody should care. */
-const requestLog: Options = {
-  genReqId: (_request, response) => String(response.getHeader('x-request-id')),
-  customLogLevel: (_request, response, error) => (error || response.statusCode >= 500 ? 'warn' : 'debug'),
-  serializers: {
-    req: ({ id, method, url }: { id: string; method: string; url: string }) => ({ id, method, url }),
-    res: ({ statusCode }: { statusCode: number }) => ({ statusCode }),
-  },
-};

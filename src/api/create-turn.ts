@@ -6,6 +6,7 @@ import { newId } from '../log/ids.ts';
 import { turnCreated } from '../log/projection.ts';
 import type { InputItem, Subject, TurnCreated } from '../log/records.ts';
 import { titleOf } from '../log/title.ts';
+import { addToLogScope } from '../telemetry/log-scope.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
 import type { CreateTurnBody } from '../wire/input.ts';
 import type { CreateTurnCommand } from '../../workflows/messages.ts';
@@ -58,6 +59,7 @@ export async function readTurnRequest(
     resourceId: newId('turn'),
   });
   const turnId = claim.resourceId;
+  addToLogScope({ turnId });
   // The same body within the next seconds may be taken for a repetition when it is not, or the other way round.
   const warn = (error: unknown) => context.log.warn({ turnId, err: error }, 'the answer to a turn could not be noted');
   let isDelivered = false;

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { SessionRow } from '../catalog/schema.ts';
 import { newId } from '../log/ids.ts';
 import type { Subject } from '../log/records.ts';
+import { addToLogScope } from '../telemetry/log-scope.ts';
 import { metadata } from '../wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody, type DraftResource } from '../wire/resources.ts';
 import { checkAgent } from './agents.ts';
@@ -31,6 +32,7 @@ export function draftSessionRoutes({ catalog, agentCheck }: ApiContext): Route[]
       async ({ headers, body: { agent_spec: spec, agent_name: agentName }, subject }) => {
         await checkAgent(spec, agentCheck, 'agent_spec.');
         const id = newId('ses');
+        addToLogScope({ sessionId: id });
         const now = new Date().toISOString();
         await catalog.sessions.insert({
           id,

@@ -4,6 +4,7 @@ import type { SessionRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
 import { newId } from '../log/ids.ts';
 import type { Subject } from '../log/records.ts';
+import { addToLogScope } from '../telemetry/log-scope.ts';
 import { idempotencyKey, metadata } from '../wire/headers.ts';
 import { subjectToWire } from '../wire/project.ts';
 import {
@@ -45,6 +46,7 @@ export function sessionRoutes({ catalog, agentCheck, commands }: ApiContext): Ro
         const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
         const wanted = { id: newId('ses'), body, metadata, subject };
         const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
+        addToLogScope({ sessionId: id });
         return { data: toResource(await ownSession(catalog, id, subject)) };
       },
     ),

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { TurnLogs } from '../logs/turn-logs.ts';
+import { beyondRequest } from '../telemetry/log-scope.ts';
 import type { LiveBus } from './bus.ts';
 import { TurnTail } from './turn-tail.ts';
 
@@ -29,14 +30,18 @@ export class TurnTails {
   /** Listens to a turn, which may not have begun. */
   lease(turnId: string): TailLease {
     const known = this.#tails.get(turnId);
-    const shared: Shared = known ?? { tail: new TurnTail({ ...this.#options, turnId }), leases: 0, running: false };
+    const shared: Shared = known ?? {
+      tail: beyondRequest(() => new TurnTail({ ...this.#options, turnId })),
+      leases: 0,
+      running: false,
+    };
     this.#tails.set(turnId, shared);
     shared.leases += 1;
     let released = false;
     return {
       tail: shared.tail,
       run: () => {
-        if (!shared.running) void shared.tail.run();
+        if (!shared.running) void beyondRequest(() => shared.tail.run());
         shared.running = true;
       },
       release: () => {

@@ -2,6 +2,7 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
+import { inLogScope } from '../telemetry/log-scope.ts';
 import { TURN_WORKFLOW, turnIdOf } from '../../workflows/ids.ts';
 
 const EVERY_MS = 3 * 60_000;
@@ -58,15 +59,19 @@ export async function archiveEnded(
   const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus != 'ContinuedAsNew' AND ${closed}`;
   const failed = new Set<string>();
   const archive = async (turnId: string): Promise<void> => {
-    if (stop.aborted || failed.has(turnId) || (await catalog.turns.get(turnId))?.archived) return;
-    try {
-      await archiveTurn(turnId, stop);
-      log.info({ turnId }, 'a turn that its session had not archived was archived');
-    } catch (error) {
-      // One turn that can't be read must not keep the others from the archive.
-      failed.add(turnId);
-      log.warn({ turnId, err: error }, 'a turn could not be archived; it is tried again');
-    }
+    if (stop.aborted || failed.has(turnId)) return;
+    const row = await catalog.turns.get(turnId);
+    if (row?.archived) return;
+    await inLogScope({ turnId, sessionId: row?.session_id }, async () => {
+      try {
+        await archiveTurn(turnId, stop);
+        log.info('a turn that its session had not archived was archived');
+      } catch (error) {
+        // One turn that can't be read must not keep the others from the archive.
+        failed.add(turnId);
+        log.warn({ err: error }, 'a turn could not be archived; it is tried again');
+      }
+    });
   };
   for (const turnId of again) await archive(turnId);
   for await (const { workflowId } of client.workflow.list({ query })) {

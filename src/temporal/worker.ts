@@ -1,4 +1,5 @@
 import { Worker, type NativeConnection } from '@temporalio/worker';
+import { activityScope } from '../telemetry/activity-scope.ts';
 import type { createActivities } from '../../activities/index.ts';
 
 interface WorkerSettings {
@@ -16,6 +17,7 @@ export async function createWorker(settings: WorkerSettings): Promise<Worker> {
   const { shutdownSeconds, ...options } = settings;
   return Worker.create({
     ...options,
+    interceptors: { activity: [activityScope] },
     shutdownGraceTime: shutdownSeconds * 1000,
     // An activity that does not even end when it is cut off must not keep the process.
     shutdownForceTime: (shutdownSeconds + 10) * 1000,

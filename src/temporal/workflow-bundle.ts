@@ -22,6 +22,7 @@ export async function workflowBundle(cacheDir: string): Promise<{ code: string }
   if (cached !== undefined) return { code: cached };
   const { code } = await bundleWorkflowCode({
     workflowsPath: path.join(WORKFLOWS, 'index.ts'),
+    workflowInterceptorModules: [path.join(WORKFLOWS, 'origin.ts')],
     logger: new DefaultLogger('ERROR'),
   });
   await mkdir(folder, { recursive: true });

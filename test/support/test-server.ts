@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { pino } from 'pino';
+import type { Logger } from 'pino';
 import { inject } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import type { LiveBus } from '../../src/live/bus.ts';
@@ -46,6 +46,7 @@ interface TestServerOptions {
   env?: Record<string, string>;
   bus?: LiveBus;
   mcp?: TestMcpServerOptions;
+  log?: Logger;
 }
 
 /** For agents that use the MCP server of the test. */
@@ -57,6 +58,7 @@ export async function startTestServer({
   env = {},
   bus,
   mcp: mcpOptions = { tools: [] },
+  log: givenLog,
 }: TestServerOptions = {}): Promise<TestServer> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-test-'));
   const model = await ScriptedModel.start();
@@ -74,12 +76,10 @@ export async function startTestServer({
     OPENAI_BASE_URL: model.url,
     TEMPORAL_ADDRESS: inject('temporalAddress'),
     TEMPORAL_NAMESPACE: inject('temporalNamespace'),
-    LOG_LEVEL: 'fatal',
+    LOG_LEVEL: process.env['TEST_LOG'] ?? 'fatal',
     ...env,
   });
-  const log = process.env['TEST_LOG']
-    ? pino({ level: process.env['TEST_LOG'] }, pino.destination(2))
-    : createLogger(config);
+  const log = givenLog ?? createLogger(config);
   if (!loggerInstalled) installTemporalLogger(log);
   loggerInstalled = true;
   const server = await startServer(config, log, { ...(bus && { bus }) });

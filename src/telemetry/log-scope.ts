@@ -1,0 +1,36 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+/** What the lines of a log belong to; the names are the same in every line that has them. */
+export interface LogScope {
+  requestId?: string | undefined;
+  sessionId?: string | undefined;
+  turnId?: string | undefined;
+  /** Of an activity: its name, the try, and the run of the workflow that wants it. */
+  activityType?: string;
+  attempt?: number;
+  runId?: string;
+}
+
+const scopes = new AsyncLocalStorage<LogScope>();
+
+/** What is being worked on here; empty outside of every scope. */
+export function logScope(): Readonly<LogScope> {
+  return scopes.getStore() ?? {};
+}
+
+/** Runs `work`, whose lines all say what they belong to. */
+export function inLogScope<T>(scope: LogScope, work: () => T): T {
+  return scopes.run(scope, work);
+}
+
+/** Adds what has been found out about the work in hand to all of its lines to come. */
+export function addToLogScope(found: LogScope): void {
+  const scope = scopes.getStore();
+  if (scope) Object.assign(scope, found);
+}
+
+/** Runs `work` that outlives the request which has set it off, and serves others too: on its turn, for no request. */
+export function beyondRequest<T>(work: () => T): T {
+  const { sessionId, turnId } = logScope();
+  return scopes.run({ sessionId, turnId }, work);
+}

@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { createLogger } from '../../src/logger.ts';
+import { held, say, use } from '../support/scripted-model.ts';
+import { TcpProxy } from '../support/tcp-proxy.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+/** One line of the log, as it was written. */
+type Line = Record<string, unknown>;
+
+const lines: Line[] = [];
+let proxy: TcpProxy;
+let server: TestServer;
+beforeAll(async () => {
+  proxy = await TcpProxy.start(inject('temporalAddress'));
+  const destination = { write: (line: string) => void lines.push(JSON.parse(line) as Line) };
+  server = await startTestServer({
+    env: { TEMPORAL_ADDRESS: proxy.address },
+    log: createLogger({ logLevel: 'trace' }, destination),
+    mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' }] },
+  });
+});
+afterAll(async () => {
+  await server.stop();
+  await proxy.stop();
+});
+
+/** The SDK says that something starts before it looks at what that is given: it knows a workflow's id by then. */
+const isInformed = ({ msg }: Line) => !/^(?:Starting activity|Activity started|Workflow started)$/.test(String(msg));
+const about = (text: string) => lines.filter((line) => JSON.stringify(line).includes(text));
+
+test('every line that belongs to a turn names the turn, its session and the request that caused it', async () => {
+  const chat = await server.chat({
+    scripts: [(call) => call.fail(500, 'not now'), use({ name: 'look' }), say('Done.')],
+    spec: onTestServer,
+  });
+  const requestId = 'proxy-4f1c.2026:77';
+  const reader = chat.turn('go', {}, { 'x-request-id': requestId });
+  await reader.done;
+  const turnId = await reader.turnId();
+  // The session sends it to the archive a moment later, and that is logged too.
+  await expect
+    .poll(() => about(turnId).map(({ activityType, msg }) => `${String(activityType)}: ${String(msg)}`), {
+      timeout: 20_000,
+    })
+    .toContain('archiveTurn: Activity completed');
+  const ofTurn = about(turnId).filter(isInformed);
+  const ids = { sessionId: chat.sessionId, turnId, requestId };
+  for (const line of ofTurn) expect(line).toMatchObject(ids);
+  for (const activityType of ['connectTools', 'callModel', 'callTool', 'archiveTurn']) {
+    expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, activityType, attempt: expect.any(Number) }));
+  }
+  expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, msg: 'Workflow completed', workflowType: 'turn' }));
+  expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, res: { statusCode: 200 } }));
+  expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, activityType: 'callModel', msg: 'Activity failed' }));
+  for (const line of about(chat.sessionId)) expect(line).toMatchObject({ sessionId: chat.sessionId });
+});
+
+test('a request keeps its id through everything, and gets one if it has none that is fit to be logged', async () => {
+  const chat = await server.chat();
+  for (const given of [undefined, 'short', 'x'.repeat(200), 'a b c d e f g h', '{"turnId":"turn_1"}']) {
+    const answer = await server.api.send('GET', `${chat.path}/turns/turn_none`, undefined, {
+      ...(given && { 'x-request-id': given }),
+    });
+    const requestId = answer.headers.get('x-request-id');
+    expect([answer.status, requestId]).toEqual([404, expect.stringMatching(/^req_[0-9a-z]{26}$/)]);
+    const ids = { requestId, sessionId: chat.sessionId, turnId: 'turn_none' };
+    await expect.poll(() => lines).toContainEqual(expect.objectContaining({ ...ids, res: { statusCode: 404 } }));
+  }
+  const given = '0b9e6f0c-5b0a-4a51-9d0b-3d8b2c1f7a10';
+  const answer = await server.api.send('GET', '/healthz', undefined, { 'x-request-id': given });
+  expect(answer.headers.get('x-request-id')).toBe(given);
+});
+
+test('what is done for all readers of a turn belongs to the turn, and to no request', async () => {
+  const model = held(
+    (call) => call.text('I was '),
+    (call) => call.text('saying').finish(),
+  );
+  const chat = await server.chat({ scripts: [model.script, say('I was saying')] });
+  const reader = chat.turn('go');
+  await reader.says('I was');
+  const turnId = await reader.turnId();
+  proxy.down();
+  const unfollowed = () => about(turnId).find(({ msg }) => String(msg).startsWith('a turn can not be followed'));
+  try {
+    await expect.poll(unfollowed, { timeout: 20_000 }).toBeDefined();
+  } finally {
+    proxy.up();
+    model.release();
+  }
+  expect(unfollowed()).toMatchObject({ turnId, sessionId: chat.sessionId });
+  expect(unfollowed()).not.toHaveProperty('requestId');
+  expect((await reader.end()).status).toBe('done');
+});
