@@ -34,6 +34,9 @@ test.each([
   ['REDIS_URL', 'redis://localhost/first', 'redis://'],
   ['REDIS_URL', 'redis://:100%@localhost', 'redis://'],
   ['DATABASE_URL', 'mysql://x', 'sqlite:<file>'],
+  ['DATABASE_URL', 'sqlite:', 'sqlite:<file>'],
+  ['DATABASE_URL', 'postgresql://host', 'postgresql://<user>'],
+  ['DATABASE_URL', 'postgres://user:100%@host/database', 'percent-encoded'],
 ])('%s=%s is refused with its name and what it should be', (name, value, message) => {
   expect(() => loadConfig({ [name]: value })).toThrow(ConfigError);
   expect(() => loadConfig({ [name]: value })).toThrow(new RegExp(`${name} .*${message}`));
@@ -55,6 +58,24 @@ test('keys become subjects with a role, and never stand in an error', () => {
     expect(load, wrong).toThrow(/EVERTURN_API_KEYS must be/);
     expect(load, wrong).not.toThrow(/secret/);
   }
+});
+
+test('a password in the URL of Redis never stands in an error', () => {
+  expect(loadConfig({ REDIS_URL: 'rediss://:secret@redis.example:6380/2' }).redisUrl).toContain('redis.example');
+  expect(() => loadConfig({ REDIS_URL: 'redis://:secret@redis.example/x' })).toThrow(/^REDIS_URL must be redis:.*TLS$/);
+});
+
+test('the catalog is a file in the data folder, another file, or on PostgreSQL, whose URL never stands in an error', () => {
+  const databaseOf = (url: string, env = {}) => loadConfig({ DATABASE_URL: url, ...env }).database;
+  const { database, dataDir } = loadConfig({});
+  expect(database).toEqual({ kind: 'sqlite', file: `${dataDir}/catalog.db`, sync: 'normal' });
+  const foreign = { TEMPORAL_ADDRESS: 'temporal:7233' };
+  expect(databaseOf('sqlite:/tmp/x.db', foreign)).toEqual({ kind: 'sqlite', file: '/tmp/x.db', sync: 'full' });
+  for (const url of ['postgres://u:p@host:1/db', 'postgresql:///db?host=/run/postgresql']) {
+    expect(databaseOf(url)).toEqual({ kind: 'postgres', url });
+  }
+  expect(() => databaseOf('postgres://u:pass-word@host/%')).toThrow(/^DATABASE_URL must be/);
+  expect(() => databaseOf('postgres://u:pass-word@host/%')).not.toThrow(/pass-word/);
 });
 
 test('no time is longer than a timer can be set for', () => {

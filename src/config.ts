@@ -4,6 +4,7 @@ import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
 import { ROLES, type Caller } from './auth/rights.ts';
+import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/node-sqlite.ts';
 
 /**
@@ -37,9 +38,9 @@ export interface Config {
   };
   /** Redis, which carries what processes that run apart tell each other; it may hold a password. */
   redisUrl: string | undefined;
-  /** SQLite file of the catalog. */
-  databaseFile: string;
-  /** Of the catalog and of the embedded Temporal. */
+  /** Of the catalog. */
+  database: Database;
+  /** Of the embedded Temporal. */
   sqliteSync: SqliteSync;
   model: {
     /** A model that sends no byte for this long is asked again. */
@@ -76,6 +77,8 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
   }
   const vars = parsed.data;
   const dataDir = path.resolve(vars.EVERTURN_DATA);
+  // An embedded Temporal loses its last moments with ours; a Temporal elsewhere would still have them.
+  const sqliteSync = vars.EVERTURN_SQLITE_SYNC ?? (vars.TEMPORAL_ADDRESS ? 'full' : 'normal');
   return {
     host: vars.EVERTURN_HOST,
     port: vars.EVERTURN_PORT,
@@ -94,9 +97,8 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
       taskQueue: vars.EVERTURN_TASK_QUEUE,
     },
     redisUrl: vars.REDIS_URL,
-    databaseFile: vars.DATABASE_URL ?? path.join(dataDir, 'catalog.db'),
-    // An embedded Temporal loses its last moments with ours; a Temporal elsewhere would still have them.
-    sqliteSync: vars.EVERTURN_SQLITE_SYNC ?? (vars.TEMPORAL_ADDRESS ? 'full' : 'normal'),
+    database: databaseOf(vars.DATABASE_URL ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
+    sqliteSync,
     model: { idleSeconds: vars.EVERTURN_MODEL_IDLE_SECONDS, retrySeconds: vars.EVERTURN_MODEL_RETRY_SECONDS },
     tool: {
       timeoutSeconds: vars.EVERTURN_TOOL_TIMEOUT_SECONDS,
@@ -149,10 +151,24 @@ const apiKeys = z
   })
   .default([]);
 
-const sqliteUrl = z
-  .string()
-  .regex(/^sqlite:./, { error: 'must be sqlite:<file>; PostgreSQL is not supported by this version' })
-  .transform((value) => path.resolve(value.slice('sqlite:'.length)));
+const databaseUrl = z.string().refine((value) => /^sqlite:./.test(value) || isPostgresUrl(value), {
+  error: 'must be sqlite:<file> or postgresql://<user>:<password>@<host>:<port>/<database>, its parts percent-encoded',
+});
+
+function isPostgresUrl(value: string): boolean {
+  try {
+    const { protocol, username, password, pathname } = new URL(value);
+    decodeURIComponent(`${username}${password}${pathname}`);
+    return /^postgres(ql)?:$/.test(protocol) && pathname.length > 1;
+  } catch {
+    return false;
+  }
+}
+
+function databaseOf(url: string, sync: SqliteSync): Database {
+  if (!url.startsWith('sqlite:')) return { kind: 'postgres', url };
+  return { kind: 'sqlite', file: path.resolve(url.slice('sqlite:'.length)), sync };
+}
 
 const redisUrl = z.string().refine(isRedisUrl, {
   error: 'must be redis://[[<user>]:<password>@]<host>[:<port>][/<database>], or rediss:// with TLS',
@@ -183,7 +199,7 @@ const schema = z.object({
   EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
   EVERTURN_SHUTDOWN_SECONDS: seconds(20),
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
-  DATABASE_URL: sqliteUrl.optional(),
+  DATABASE_URL: databaseUrl.optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),
   OPENAI_API_KEY: z.string().optional(),
   OPENAI_BASE_URL: url.optional(),

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { addKeysCommand } from './cli/keys.ts';
 import { addStartCommand } from './cli/start.ts';
+import { CatalogError } from './catalog/prepare.ts';
 import { ConfigError } from './config.ts';
 import { DataDirInUseError } from './data-dir-lock.ts';
 import { ProvisionError } from './temporal/provision-error.ts';
@@ -29,7 +30,7 @@ async function main(argv: string[]): Promise<number> {
 
 /** Errors whose message says what to do; a stack trace would only hide it. */
 function isForThePerson(error: unknown): error is Error {
-  return error instanceof ConfigError || error instanceof ProvisionError || error instanceof DataDirInUseError;
+  return [ConfigError, ProvisionError, CatalogError, DataDirInUseError].some((type) => error instanceof type);
 }
 
 // Temporal's runtime would keep a process alive that has failed to start.

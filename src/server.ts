@@ -36,7 +36,7 @@ export async function startServer(
   const cleanup = new Cleanup();
   try {
     await mkdir(config.dataDir, { recursive: true });
-    await checkReach(config);
+    await checkReach(config, log);
     const registry = await loadMcpRegistry(config.mcpServersFile);
     const agents = config.agentsDir ? await readAgentFiles(config.agentsDir) : new Map();
     const bundling = workflowBundle(config.cacheDir);

@@ -7,7 +7,6 @@ import { Keyring } from './auth/keyring.ts';
 import { FolderBlobStore } from './blobs/folder-blob-store.ts';
 import type { BlobStore } from './blobs/blob-store.ts';
 import { Catalog } from './catalog/catalog.ts';
-import { nodeSqliteDialect } from './catalog/node-sqlite.ts';
 import type { Config } from './config.ts';
 import type { LiveBus } from './live/bus.ts';
 import { InProcessHeadStarts } from './live/head-starts.ts';
@@ -64,7 +63,7 @@ export async function openServices({
   openai,
 }: ServicesOptions): Promise<Services> {
   const { connectionOptions, namespace } = temporal;
-  const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile, config.sqliteSync));
+  const catalog = await Catalog.open(config.database, log);
   const keyring = await Keyring.open({ catalog, config, log });
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when

@@ -1,4 +1,4 @@
-import { isCatalogUnavailable } from './catalog/catalog.ts';
+import { isCatalogUnavailable } from './catalog/database.ts';
 import { isTemporalUnavailable } from './temporal/errors.ts';
 
 /** A disk that is full, failing, read-only or out of file handles. */

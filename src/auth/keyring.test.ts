@@ -4,7 +4,6 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { Catalog } from '../catalog/catalog.ts';
-import { nodeSqliteDialect } from '../catalog/node-sqlite.ts';
 import { loadConfig } from '../config.ts';
 import { hashOfKey, newApiKey } from './api-key.ts';
 import { Keyring } from './keyring.ts';
@@ -20,8 +19,9 @@ function freeze(now: number): void {
 
 async function open(env: Record<string, string> = {}) {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-keys-'));
-  const catalog = await Catalog.open(nodeSqliteDialect(path.join(folder, 'catalog.db'), 'normal'));
-  const keyring = await Keyring.open({ catalog, config: loadConfig(env), log: pino({ level: 'silent' }) });
+  const log = pino({ level: 'silent' });
+  const catalog = await Catalog.open({ kind: 'sqlite', file: path.join(folder, 'catalog.db'), sync: 'normal' }, log);
+  const keyring = await Keyring.open({ catalog, config: loadConfig(env), log });
   onTestFinished(async () => {
     keyring.close();
     await catalog.close();

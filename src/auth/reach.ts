@@ -1,15 +1,15 @@
+import type { Logger } from 'pino';
 import { Catalog } from '../catalog/catalog.ts';
-import { nodeSqliteDialect } from '../catalog/node-sqlite.ts';
 import { ConfigError, isLoopback, type Config } from '../config.ts';
 
 /**
  * Looks before anything is started, which may take minutes.
  * @throws ConfigError if others could reach the server and nobody would need a key.
  */
-export async function checkReach(config: Config): Promise<void> {
+export async function checkReach(config: Config, log: Logger): Promise<void> {
   const { host, apiKeys } = config;
   if (isLoopback(host) || apiKeys.length > 0) return;
-  const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile, config.sqliteSync));
+  const catalog = await Catalog.open(config.database, log);
   try {
     if (await catalog.keys.any()) return;
   } finally {

@@ -29,18 +29,37 @@ export class Agents {
   async put(name: string, spec: AgentSpec, now: string): Promise<Agent> {
     const specHash = await this.putSpec(spec);
     const row = await this.#db.transaction().execute(async (db) => {
-      const known = await db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
-      if (known?.spec_hash === specHash) return known;
-      const version = (known?.version ?? 0) + 1;
-      const next = { name, version, spec_hash: specHash, created_at: known?.created_at ?? now, updated_at: now };
-      await db
+      // The statement reads and writes at once, and holds the agent until the end: who stores another version at the
+      // same time gets the next number.
+      const next = await db
         .insertInto('agents')
-        .values(next)
-        .onConflict((conflict) => conflict.column('name').doUpdateSet(next))
-        .execute();
+        .values({ name, version: 1, spec_hash: specHash, created_at: now, updated_at: now })
+        .onConflict((conflict) =>
+          conflict.column('name').doUpdateSet((eb) => {
+            const isSame = eb('agents.spec_hash', '=', eb.ref('excluded.spec_hash'));
+            return {
+              version: eb
+                .case()
+                .when(isSame)
+                .then(eb.ref('agents.version'))
+                .else(eb('agents.version', '+', 1))
+                .end(),
+              spec_hash: eb.ref('excluded.spec_hash'),
+              updated_at: eb
+                .case()
+                .when(isSame)
+                .then(eb.ref('agents.updated_at'))
+                .else(eb.ref('excluded.updated_at'))
+                .end(),
+            };
+          }),
+        )
+        .returningAll()
+        .executeTakeFirstOrThrow();
       await db
         .insertInto('agent_versions')
-        .values({ agent_name: name, version, spec_hash: specHash, created_at: now })
+        .values({ agent_name: name, version: next.version, spec_hash: specHash, created_at: next.updated_at })
+        .onConflict((conflict) => conflict.columns(['agent_name', 'version']).doNothing())
         .execute();
       return next;
     });

@@ -5,6 +5,9 @@ import type { Tables } from './schema.ts';
 /** Rows per statement: SQLite takes 32,766 variables in one. */
 const ROWS_AT_ONCE = 500;
 
+/** What the column holds on PostgreSQL; a client's cursor may point beyond it. */
+const MAX_ORDINAL = 2 ** 31 - 1;
+
 /** The logs of ended turns, and the ended parts of long running ones. Records stand here as they do in histories. */
 export class Archive {
   readonly #db: Kysely<Tables>;
@@ -48,6 +51,7 @@ export class Archive {
 
   /** Entries from ordinal `from` on, in their order. */
   async read(turnId: string, from: number, limit: number): Promise<LogEntry[]> {
+    if (from > MAX_ORDINAL) return [];
     const rows = await this.#db
       .selectFrom('archive')
       .select(['ordinal', 'record'])

@@ -1,9 +1,11 @@
-import { Kysely, Migrator, type Dialect } from 'kysely';
+import { Kysely } from 'kysely';
+import type { Logger } from 'pino';
 import { Agents } from './agents.ts';
 import { Archive } from './archive.ts';
+import { dialectOf, type Database } from './database.ts';
 import { Idempotency } from './idempotency.ts';
 import { Keys } from './keys.ts';
-import { migrations } from './migrations.ts';
+import { prepareDatabase } from './prepare.ts';
 import type { Tables } from './schema.ts';
 import { Sessions } from './sessions.ts';
 import { Turns } from './turns.ts';
@@ -28,16 +30,10 @@ export class Catalog {
     this.keys = new Keys(db);
   }
 
-  /** Opens the catalog and brings its schema up to date. */
-  static async open(dialect: Dialect): Promise<Catalog> {
-    const db = new Kysely<Tables>({ dialect });
-    const migrator = new Migrator({ db, provider: { getMigrations: () => Promise.resolve(migrations) } });
-    const { error } = await migrator.migrateToLatest();
-    if (error) {
-      await db.destroy();
-      throw error instanceof Error ? error : new Error('the catalog could not be migrated', { cause: error });
-    }
-    return new Catalog(db);
+  /** Opens the catalog and brings its schema up to date. @throws CatalogError */
+  static async open(database: Database, log: Logger): Promise<Catalog> {
+    await prepareDatabase(database, log);
+    return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }));
   }
 
   /** Throws if the catalog can't be written: away, full or read-only. */
@@ -49,14 +45,4 @@ export class Catalog {
   async close(): Promise<void> {
     await this.#db.destroy();
   }
-}
-
-/** SQLite's result codes for a database that is busy, locked, read-only, failing, full or out of reach. */
-const UNAVAILABLE = new Set([5, 6, 8, 10, 13, 14]);
-
-/** True for the errors of a database that may work again later. */
-export function isCatalogUnavailable(error: unknown): boolean {
-  if (!(error instanceof Error && 'code' in error && error.code === 'ERR_SQLITE_ERROR')) return false;
-  // The low byte is the primary code; the rest says more about it.
-  return 'errcode' in error && typeof error.errcode === 'number' && UNAVAILABLE.has(error.errcode & 0xff);
 }

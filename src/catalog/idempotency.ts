@@ -9,6 +9,7 @@ export interface Claim {
   scope: string;
   /** The client's key, or the fingerprint of its body. */
   key: string;
+  /** An id that nothing has yet. */
   resourceId: string;
   bodyHash: string;
   now: string;
@@ -30,28 +31,29 @@ export class Idempotency {
     { scope, key, resourceId, bodyHash, now }: Claim,
     notBefore: string,
   ): Promise<{ resourceId: string; bodyHash: string; isNew: boolean }> {
-    return this.#db.transaction().execute(async (db) => {
-      await db
-        .deleteFrom('idempotency')
-        .where('scope', '=', scope)
-        .where('key', '=', key)
-        .where('created_at', '<', notBefore)
-        .execute();
-      const inserted = await db
-        .insertInto('idempotency')
-        .values({ scope, key, resource_id: resourceId, body_hash: bodyHash, created_at: now })
-        .onConflict((conflict) => conflict.columns(['scope', 'key']).doNothing())
-        .returning('resource_id')
-        .executeTakeFirst();
-      if (inserted) return { resourceId, bodyHash, isNew: true };
-      const taken = await db
-        .selectFrom('idempotency')
-        .select(['resource_id', 'body_hash'])
-        .where('scope', '=', scope)
-        .where('key', '=', key)
-        .executeTakeFirstOrThrow();
-      return { resourceId: taken.resource_id, bodyHash: taken.body_hash, isNew: false };
-    });
+    // In one statement: between two of them somebody else could claim the key or give it free.
+    const { resource_id: taken, body_hash: takenHash } = await this.#db
+      .insertInto('idempotency')
+      .values({ scope, key, resource_id: resourceId, body_hash: bodyHash, created_at: now })
+      .onConflict((conflict) =>
+        conflict.columns(['scope', 'key']).doUpdateSet((eb) => {
+          const newIfOld = (column: 'resource_id' | 'body_hash' | 'created_at') =>
+            eb
+              .case()
+              .when('idempotency.created_at', '<', notBefore)
+              .then(eb.ref(`excluded.${column}`))
+              .else(eb.ref(`idempotency.${column}`))
+              .end();
+          return {
+            resource_id: newIfOld('resource_id'),
+            body_hash: newIfOld('body_hash'),
+            created_at: newIfOld('created_at'),
+          };
+        }),
+      )
+      .returning(['resource_id', 'body_hash'])
+      .executeTakeFirstOrThrow();
+    return { resourceId: taken, bodyHash: takenHash, isNew: taken === resourceId };
   }
 
   /** Makes a claim count from `now`, if the key still stands for this resource. */

@@ -1,10 +1,5 @@
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
-import { SqliteDialect, type SqliteDatabase, type SqliteStatement } from 'kysely';
-
-/** Kysely's SQLite dialect on Node's own SQLite. */
-export function nodeSqliteDialect(file: string, sync: SqliteSync): SqliteDialect {
-  return new SqliteDialect({ database: () => Promise.resolve(open(file, sync)) });
-}
+import { SqliteAdapter, SqliteDialect, type DialectAdapter, type SqliteDatabase, type SqliteStatement } from 'kysely';
 
 /**
  * What a commit survives: `normal`, a `kill -9` of any process; `full`, a power cut too, which costs a millisecond or
@@ -12,12 +7,39 @@ export function nodeSqliteDialect(file: string, sync: SqliteSync): SqliteDialect
  */
 export type SqliteSync = 'normal' | 'full';
 
+/** Kysely's SQLite dialect on Node's own SQLite. */
+export class NodeSqliteDialect extends SqliteDialect {
+  constructor({ file, sync }: { file: string; sync: SqliteSync }) {
+    super({ database: () => Promise.resolve(open(file, sync)) });
+  }
+
+  override createAdapter(): DialectAdapter {
+    return new NodeSqliteAdapter();
+  }
+}
+
+/** Migrations in a transaction: one that is killed leaves nothing behind, and of two at once one is told to try again. */
+class NodeSqliteAdapter extends SqliteAdapter {
+  override get supportsTransactionalDdl(): boolean {
+    return true;
+  }
+}
+
+/** SQLite's result codes for a database that is busy, locked, read-only, failing, full or out of reach. */
+const UNAVAILABLE = new Set([5, 6, 8, 10, 13, 14]);
+
+export function isSqliteUnavailable(error: unknown): boolean {
+  if (!(error instanceof Error && 'code' in error && error.code === 'ERR_SQLITE_ERROR')) return false;
+  // The low byte is the primary code; the rest says more about it.
+  return 'errcode' in error && typeof error.errcode === 'number' && UNAVAILABLE.has(error.errcode & 0xff);
+}
+
 function open(file: string, sync: SqliteSync): SqliteDatabase {
   const database = new DatabaseSync(file);
   database.exec(`
+    PRAGMA busy_timeout = 250;
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = ${sync};
-    PRAGMA busy_timeout = 250;
     PRAGMA foreign_keys = ON;
   `);
   return {

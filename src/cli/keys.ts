@@ -3,9 +3,9 @@ import { InvalidArgumentError, Option, type Command } from 'commander';
 import { hashOfKey, newApiKey } from '../auth/api-key.ts';
 import { ROLES, type Role } from '../auth/rights.ts';
 import { Catalog } from '../catalog/catalog.ts';
-import { nodeSqliteDialect } from '../catalog/node-sqlite.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import { ConfigError, loadConfig, SUBJECT_NAME } from '../config.ts';
+import { createLogger } from '../logger.ts';
 import { newId } from '../log/ids.ts';
 
 const DAY_MS = 86_400_000;
@@ -86,7 +86,7 @@ function table(rows: string[][]): string {
 async function withCatalog<T>(work: (catalog: Catalog) => Promise<T>): Promise<T> {
   const config = loadConfig();
   await mkdir(config.dataDir, { recursive: true });
-  const catalog = await Catalog.open(nodeSqliteDialect(config.databaseFile, config.sqliteSync));
+  const catalog = await Catalog.open(config.database, createLogger(config));
   try {
     return await work(catalog);
   } finally {

@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import { isCatalogUnavailable, type Catalog } from '../catalog/catalog.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../log/history.ts';
 import { turnCreated, TurnProjection } from '../log/projection.ts';

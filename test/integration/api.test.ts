@@ -259,8 +259,8 @@ test('a model that has gone since is found out before the turn begins', async ()
   const id = await ann.createSession('late');
   expect((await ann.turn(id, 'hi').end()).status).toBe('done');
   // Another server with the same catalog, whose provider does not have the model any more.
-  const DATABASE_URL = `sqlite:${path.join(server.dataDir, 'catalog.db')}`;
-  const later = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann=key-of-ann', DATABASE_URL } });
+  const env = { EVERTURN_API_KEYS: 'ann=key-of-ann', DATABASE_URL: server.database.url };
+  const later = await startTestServer({ env });
   later.model.models = ['known'];
   const there = new ApiClient(later.server.url, 'key-of-ann');
   const { status, body } = await there.send('POST', `/v1/agents/sessions/${id}/turns`, message('hi'));

@@ -1,5 +1,3 @@
-import path from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { TurnLogs } from '../../src/logs/turn-logs.ts';
 import { folded } from '../support/api-client.ts';
@@ -65,9 +63,8 @@ test('a key whose request was refused can be used again', async () => {
   const large = { input: [{ type: 'user.message', content: parts }] };
   const tooLarge = await server.api.send('POST', `${chat.path}/turns`, large, key);
   expect([tooLarge.status, tooLarge.body.error.code]).toEqual([422, 'content_too_large']);
-  const catalog = new DatabaseSync(path.join(server.dataDir, 'catalog.db'));
-  expect(catalog.prepare('SELECT id FROM turns WHERE session_id = ?').all(chat.sessionId)).toEqual([]);
-  catalog.close();
+  const turns = server.database.rows.selectFrom('turns').select('id').where('session_id', '=', chat.sessionId);
+  expect(await turns.execute()).toEqual([]);
   expect((await chat.turn('hi', {}, key).end()).status).toBe('done');
 });
 
@@ -86,9 +83,7 @@ test('what was begun with a key is answered, whatever has changed since', async 
   await server.api.putAgent('gone', { model: { name: 'm' } });
   const created = await create();
   expect(created.status).toBe(201);
-  const catalog = new DatabaseSync(path.join(server.dataDir, 'catalog.db'));
-  catalog.exec("DELETE FROM agents WHERE name = 'gone'");
-  catalog.close();
+  await server.database.rows.deleteFrom('agents').where('name', '=', 'gone').execute();
   expect((await create()).body).toEqual(created.body);
 });
 

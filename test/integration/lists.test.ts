@@ -1,5 +1,3 @@
-import path from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
@@ -73,11 +71,8 @@ test('a page token is good for the listing that gave it, and only as it is', asy
     (await server.api.get<Listing>(`${url}?limit=1`)).pagination.next_page_token ?? '';
 
   // A request that has not become a turn.
-  const catalog = new DatabaseSync(path.join(server.dataDir, 'catalog.db'));
-  catalog
-    .prepare('INSERT INTO turns (id, session_id, created_at) VALUES (?, ?, ?)')
-    .run('turn_asked', chat.sessionId, new Date().toISOString());
-  catalog.close();
+  const asked = { id: 'turn_asked', session_id: chat.sessionId, created_at: new Date().toISOString() };
+  await server.database.rows.insertInto('turns').values(asked).execute();
 
   const turns = `${chat.path}/turns`;
   const session = `${chat.path}/events`;

@@ -1,6 +1,5 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { FolderBlobStore } from '../../src/blobs/folder-blob-store.ts';
 import { folded } from '../support/api-client.ts';
@@ -23,13 +22,10 @@ afterEach(async () => {
 });
 
 /** Whether the catalog says that a turn is in the archive. */
-function isArchived(turnId: string): boolean {
-  const catalog = new DatabaseSync(path.join(server.dataDir, 'catalog.db'), { readOnly: true });
-  try {
-    return catalog.prepare('SELECT archived FROM turns WHERE id = ?').get(turnId)?.['archived'] === 1;
-  } finally {
-    catalog.close();
-  }
+async function isArchived(turnId: string): Promise<boolean> {
+  const { rows } = server.database;
+  const turn = await rows.selectFrom('turns').select('archived').where('id', '=', turnId).executeTakeFirst();
+  return turn?.archived === 1;
 }
 
 test('Temporal away: 503 and never a false success; ended turns are read from the archive', async () => {
@@ -90,9 +86,7 @@ test('the catalog away: readiness says so, running turns go on, the archive catc
   const chat = await server.chat({ scripts: [model.script] });
   const reader = chat.turn('hi');
   await reader.says('I go');
-  // Somebody else holds the database: every write of ours fails as on a full disk.
-  const other = new DatabaseSync(path.join(server.dataDir, 'catalog.db'));
-  other.exec('BEGIN EXCLUSIVE');
+  const bringBack = await server.database.takeAway();
   try {
     model.release();
     expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I go on' } });
@@ -104,10 +98,10 @@ test('the catalog away: readiness says so, running turns go on, the archive catc
     const refused = await server.api.send('POST', `${chat.path}/turns`, {
       input: [{ type: 'user.message', content: 'x' }],
     });
-    expect(refused.status).toBe(503);
+    expect([refused.status, refused.body.error.code]).toEqual([503, 'unavailable']);
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
   } finally {
-    other.exec('ROLLBACK');
-    other.close();
+    await bringBack();
   }
   const turnId = await reader.turnId();
   await expect.poll(() => isArchived(turnId), { timeout: 40_000 }).toBe(true);

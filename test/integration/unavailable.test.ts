@@ -1,5 +1,3 @@
-import path from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
 import { hangUp } from '../support/raw-http.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
@@ -23,16 +21,20 @@ async function back(): Promise<void> {
 }
 
 /** The one claim of a request without a key. */
-function claim(sql: 'age' | 'read'): { turnId: string; age: number } | undefined {
-  const catalog = new DatabaseSync(path.join(server.dataDir, 'catalog.db'));
-  try {
-    const long = new Date(Date.now() - 40_000).toISOString();
-    if (sql === 'age') catalog.prepare("UPDATE idempotency SET created_at = ? WHERE key LIKE 'body:%'").run(long);
-    const row = catalog.prepare("SELECT resource_id, created_at FROM idempotency WHERE key LIKE 'body:%'").get();
-    return row && { turnId: String(row['resource_id']), age: Date.now() - Date.parse(String(row['created_at'])) };
-  } finally {
-    catalog.close();
-  }
+async function claim(): Promise<{ turnId: string; age: number } | undefined> {
+  const row = await server.database.rows
+    .selectFrom('idempotency')
+    .select(['resource_id', 'created_at'])
+    .where('key', 'like', 'body:%')
+    .executeTakeFirst();
+  return row && { turnId: row.resource_id, age: Date.now() - Date.parse(row.created_at) };
+}
+
+/** As if the request had come 40 s ago: since then a repetition would be another request. */
+async function ageClaim(): Promise<void> {
+  const long = new Date(Date.now() - 40_000).toISOString();
+  const { rows } = server.database;
+  await rows.updateTable('idempotency').set({ created_at: long }).where('key', 'like', 'body:%').execute();
 }
 
 test.each(['is 503', 'finds nobody'])('a request that takes long and whose answer %s can be repeated', async (how) => {
@@ -41,12 +43,12 @@ test.each(['is 503', 'finds nobody'])('a request that takes long and whose answe
   proxy.down();
   const turns = `${chat.path}/turns`;
   const first = how === 'is 503' ? server.api.send('POST', turns, body) : hangUp(server.api.url, turns, body);
-  await expect.poll(() => claim('read'), { interval: 5 }).toBeDefined();
-  // As if it had come 40 s ago: since then a repetition would be another request.
-  const turnId = claim('age')?.turnId;
+  await expect.poll(claim, { interval: 5 }).toBeDefined();
+  await ageClaim();
+  const turnId = (await claim())?.turnId;
   const answer = await first;
   if (answer) expect(answer.status).toBe(503);
-  await expect.poll(() => claim('read')?.age, { timeout: 20_000 }).toBeLessThan(20_000);
+  await expect.poll(async () => (await claim())?.age, { timeout: 20_000 }).toBeLessThan(20_000);
   await back();
   const again = await server.api.send('POST', turns, body);
   expect([again.status, again.body.data.id]).toEqual([200, turnId]);

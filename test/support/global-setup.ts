@@ -5,6 +5,8 @@ declare module 'vitest' {
   interface ProvidedContext {
     temporalAddress: string;
     temporalNamespace: string;
+    /** Only in the project `postgres`: a server on which each test makes databases. */
+    postgresUrl: string | undefined;
   }
 }
 

@@ -13,6 +13,7 @@ import { ApiClient, type EventReader } from './api-client.ts';
 import { TestMcpServer, type TestMcpServerOptions } from './mcp-server.ts';
 import { expectReplays } from './replay.ts';
 import { ScriptedModel, type ChatRequest, type Script } from './scripted-model.ts';
+import { createTestDatabase, type TestDatabase } from './test-database.ts';
 
 /** Everything real, in this process: the server, with a scripted model and an MCP server of the test's. */
 export interface TestServer {
@@ -20,6 +21,7 @@ export interface TestServer {
   model: ScriptedModel;
   mcp: TestMcpServer;
   dataDir: string;
+  database: TestDatabase;
   server: RunningServer;
   /** A session with an agent of its own, whose model is scripted for it alone. */
   chat: (options?: ChatOptions) => Promise<Chat>;
@@ -65,6 +67,7 @@ export async function startTestServer({
   const mcp = await TestMcpServer.start(mcpOptions);
   const mcpFile = path.join(dataDir, 'mcp.json');
   await writeFile(mcpFile, JSON.stringify({ servers: { test: { url: mcp.url } } }));
+  const database = await createTestDatabase(dataDir);
   const config = loadConfig({
     PATH: process.env['PATH'],
     EVERTURN_PORT: '0',
@@ -72,6 +75,7 @@ export async function startTestServer({
     EVERTURN_MCP_SERVERS: mcpFile,
     EVERTURN_TASK_QUEUE: newId('req'),
     EVERTURN_SHUTDOWN_SECONDS: '1',
+    DATABASE_URL: database.url,
     OPENAI_API_KEY: 'test-key',
     OPENAI_BASE_URL: model.url,
     TEMPORAL_ADDRESS: inject('temporalAddress'),
@@ -90,12 +94,14 @@ export async function startTestServer({
     model,
     mcp,
     dataDir,
+    database,
     server,
     stop: async () => {
       await expectReplays(config);
       await server.stop();
       await model.stop();
       await mcp.stop();
+      await database.close();
       await rm(dataDir, { recursive: true, force: true });
     },
   };

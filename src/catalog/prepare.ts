@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Kysely, Migrator, sql, type Dialect } from 'kysely';
+import type { Logger } from 'pino';
+import { dialectOf, isCatalogUnavailable, type Database } from './database.ts';
+import { migrations } from './migrations.ts';
+import { PgDialect } from './postgres.ts';
+
+/** The catalog can't be used; the message says what to do about it. */
+export class CatalogError extends Error {}
+
+/** The database may be starting, like us. */
+const PATIENCE_MS = 10_000;
+const PAUSE_MS = 200;
+
+/**
+ * Waits for the database, and brings its schema up to date; several processes may do so at once.
+ *
+ * @throws CatalogError
+ */
+export async function prepareDatabase(database: Database, log: Logger): Promise<void> {
+  const deadline = Date.now() + PATIENCE_MS;
+  for (let isFirst = true; ; isFirst = false) {
+    try {
+      await prepare(database, log);
+      return;
+    } catch (error) {
+      if (error instanceof CatalogError) throw error;
+      if (!isCatalogUnavailable(error) || Date.now() >= deadline)
+        throw new CatalogError(advice(database, error), { cause: error });
+      if (isFirst) log.warn({ err: error }, 'the catalog is not available; waiting for it');
+      await sleep(PAUSE_MS);
+    }
+  }
+}
+
+async function prepare(database: Database, log: Logger): Promise<void> {
+  const db = new Kysely<unknown>({ dialect: migrationDialect(database, log) });
+  try {
+    if (database.kind === 'postgres') await checkEncoding(db);
+    const migrator = new Migrator({ db, provider: { getMigrations: () => Promise.resolve(migrations) } });
+    const { error } = await migrator.migrateToLatest();
+    if (error) throw error;
+  } finally {
+    await db.destroy();
+  }
+}
+
+/** An index on a large table takes its time, and so does another process of which this one waits for the end. */
+function migrationDialect(database: Database, log: Logger): Dialect {
+  if (database.kind === 'sqlite') return dialectOf(database, log);
+  return new PgDialect({ ...database, connections: 1, statementMs: 0 }, log);
+}
+
+async function checkEncoding(db: Kysely<unknown>): Promise<void> {
+  const { rows } = await sql<{ encoding: string }>`select current_setting('server_encoding') as encoding`.execute(db);
+  const encoding = rows[0]?.encoding;
+  if (encoding === 'UTF8') return;
+  throw new CatalogError(
+    `the database of DATABASE_URL stores text as ${encoding}, which does not have every character: ` +
+      `create one with "create database ... encoding 'UTF8' template template0"`,
+  );
+}
+
+function advice(database: Database, error: unknown): string {
+  const reason = error instanceof Error ? error.message : String(error);
+  if (database.kind === 'sqlite') {
+    return `the catalog ${database.file} can not be used (${reason}): check DATABASE_URL and EVERTURN_DATA`;
+  }
+  return (
+    `the catalog can not be used (${reason}): check that the server of DATABASE_URL runs and can be reached from here, ` +
+    `and that its user may create tables in its database`
+  );
+}

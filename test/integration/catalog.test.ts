@@ -1,0 +1,155 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pino } from 'pino';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Catalog } from '../../src/catalog/catalog.ts';
+import { isCatalogUnavailable } from '../../src/catalog/database.ts';
+import { loadConfig } from '../../src/config.ts';
+import type { LogEntry } from '../../src/log/records.ts';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
+
+const log = pino({ level: 'silent' });
+const NOW = '2026-11-02T10:00:00.000Z';
+const LATER = '2026-11-02T10:00:01.000Z';
+
+let folder: string;
+let database: TestDatabase;
+let catalogs: Catalog[];
+beforeEach(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-catalog-'));
+  database = await createTestDatabase(folder);
+  catalogs = [];
+});
+afterEach(async () => {
+  for (const catalog of catalogs) await catalog.close();
+  await database.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** As each process does. */
+async function open(): Promise<Catalog> {
+  const catalog = await Catalog.open(loadConfig({ DATABASE_URL: database.url }).database, log);
+  catalogs.push(catalog);
+  return catalog;
+}
+
+/** What came of it, tried again while it is refused for the moment, as clients do. */
+async function persist<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isCatalogUnavailable(error)) throw error;
+    }
+  }
+}
+
+const claimOf = (resourceId: string, now = NOW) => ({ scope: 's', key: 'k', resourceId, bodyHash: 'h', now });
+
+test('several processes open a new catalog at once', async () => {
+  const opened = await Promise.all(Array.from({ length: 5 }, open));
+  for (const catalog of opened) await catalog.check(NOW);
+});
+
+test('an agent that is stored by several at once gets a version for each, without a gap', async () => {
+  const [one, two] = [await open(), await open()];
+  const specs = Array.from({ length: 8 }, (_, i) => ({ model: { name: `m${i}` } }));
+  const put = await Promise.all(specs.map((spec, i) => persist(() => (i % 2 ? one : two).agents.put('a', spec, NOW))));
+  expect(put.map(({ version }) => version).sort((a, b) => a - b)).toEqual(specs.map((_, i) => i + 1));
+  const versions = await database.rows.selectFrom('agent_versions').selectAll().orderBy('version').execute();
+  expect(versions.map(({ version }) => version)).toEqual(specs.map((_, i) => i + 1));
+  for (const { version, spec_hash: hash } of put) expect(versions[version - 1]?.spec_hash).toBe(hash);
+  const newest = await one.agents.get('a');
+  expect(newest).toMatchObject({ version: 8, spec_hash: versions[7]?.spec_hash });
+});
+
+test('an agent that is stored again as it is keeps its version and its time', async () => {
+  const catalog = await open();
+  const first = await catalog.agents.put('a', { model: { name: 'm' } }, NOW);
+  expect(await catalog.agents.put('a', { model: { name: 'm' } }, LATER)).toEqual(first);
+  const second = await catalog.agents.put('a', { model: { name: 'other' } }, LATER);
+  expect(second).toMatchObject({ version: 2, created_at: NOW, updated_at: LATER });
+  expect(await catalog.agents.get('a')).toEqual(second);
+});
+
+test('of those who claim a key at once, one gets it, and all get its resource', async () => {
+  const [one, two] = [await open(), await open()];
+  const claims = await Promise.all(
+    Array.from({ length: 20 }, (_, i) => persist(() => (i % 2 ? one : two).idempotency.claim(claimOf(`r${i}`), NOW))),
+  );
+  expect(new Set(claims.map(({ resourceId }) => resourceId)).size).toBe(1);
+  expect(claims.filter(({ isNew }) => isNew).length).toBe(1);
+});
+
+test('a key that is given free while others claim it is a claim of one of them', async () => {
+  const [one, two] = [await open(), await open()];
+  for (let i = 0; i < 50; i += 1) {
+    const held = { ...claimOf(`r${i}`), key: `k${i}` };
+    await one.idempotency.claim(held, NOW);
+    const [claim] = await Promise.all([
+      persist(() => two.idempotency.claim({ ...held, resourceId: 'other' }, NOW)),
+      persist(() => one.idempotency.release(held)),
+    ]);
+    expect(claim).toEqual({ resourceId: claim.isNew ? 'other' : `r${i}`, bodyHash: 'h', isNew: claim.isNew });
+  }
+});
+
+test('a claim from before is forgotten, and another takes its place', async () => {
+  const catalog = await open();
+  await catalog.idempotency.claim(claimOf('old'), NOW);
+  expect(await catalog.idempotency.claim(claimOf('new', LATER), NOW)).toMatchObject({
+    resourceId: 'old',
+    isNew: false,
+  });
+  const claim = await catalog.idempotency.claim({ ...claimOf('new', LATER), bodyHash: 'h2' }, LATER);
+  expect(claim).toEqual({ resourceId: 'new', bodyHash: 'h2', isNew: true });
+  expect(await catalog.idempotency.claim(claimOf('third'), LATER)).toMatchObject({ resourceId: 'new', bodyHash: 'h2' });
+});
+
+test('numbers come back as numbers, and texts in the order of their bytes', async () => {
+  await open();
+  const names = ['a', 'B', 'a-b', 'ab', 'é', 'Z', '_', '1', '10', '2', 'z', '😀', '\uffee'];
+  for (const name of names) await database.rows.insertInto('specs').values({ hash: name, spec: '{}' }).execute();
+  const { rows } = database;
+  const ordered = await rows.selectFrom('specs').select('hash').orderBy('hash').execute();
+  const byBytes = names.toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+  expect(ordered.map(({ hash }) => hash)).toEqual(byBytes);
+  const after = await rows.selectFrom('specs').select('hash').where('hash', '>', 'Z').orderBy('hash').execute();
+  expect(after.map(({ hash }) => hash)).toEqual(byBytes.slice(byBytes.indexOf('Z') + 1));
+  const { count } = await rows
+    .selectFrom('specs')
+    .select((eb) => eb.fn.countAll().as('count'))
+    .executeTakeFirstOrThrow();
+  expect(count).toBe(names.length);
+});
+
+test('records with texts of every kind come back from the archive as they were', async () => {
+  const catalog = await open();
+  const entries: LogEntry[] = Array.from({ length: 1_201 }, (_, i) => ({
+    ordinal: i + 1,
+    record: { kind: 'tool.result', id: `evt_${i}`, content: 'a\0b\ud800c😀' } as unknown as LogEntry['record'],
+  }));
+  await catalog.turns.request({ id: 't', session_id: 's', created_at: NOW });
+  await catalog.archive.add('t', entries, true);
+  await catalog.archive.add('t', entries.slice(0, 3), false);
+  expect(await catalog.archive.read('t', 1, 2_000)).toEqual(entries);
+  expect(await catalog.archive.read('t', Number.MAX_SAFE_INTEGER, 10)).toEqual([]);
+  expect(await catalog.turns.get('t')).toMatchObject({ archived: 1, archived_through: 1_201 });
+});
+
+test('a database that is away is an error that says so, and is over when it is back', async () => {
+  const catalog = await open();
+  const bringBack = await database.takeAway();
+  const failures = await Promise.all(
+    [catalog.check(NOW), catalog.agents.put('a', { model: { name: 'm' } }, NOW)].map((work) =>
+      work.then(
+        () => 'done',
+        (error: unknown) => isCatalogUnavailable(error),
+      ),
+    ),
+  );
+  await bringBack();
+  expect(failures).toEqual([true, true]);
+  await catalog.check(NOW);
+});

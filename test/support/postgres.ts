@@ -1,0 +1,148 @@
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { chown, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { Client } from 'pg';
+import { newId } from '../../src/log/ids.ts';
+import { freePort } from '../../src/temporal/free-port.ts';
+
+const run = promisify(execFile);
+
+const USER = 'postgres';
+const PASSWORD = 'secret/of the test';
+
+/** PostgreSQL does not run as root. */
+type Identity = { uid?: number; gid?: number };
+
+/** A PostgreSQL server of the test's, with a folder, a port and databases of its own. */
+export class Postgres {
+  readonly #folder: string;
+  readonly #port: number;
+  readonly #bin: string;
+  readonly #identity: Identity;
+  #child: ChildProcess | undefined;
+
+  private constructor(options: { folder: string; port: number; bin: string; identity: Identity }) {
+    this.#folder = options.folder;
+    this.#port = options.port;
+    this.#bin = options.bin;
+    this.#identity = options.identity;
+  }
+
+  static async start(): Promise<Postgres> {
+    const [bin, identity, port] = [await findPrograms(), await unprivileged(), await freePort()];
+    const folder = await mkdtemp(path.join(tmpdir(), 'everturn-postgres-'));
+    const { uid, gid } = identity;
+    if (uid !== undefined && gid !== undefined) await chown(folder, uid, gid);
+    const postgres = new Postgres({ folder, port, bin, identity });
+    try {
+      await postgres.#initialize();
+      await postgres.up();
+    } catch (error) {
+      await postgres.stop();
+      throw error;
+    }
+    return postgres;
+  }
+
+  async #initialize(): Promise<void> {
+    const passwordFile = path.join(this.#folder, 'password');
+    await writeFile(passwordFile, PASSWORD, { mode: 0o644 });
+    // With an order of texts that is for people and not by bytes: nothing of ours may depend on it.
+    const locale = ['--encoding=UTF8', '--locale=C.UTF-8', '--locale-provider=icu', '--icu-locale=en-US'];
+    const login = ['--auth=scram-sha-256', `--username=${USER}`, `--pwfile=${passwordFile}`];
+    const options = { ...this.#identity, cwd: this.#folder };
+    await run(
+      path.join(this.#bin, 'initdb'),
+      ['--no-sync', ...login, ...locale, path.join(this.#folder, 'data')],
+      options,
+    );
+  }
+
+  /** Of the database that every server has, for the superuser. */
+  get url(): string {
+    return `postgresql://${USER}:${encodeURIComponent(PASSWORD)}@127.0.0.1:${this.#port}/postgres`;
+  }
+
+  /** Starts the server; settles when it takes connections. */
+  async up(): Promise<void> {
+    const settings = {
+      port: this.#port,
+      listen_addresses: '127.0.0.1',
+      unix_socket_directories: this.#folder,
+      max_connections: 200,
+      // What a test writes need not survive the machine.
+      fsync: 'off',
+      full_page_writes: 'off',
+      synchronous_commit: 'off',
+    };
+    const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+    const child = spawn(path.join(this.#bin, 'postgres'), ['-D', path.join(this.#folder, 'data'), ...flags], {
+      ...this.#identity,
+      cwd: this.#folder,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    this.#child = child;
+    const ready = Promise.withResolvers<void>();
+    let log = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      log = `${log}${text}`.slice(-10_000);
+      if (log.includes('ready to accept connections')) ready.resolve();
+    });
+    child.once('error', ready.reject);
+    child.once('exit', (code) => ready.reject(new Error(`PostgreSQL ended with ${code}:\n${log}`)));
+    await ready.promise;
+  }
+
+  /** Stops the server as an operator does who does not wait for its clients. */
+  async down(): Promise<void> {
+    const child = this.#child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, 'exit');
+    child.kill('SIGINT');
+    await exited;
+  }
+
+  async stop(): Promise<void> {
+    await this.down();
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+}
+
+/** Makes an empty database on the server of `url`, and gives the URL of the new one. */
+export async function createDatabase(url: string, options = ''): Promise<string> {
+  const name = newId('req');
+  await runSql(url, `create database ${name} ${options}`);
+  return Object.assign(new URL(url), { pathname: `/${name}` }).href;
+}
+
+/** Runs statements of which none needs a transaction. */
+export async function runSql(url: string, ...statements: string[]): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    for (const statement of statements) await client.query(statement);
+  } finally {
+    await client.end();
+  }
+}
+
+/** The newest PostgreSQL of this machine: Debian keeps it off PATH. */
+async function findPrograms(): Promise<string> {
+  const debian = '/usr/lib/postgresql';
+  const versions = await readdir(debian).catch(() => []);
+  const newest = versions.map(Number).sort((a, b) => b - a)[0];
+  if (newest !== undefined) return path.join(debian, String(newest), 'bin');
+  const { stdout } = await run('pg_config', ['--bindir']).catch((cause: unknown) => {
+    throw new Error("there is no PostgreSQL for the tests: install the system's package postgresql", { cause });
+  });
+  return stdout.trim();
+}
+
+async function unprivileged(): Promise<Identity> {
+  if (process.getuid?.() !== 0) return {};
+  const id = async (flag: string) => Number((await run('id', [flag, USER])).stdout);
+  return { uid: await id('-u'), gid: await id('-g') };
+}

@@ -1,0 +1,57 @@
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { Kysely } from 'kysely';
+import { pino } from 'pino';
+import { inject } from 'vitest';
+import { dialectOf } from '../../src/catalog/database.ts';
+import type { Tables } from '../../src/catalog/schema.ts';
+import { loadConfig } from '../../src/config.ts';
+import { createDatabase, runSql } from './postgres.ts';
+
+/** A database for a catalog: on PostgreSQL in the vitest project of that name, else a SQLite file. */
+export interface TestDatabase {
+  /** As in `DATABASE_URL`. */
+  url: string;
+  /** What is in it, for the test to see and to change. */
+  rows: Kysely<Tables>;
+  /** Takes it away from everybody; gives the function that brings it back. */
+  takeAway: () => Promise<() => Promise<void>>;
+  close: () => Promise<void>;
+}
+
+/** @param folder for a file */
+export async function createTestDatabase(folder: string): Promise<TestDatabase> {
+  const server = inject('postgresUrl');
+  const file = path.join(folder, 'catalog.db');
+  const url = server === undefined ? `sqlite:${file}` : await createDatabase(server);
+  const rows = openRows(url);
+  const takeAway = server === undefined ? () => lock(file) : () => refuseConnections(server, url);
+  return { url, rows, takeAway: () => Promise.resolve(takeAway()), close: () => rows.destroy() };
+}
+
+export function openRows(url: string): Kysely<Tables> {
+  const { database } = loadConfig({ DATABASE_URL: url });
+  return new Kysely<Tables>({ dialect: dialectOf(database, pino({ level: 'silent' })) });
+}
+
+/** Somebody else holds the file: every write of ours fails as on a full disk. */
+function lock(file: string): () => Promise<void> {
+  const other = new DatabaseSync(file);
+  other.exec('BEGIN EXCLUSIVE');
+  return () => {
+    other.exec('ROLLBACK');
+    other.close();
+    return Promise.resolve();
+  };
+}
+
+/** As an operator does for the time of a restore. */
+async function refuseConnections(server: string, url: string): Promise<() => Promise<void>> {
+  const name = new URL(url).pathname.slice(1);
+  await runSql(
+    server,
+    `alter database ${name} with allow_connections false`,
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
+  );
+  return () => runSql(server, `alter database ${name} with allow_connections true`);
+}
