@@ -96,13 +96,21 @@ export class InProcessHeadStarts implements HeadStarts {
 
 /** Reads a model's answer as it comes, whether anybody takes it or not. */
 function readAhead(chunks: AsyncIterable<ModelChunk>): AsyncIterable<ModelChunk> {
-  return new ReadableStream<ModelChunk>({
-    start(controller) {
-      const read = async (): Promise<void> => {
-        for await (const chunk of chunks) controller.enqueue(chunk);
-        controller.close();
-      };
-      read().catch((error: unknown) => controller.error(error));
+  // A stream that fails forgets what it holds; what a model has said before it failed was paid for.
+  const kept = new ReadableStream<{ chunk: ModelChunk } | { error: unknown }>({
+    async start(controller) {
+      try {
+        for await (const chunk of chunks) controller.enqueue({ chunk });
+      } catch (error) {
+        controller.enqueue({ error });
+      }
+      controller.close();
     },
   });
+  return (async function* () {
+    for await (const part of kept) {
+      if ('error' in part) throw part.error;
+      yield part.chunk;
+    }
+  })();
 }
