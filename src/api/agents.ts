@@ -32,6 +32,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
       '/v1/agents/:agent_name',
       {
         id: 'putAgent',
+        needs: 'writeAgents',
         tag: 'Agents',
         summary: 'Register an agent, or a new version of it',
         description: 'Sessions that have begun stay with the version that they began with.',

@@ -1,4 +1,5 @@
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
+import type { Caller } from '../auth/rights.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
 import type { TurnStart } from '../log/history.ts';
@@ -16,7 +17,8 @@ import { ApiError, isRefusal } from './errors.ts';
 import { claimRequest, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { hasTurn } from './own-turn.ts';
-import { checkInput, keepInput } from './turn-input.ts';
+import { checkRight } from './sessions.ts';
+import { checkInput, isDecision, keepInput } from './turn-input.ts';
 
 /** What the input of a turn may take in Temporal; the rest of the payload is for the turn itself. */
 const MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES - 32 * 1024;
@@ -38,7 +40,7 @@ interface SentTurn {
   key: string | undefined;
   body: CreateTurnBody;
   session: SessionRow;
-  subject: Subject;
+  caller: Caller;
 }
 
 /**
@@ -47,9 +49,12 @@ interface SentTurn {
  */
 export async function readTurnRequest(
   context: ApiContext,
-  { key, body, session, subject }: SentTurn,
+  { key, body, session, caller }: SentTurn,
 ): Promise<TurnRequest> {
-  checkInput(body.input ?? []);
+  const { subject } = caller;
+  const items = body.input ?? [];
+  checkRight(caller, session, isDecision(items) ? 'decide' : 'send');
+  checkInput(items);
   const previous = previousOf(body.previous_turn_id);
   const claim = await claimRequest({
     catalog: context.catalog,

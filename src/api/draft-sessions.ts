@@ -1,7 +1,7 @@
 import { z } from 'zod';
+import type { Caller, SessionAction } from '../auth/rights.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { newId } from '../log/ids.ts';
-import type { Subject } from '../log/records.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import { metadata } from '../wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody, type DraftResource } from '../wire/resources.ts';
@@ -9,7 +9,7 @@ import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from './routes.ts';
-import { commonFields, ownerColumns, ownSession, sessionNotFound } from './sessions.ts';
+import { commonFields, ownerColumns, sessionFor, sessionNotFound } from './sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });
 
@@ -21,6 +21,7 @@ export function draftSessionRoutes({ catalog, agentCheck }: ApiContext): Route[]
       '/v1/agents/draft-sessions',
       {
         id: 'createDraftSession',
+        needs: 'createSessions',
         tag: 'Draft sessions',
         summary: 'Begin a conversation with an agent of its own',
         description: 'A draft has the routes of a session for its turns and events.',
@@ -29,7 +30,7 @@ export function draftSessionRoutes({ catalog, agentCheck }: ApiContext): Route[]
         answer,
         errors: ['invalid_agent', 'feature_not_available'],
       },
-      async ({ headers, body: { agent_spec: spec, agent_name: agentName }, subject }) => {
+      async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
         await checkAgent(spec, agentCheck, 'agent_spec.');
         const id = newId('ses');
         addToLogScope({ sessionId: id });
@@ -41,19 +42,19 @@ export function draftSessionRoutes({ catalog, agentCheck }: ApiContext): Route[]
           agent_version: null,
           spec_hash: await catalog.agents.putSpec(spec),
           title: null,
-          ...ownerColumns(subject),
+          ...ownerColumns(caller.subject),
           metadata: headers['x-tfy-metadata'] ?? null,
           created_at: now,
           updated_at: now,
         });
-        return { data: await toResource(await ownDraft(id, subject)) };
+        return { data: await toResource(await draftFor(id, caller, 'read')) };
       },
     ),
     route(
       'get',
       '/v1/agents/draft-sessions/:session_id',
       { id: 'getDraftSession', tag: 'Draft sessions', summary: 'A draft', answer, errors: ['session_not_found'] },
-      async ({ params, subject }) => ({ data: await toResource(await ownDraft(params.session_id, subject)) }),
+      async ({ params, caller }) => ({ data: await toResource(await draftFor(params.session_id, caller, 'read')) }),
     ),
     route(
       'patch',
@@ -65,22 +66,22 @@ export function draftSessionRoutes({ catalog, agentCheck }: ApiContext): Route[]
         description: 'The change applies from the next turn on.',
         body: json(updateDraftBody, { agent_spec: exampleSpec }),
         answer,
-        errors: ['session_not_found', 'invalid_agent', 'feature_not_available'],
+        errors: ['forbidden', 'session_not_found', 'invalid_agent', 'feature_not_available'],
       },
-      async ({ params, body: { agent_spec: spec }, subject }) => {
-        const { id } = await ownDraft(params.session_id, subject);
+      async ({ params, body: { agent_spec: spec }, caller }) => {
+        const { id } = await draftFor(params.session_id, caller, 'edit');
         if (spec) await checkAgent(spec, agentCheck, 'agent_spec.');
         await catalog.sessions.update(id, {
           updated_at: new Date().toISOString(),
           ...(spec && { spec_hash: await catalog.agents.putSpec(spec) }),
         });
-        return { data: await toResource(await ownDraft(id, subject)) };
+        return { data: await toResource(await draftFor(id, caller, 'read')) };
       },
     ),
   ];
 
-  async function ownDraft(id: string, subject: Subject): Promise<SessionRow> {
-    const session = await ownSession(catalog, id, subject);
+  async function draftFor(id: string, caller: Caller, action: SessionAction): Promise<SessionRow> {
+    const session = await sessionFor(catalog, id, caller, action);
     if (session.type !== 'session/draft') throw sessionNotFound(id);
     return session;
   }

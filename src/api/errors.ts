@@ -43,6 +43,11 @@ export const ERRORS = {
     type: 'authentication_error',
     means: 'there is no API key in the request, or it is not known here',
   },
+  forbidden: {
+    status: 403,
+    type: 'permission_error',
+    means: 'the role of the key does not allow this: the message says what it does allow',
+  },
   not_found: { status: 404, type: 'not_found_error', means: 'there is nothing at this path' },
   agent_not_found: { status: 404, type: 'not_found_error', means: 'there is no such agent' },
   session_not_found: {

@@ -13,7 +13,7 @@ import { isTurnOf, ownTurn } from './own-turn.ts';
 import { Page } from './page.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
 import { json, route, type Route } from './routes.ts';
-import { ownSession } from './sessions.ts';
+import { sessionFor } from './sessions.ts';
 
 const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
   order: z.enum(['asc', 'desc'], { error: 'must be asc or desc' }).default('asc'),
@@ -42,8 +42,8 @@ export function eventRoutes(context: ApiContext): Route[] {
         answer: json(pageOf(turnEvent), { data: [exampleMessage], pagination: examplePage(25) }),
         errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
       },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, query, subject }) => {
-        const session = await ownSession(catalog, sessionId, subject);
+      async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
+        const session = await sessionFor(catalog, sessionId, caller, 'read');
         const { limit, order, page_token: token } = query;
         await ownTurn(context, session, turnId);
         const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
@@ -69,8 +69,8 @@ export function eventRoutes(context: ApiContext): Route[] {
         }),
         errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
       },
-      async ({ params, query: { limit, page_token: token, last_turn_id: lastTurnId }, subject }) => {
-        const session = await ownSession(catalog, params.session_id, subject);
+      async ({ params, query: { limit, page_token: token, last_turn_id: lastTurnId }, caller }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
         const place = token === undefined ? undefined : decodePageToken(sessionPlace, token);
         if (lastTurnId !== undefined && !place) await ownTurn(context, session, lastTurnId);
         const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);

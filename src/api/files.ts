@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { ApiContext } from './context.ts';
 import { route, type Route } from './routes.ts';
-import { ownSession } from './sessions.ts';
+import { sessionFor } from './sessions.ts';
 
 /** What the file is called and is, as our own URLs say; see `fileUrl`. */
 const fileQuery = z.object({
@@ -27,8 +27,8 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
         errors: ['session_not_found', 'file_not_found'],
       },
-      async ({ params, query: { name, type }, subject, response }) => {
-        const session = await ownSession(catalog, params.session_id, subject);
+      async ({ params, query: { name, type }, caller, response }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
         const bytes = await blobs.get(session.id, params.file_id);
         response.attachment(name);
         response.set({

@@ -131,11 +131,12 @@ function success(declaration: Route['declaration']): ZodOpenApiResponsesObject {
 }
 
 /** What a route may be refused with: by rule, and what it says itself. */
-function refusals(path: string, { query, headers, body, errors = [] }: Route['declaration'], hasKeys: boolean) {
+function refusals(path: string, { query, headers, body, needs, errors = [] }: Route['declaration'], hasKeys: boolean) {
   const rules: [boolean, ErrorCode[]][] = [
     [true, ['invalid_http', 'request_timeout', 'expectation_failed', 'headers_too_large', 'internal_error']],
     [!hasKeys, ['not_local']],
     [hasKeys && isPrivate(path), ['unauthenticated']],
+    [needs !== undefined, ['forbidden']],
     [isPrivate(path), ['unavailable']],
     [path.includes(':') || Boolean(query ?? headers ?? body), ['invalid_request']],
     [body !== undefined, ['invalid_json', 'body_too_large', 'unsupported_media_type']],

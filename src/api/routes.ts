@@ -1,6 +1,6 @@
 import type { IRouter, Request, RequestHandler, Response } from 'express';
 import { z } from 'zod';
-import type { Subject } from '../log/records.ts';
+import { mayOnServer, refusalOnServer, type Caller, type ServerAction } from '../auth/rights.ts';
 import { ApiError, type ErrorCode } from './errors.ts';
 import { jsonBody } from './json-body.ts';
 import { contextOf, parseBody, parseHeaders, parseQuery } from './request.ts';
@@ -67,6 +67,8 @@ interface Declaration<
   answer?: A;
   /** Of the answer; 200 unless said otherwise. */
   status?: 201;
+  /** What the caller must be allowed to do. */
+  needs?: ServerAction;
   /** What it may be refused with, beyond what any route may be; see `refusals`. */
   errors?: ErrorCode[];
 }
@@ -78,7 +80,7 @@ interface Call<P extends string, Q, H, B> {
   headers: H;
   body: B;
   /** Whose request it is; only routes under `/v1` ask. */
-  subject: P extends `/v1/${string}` ? Subject : undefined;
+  caller: P extends `/v1/${string}` ? Caller : undefined;
   request: Request;
   response: Response;
 }
@@ -105,14 +107,18 @@ export function route<
   declaration: Declaration<Q, H, B, A>,
   handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
 ): Route {
-  const { query, headers, body, answer, status = 200 } = declaration;
+  const { query, headers, body, answer, status = 200, needs } = declaration;
+  const check: RequestHandler = (_request, response, next) => {
+    if (needs) demand(contextOf(response), needs);
+    next();
+  };
   const respond: RequestHandler = async (request, response) => {
     const call = {
       params: request.params,
       query: query && parseQuery(query, request),
       headers: headers && parseHeaders(headers, request),
       body: body && parseBody(body.schema, request),
-      subject: contextOf(response).subject,
+      caller: contextOf(response),
       request,
       response,
     };
@@ -121,7 +127,12 @@ export function route<
     if (!answer) response.status(204).end();
     else if (!('written' in answer)) response.status(status).json(returned);
   };
-  return { method, path, declaration, handlers: body ? [...jsonBody, respond] : [respond] };
+  return { method, path, declaration, handlers: body ? [check, ...jsonBody, respond] : [check, respond] };
+}
+
+/** @throws ApiError `forbidden` */
+function demand(caller: Caller, action: ServerAction): void {
+  if (!mayOnServer(caller, action)) throw new ApiError('forbidden', refusalOnServer(caller, action));
 }
 
 /** Serves the routes. Every other method on their paths is answered with 405 and the list of those that are there. */

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { mayOnSession, refusalOnSession, type Caller, type SessionAction } from '../auth/rights.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
@@ -33,6 +34,7 @@ export function sessionRoutes({ catalog, agentCheck, commands }: ApiContext): Ro
       '/v1/agents/sessions',
       {
         id: 'createSession',
+        needs: 'createSessions',
         tag: 'Sessions',
         summary: 'Begin a conversation with an agent',
         description: "The session stays with the agent's version of this moment.",
@@ -42,20 +44,20 @@ export function sessionRoutes({ catalog, agentCheck, commands }: ApiContext): Ro
         answer,
         errors: ['agent_not_found', 'invalid_agent', 'feature_not_available', 'idempotency_key_reused'],
       },
-      async ({ headers, body, subject }) => {
+      async ({ headers, body, caller }) => {
         const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
-        const wanted = { id: newId('ses'), body, metadata, subject };
+        const wanted = { id: newId('ses'), body, metadata, subject: caller.subject };
         const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
         addToLogScope({ sessionId: id });
-        return { data: toResource(await ownSession(catalog, id, subject)) };
+        return { data: toResource(await sessionFor(catalog, id, caller, 'read')) };
       },
     ),
     route(
       'get',
       '/v1/agents/sessions/:session_id',
       { id: 'getSession', tag: 'Sessions', summary: 'A session', answer, errors: ['session_not_found'] },
-      async ({ params, subject }) => {
-        const session = await ownSession(catalog, params.session_id, subject);
+      async ({ params, caller }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
         if (session.type !== 'session') throw sessionNotFound(session.id);
         return { data: toResource(session) };
       },
@@ -70,10 +72,10 @@ export function sessionRoutes({ catalog, agentCheck, commands }: ApiContext): Ro
         description: 'What was streamed before is kept. With `close: true` the session takes no further turns.',
         body: json(cancelBody, {}),
         answer: json(z.object({}), {}),
-        errors: ['session_not_found'],
+        errors: ['forbidden', 'session_not_found'],
       },
-      async ({ params, body, subject }) => {
-        const session = await ownSession(catalog, params.session_id, subject);
+      async ({ params, body, caller }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'cancel');
         const close = body.close === true;
         // First here, so that a session that is rebuilt in between is closed too.
         if (close) await catalog.sessions.close(session.id);
@@ -127,11 +129,26 @@ interface WantedSession {
   subject: Subject;
 }
 
-/** A session of this subject; other people's sessions do not exist. @throws ApiError `session_not_found` */
-export async function ownSession(catalog: Catalog, id: string, subject: Subject): Promise<SessionRow> {
+/**
+ * A session that the caller may do this to. One that it may not even read does not exist for it.
+ * @throws ApiError `session_not_found` or `forbidden`
+ */
+export async function sessionFor(
+  catalog: Catalog,
+  id: string,
+  caller: Caller,
+  action: SessionAction,
+): Promise<SessionRow> {
   const session = isId(id) ? await catalog.sessions.get(id) : undefined;
-  if (!session || session.subject_id !== subject.subjectId) throw sessionNotFound(id);
+  if (!session || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
+  checkRight(caller, session, action);
   return session;
+}
+
+/** @throws ApiError `forbidden` */
+export function checkRight(caller: Caller, session: SessionRow, action: SessionAction): void {
+  if (mayOnSession(caller, session, action)) return;
+  throw new ApiError('forbidden', refusalOnSession(caller, session, action));
 }
 
 export function sessionNotFound(id: string): ApiError {

@@ -11,6 +11,11 @@ type SentItem = NonNullable<CreateTurnBody['input']>[number];
 type SentMessage = Extract<SentItem, { type: 'user.message' }>;
 type SentPart = Exclude<SentMessage['content'], string>[number];
 
+/** Whether somebody decides on tool calls, and does nothing else. */
+export function isDecision(items: SentItem[]): boolean {
+  return items.length > 0 && items.every(({ type }) => type === 'user.tool_approval');
+}
+
 /** Checks what needs no session. @throws ApiError */
 export function checkInput(items: SentItem[]): void {
   const messages = items.filter((item) => item.type === 'user.message');

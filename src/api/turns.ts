@@ -13,7 +13,7 @@ import { isId } from './ids.ts';
 import { isTurnOf, ownTurn } from './own-turn.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
 import { json, route, type Route } from './routes.ts';
-import { ownSession } from './sessions.ts';
+import { sessionFor } from './sessions.ts';
 import { EventStream } from './sse.ts';
 import { badCursor, streamTurn } from './turn-stream.ts';
 
@@ -46,8 +46,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         answer: json(pageOf(turnResource), { data: [exampleTurn], pagination: examplePage(10) }),
         errors: ['invalid_page_token', 'session_not_found'],
       },
-      async ({ params, query: { limit, page_token: token }, subject }) => {
-        const session = await ownSession(catalog, params.session_id, subject);
+      async ({ params, query: { limit, page_token: token }, caller }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
         const from = token === undefined ? (await turnIndex.last(session.id))?.id : decodePageToken(place, token).turn;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
         if (token !== undefined && !isTurnOf(session, chain[0])) throw badToken();
@@ -70,6 +70,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
         answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
         errors: [
+          'forbidden',
           'invalid_data_uri',
           'mixed_input',
           'session_not_found',
@@ -86,9 +87,9 @@ export function turnRoutes(context: ApiContext): Route[] {
           'content_too_large',
         ],
       },
-      async ({ params, headers, body, subject, response }) => {
-        const session = await ownSession(catalog, params.session_id, subject);
-        const wanted = await readTurnRequest(context, { key: headers['Idempotency-Key'], body, session, subject });
+      async ({ params, headers, body, caller, response }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        const wanted = await readTurnRequest(context, { key: headers['Idempotency-Key'], body, session, caller });
         try {
           // Not by `Accept`: the Python SDK sends `*/*` either way.
           if (wanted.stream) await startAndStream(wanted, response);
@@ -108,8 +109,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         answer: turn,
         errors: ['session_not_found', 'turn_not_found'],
       },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, subject }) => {
-        await ownTurn(context, await ownSession(catalog, sessionId, subject), turnId);
+      async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
+        await ownTurn(context, await sessionFor(catalog, sessionId, caller, 'read'), turnId);
         return { data: toResource(await logs.ends(turnId)) };
       },
     ),
@@ -126,8 +127,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         answer: { written: { 'text/event-stream': stream } },
         errors: ['invalid_cursor', 'session_not_found', 'turn_not_found'],
       },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, headers, body, subject, response }) => {
-        const session = await ownSession(catalog, sessionId, subject);
+      async ({ params: { session_id: sessionId, turn_id: turnId }, headers, body, caller, response }) => {
+        const session = await sessionFor(catalog, sessionId, caller, 'read');
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await ownTurn(context, session, turnId);
         await streamTurn({ context, turnId, cursor, stream: new EventStream(response) });

@@ -10,7 +10,7 @@ let server: TestServer;
 let ann: ApiClient;
 let bob: ApiClient;
 beforeAll(async () => {
-  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann=key-of-ann,bob=key-of-bob' } });
+  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann,bob=key-of-bob' } });
   ann = new ApiClient(server.server.url, 'key-of-ann');
   bob = new ApiClient(server.server.url, 'key-of-bob');
   server.model.models = ['known'];
@@ -259,7 +259,7 @@ test('a model that has gone since is found out before the turn begins', async ()
   const id = await ann.createSession('late');
   expect((await ann.turn(id, 'hi').end()).status).toBe('done');
   // Another server with the same catalog, whose provider does not have the model any more.
-  const env = { EVERTURN_API_KEYS: 'ann=key-of-ann', DATABASE_URL: server.database.url };
+  const env = { EVERTURN_API_KEYS: 'ann:admin=key-of-ann', DATABASE_URL: server.database.url };
   const later = await startTestServer({ env });
   later.model.models = ['known'];
   const there = new ApiClient(later.server.url, 'key-of-ann');

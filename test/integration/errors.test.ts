@@ -6,7 +6,7 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 let server: TestServer;
 let ann: ApiClient;
 beforeAll(async () => {
-  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann=key-of-ann' } });
+  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' } });
   ann = new ApiClient(server.server.url, 'key-of-ann');
   await ann.putAgent('helper', { model: { name: 'm' } });
 });

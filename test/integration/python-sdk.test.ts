@@ -19,7 +19,7 @@ let python: string;
 beforeAll(async () => {
   python = await pythonWithSdk();
   server = await startTestServer({
-    env: { EVERTURN_API_KEYS: 'ann=key-of-ann' },
+    env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' },
     mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
   });
 }, 240_000);

@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ApiClient, folded } from '../support/api-client.ts';
+import { say, use } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+let server: TestServer;
+let clients: Record<'admin' | 'approver' | 'ann' | 'bob', ApiClient>;
+beforeAll(async () => {
+  server = await startTestServer({
+    env: { EVERTURN_API_KEYS: 'root:admin=key-of-root,boss:approver=key-of-boss,ann=key-of-ann,bob:user=key-of-bob' },
+    mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
+  });
+  const as = (key: string) => new ApiClient(server.server.url, key);
+  clients = { admin: as('key-of-root'), approver: as('key-of-boss'), ann: as('key-of-ann'), bob: as('key-of-bob') };
+  await clients.admin.putAgent('writer', { model: { name: 'writer' }, ...onTestServer });
+});
+afterAll(() => server.stop());
+
+const message = { input: [{ type: 'user.message', content: 'hi' }] };
+const decision = (status: string, id = 'w1') => ({
+  input: [{ type: 'user.tool_approval', thread_id: 'main', tool_call_id: id, approval: { status } }],
+});
+
+/** What the admin, the approver and another user are answered. */
+async function answers(method: string, path: string, body?: unknown): Promise<number[]> {
+  const sent = ['key-of-root', 'key-of-boss', 'key-of-bob'].map(async (key) => {
+    const response = await fetch(server.server.url + path, {
+      method,
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    await response.text();
+    return response.status;
+  });
+  return Promise.all(sent);
+}
+
+test("admins and approvers read others' sessions, for users these do not exist", async () => {
+  const { ann } = clients;
+  server.model.script('writer', say('x'.repeat(400_000)));
+  const id = await ann.createSession('writer');
+  const reader = ann.turn(id, [
+    {
+      type: 'user.message',
+      content: [{ type: 'file', name: 'a.bin', data: `data:application/x-bin;base64,${'AAAA'.repeat(30_000)}` }],
+    },
+  ]);
+  const events = folded(await reader.done);
+  const base = `/v1/agents/sessions/${id}`;
+  const turn = `${base}/turns/${await reader.turnId()}`;
+  const file = /"(\/v1\/agents\/sessions\/[^"]*\/files\/[^"]*)"/.exec(JSON.stringify(events))?.[1] ?? '';
+  for (const path of [base, `${base}/turns`, turn, `${turn}/events`, `${base}/events`, file]) {
+    expect(await answers('GET', path), path).toEqual([200, 200, 404]);
+  }
+  expect(await answers('POST', `${turn}/subscribe`, {})).toEqual([200, 200, 404]);
+  const spec = { model: { name: 'm' } };
+  const draft = (await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: spec })).body.data.id;
+  expect(await answers('GET', `/v1/agents/draft-sessions/${draft}`)).toEqual([200, 200, 404]);
+  // What they may not do.
+  expect(await answers('PATCH', `/v1/agents/draft-sessions/${draft}`, {})).toEqual([403, 403, 404]);
+  for (const input of [message, { input: [] }, {}]) {
+    expect(await answers('POST', `${base}/turns`, input)).toEqual([403, 403, 404]);
+  }
+  expect(await ann.list(`${base}/turns`, 25)).toHaveLength(1);
+  expect(await answers('POST', `${base}/cancel`, {})).toEqual([200, 403, 404]);
+  const { body } = await clients.admin.send('POST', `${base}/turns`, message);
+  expect(body.error).toMatchObject({
+    code: 'forbidden',
+    type: 'permission_error',
+    message: expect.stringMatching(/role admin.*send messages.*you may: read, cancel, delete/),
+  });
+});
+
+test('an approver decides, and the turn says who it was', async () => {
+  const { ann, approver } = clients;
+  server.model.script('writer', use({ name: 'write', id: 'w1' }), say('Done.'));
+  const id = await ann.createSession('writer');
+  await ann.turn(id, 'write').done;
+  const path = `/v1/agents/sessions/${id}/turns`;
+  const mixed = { input: [...decision('allow').input, ...message.input] };
+  const response = { input: [{ type: 'user.tool_response', thread_id: 'main', tool_call_id: 'w1', content: 'no' }] };
+  expect(await answers('POST', path, mixed)).toEqual([403, 403, 404]);
+  expect(await answers('POST', path, response)).toEqual([403, 403, 404]);
+  expect((await clients.admin.send('POST', path, decision('allow'))).status).toBe(403);
+  expect((await clients.bob.send('POST', path, decision('allow'))).status).toBe(404);
+  const decided = approver.turn(id, decision('allow').input);
+  expect(await decided.end()).toMatchObject({ status: 'done', output: { content: 'Done.' } });
+  const boss = { subject_id: 'boss', subject_type: 'user', subject_slug: 'boss' };
+  expect(await decided.type('turn.created')).toMatchObject({ created_by: boss });
+  const { data } = await ann.get(`${path}/${await decided.turnId()}`);
+  expect(data).toMatchObject({ created_by_subject: boss, input: [{ type: 'user.tool_approval' }] });
+  // The session stays its owner's, who goes on.
+  expect((await ann.turn(id, 'thanks').end()).status).toBe('done');
+});
+
+test('who may create sessions, and who may write agents', async () => {
+  const spec = { model: { name: 'm' } };
+  const session = { agent_name: 'writer' };
+  const status = async (client: ApiClient, method: string, path: string, body: unknown) =>
+    (await client.send(method, `/v1/agents/${path}`, body)).status;
+  const { admin, approver, ann } = clients;
+  for (const [client, create, write] of [
+    [admin, 201, 200],
+    [ann, 201, 403],
+    [approver, 403, 403],
+  ] as const) {
+    expect(await status(client, 'POST', 'sessions', session)).toBe(create);
+    expect(await status(client, 'POST', 'draft-sessions', { agent_spec: spec })).toBe(create === 201 ? 200 : 403);
+    expect(await status(client, 'PUT', 'mine', spec)).toBe(write);
+    // Before the body is even read.
+    expect(await status(client, 'PUT', 'mine', '{')).toBe(write === 200 ? 400 : 403);
+  }
+  expect((await ann.get('/v1/agents/mine')).data.version).toBe(1);
+});
