@@ -4,6 +4,7 @@ import { pinoHttp } from 'pino-http';
 import { agentRoutes } from './agents.ts';
 import { authenticate, cutOffWithKey } from './auth.ts';
 import type { ApiContext } from './context.ts';
+import { docsRoutes } from './docs.ts';
 import { draftSessionRoutes } from './draft-sessions.ts';
 import { ApiError, errorAnswer, toApiError } from './errors.ts';
 import { eventRoutes } from './events.ts';
@@ -64,6 +65,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...draftSessionRoutes(context),
     ...agentRoutes(context),
     ...healthRoutes(context),
+    ...docsRoutes(),
   ];
   return withDocument(routes, { hasKeys: () => !context.keyring.isKeyless });
 }

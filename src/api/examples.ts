@@ -1,5 +1,6 @@
+import type { z } from 'zod';
 import type { AgentSpec } from '../wire/agent-spec.ts';
-import type { WireModelMessage } from '../wire/events.ts';
+import type { streamFrame, WireModelMessage } from '../wire/events.ts';
 import type { WireInputItem } from '../wire/input.ts';
 import type { AgentResource, DraftResource, Pagination, SessionResource, TurnResource } from '../wire/resources.ts';
 
@@ -87,25 +88,13 @@ export function examplePage(limit: number): Pagination {
   return { limit, next_page_token: null, previous_page_token: null };
 }
 
-/** Two events of a stream, the first and one of the deltas, as they come. */
-export const exampleStream = [
-  `id: 1000000\ndata: ${JSON.stringify({
-    type: 'turn.created',
-    id: 'evt_01kac6f200c8v3n6j9k2s5d8hw',
-    created_at,
-    thread_id: null,
-    turn_id: exampleTurn.id,
-    previous_turn_id: null,
-    input: exampleInput,
-    state: { status: 'running' },
-    created_by: ofTheSession.created_by_subject,
-    sequence_number: 1_000_000,
-  })}\n\n`,
-  `id: 1000002\ndata: ${JSON.stringify({
+export const exampleServerSentEvent = {
+  id: '1000002',
+  data: JSON.stringify({
     type: 'model.message.delta',
     id: exampleMessage.id,
     thread_id: 'main',
     content: 'Two orders',
     sequence_number: 1_000_002,
-  })}\n\n`,
-].join('');
+  } satisfies z.infer<typeof streamFrame>),
+};

@@ -6,7 +6,7 @@ import {
 } from 'zod-openapi';
 import { z } from 'zod';
 import packageJson from '../../package.json' with { type: 'json' };
-import { streamEvent } from '../wire/events.ts';
+import { streamFrame } from '../wire/events.ts';
 import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
 import { isOptional } from './request.ts';
 import { json, METHODS, PATH_PARAMETERS, route, type Route } from './routes.ts';
@@ -63,10 +63,11 @@ export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean
           '`Error`. Another method on a path is 405 with `Allow`, another path is 404.',
       },
       // Whatever prefix a proxy puts in front of this document is in front of the routes too.
-      servers: [{ url: '.' }],
+      servers: [{ url: '.', description: 'this server' }],
       paths,
       components: {
-        schemas: { StreamEvent: streamEvent },
+        // Only the data of server-sent events has it, as text.
+        schemas: { StreamEvent: streamFrame },
         examples: Object.fromEntries(
           Object.entries(ERRORS).map(([code, { type, means }]) => [
             code,

@@ -21,6 +21,7 @@ export const PATH_PARAMETERS = {
     description: 'id of a file of the session, from the URL that stands in an event',
     example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
   }),
+  asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),
 };
 
 type PathParameter<P extends string> = P extends `${string}:${infer Name}/${infer Rest}`

@@ -2,13 +2,14 @@ import type { Response } from 'express';
 import { z } from 'zod';
 import { BEGINNING, parseCursor, type Cursor } from '../log/ordinals.ts';
 import type { TurnCreated, TurnDone } from '../log/records.ts';
+import { serverSentEvent } from '../wire/events.ts';
 import { idempotencyKey, lastEventId } from '../wire/headers.ts';
 import { createTurnBody } from '../wire/input.ts';
 import { inputToWire, stateToWire, subjectToWire } from '../wire/project.ts';
 import { dataOf, pageOf, subscribeBody, turnResource, type TurnResource } from '../wire/resources.ts';
 import type { ApiContext } from './context.ts';
 import { readTurnRequest, type TurnRequest } from './create-turn.ts';
-import { examplePage, exampleStream, exampleTurn } from './examples.ts';
+import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from './ids.ts';
 import { isTurnOf, ownTurn } from './own-turn.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
@@ -21,14 +22,8 @@ const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const place = z.object({ turn: z.string().refine(isId) });
 
 const turn = json(dataOf(turnResource), { data: exampleTurn });
-const stream = {
-  schema: z.string().meta({
-    description: 'server-sent events; the data of each is a StreamEvent with its sequence_number',
-    contentMediaType: 'text/event-stream',
-    contentSchema: { $ref: '#/components/schemas/StreamEvent' },
-  }),
-  example: exampleStream,
-};
+// In OpenAPI 3.1 the schema of a stream is that of one event.
+const stream = json(serverSentEvent, exampleServerSentEvent);
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
 export function turnRoutes(context: ApiContext): Route[] {

@@ -202,9 +202,20 @@ export const sessionEvent = z
   .meta({ id: 'SessionEvent' });
 
 /** The events of a stream; each carries its `sequence_number` besides. */
-export const streamEvent = z
-  .discriminatedUnion('type', [...sessionEvent.options, modelMessageDelta])
-  .meta({ id: 'StreamEvent' });
+export const streamEvent = z.discriminatedUnion('type', [...sessionEvent.options, modelMessageDelta]);
+
+export const streamFrame = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
+
+/** How a `StreamEvent` travels (section 2). */
+export const serverSentEvent = z
+  .object({
+    id: z.string().regex(/^\d+$/).describe('the sequence number'),
+    data: z.string().meta({
+      contentMediaType: 'application/json',
+      contentSchema: { $ref: '#/components/schemas/StreamEvent' },
+    }),
+  })
+  .meta({ id: 'ServerSentEvent', description: 'one event of the stream' });
 
 export type WireSubject = z.infer<typeof subject>;
 export type WireToolInfo = z.infer<typeof toolInfo>;

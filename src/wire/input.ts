@@ -9,19 +9,28 @@ const MAX_REASON_LENGTH = 10_000;
 
 const textPart = z.object({ type: z.literal('text'), text: z.string() });
 
+const fileName = line({ min: 1, max: 255 });
+
+/** As the documentation says it; a regular expression can't be run on thirty megabytes. */
+const DATA_URI =
+  '^data:[\\w.+-]{1,127}/[\\w.+-]{1,127}(;[\\w-]+=[^;,]*)*;base64,' +
+  '([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$';
+const dataUri = z.string().meta({ description: 'data:<mime>;base64,<payload>', override: { pattern: DATA_URI } });
+
 const filePart = z.object({
   type: z.literal('file'),
-  name: line({ min: 1, max: 255 }),
-  data: z.string().describe('data:<mime>;base64,<payload>; on output a URL of this server if the file is large'),
+  name: fileName,
+  data: z.string().describe('data:<mime>;base64,<payload>, or a URL of this server if the file is large'),
 });
+
+const sentFilePart = filePart.extend({ data: dataUri });
 
 const fileUploadPart = z
   .object({
     type: z.literal('file_upload'),
-    file: z.object({ filename: z.string(), file_data: z.string() }),
+    file: z.object({ filename: fileName, file_data: dataUri }),
   })
-  .transform(({ file }) => ({ type: 'file' as const, name: file.filename, data: file.file_data }))
-  .pipe(filePart);
+  .transform(({ file }) => ({ type: 'file' as const, name: file.filename, data: file.file_data }));
 
 const userMessage = <P extends z.ZodType>(part: P) =>
   z.object({ type: z.literal('user.message'), content: z.union([z.string(), bounded(z.array(part), MAX_PARTS)]) });
@@ -54,15 +63,25 @@ export const inputItem = z
   ])
   .meta({ id: 'TurnInputItem' });
 
-const inputItemAsSent = z.discriminatedUnion('type', [
-  userMessage(z.discriminatedUnion('type', [textPart, filePart, fileUploadPart])),
+const sentItem = z.discriminatedUnion('type', [
+  userMessage(z.discriminatedUnion('type', [textPart, sentFilePart, fileUploadPart])),
   toolApproval,
   toolResponse.extend({ content: z.string().min(1, 'must not be empty') }),
 ]);
 
+const sentItems = bounded(z.array(sentItem), MAX_ITEMS).meta({
+  description: 'user messages, or answers to tool calls',
+  override: ({ jsonSchema }) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the JSON form of sentItem
+    const [message, ...answers] = (jsonSchema.items as { oneOf: object[] }).oneOf;
+    Object.assign(jsonSchema, { maxItems: MAX_ITEMS, anyOf: [{ items: message }, { items: { oneOf: answers } }] });
+    delete jsonSchema.items;
+  },
+});
+
 /** The body of `POST …/turns`. */
 export const createTurnBody = z.object({
-  input: bounded(z.array(inputItemAsSent), MAX_ITEMS).nullish(),
+  input: sentItems.nullish(),
   previous_turn_id: z.string().nullish(),
   stream: z.boolean().nullish(),
 });

@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ApiClient } from '../support/api-client.ts';
+import { Browser } from '../support/browser.ts';
+import { startTestServer, type TestServer } from '../support/test-server.ts';
+
+let server: TestServer;
+let browser: Browser;
+beforeAll(async () => {
+  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann=key-of-ann' } });
+  browser = await Browser.start();
+});
+afterAll(async () => {
+  await browser.stop();
+  await server.stop();
+});
+
+test('the page shows the routes, and a request that is tried on it is carried out with the key', async () => {
+  const { url } = server.api;
+  await new ApiClient(url, 'key-of-ann').putAgent('helper', { model: { name: 'm' } });
+  await browser.open(`${url}/docs`);
+  await browser.click('.authorize');
+  await browser.type('.auth-container input', 'key-of-ann');
+  await browser.click('.auth-btn-wrapper .authorize');
+  await browser.click('.btn-done');
+
+  const operation = '#operations-Sessions-createSession';
+  await browser.click(`${operation} .opblock-summary-control`);
+  await browser.click(`${operation} .try-out__btn`);
+  await browser.click(`${operation} .execute`);
+  expect(await browser.waitFor(`${operation} .live-responses-table .response-col_status`, '2')).toContain('201');
+  await browser.waitFor(`${operation} .live-responses-table .response-col_description`, '"agent_name": "helper"');
+
+  const elsewhere = browser.requests.filter((asked) => !asked.startsWith(`${url}/`) && !asked.startsWith('data:'));
+  expect(elsewhere).toEqual([]);
+  expect(browser.requests).toContain(`${url}/v1/agents/sessions`);
+  expect(browser.complaints).toEqual([]);
+});
+
+test('what runs on the page are our own files, over HTTP as over HTTPS', async () => {
+  const { status, headers } = await fetch(`${server.api.url}/docs`);
+  const policy = headers.get('content-security-policy');
+  expect(status).toBe(200);
+  expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'");
+  expect(policy).not.toMatch(/unsafe|upgrade-insecure-requests|https?:/);
+  const missing = await server.api.send('GET', '/docs/package.json');
+  expect([missing.status, missing.body.error.code]).toEqual([404, 'not_found']);
+});
