@@ -75,7 +75,10 @@ export async function openServices({
   const turnIndex = new TurnIndex({ catalog, logs });
   const provider = new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds });
   const models = new Models('openai', { openai: provider });
-  const toolPool = new McpPool({ allowPrivateUrls: () => config.allowPrivateUrls ?? keyring.isKeyless });
+  const toolPool = new McpPool({
+    allowPrivateUrls: () => config.allowPrivateUrls ?? keyring.isKeyless,
+    log,
+  });
   const toolsets = new Toolsets({ registry, pool: toolPool });
   return {
     config,

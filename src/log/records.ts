@@ -119,7 +119,7 @@ export interface ToolResponse extends Base {
 export interface McpInitialized extends Base {
   kind: 'mcp.initialize';
   threadId: string;
-  servers: { id: string; name: string; sessionId: string | null; transport: 'streamable-http' | 'sse' }[];
+  servers: { id: string; name: string; sessionId: string | null; transport: 'streamable-http' | 'sse' | 'stdio' }[];
 }
 
 /** A tool call that waits for a human or a client, and all that is needed to run it later, in another turn. */

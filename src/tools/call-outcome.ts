@@ -6,8 +6,9 @@ import {
   SdkHttpError,
   type ContentBlock,
 } from '@modelcontextprotocol/client';
+import { NoTokenError } from './client-credentials.ts';
 import { failureReason } from './failure-reason.ts';
-import { isNoAnswer } from './mcp-transport.ts';
+import { isNoAnswer } from './http-transport.ts';
 
 /**
  * What became of a tool call. This decides whether a tool may run again.
@@ -35,6 +36,8 @@ export function judgeFailure(error: unknown, sent: boolean): CallOutcome {
 function isRefusal(error: unknown): boolean {
   // HTTP 403 whose headers say which permission is missing.
   if (error instanceof InsufficientScopeError) return true;
+  // It has refused our token, and there is no other.
+  if (error instanceof NoTokenError) return true;
   if (error instanceof SdkHttpError) return error.status >= 400 && error.status < 500 && !TIMEOUTS.has(error.status);
   if (error instanceof ProtocolError) return !isNoAnswer(error) && !isRelayedTimeout(error);
   return asksForInput(error);

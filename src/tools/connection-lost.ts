@@ -1,5 +1,5 @@
 import { ProtocolError, SdkHttpError } from '@modelcontextprotocol/client';
-import { isNoAnswer } from './mcp-transport.ts';
+import { isNoAnswer } from './http-transport.ts';
 
 /** A connection is of no use any more, and what was asked over it can be asked again over another one. */
 export class ConnectionLostError extends Error {

@@ -4,6 +4,9 @@ import { ConnectionLostError } from './connection-lost.ts';
 
 const MAX_LENGTH = 300;
 
+/** What is wrong with a server, in words of ours that read on after its name. */
+export class ServerProblem extends Error {}
+
 /** Why a server could not be used, in one line for a model or an operator; reads on after the server's name. */
 export function failureReason(error: unknown): string {
   const line = reason(error).replaceAll(/\s+/g, ' ').trim().toWellFormed();
@@ -18,6 +21,7 @@ function reason(error: unknown): string {
   if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) return timeoutReason(error);
   if (error instanceof SdkError && error.code === SdkErrorCode.ConnectionClosed) return 'was disconnected';
   const cause = rootCause(error);
+  if (cause instanceof ServerProblem) return cause.message;
   const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : '';
   return NETWORK_REASONS[code] ?? `failed: ${cause.message || code || cause.name}`;
 }
@@ -25,7 +29,7 @@ function reason(error: unknown): string {
 /** fetch says `fetch failed`, the SDK `probe failed`; the first failure says what happened. */
 function rootCause(error: Error): Error {
   let root = error;
-  while (root.cause instanceof Error) root = root.cause;
+  while (root.cause instanceof Error && !(root instanceof ServerProblem)) root = root.cause;
   return root;
 }
 
@@ -51,7 +55,8 @@ const NETWORK_REASONS: Record<string, string> = {
 function httpReason(error: SdkHttpError): string {
   const { status } = error;
   const said = status < 400 ? error.message : errorText(error.data.text);
-  const hint = status === 401 || status === 403 ? '; a registered server can be given headers to authorize us' : '';
+  const hint =
+    status === 401 || status === 403 ? '; a registered server can be given headers or credentials to authorize us' : '';
   return `answered with HTTP ${status}${hint}${said && `: ${said}`}`;
 }
 

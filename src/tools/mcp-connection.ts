@@ -1,12 +1,20 @@
 import { isDeepStrictEqual } from 'node:util';
-import { Client, ProtocolError, type CallToolResult, type Tool } from '@modelcontextprotocol/client';
+import {
+  Client,
+  ProtocolError,
+  SdkError,
+  SdkErrorCode,
+  type CallToolResult,
+  type Tool,
+} from '@modelcontextprotocol/client';
 import packageJson from '../../package.json' with { type: 'json' };
 import { judgeFailure, type CallOutcome } from './call-outcome.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './connection-lost.ts';
 import { Exchange } from './exchange.ts';
-import type { Fetch } from '../guarded-fetch.ts';
-import { McpTransport } from './mcp-transport.ts';
-import { hasCredentials, type McpEndpoint } from './registry.ts';
+import type { McpEndpoint } from './registry.ts';
+import { hasCredentials } from './registry-file.ts';
+import { waysTo, type ServerTransport, type TransportOptions, type Way } from './server-transport.ts';
+import { unlessAborted } from './shared-attempt.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
 
 export interface CallOptions {
@@ -18,8 +26,9 @@ export interface CallOptions {
   onProgress?: () => void;
 }
 
-export interface ConnectionOptions extends ToolListOptions {
-  fetch: Fetch;
+export interface ConnectionOptions extends ToolListOptions, TransportOptions {
+  /** For a program to start and to agree with us on how to talk; other servers have `answerTimeoutMs`. */
+  startTimeoutMs: number;
   /** A connection that nobody uses for this long closes. */
   idleMs: number;
 }
@@ -36,45 +45,45 @@ const HEADER_MISMATCH = -32020;
 /** A client and an MCP server that have agreed on how to talk. */
 export class McpConnection {
   readonly #client: Client;
-  readonly #transport: McpTransport;
+  readonly #transport: ServerTransport;
   readonly #tools: ToolList;
   readonly #idle: NodeJS.Timeout;
   #inUse = 0;
   #isRetired = false;
   #isClosed = false;
+  readonly #closed = Promise.withResolvers<void>();
 
-  private constructor(client: Client, transport: McpTransport, options: ConnectionOptions) {
+  private constructor({ client, transport }: Opened, options: ConnectionOptions) {
     this.#client = client;
     this.#transport = transport;
     this.#tools = new ToolList(client, options);
     this.#idle = setTimeout(() => this.#closeIfUnused(), options.idleMs).unref();
+    // oxlint-disable-next-line unicorn/prefer-add-event-listener -- the SDK's clients are no event targets
+    client.onclose = () => void this.close();
   }
 
-  /** @throws what the SDK or the network throws, or that the handshake took longer than `answerTimeoutMs`. */
-  static async open({ url, headers }: McpEndpoint, options: ConnectionOptions): Promise<McpConnection> {
-    if (hasCredentials(url)) throw new Error('URLs with a user name or password can not be used');
-    const { fetch, answerTimeoutMs } = options;
-    const transport = new McpTransport(url, headers, fetch, answerTimeoutMs);
-    const client = new Client(
-      { name: packageJson.name, version: packageJson.version },
-      { versionNegotiation: { mode: 'auto' }, inputRequired: { autoFulfill: false } },
-    );
-    let isLate = false;
+  /** @throws the reason of the signal, what the SDK or the network throws, or that the handshake took too long. */
+  static async open(endpoint: McpEndpoint, options: ConnectionOptions, signal: AbortSignal): Promise<McpConnection> {
+    if ('url' in endpoint && hasCredentials(endpoint.url)) {
+      throw new Error('URLs with a user name or password can not be used');
+    }
+    const timeoutMs = 'command' in endpoint ? options.startTimeoutMs : options.answerTimeoutMs;
     // The SDK limits each request of a handshake, not all of them, and its notification not at all.
-    const deadline = setTimeout(() => {
-      isLate = true;
-      void transport.close();
-    }, answerTimeoutMs);
-    const opened = await client.connect(transport, { timeout: answerTimeoutMs }).then(
-      () => ({ ok: true as const }),
-      (error: unknown) => ({ ok: false as const, error }),
-    );
-    clearTimeout(deadline);
-    if (!opened.ok) await transport.close();
-    // What the SDK makes of being cut off explains nothing.
-    if (isLate) throw new Error(`no MCP handshake within ${answerTimeoutMs / 1000} s`);
-    if (!opened.ok) throw opened.error;
-    return new McpConnection(client, transport, options);
+    const limit = new AbortController();
+    const timer = setTimeout(() => {
+      // What the SDK makes of being cut off explains nothing.
+      limit.abort(new Error(`no MCP handshake within ${timeoutMs / 1000} s`));
+    }, timeoutMs);
+    const stop = AbortSignal.any([limit.signal, signal]);
+    try {
+      return new McpConnection(await openAny(waysTo(endpoint, options), options, timeoutMs, stop), options);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  get transport(): ServerTransport['kind'] {
+    return this.#transport.kind;
   }
 
   /** Null for servers without sessions. */
@@ -91,8 +100,8 @@ export class McpConnection {
     try {
       return await this.#using(() => this.#tools.all(signal));
     } catch (error) {
-      const isLost = isSessionLost(error, this.sessionId) || isBroken(error);
-      throw isLost ? new ConnectionLostError(error) : error;
+      const isLost = isSessionLost(error, this.sessionId) || isBroken(error) || this.#transport.failure;
+      throw isLost ? new ConnectionLostError(this.#cause(error)) : error;
     }
   }
 
@@ -107,14 +116,27 @@ export class McpConnection {
     if (this.#inUse === 0) void this.close();
   }
 
+  /** Settles when nothing of it is left. */
+  get closed(): Promise<void> {
+    return this.#closed.promise;
+  }
+
   async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+    if (!this.#isClosed) {
+      this.#isClosed = true;
+      void this.#close().then(this.#closed.resolve);
+    }
+    await this.closed;
+  }
+
+  async #close(): Promise<void> {
     clearTimeout(this.#idle);
     const deadline = setTimeout(() => void this.#client.close(), CLOSE_TIMEOUT_MS);
-    await this.#transport.terminateSession().catch(() => {});
+    await this.#transport.terminateSession?.().catch(() => {});
     clearTimeout(deadline);
     await this.#client.close();
+    // The client knows nothing of a transport that has closed by itself, of which processes may be left.
+    await this.#transport.close();
   }
 
   async #call(
@@ -126,9 +148,12 @@ export class McpConnection {
     const exchange = new Exchange();
     try {
       return toOutcome(await exchange.run(() => this.#send(name, args, options)));
-    } catch (error) {
+    } catch (thrown) {
       exchange.end();
-      if (isSessionLost(error, this.sessionId)) throw new ConnectionLostError(error);
+      const error = this.#cause(thrown);
+      if (isSessionLost(error, this.sessionId) || (this.#transport.failure && !exchange.sent)) {
+        throw new ConnectionLostError(error);
+      }
       const code = error instanceof ProtocolError ? error.code : undefined;
       if (code === INVALID_PARAMS || code === HEADER_MISMATCH) this.#tools.outdated();
       const mayRepeat = code === HEADER_MISMATCH && !isLastTry;
@@ -164,6 +189,12 @@ export class McpConnection {
     );
   }
 
+  /** The SDK only says that the connection was closed. */
+  #cause(error: unknown): unknown {
+    const isClosed = error instanceof SdkError && error.code === SdkErrorCode.ConnectionClosed;
+    return isClosed ? (this.#transport.failure ?? error) : error;
+  }
+
   async #using<T>(work: () => Promise<T>): Promise<T> {
     if (this.#isClosed) throw new ConnectionLostError(new Error('the connection was closed'));
     this.#inUse += 1;
@@ -180,6 +211,42 @@ export class McpConnection {
     if (this.#inUse > 0) this.#idle.refresh();
     else void this.close();
   }
+}
+
+interface Opened {
+  client: Client;
+  transport: ServerTransport;
+}
+
+/** Tries one way after the other, as long as the failure of one speaks for the next. */
+async function openAny(
+  ways: Way[],
+  options: ConnectionOptions,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Opened> {
+  let failure: unknown;
+  for (const { transport: create, connect, leadsOn } of ways) {
+    const transport = create();
+    const client = new Client(
+      { name: packageJson.name, version: packageJson.version },
+      {
+        versionNegotiation: { mode: 'auto', probe: { timeoutMs: options.answerTimeoutMs } },
+        inputRequired: { autoFulfill: false },
+      },
+    );
+    try {
+      await unlessAborted(client.connect(transport, { timeout: timeoutMs, ...connect }), signal);
+      return { client, transport };
+    } catch (error) {
+      await transport.close();
+      if (signal.aborted) throw signal.reason;
+      // That a server does not know the older transport either says less than what it answered first.
+      if (!failure || transport.kind !== 'sse') failure = transport.failure ?? error;
+      if (!leadsOn(error, transport)) break;
+    }
+  }
+  throw failure;
 }
 
 function toOutcome({ isError, content, structuredContent }: CallToolResult): CallOutcome {

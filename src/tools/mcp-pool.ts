@@ -1,6 +1,8 @@
 import type { Tool } from '@modelcontextprotocol/client';
+import { pino, type Logger } from 'pino';
 import type { Agent } from 'undici';
 import type { CallOutcome } from './call-outcome.ts';
+import { authorized, ClientCredentials } from './client-credentials.ts';
 import { ConnectionLostError } from './connection-lost.ts';
 import { noteSending } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
@@ -9,12 +11,17 @@ import type { CallOptions, McpConnection } from './mcp-connection.ts';
 import { PooledServer } from './pooled-server.ts';
 import { isPrivateAddress } from './private-address.ts';
 import type { McpEndpoint } from './registry.ts';
+import type { ServerTransport } from './server-transport.ts';
 
 export interface McpPoolOptions {
   /** Whether servers that are not trusted may be at private addresses now. */
   allowPrivateUrls: () => boolean;
+  /** What the programs that we run as servers say on their standard error goes here. */
+  log?: Logger;
   /** For a connection to be made and agreed on, and for each page of a list of tools. */
   answerTimeoutMs?: number;
+  /** For a program to start and to agree with us on how to talk. */
+  startTimeoutMs?: number;
   /** How old a list of tools may get. */
   listMaxAgeMs?: number;
   /** A connection that nobody uses for this long is closed. */
@@ -24,14 +31,14 @@ export interface McpPoolOptions {
 }
 
 /** Nothing that a tool or a list of tools has to say takes more. */
-const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
+const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
 /** A server that answers, as `mcp.initialize` shows it, and its tools. */
 export interface McpServerTools {
   id: string;
   name: string;
   sessionId: string | null;
-  transport: 'streamable-http';
+  transport: ServerTransport['kind'];
   tools: Tool[];
 }
 
@@ -49,8 +56,8 @@ export class McpUnavailableError extends Error {
 }
 
 /**
- * Connections to MCP servers over streamable HTTP (protocol 2026-07-28, else 2025-11-25), one per server, shared by all
- * who ask for the same URL with the same headers.
+ * Connections to MCP servers (protocol 2026-07-28, else 2025-11-25 and older), one per server: over HTTP shared by all
+ * who ask for the same URL with the same headers, or to a program that is started when somebody needs it.
  */
 export class McpPool {
   readonly #options: Required<McpPoolOptions>;
@@ -60,14 +67,16 @@ export class McpPool {
 
   constructor(options: McpPoolOptions) {
     this.#options = {
+      log: pino({ enabled: false }),
       answerTimeoutMs: 10_000,
+      startTimeoutMs: 30_000,
       listMaxAgeMs: 60_000,
       idleMs: 300_000,
       now: () => performance.now(),
       ...options,
     };
     const connectTimeoutMs = this.#options.answerTimeoutMs;
-    const limits = { connectTimeoutMs, maxResponseBytes: MAX_RESPONSE_BYTES };
+    const limits = { connectTimeoutMs, maxResponseBytes: MAX_MESSAGE_BYTES };
     const plain = createAgent(limits);
     const guarded = createAgent({ ...limits, refuses: isPrivateAddress });
     this.#agents = [plain, guarded];
@@ -83,7 +92,7 @@ export class McpPool {
     try {
       return await this.#withConnection(endpoint, signal, async (connection) => {
         const tools = await connection.tools(signal);
-        return { id, name, sessionId: connection.sessionId, transport: 'streamable-http', tools };
+        return { id, name, sessionId: connection.sessionId, transport: connection.transport, tools };
       });
     } catch (error) {
       signal.throwIfAborted();
@@ -136,15 +145,35 @@ export class McpPool {
   }
 
   #server(endpoint: McpEndpoint): PooledServer {
-    const { url, headers, trusted } = endpoint;
-    const isGuarded = !trusted && !this.#options.allowPrivateUrls();
-    const key = JSON.stringify([url, headers, isGuarded]);
+    const isGuarded = 'url' in endpoint && !endpoint.trusted && !this.#options.allowPrivateUrls();
+    const key = JSON.stringify([accessTo(endpoint), isGuarded]);
     const known = this.#servers.get(key);
     if (known) return known;
     for (const [other, { isUnused }] of this.#servers) if (isUnused) this.#servers.delete(other);
-    const fetch = isGuarded ? this.#fetches.guarded : this.#fetches.plain;
-    const server = new PooledServer(endpoint, { ...this.#options, fetch });
+    const maxMessageBytes = MAX_MESSAGE_BYTES;
+    const fetch = this.#fetch(endpoint, isGuarded);
+    const server = new PooledServer(endpoint, { ...this.#options, maxMessageBytes, fetch });
     this.#servers.set(key, server);
     return server;
   }
+
+  #fetch(endpoint: McpEndpoint, isGuarded: boolean): Fetch {
+    const { plain, guarded } = this.#fetches;
+    if ('url' in endpoint && endpoint.auth) {
+      const { answerTimeoutMs, now } = this.#options;
+      const credentials = new ClientCredentials(endpoint.url, endpoint.auth, { fetch: plain, answerTimeoutMs, now });
+      return authorized(plain, credentials);
+    }
+    return isGuarded ? guarded : plain;
+  }
+}
+
+/** What makes two endpoints the same server to us, whatever agents call it. */
+function accessTo(endpoint: McpEndpoint): unknown {
+  if ('command' in endpoint) {
+    const { id, command, args, env, cwd } = endpoint;
+    return { id, command, args, env, cwd };
+  }
+  const { url, headers, auth } = endpoint;
+  return { url, headers, auth };
 }

@@ -7,8 +7,10 @@ export class PooledServer {
   readonly #endpoint: McpEndpoint;
   readonly #options: ConnectionOptions;
   readonly #opening: SharedAttempt<McpConnection>;
+  readonly #stop = new AbortController();
+  /** All that are not wholly closed, also those that only finish their calls. */
+  readonly #connections = new Set<McpConnection>();
   #connection: McpConnection | undefined;
-  #isClosed = false;
 
   constructor(endpoint: McpEndpoint, options: ConnectionOptions) {
     this.#endpoint = endpoint;
@@ -18,7 +20,7 @@ export class PooledServer {
 
   /** Nothing is lost if it is forgotten. */
   get isUnused(): boolean {
-    return !this.#opened && this.#opening.isBlank;
+    return this.#connections.size === 0 && this.#opening.isBlank;
   }
 
   /** @throws the reason of the signal, or what keeps the connection from being opened. */
@@ -39,9 +41,11 @@ export class PooledServer {
     connection.retire();
   }
 
+  /** Settles when nothing of the server is left, neither connections nor processes. */
   async close(): Promise<void> {
-    this.#isClosed = true;
-    await this.#connection?.close();
+    this.#stop.abort(new Error('the server is shutting down'));
+    await this.#opening.settled();
+    await Promise.all([...this.#connections].map((connection) => connection.close()));
   }
 
   get #opened(): McpConnection | undefined {
@@ -49,9 +53,11 @@ export class PooledServer {
   }
 
   async #open(): Promise<McpConnection> {
-    if (this.#isClosed) throw new Error('the server is shutting down');
-    const connection = await McpConnection.open(this.#endpoint, this.#options);
-    if (this.#isClosed) await connection.close();
+    const { signal } = this.#stop;
+    signal.throwIfAborted();
+    const connection = await McpConnection.open(this.#endpoint, this.#options, signal);
+    this.#connections.add(connection);
+    void connection.closed.then(() => this.#connections.delete(connection));
     this.#connection = connection;
     return connection;
   }

@@ -4,6 +4,8 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { loadMcpRegistry, McpRegistry } from './registry.ts';
 
+const ENV = { CRM_SECRET: 's3cret', CRM_ID: 'crm', EMPTY: '' };
+
 async function fileOf(content: string): Promise<string> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-registry-'));
   onTestFinished(() => rm(folder, { recursive: true }));
@@ -29,6 +31,32 @@ test('servers of the file are found by name, and trusted', async () => {
     idempotentTools: [],
   });
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'other' })).toBeUndefined();
+});
+
+test('a program is a server too, and is what the file says', async () => {
+  const tools = { command: 'uvx', args: ['some-server', '--flag'], env: { TOKEN: 'x' }, cwd: '/srv' };
+  const file = await fileOf(JSON.stringify({ servers: { tools, plain: { command: 'server' } } }));
+  const registry = await loadMcpRegistry(file);
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'tools' })).toEqual({
+    id: 'tools',
+    name: 'tools',
+    idempotentTools: [],
+    ...tools,
+  });
+  const plain = { id: 'plain', name: 'plain', idempotentTools: [], command: 'server', args: [], env: {} };
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toEqual(plain);
+});
+
+test('values may come from the environment', async () => {
+  const auth = { type: 'client_credentials', client_id: '${CRM_ID}', client_secret: '${CRM_SECRET}', scope: 'a b' };
+  const crm = { url: 'https://crm.example/', headers: { 'x-key': 'k-${CRM_SECRET}-${CRM_ID}' }, auth };
+  const file = await fileOf(JSON.stringify({ servers: { crm, tools: { command: 'x', args: ['${CRM_ID}'] } } }));
+  const registry = await loadMcpRegistry(file, ENV);
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'crm' })).toMatchObject({
+    headers: { 'x-key': 'k-s3cret-crm' },
+    auth: { ...auth, client_id: 'crm', client_secret: 's3cret' },
+  });
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'tools' })).toMatchObject({ args: ['crm'] });
 });
 
 test('a server can be registered when its URL is known', async () => {
@@ -59,7 +87,7 @@ test.each([
   ['{', 'is not JSON: '],
   ['[]', 'the file: '],
   ['{}', 'servers: must be an object of servers by name'],
-  ['{"servers": {"a": {}}}', 'servers.a.url: must be an http or https URL'],
+  ['{"servers": {"a": {}}}', 'servers.a: needs a url, or a command to start'],
   ['{"servers": {"a": {"url": "ftp://x/"}}}', 'servers.a.url: must be an http or https URL'],
   ['{"servers": {"a": {"url": "nonsense"}}}', 'servers.a.url: must be an http or https URL'],
   ['{"servers": {"a": {"url": "http://u:p@x/"}}}', 'servers.a.url: must not contain a user name or password'],
@@ -71,11 +99,38 @@ test.each([
   ['{"servers": {"a": {"url": "http://x/", "headers": {"a": "b\\nc"}}}}', 'must be the value of an HTTP header'],
   ['{"servers": {"a": {"url": "http://x/", "idempotent_tools": "@all"}}}', 'must be a list of tool names, or ["@all"]'],
   ['{"servers": {"a": {"url": "http://x/", "header": {}}}}', 'servers.a: Unrecognized key: "header"'],
+  ['{"servers": {"a": 1}}', 'servers.a: must be an object'],
+  [
+    '{"servers": {"a": {"url": "http://x/", "command": "x"}}}',
+    'servers.a: has a url and a command: give it one of them',
+  ],
+  ['{"servers": {"a": {"command": ""}}}', 'servers.a.command: must be the name or path of a program'],
+  ['{"servers": {"a": {"command": "x", "args": "y"}}}', 'servers.a.args: must be a list of strings'],
+  ['{"servers": {"a": {"command": "x", "args": [1]}}}', 'servers.a.args.0: must be a string'],
+  ['{"servers": {"a": {"command": "x", "env": {"A": 1}}}}', 'servers.a.env.A: must be a string'],
+  ['{"servers": {"a": {"command": "x", "headers": {}}}}', 'servers.a: Unrecognized key: "headers"'],
+  [
+    '{"servers": {"a": {"command": "x", "env": {"B": "${NOT_SET}"}, "args": ["${EMPTY}"]}}}',
+    'servers.a.env.B: NOT_SET is not set\nservers.a.args.0: EMPTY is not set',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "basic"}}}}',
+    'servers.a.auth.type: must be client_credentials',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x"}}}}',
+    'servers.a.auth.client_secret: must be a string',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "token_url": "http://x/"}}}}',
+    'servers.a.auth.token_url: must be an https URL',
+  ],
 ])('a file of %s is refused, with its name and the place', async (content, message) => {
   const file = await fileOf(content);
-  const error: unknown = await loadMcpRegistry(file).catch((reason: unknown) => reason);
+  const error: unknown = await loadMcpRegistry(file, ENV).catch((reason: unknown) => reason);
   expect(String(error)).toContain(`EVERTURN_MCP_SERVERS: ${file}: `);
   expect(String(error)).toContain(message);
+  expect(String(error)).not.toContain('s3cret');
 });
 
 test('a file that does not exist is refused', async () => {

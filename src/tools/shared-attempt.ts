@@ -31,6 +31,11 @@ export class SharedAttempt<T> {
     return running;
   }
 
+  /** When the attempt that is under way has come to an end, of whatever kind. */
+  async settled(): Promise<void> {
+    await this.#running?.catch(() => undefined);
+  }
+
   get #remembered(): { error: unknown } | undefined {
     return this.#failure && this.#now() < this.#failure.until ? this.#failure : undefined;
   }

@@ -68,7 +68,8 @@ export function toWire(record: LogRecord): SessionEvent {
           id,
           name,
           session_id: sessionId,
-          transport_type: transport,
+          // Clients know two words, and are strict: a program of ours goes by the one that is not the old transport.
+          transport_type: transport === 'sse' ? 'sse' : 'streamable-http',
         })),
         content: record.servers.map(({ name, sessionId }) => ({ mcp_server_name: name, session_id: sessionId })),
       };

@@ -8,6 +8,7 @@ import type { LiveBus } from '../../src/live/bus.ts';
 import { newId } from '../../src/log/ids.ts';
 import { createLogger, installTemporalLogger } from '../../src/logger.ts';
 import { startServer, type RunningServer } from '../../src/server.ts';
+import type { RegisteredServer } from '../../src/tools/registry-file.ts';
 import type { AgentSpec } from '../../src/wire/agent-spec.ts';
 import { ApiClient, type EventReader } from './api-client.ts';
 import { TestMcpServer, type TestMcpServerOptions } from './mcp-server.ts';
@@ -49,6 +50,8 @@ interface TestServerOptions {
   bus?: LiveBus;
   mcp?: TestMcpServerOptions;
   log?: Logger;
+  /** Beside `test`. */
+  servers?: Record<string, RegisteredServer>;
 }
 
 /** For agents that use the MCP server of the test. */
@@ -61,13 +64,14 @@ export async function startTestServer({
   bus,
   mcp: mcpOptions = { tools: [] },
   log: givenLog,
+  servers = {},
 }: TestServerOptions = {}): Promise<TestServer> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-test-'));
   const model = await ScriptedModel.start();
   const mcp = await TestMcpServer.start(mcpOptions);
   const mcpFile = path.join(dataDir, 'mcp.json');
-  await writeFile(mcpFile, JSON.stringify({ servers: { test: { url: mcp.url } } }));
   const database = await createTestDatabase(dataDir);
+  await writeFile(mcpFile, JSON.stringify({ servers: { ...servers, test: { url: mcp.url } } }));
   const config = loadConfig({
     PATH: process.env['PATH'],
     EVERTURN_PORT: '0',

@@ -6,6 +6,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../guarded-fetch.ts';
+import type { ServerTransport } from './server-transport.ts';
 
 type SendOptions = NonNullable<Parameters<StreamableHTTPClientTransport['send']>[1]>;
 
@@ -25,7 +26,8 @@ export function isNoAnswer(error: ProtocolError): boolean {
  * without an answer (HTTP 202, a broken event stream, an answer to something else) wait for its time-out; here it fails
  * at once. An event stream that the server lets us resume is resumed by the SDK first.
  */
-export class McpTransport extends StreamableHTTPClientTransport {
+export class HttpTransport extends StreamableHTTPClientTransport implements ServerTransport {
+  readonly kind = 'streamable-http';
   readonly #answerTimeoutMs: number;
 
   /** `answerTimeoutMs`: how long anything but a call of a tool is waited for. */

@@ -1,0 +1,40 @@
+const NEWLINE = 0x0a;
+
+/** Puts the lines of a stream of bytes together, in time linear in their length however they are cut. */
+export class LineReader {
+  readonly #maxBytes: number;
+  readonly #onLine: (line: string, isWhole: boolean) => void;
+  #parts: Buffer[] = [];
+  #bytes = 0;
+
+  /** Of a line that is longer than `maxBytes` so much is reported, as not whole. */
+  constructor(maxBytes: number, onLine: (line: string, isWhole: boolean) => void) {
+    this.#maxBytes = maxBytes;
+    this.#onLine = onLine;
+  }
+
+  push(chunk: Buffer): void {
+    let from = 0;
+    for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
+      this.#add(chunk.subarray(from, to));
+      this.end();
+      from = to + 1;
+    }
+    this.#add(chunk.subarray(from));
+  }
+
+  /** Reports what stands behind the last newline, if anything. */
+  end(): void {
+    const isWhole = this.#bytes <= this.#maxBytes;
+    const line = Buffer.concat(this.#parts).toString('utf8').replace(/\r$/, '');
+    this.#parts = [];
+    this.#bytes = 0;
+    if (line) this.#onLine(line, isWhole);
+  }
+
+  #add(part: Buffer): void {
+    const room = this.#maxBytes - this.#bytes;
+    if (room > 0) this.#parts.push(part.subarray(0, room));
+    this.#bytes += part.length;
+  }
+}
