@@ -19,6 +19,7 @@ test('an empty environment gives the documented defaults', () => {
 test.each([
   ['EVERTURN_PORT', 'eighty', 'port number'],
   ['EVERTURN_PORT', '70000', 'port number'],
+  ['EVERTURN_WORKER_PORT', 'eighty', 'port number'],
   ['EVERTURN_HOST', 'my host', 'IP address'],
   ['EVERTURN_ALLOW_PRIVATE_URLS', 'perhaps', 'true or false'],
   ['EVERTURN_MODEL_IDLE_SECONDS', '-3', 'positive number of seconds'],
@@ -76,6 +77,30 @@ test('the catalog is a file in the data folder, another file, or on PostgreSQL, 
   }
   expect(() => databaseOf('postgres://u:pass-word@host/%')).toThrow(/^DATABASE_URL must be/);
   expect(() => databaseOf('postgres://u:pass-word@host/%')).not.toThrow(/pass-word/);
+});
+
+const shared = {
+  TEMPORAL_ADDRESS: 'temporal:7233',
+  DATABASE_URL: 'sqlite:/shared/catalog.db',
+  REDIS_URL: 'redis://redis',
+  OPENAI_API_KEY: 'k',
+};
+
+test.each(['api', 'worker'] as const)('what %s shares with other processes must be said', (role) => {
+  expect(loadConfig(shared, role).redisUrl).toBe('redis://redis');
+  for (const name of Object.keys(shared)) {
+    expect(() => loadConfig({ ...shared, [name]: '' }, role)).toThrow(
+      new RegExp(`everturn ${role} .*\\n${name} .*must be set`),
+    );
+  }
+  expect(() => loadConfig({ OPENAI_BASE_URL: 'http://models' }, role)).toThrow(
+    /\nTEMPORAL_ADDRESS .*\nDATABASE_URL .*\nREDIS_URL .*\neverturn start/,
+  );
+});
+
+test('a worker has no keys, and keeps away from private addresses all the same', () => {
+  expect(loadConfig(shared, 'worker').allowPrivateUrls).toBe(false);
+  expect(loadConfig({ ...shared, EVERTURN_ALLOW_PRIVATE_URLS: 'true' }, 'worker').allowPrivateUrls).toBe(true);
 });
 
 test('no time is longer than a timer can be set for', () => {

@@ -14,6 +14,8 @@ import type { SqliteSync } from './catalog/node-sqlite.ts';
 export interface Config {
   host: string;
   port: number;
+  /** Where a worker that runs apart answers for its health; nowhere if unset. */
+  workerPort: number | undefined;
   /** Folder for everything that the server keeps by itself: catalog, blobs, the embedded Temporal's database. */
   dataDir: string;
   /** Folder for downloads that survive the data folder, such as Temporal's binary. */
@@ -65,8 +67,11 @@ const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'
 /** A setting is wrong; the message names the variable and says what it should be. */
 export class ConfigError extends Error {}
 
+/** What a process is: all of Everturn, or a part of it beside others. */
+export type ProcessRole = 'start' | 'api' | 'worker';
+
 /** @throws ConfigError */
-export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
+export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRole = 'start'): Config {
   const parsed = schema.safeParse(withoutEmpty(env));
   if (!parsed.success) {
     const lines = parsed.error.issues.map(({ path: [name], message }) => {
@@ -76,18 +81,21 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env): Config {
     throw new ConfigError(lines.join('\n'));
   }
   const vars = parsed.data;
+  if (role !== 'start') checkShared(vars, role);
   const dataDir = path.resolve(vars.EVERTURN_DATA);
   // An embedded Temporal loses its last moments with ours; a Temporal elsewhere would still have them.
   const sqliteSync = vars.EVERTURN_SQLITE_SYNC ?? (vars.TEMPORAL_ADDRESS ? 'full' : 'normal');
   return {
     host: vars.EVERTURN_HOST,
     port: vars.EVERTURN_PORT,
+    workerPort: vars.EVERTURN_WORKER_PORT,
     dataDir,
     cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
     apiKeys: vars.EVERTURN_API_KEYS,
     agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
     mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
-    allowPrivateUrls: vars.EVERTURN_ALLOW_PRIVATE_URLS,
+    // A worker does not know whether the API has keys in its environment.
+    allowPrivateUrls: vars.EVERTURN_ALLOW_PRIVATE_URLS ?? (role === 'worker' ? false : undefined),
     logLevel: vars.LOG_LEVEL,
     openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
     demoModel: vars.EVERTURN_DEMO_MODEL,
@@ -174,17 +182,19 @@ const redisUrl = z.string().refine(isRedisUrl, {
   error: 'must be redis://[[<user>]:<password>@]<host>[:<port>][/<database>], or rediss:// with TLS',
 });
 
+const port = z.coerce
+  .number({ error: 'must be a port number, 0 to 65535' })
+  .int({ error: 'must be a port number, 0 to 65535' })
+  .min(0, { error: 'must be a port number, 0 to 65535' })
+  .max(65_535, { error: 'must be a port number, 0 to 65535' });
+
 const schema = z.object({
   EVERTURN_HOST: z
     .string()
     .refine((host) => host === 'localhost' || isIP(host) !== 0, { error: 'must be an IP address or localhost' })
     .default('127.0.0.1'),
-  EVERTURN_PORT: z.coerce
-    .number({ error: 'must be a port number, 0 to 65535' })
-    .int({ error: 'must be a port number, 0 to 65535' })
-    .min(0, { error: 'must be a port number, 0 to 65535' })
-    .max(65_535, { error: 'must be a port number, 0 to 65535' })
-    .default(8080),
+  EVERTURN_PORT: port.default(8080),
+  EVERTURN_WORKER_PORT: port.optional(),
   EVERTURN_DATA: z.string().default('.everturn'),
   EVERTURN_API_KEYS: apiKeys,
   EVERTURN_AGENTS: z.string().optional(),
@@ -222,6 +232,25 @@ function withoutEmpty(env: NodeJS.ProcessEnv): Record<string, string> {
   const set: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) if (value) set[name] = value;
   return set;
+}
+
+/** What processes that run apart must share, so that there is no default for it. */
+const SHARED: [string, string][] = [
+  ['TEMPORAL_ADDRESS', 'the Temporal server that the processes of this Everturn share'],
+  ['DATABASE_URL', 'the database that they share'],
+  ['REDIS_URL', 'the Redis over which text reaches readers as it is written'],
+];
+
+/** @throws ConfigError */
+function checkShared(vars: z.output<typeof schema>, role: ProcessRole): void {
+  const set = new Set(Object.entries(vars).flatMap(([name, value]) => (value === undefined ? [] : [name])));
+  const missing = SHARED.filter(([name]) => !set.has(name)).map(([name, what]) => `${name} must be set: ${what}`);
+  if (!set.has('OPENAI_API_KEY') && !set.has('OPENAI_BASE_URL')) {
+    missing.push('OPENAI_API_KEY or OPENAI_BASE_URL must be set: the demo model comes with everturn start only');
+  }
+  if (missing.length === 0) return;
+  const hint = 'everturn start runs everything in one process and needs none of this';
+  throw new ConfigError([`everturn ${role} is a part of an Everturn`, ...missing, hint].join('\n'));
 }
 
 /** Not with a broken escape either: its client would only say so later, and less clearly. */

@@ -1,7 +1,9 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander';
+import { addApiCommand } from './cli/api.ts';
 import { addKeysCommand } from './cli/keys.ts';
 import { addStartCommand } from './cli/start.ts';
+import { addWorkerCommand } from './cli/worker.ts';
 import { CatalogError } from './catalog/prepare.ts';
 import { ConfigError } from './config.ts';
 import { DataDirInUseError } from './data-dir-lock.ts';
@@ -15,6 +17,8 @@ async function main(argv: string[]): Promise<number> {
     .showHelpAfterError()
     .exitOverride();
   addStartCommand(program);
+  addApiCommand(program);
+  addWorkerCommand(program);
   addKeysCommand(program);
   try {
     await program.parseAsync(argv, { from: 'user' });

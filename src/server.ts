@@ -1,15 +1,17 @@
 import { mkdir } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { readAgentFiles } from './agents/agent-files.ts';
+import { registerAgents } from './agents/register-agents.ts';
 import { startApi } from './api-process.ts';
 import { checkReach } from './auth/reach.ts';
-import { ConfigError, type Config } from './config.ts';
+import { Cleanup } from './cleanup.ts';
+import type { Config } from './config.ts';
 import { DEMO, demoAgent } from './demo/demo-agent.ts';
 import { startDemoMcpServer } from './demo/demo-mcp-server.ts';
 import { startDemoModel } from './demo/demo-model.ts';
 import type { LiveBus } from './live/bus.ts';
-import { InProcessBus } from './live/in-process-bus.ts';
-import { openServices, type Services } from './services.ts';
+import { modelAccess, type ModelAccess } from './models/model-access.ts';
+import { openServices } from './services.ts';
 import { warnIfSlow } from './temporal/dispatch-speed.ts';
 import { provisionTemporal, type ProvisionedTemporal } from './temporal/provision.ts';
 import { workflowBundle } from './temporal/workflow-bundle.ts';
@@ -38,7 +40,7 @@ export async function startServer(
     await mkdir(config.dataDir, { recursive: true });
     await checkReach(config, log);
     const registry = await loadMcpRegistry(config.mcpServersFile);
-    const agents = config.agentsDir ? await readAgentFiles(config.agentsDir) : new Map();
+    const agents = await readAgentFiles(config.agentsDir);
     const bundling = workflowBundle(config.cacheDir);
     bundling.catch(() => undefined); // awaited below, unless something else fails first
     const temporal = given.temporal ?? (await provision(config, log));
@@ -47,21 +49,16 @@ export async function startServer(
     const demoMcp = await startDemoMcpServer();
     cleanup.add(() => demoMcp.stop());
     registry.add(DEMO, { url: demoMcp.url });
-    const model = await modelAccess(config, cleanup);
+    const model = modelAccess(config) ?? (await demoAccess(cleanup));
 
-    const services = await openServices({
-      config,
-      log,
-      temporal,
-      registry,
-      openai: model.openai,
-      bus: given.bus ?? new InProcessBus(),
-    });
+    const services = await openServices({ config, log, temporal, registry, openai: model.openai, bus: given.bus });
     cleanup.add(() => services.close());
+    if (!agents.has(DEMO))
+      await services.catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());
     await registerAgents(services, agents);
     const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
     cleanup.add(() => worker.stop());
-    const api = await startApi(services, worker.isRunning);
+    const api = await startApi(services, worker.check);
     cleanup.add(() => api.stop());
     if (!temporal.embedded) void warnIfSlow(services);
     const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
@@ -80,53 +77,11 @@ async function provision(
   return provisionTemporal({ dataDir, cacheDir, sqliteSync, foreign, namespace, log });
 }
 
-/** A real model if there is a key or a server for one, else the demo model. */
-async function modelAccess(
-  { openai }: Config,
-  cleanup: Cleanup,
-): Promise<{ name: string; openai: { apiKey: string; baseUrl: string | undefined } }> {
-  const { apiKey, baseUrl } = openai;
-  if (apiKey || baseUrl) {
-    // Servers of one's own often want no key, but the client insists on one.
-    return { name: baseUrl ?? 'OpenAI', openai: { apiKey: apiKey ?? 'none', baseUrl } };
-  }
+async function demoAccess(cleanup: Cleanup): Promise<ModelAccess> {
   const demo = await startDemoModel();
   cleanup.add(() => demo.stop());
   return {
     name: 'the demo model, a script (set OPENAI_API_KEY for a real one)',
     openai: { apiKey: 'none', baseUrl: demo.url },
   };
-}
-
-async function registerAgents(
-  { catalog, agentCheck, config }: Services,
-  files: Awaited<ReturnType<typeof readAgentFiles>>,
-): Promise<void> {
-  const now = new Date().toISOString();
-  for (const [name, spec] of new Map([[DEMO, demoAgent(config.demoModel)], ...files])) {
-    const problem = name === DEMO ? undefined : await agentCheck.problem(spec);
-    if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
-    await catalog.agents.put(name, spec, now);
-  }
-}
-
-/** Undoes what was started, the last first. */
-class Cleanup {
-  readonly #steps: (() => Promise<void>)[] = [];
-  #running: Promise<void> | undefined;
-
-  add(step: () => Promise<void>): void {
-    this.#steps.unshift(step);
-  }
-
-  run(): Promise<void> {
-    this.#running ??= this.#runSteps();
-    return this.#running;
-  }
-
-  async #runSteps(): Promise<void> {
-    const failures: unknown[] = [];
-    for (const step of this.#steps) await step().catch((error: unknown) => failures.push(error));
-    if (failures.length > 0) throw new AggregateError(failures, 'the server did not stop cleanly');
-  }
 }

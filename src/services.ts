@@ -10,11 +10,14 @@ import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import type { LiveBus } from './live/bus.ts';
 import { InProcessHeadStarts } from './live/head-starts.ts';
+import { InProcessBus } from './live/in-process-bus.ts';
+import { RedisBus } from './live/redis-bus.ts';
 import { TurnIndex } from './logs/turn-index.ts';
 import { TurnLogs } from './logs/turn-logs.ts';
 import { Models } from './models/models.ts';
 import { OpenAIProvider } from './models/openai.ts';
 import { TurnHistory } from './temporal/history.ts';
+import { openRedis, type Redis } from './redis.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
 import { requestHeader } from './temporal/request-header.ts';
 import { McpPool } from './tools/mcp-pool.ts';
@@ -27,6 +30,8 @@ export interface Services {
   catalog: Catalog;
   keyring: Keyring;
   blobs: BlobStore;
+  /** If there is one. */
+  redis: Redis | undefined;
   bus: LiveBus;
   headStarts: InProcessHeadStarts;
   client: Client;
@@ -46,7 +51,8 @@ interface ServicesOptions {
   log: Logger;
   temporal: ProvisionedTemporal;
   registry: McpRegistry;
-  bus: LiveBus;
+  /** Default: over Redis if there is one, else within this process. */
+  bus?: LiveBus | undefined;
   /** Where models are, and the key for them. */
   openai: { apiKey: string; baseUrl: string | undefined };
 }
@@ -64,6 +70,7 @@ export async function openServices({
 }: ServicesOptions): Promise<Services> {
   const { connectionOptions, namespace } = temporal;
   const catalog = await Catalog.open(config.database, log);
+  const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   const keyring = await Keyring.open({ catalog, config, log });
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
@@ -86,7 +93,8 @@ export async function openServices({
     catalog,
     keyring,
     blobs,
-    bus,
+    redis,
+    bus: bus ?? openBus({ redis, config, log }),
     headStarts: new InProcessHeadStarts(),
     client,
     history,
@@ -102,6 +110,13 @@ export async function openServices({
       await connection.close();
       keyring.close();
       await catalog.close();
+      redis?.close();
     },
   };
+}
+
+function openBus({ redis, config, log }: Pick<Services, 'redis' | 'config' | 'log'>): LiveBus {
+  if (!redis) return new InProcessBus();
+  const { namespace, taskQueue } = config.temporal;
+  return new RedisBus({ redis, prefix: `everturn:${namespace}:${taskQueue}:`, log });
 }

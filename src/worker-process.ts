@@ -1,15 +1,17 @@
-import { NativeConnection, GracefulShutdownPeriodExpiredError } from '@temporalio/worker';
+import { NativeConnection, GracefulShutdownPeriodExpiredError, type Worker } from '@temporalio/worker';
 import { createBeginModelCall } from '../activities/begin-model-call.ts';
 import { createActivities } from '../activities/index.ts';
 import { archive } from './logs/archive-turn.ts';
 import { Conversations } from './logs/conversations.ts';
+import type { Check } from './readiness.ts';
 import type { Services } from './services.ts';
 import { startHousekeeping } from './temporal/housekeeping.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
 import { createWorker } from './temporal/worker.ts';
 
 export interface RunningWorker {
-  isRunning: () => boolean;
+  /** Fails if the worker does not work. */
+  check: Check;
   /** Rejects if the worker fails; settles when it has stopped. */
   finished: Promise<void>;
   /** Lets running tools finish, hands model calls to other workers, then stops. */
@@ -48,7 +50,7 @@ export async function startWorker(
     log.warn({ err: error }, 'the worker was stopped with work in progress');
   });
   return {
-    isRunning: () => worker.getState() === 'RUNNING',
+    check: ['the worker does not run', () => checkState(worker)],
     finished,
     stop: async () => {
       draining.abort();
@@ -57,4 +59,9 @@ export async function startWorker(
       await connection.close();
     },
   };
+}
+
+async function checkState(worker: Worker): Promise<void> {
+  const state = worker.getState();
+  if (state !== 'RUNNING') throw new Error(`it is ${state.toLowerCase()}`);
 }

@@ -4,10 +4,11 @@ import { ConfigError } from '../config.ts';
 import { agentSpec, type AgentSpec } from '../wire/agent-spec.ts';
 
 /**
- * Reads a folder of agents: `<name>.json` with an AgentSpec each.
+ * Reads the folder of `EVERTURN_AGENTS`: `<name>.json` with an AgentSpec each.
  * @throws ConfigError that names the file and what is wrong with it
  */
-export async function readAgentFiles(folder: string): Promise<Map<string, AgentSpec>> {
+export async function readAgentFiles(folder: string | undefined): Promise<Map<string, AgentSpec>> {
+  if (folder === undefined) return new Map();
   const wrong = (what: string): ConfigError => new ConfigError(`EVERTURN_AGENTS: ${what}`);
   let names: string[];
   try {

@@ -21,20 +21,7 @@ import { turnRoutes } from './turns.ts';
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
   const { keyring } = context;
-  const app = express();
-  app.disable('x-powered-by');
-  app.set('etag', false);
-  app.set('query parser', 'simple');
-
-  app.use(beginRequest);
-  app.use((request, _response, next) => {
-    request.url = withoutPrefix(request.url);
-    next();
-  });
-  app.use(pinoHttp({ logger: context.log, ...requestLog }));
-  app.use(
-    helmet({ hsts: false, contentSecurityPolicy: { useDefaults: false, directives: { defaultSrc: ["'none'"] } } }),
-  );
+  const app = newApp(context);
   app.use((request, _response, next) => {
     checkHost(request, keyring);
     next();
@@ -46,13 +33,43 @@ export function createApp(context: ApiContext): Express {
   });
   namePathInLog(app);
   mount(app, apiRoutes(context));
+  answerTheRest(app);
+  return app;
+}
+
+/** What a worker answers on a port of its own. */
+export function createHealthApp(context: Pick<ApiContext, 'checkReadiness' | 'log'>): Express {
+  const app = newApp(context);
+  mount(app, healthRoutes(context));
+  answerTheRest(app);
+  return app;
+}
+
+function newApp({ log }: Pick<ApiContext, 'log'>): Express {
+  const app = express();
+  app.disable('x-powered-by');
+  app.set('etag', false);
+  app.set('query parser', 'simple');
+
+  app.use(beginRequest);
+  app.use((request, _response, next) => {
+    request.url = withoutPrefix(request.url);
+    next();
+  });
+  app.use(pinoHttp({ logger: log, ...requestLog }));
+  app.use(
+    helmet({ hsts: false, contentSecurityPolicy: { useDefaults: false, directives: { defaultSrc: ["'none'"] } } }),
+  );
+  return app;
+}
+
+function answerTheRest(app: Express): void {
   app.use((request) => {
     throw new ApiError('not_found', `there is nothing at ${request.method} ${request.path}`);
   });
   app.use((error: unknown, request: Request, response: Response, _next: NextFunction) => {
     answerError(error, request, response);
   });
-  return app;
 }
 
 /** All routes, in the order in which they are tried. */

@@ -6,7 +6,7 @@ import { json, route, type Route } from './routes.ts';
 const readiness = z.object({ status: z.literal('ready'), problems: z.array(z.string()) });
 
 /** Whether the process lives, and whether it can do its work; for load balancers and operators, without a key. */
-export function healthRoutes({ checkReadiness, log }: ApiContext): Route[] {
+export function healthRoutes({ checkReadiness, log }: Pick<ApiContext, 'checkReadiness' | 'log'>): Route[] {
   return [
     route(
       'get',

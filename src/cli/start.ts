@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { loadConfig } from '../config.ts';
 import { createLogger, installTemporalLogger } from '../logger.ts';
 import { startServer, type RunningServer } from '../server.ts';
+import { keysLine } from './keys-line.ts';
 import { untilStopped } from './until-stopped.ts';
 
 /** `everturn start` */
@@ -21,7 +22,7 @@ async function start(): Promise<void> {
 function greeting({ url, model, names }: RunningServer): string {
   const header = names ? ' -H "authorization: Bearer $KEY"' : '';
   return `Everturn listens on ${url}
-  key    ${names ? `needed; there are keys for ${names.join(', ')}` : 'none needed: only this machine can connect'}
+  key    ${keysLine(names)}
   model  ${model}
   try    S=$(curl -s${header} ${url}/v1/agents/sessions -d '{"agent_name":"demo"}' | grep -o 'ses_[0-9a-z]*' | head -1)
          curl -N${header} ${url}/v1/agents/sessions/$S/turns -d '{"input":[{"type":"user.message","content":"show my notes"}]}'

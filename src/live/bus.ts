@@ -24,6 +24,15 @@ export interface LiveSnapshot extends InProgress {
   text: MessageText;
 }
 
+/** Somebody who watches a turn. */
+export interface LiveListener {
+  frame: (frame: LiveFrame) => void;
+  /** An answer to `ask`, maybe to somebody else's. */
+  snapshot: (snapshot: LiveSnapshot) => void;
+  /** Frames may have been lost, and perhaps none follows that would show it. */
+  lost: () => void;
+}
+
 /**
  * The live bus: a view of work in progress, from the workers to whoever watches. It is lossy by contract: frames may
  * be dropped, doubled or reordered, and a snapshot may be older than the frames around it. Whoever reads it must end up
@@ -34,8 +43,11 @@ export interface LiveBus {
   publish(frame: LiveFrame): void;
   /** Forgets a message: this attempt at it has ended, and the log has the rest. A later attempt is not concerned. */
   finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void;
-  /** Frames of a turn from now on; returns the unsubscribe function. */
-  subscribe(turnId: string, onFrame: (frame: LiveFrame) => void): () => void;
-  /** What is in progress on a turn now, for readers that come late or have missed a frame. */
-  snapshots(turnId: string): Promise<LiveSnapshot[]>;
+  /** What comes of a turn from now on; returns the unsubscribe function. */
+  subscribe(turnId: string, listener: LiveListener): () => void;
+  /**
+   * Has snapshots of all that is in progress on a turn sent to its listeners, for readers that come late or have missed
+   * a frame. Never throws and never waits; there may be no answer.
+   */
+  ask(turnId: string): void;
 }

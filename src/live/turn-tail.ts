@@ -34,13 +34,17 @@ export class TurnTail {
   readonly #begun = Promise.withResolvers<void>();
   #ended = false;
   #isOver = false;
-  #asking = false;
 
   /** Listens to the bus from now on, so that nothing is missed while the turn is being started. */
   constructor(options: TailOptions) {
     this.#options = options;
-    this.#unsubscribe = options.bus.subscribe(options.turnId, (frame) => {
-      if (!this.feed.frame(frame)) void this.#askForSnapshots();
+    const { bus, turnId } = options;
+    this.#unsubscribe = bus.subscribe(turnId, {
+      frame: (frame) => {
+        if (!this.feed.frame(frame)) bus.ask(turnId);
+      },
+      snapshot: (snapshot) => this.feed.snapshot(snapshot),
+      lost: () => bus.ask(turnId),
     });
   }
 
@@ -68,8 +72,8 @@ export class TurnTail {
 
   /** Follows the log until its end, or until it turns out that it can't be read. Never rejects. */
   async run(): Promise<void> {
-    const { turnId, log } = this.#options;
-    void this.#askForSnapshots();
+    const { turnId, bus, log } = this.#options;
+    bus.ask(turnId);
     try {
       await this.#follow();
     } catch (error) {
@@ -148,18 +152,5 @@ export class TurnTail {
       }
       advanced.add(done);
     });
-  }
-
-  async #askForSnapshots(): Promise<void> {
-    // Each frame behind a gap would ask again.
-    if (this.#asking) return;
-    this.#asking = true;
-    try {
-      for (const snapshot of await this.#options.bus.snapshots(this.#options.turnId)) this.feed.snapshot(snapshot);
-    } catch (error) {
-      this.#options.log.warn({ turnId: this.#options.turnId, err: error }, 'the live bus gave no snapshot');
-    } finally {
-      this.#asking = false;
-    }
   }
 }

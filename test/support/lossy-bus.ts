@@ -1,12 +1,13 @@
-import type { InProgress, LiveBus, LiveFrame, LiveSnapshot } from '../../src/live/bus.ts';
+import type { InProgress, LiveBus, LiveFrame, LiveListener } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 
 /** A bus that makes use of its contract: it drops, doubles and reorders frames, and gives old snapshots, on purpose. */
 export class LossyBus implements LiveBus {
-  readonly #bus = new InProcessBus();
+  readonly #bus: LiveBus;
   readonly #random: () => number;
 
-  constructor(seed: number) {
+  constructor(seed: number, bus: LiveBus = new InProcessBus()) {
+    this.#bus = bus;
     this.#random = mulberry32(seed);
   }
 
@@ -18,28 +19,32 @@ export class LossyBus implements LiveBus {
     this.#bus.finish(message);
   }
 
-  subscribe(turnId: string, onFrame: (frame: LiveFrame) => void): () => void {
+  subscribe(turnId: string, listener: LiveListener): () => void {
     let kept: LiveFrame | undefined;
-    return this.#bus.subscribe(turnId, (frame) => {
-      const chance = this.#random();
-      if (chance < 0.15) return;
-      if (chance < 0.3) {
-        kept = frame; // it comes behind a later one, if there is one
-        return;
-      }
-      onFrame(frame);
-      if (chance < 0.45) onFrame(frame);
-      if (kept) onFrame(kept);
-      kept = undefined;
+    return this.#bus.subscribe(turnId, {
+      frame: (frame) => {
+        const chance = this.#random();
+        if (chance < 0.15) return;
+        if (chance < 0.3) {
+          kept = frame; // it comes behind a later one, if there is one
+          return;
+        }
+        listener.frame(frame);
+        if (chance < 0.45) listener.frame(frame);
+        if (kept) listener.frame(kept);
+        kept = undefined;
+      },
+      // By the time that it is looked at, a snapshot may be old.
+      snapshot: (snapshot) => {
+        if (this.#random() < 0.5) listener.snapshot(snapshot);
+        else setImmediate(() => listener.snapshot(snapshot));
+      },
+      lost: () => listener.lost(),
     });
   }
 
-  async snapshots(turnId: string): Promise<LiveSnapshot[]> {
-    if (this.#random() < 0.5) return [];
-    const snapshots = await this.#bus.snapshots(turnId);
-    // By the time that it is looked at, a snapshot may be old.
-    if (this.#random() < 0.5) await new Promise((resolve) => setImmediate(resolve));
-    return snapshots;
+  ask(turnId: string): void {
+    if (this.#random() < 0.5) this.#bus.ask(turnId);
   }
 }
 

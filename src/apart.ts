@@ -1,0 +1,107 @@
+import type { Logger } from 'pino';
+import { readAgentFiles } from './agents/agent-files.ts';
+import { registerAgents } from './agents/register-agents.ts';
+import { startApi } from './api-process.ts';
+import { createHealthApp } from './api/app.ts';
+import { checkReach } from './auth/reach.ts';
+import { Cleanup } from './cleanup.ts';
+import type { Config } from './config.ts';
+import { serveHttp } from './http-server.ts';
+import { modelAccess } from './models/model-access.ts';
+import { problemsOf } from './readiness.ts';
+import { openServices, type Services } from './services.ts';
+import { warnIfSlow } from './temporal/dispatch-speed.ts';
+import { checkPollers } from './temporal/pollers.ts';
+import { provisionTemporal, type ProvisionedTemporal } from './temporal/provision.ts';
+import { workflowBundle } from './temporal/workflow-bundle.ts';
+import { loadMcpRegistry } from './tools/registry.ts';
+import { startWorker } from './worker-process.ts';
+
+/** One of several processes that make up an Everturn. */
+export interface RunningPart {
+  /** Who answers for the models: a name for people. */
+  model: string;
+  /** Rejects if it can't go on; settles when it has stopped. */
+  finished: Promise<void>;
+  stop: () => Promise<void>;
+}
+
+export interface RunningApiPart extends RunningPart {
+  url: string;
+  /** Names that have a key; undefined if nobody needs one. */
+  names: string[] | undefined;
+}
+
+export interface RunningWorkerPart extends RunningPart {
+  /** Where it answers for its health, if it does. */
+  healthUrl: string | undefined;
+}
+
+/** Starts an API whose workers are processes of their own. */
+export async function startApiApart(config: Config, log: Logger): Promise<RunningApiPart> {
+  const cleanup = new Cleanup();
+  try {
+    await checkReach(config, log);
+    const agents = await readAgentFiles(config.agentsDir);
+    const { services, model } = await openPart(config, log, cleanup);
+    await registerAgents(services, agents);
+    const { client, keyring } = services;
+    const api = await startApi(services, ['no worker is there', () => checkPollers(client, config.temporal.taskQueue)]);
+    const stopped = Promise.withResolvers<void>();
+    cleanup.add(async () => stopped.resolve());
+    cleanup.add(() => api.stop());
+    const names = keyring.isKeyless ? undefined : await keyring.names();
+    return { url: api.url, model, names, finished: stopped.promise, stop: () => cleanup.run() };
+  } catch (error) {
+    await cleanup.run();
+    throw error;
+  }
+}
+
+/** Starts a worker beside others; if it is told a port, it answers there for its health. */
+export async function startWorkerApart(config: Config, log: Logger): Promise<RunningWorkerPart> {
+  const cleanup = new Cleanup();
+  try {
+    const bundling = workflowBundle(config.cacheDir);
+    bundling.catch(() => undefined); // awaited below, unless something else fails first
+    const { services, temporal, model } = await openPart(config, log, cleanup);
+    const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
+    cleanup.add(() => worker.stop());
+    const healthUrl = await serveHealth(services, () => problemsOf(services, worker.check), cleanup);
+    void warnIfSlow(services);
+    return { healthUrl, model, finished: worker.finished, stop: () => cleanup.run() };
+  } catch (error) {
+    await cleanup.run();
+    throw error;
+  }
+}
+
+/** What both are made of. */
+async function openPart(
+  config: Config,
+  log: Logger,
+  cleanup: Cleanup,
+): Promise<{ services: Services; temporal: ProvisionedTemporal; model: string }> {
+  const model = modelAccess(config);
+  if (!model) throw new Error('a part of Everturn was configured without models');
+  const registry = await loadMcpRegistry(config.mcpServersFile);
+  const { dataDir, cacheDir } = config;
+  const { foreign, namespace } = config.temporal;
+  const temporal = await provisionTemporal({ dataDir, cacheDir, foreign, namespace, log });
+  cleanup.add(() => temporal.stop());
+  const services = await openServices({ config, log, temporal, registry, openai: model.openai });
+  cleanup.add(() => services.close());
+  return { services, temporal, model: model.name };
+}
+
+async function serveHealth(
+  { config, log }: Services,
+  checkReadiness: () => Promise<string[]>,
+  cleanup: Cleanup,
+): Promise<string | undefined> {
+  if (config.workerPort === undefined) return undefined;
+  const address = { host: config.host, port: config.workerPort, setting: 'EVERTURN_WORKER_PORT' };
+  const server = await serveHttp(createHealthApp({ checkReadiness, log }), address);
+  cleanup.add(() => server.stop());
+  return server.url;
+}

@@ -1,0 +1,66 @@
+import { createServer, type ServerResponse } from 'node:http';
+import type { Express } from 'express';
+import { answerProtocolErrors } from './api/protocol-errors.ts';
+import { ConfigError } from './config.ts';
+
+export interface HttpServer {
+  url: string;
+  /** Refuses new requests, lets others have their answers, and cuts off streams: their readers come back elsewhere. */
+  stop: () => Promise<void>;
+}
+
+interface Address {
+  host: string;
+  port: number;
+  /** The setting that the port is from, for who has to change it. */
+  setting: string;
+}
+
+/** How long requests may take that are under way when the server stops. */
+const GRACE_MS = 5_000;
+
+/** @throws ConfigError if it can't listen there */
+export async function serveHttp(app: Express, address: Address): Promise<HttpServer> {
+  // A request without Host is refused by the app, in the form of its other errors.
+  const server = createServer({ requireHostHeader: false }, app);
+  answerProtocolErrors(server);
+  const answers = new Set<ServerResponse>();
+  server.on('request', (_request, response) => {
+    answers.add(response);
+    response.once('close', () => {
+      answers.delete(response);
+      if (!server.listening) setImmediate(() => server.closeIdleConnections());
+    });
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, address)));
+    server.listen(address.port, address.host, resolve);
+  });
+  const bound = server.address();
+  const port = typeof bound === 'object' && bound ? bound.port : address.port;
+  const host = address.host.includes(':') ? `[${address.host}]` : address.host;
+  return {
+    url: `http://${host}:${port}`,
+    stop: async () => {
+      const closed = new Promise((resolve) => server.close(resolve));
+      for (const answer of answers) if (isStream(answer)) answer.destroy();
+      const late = setTimeout(() => server.closeAllConnections(), GRACE_MS);
+      await closed;
+      clearTimeout(late);
+    },
+  };
+}
+
+function isStream(answer: ServerResponse): boolean {
+  return String(answer.getHeader('content-type')).startsWith('text/event-stream');
+}
+
+function listenError(error: NodeJS.ErrnoException, { host, port, setting }: Address): Error {
+  const reasons: Record<string, string> = {
+    EADDRINUSE: `something else listens there: choose another ${setting}`,
+    EACCES: `it needs more rights: choose an ${setting} above 1023`,
+    EADDRNOTAVAIL: 'this machine does not have that address: set EVERTURN_HOST',
+  };
+  const reason = error.code && reasons[error.code];
+  return reason ? new ConfigError(`can't listen on ${host}:${port}, ${reason}`, { cause: error }) : error;
+}

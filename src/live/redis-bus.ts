@@ -1,0 +1,213 @@
+import type { Logger } from 'pino';
+import type { Redis } from '../redis.ts';
+import type { InProgress, LiveBus, LiveFrame, LiveListener, LiveSnapshot } from './bus.ts';
+import { MessagesInProgress } from './messages-in-progress.ts';
+
+interface RedisBusOptions {
+  redis: Redis;
+  /** Begins the names of all channels: one for each Everturn on this Redis. */
+  prefix: string;
+  log: Logger;
+}
+
+/** A turn that somebody in this process watches. */
+interface Watched {
+  listeners: Set<LiveListener>;
+  /** Settles when Redis sends what is published on it, or can't. */
+  subscribed: Promise<void>;
+  askedAt: number;
+}
+
+/** A question to which no snapshot came is asked again after this long. */
+const ASK_AGAIN_MS = 1_000;
+
+/** What may wait to be taken by Redis; past it frames are dropped until it has caught up. */
+const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
+
+/**
+ * The live bus of an Everturn whose processes run apart: a channel for each turn, on which frames and snapshots go in
+ * the order in which their worker has sent them, and one on which readers ask all workers for snapshots.
+ *
+ * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it, where a frame
+ * costs nothing but its way, and where no restart, flush or expiry of Redis can lose it; the worker sends it as a
+ * snapshot when a reader asks, and by itself when frames may have been lost: after an outage, or because Redis was too
+ * slow to take them.
+ */
+export class RedisBus implements LiveBus {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #log: Logger;
+  readonly #inProgress = new MessagesInProgress();
+  readonly #watched = new Map<string, Watched>();
+  /** Turns whose readers have asked for snapshots: one answer for all who ask at a time. */
+  readonly #asked = new Set<string>();
+  /** Turns of which frames were dropped. */
+  readonly #dropped = new Set<string>();
+  #unsent = 0;
+  #isRefused = false;
+
+  constructor({ redis, prefix, log }: RedisBusOptions) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#log = log;
+    for (const client of [redis.commands, redis.subscriptions]) client.on('ready', () => void this.#resume());
+    void this.#resume();
+  }
+
+  publish(frame: LiveFrame): void {
+    this.#inProgress.add(frame);
+    this.#send(frame);
+  }
+
+  finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void {
+    this.#inProgress.finish(message);
+  }
+
+  subscribe(turnId: string, listener: LiveListener): () => void {
+    const watched = this.#watched.get(turnId) ?? {
+      listeners: new Set(),
+      subscribed: this.#subscribe(this.#channel(turnId)),
+      askedAt: -Infinity,
+    };
+    this.#watched.set(turnId, watched);
+    watched.listeners.add(listener);
+    return () => {
+      watched.listeners.delete(listener);
+      if (watched.listeners.size > 0 || this.#watched.get(turnId) !== watched) return;
+      this.#watched.delete(turnId);
+      this.#unsubscribe(this.#channel(turnId));
+    };
+  }
+
+  ask(turnId: string): void {
+    const watched = this.#watched.get(turnId);
+    const now = performance.now();
+    if (!watched || now < watched.askedAt + ASK_AGAIN_MS) return;
+    watched.askedAt = now;
+    // An answer that comes before the subscription would be lost.
+    void watched.subscribed.then(() => this.#publish(this.#questions, turnId));
+  }
+
+  get #questions(): string {
+    return `${this.#prefix}questions`;
+  }
+
+  #channel(turnId: string): string {
+    return `${this.#prefix}turn:${turnId}`;
+  }
+
+  /**
+   * Both connections are there (again). Whoever comes last of a reader and a worker, by this they are of one mind: the
+   * reader hears the worker's snapshots, or the worker the reader's question.
+   */
+  async #resume(): Promise<void> {
+    if (!this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
+    const questions = this.#subscribe(this.#questions);
+    for (const [turnId, watched] of this.#watched) {
+      watched.subscribed = this.#subscribe(this.#channel(turnId));
+      watched.askedAt = -Infinity;
+    }
+    this.#unsubscribeForgotten();
+    await questions;
+    for (const turnId of this.#inProgress.turnIds) this.#sendSnapshots(turnId);
+    for (const { listeners } of this.#watched.values()) for (const listener of listeners) listener.lost();
+  }
+
+  #send(message: LiveFrame | LiveSnapshot): void {
+    const { turnId } = message;
+    if (this.#unsent > MAX_UNSENT_CHARACTERS) this.#dropped.add(turnId);
+    else this.#publish(this.#channel(turnId), JSON.stringify(message), () => this.#dropped.add(turnId));
+  }
+
+  #sendSnapshots(turnId: string): void {
+    for (const snapshot of this.#inProgress.on(turnId)) this.#send(snapshot);
+  }
+
+  #publish(channel: string, message: string, onLost?: () => void): void {
+    // What is lost by this, `#resume` makes up for.
+    if (!this.#redis.commands.isReady) return;
+    this.#unsent += message.length;
+    this.#redis.commands.publish(channel, message).then(
+      () => {
+        this.#unsent -= message.length;
+        this.#isRefused = false;
+        if (this.#dropped.size > 0 && this.#unsent < MAX_UNSENT_CHARACTERS / 2) this.#makeUpForDropped();
+      },
+      (error: unknown) => {
+        this.#unsent -= message.length;
+        onLost?.();
+        this.#refused(error);
+      },
+    );
+  }
+
+  #makeUpForDropped(): void {
+    const turnIds = [...this.#dropped];
+    this.#dropped.clear();
+    for (const turnId of turnIds) this.#sendSnapshots(turnId);
+  }
+
+  /** One line in the log until Redis does as it is told again. An outage is not news here. */
+  #refused(error: unknown): void {
+    if (this.#isRefused || !this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
+    this.#isRefused = true;
+    this.#log.warn(
+      { reason: String(error) },
+      'Redis does not carry live text: readers get it when a message is finished',
+    );
+  }
+
+  async #subscribe(channel: string): Promise<void> {
+    try {
+      await this.#redis.subscriptions.subscribe(channel, this.#onMessage);
+    } catch (error) {
+      this.#refused(error);
+    }
+  }
+
+  #unsubscribe(channel: string): void {
+    // If that fails, `#resume` does it.
+    this.#redis.subscriptions.unsubscribe(channel, this.#onMessage).catch(() => undefined);
+  }
+
+  /** The client subscribes again to all that it was subscribed to, also to what it was told to leave during an outage. */
+  #unsubscribeForgotten(): void {
+    for (const channel of this.#redis.subscriptions.getPubSubListeners('CHANNELS').keys()) {
+      if (!channel.startsWith(this.#channel(''))) continue;
+      if (!this.#watched.has(channel.slice(this.#channel('').length))) this.#unsubscribe(channel);
+    }
+  }
+
+  readonly #onMessage = (message: string, channel: string): void => {
+    try {
+      if (channel === this.#questions) this.#answer(message);
+      else this.#deliver(channel.slice(this.#channel('').length), message);
+    } catch (error) {
+      // Thrown at the client it would cost the connection.
+      this.#log.error({ err: error, channel }, 'a message on the live bus could not be used');
+    }
+  };
+
+  #answer(turnId: string): void {
+    if (this.#asked.size === 0) {
+      setImmediate(() => {
+        const turnIds = [...this.#asked];
+        this.#asked.clear();
+        for (const each of turnIds) this.#sendSnapshots(each);
+      });
+    }
+    this.#asked.add(turnId);
+  }
+
+  #deliver(turnId: string, text: string): void {
+    const watched = this.#watched.get(turnId);
+    if (!watched) return;
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#send`
+    const message = JSON.parse(text) as LiveFrame | LiveSnapshot;
+    if ('frames' in message) watched.askedAt = -Infinity;
+    for (const listener of watched.listeners) {
+      if ('frames' in message) listener.snapshot(structuredClone(message));
+      else listener.frame(message);
+    }
+  }
+}

@@ -1,0 +1,55 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { freePort } from '../../src/temporal/free-port.ts';
+
+/** A Redis of the test's own, which it may stop, start again, and let hang. Needs redis-server (Debian's package). */
+export class TestRedis {
+  readonly url: string;
+  readonly #port: number;
+  #process: ChildProcess | undefined;
+
+  private constructor(port: number) {
+    this.#port = port;
+    this.url = `redis://127.0.0.1:${port}`;
+  }
+
+  static async start(): Promise<TestRedis> {
+    const redis = new TestRedis(await freePort());
+    await redis.up();
+    return redis;
+  }
+
+  /** Empty, at the same address as before. */
+  async up(): Promise<void> {
+    const args = ['--port', String(this.#port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+    const child = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    this.#process = child;
+    const ready = Promise.withResolvers<void>();
+    let output = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+      if (output.includes('Ready to accept connections')) ready.resolve();
+    });
+    child.once('error', ready.reject);
+    child.once('exit', () => ready.reject(new Error(`redis-server did not start:\n${output}`)));
+    await ready.promise;
+  }
+
+  /** As a crash does. */
+  async down(): Promise<void> {
+    const child = this.#process;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, 'exit');
+    child.kill('SIGKILL');
+    await exited;
+  }
+
+  /** Its connections stay, but nothing is answered any more. */
+  hang(): void {
+    this.#process?.kill('SIGSTOP');
+  }
+
+  goOn(): void {
+    this.#process?.kill('SIGCONT');
+  }
+}
