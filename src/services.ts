@@ -9,9 +9,10 @@ import type { BlobStore } from './blobs/blob-store.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import type { LiveBus } from './live/bus.ts';
-import { InProcessHeadStarts } from './live/head-starts.ts';
+import { InProcessHeadStarts, type HeadStarts } from './live/head-starts.ts';
 import { InProcessBus } from './live/in-process-bus.ts';
 import { RedisBus } from './live/redis-bus.ts';
+import { RedisHeadStarts } from './live/redis-head-starts.ts';
 import { TurnIndex } from './logs/turn-index.ts';
 import { TurnLogs } from './logs/turn-logs.ts';
 import { Models } from './models/models.ts';
@@ -33,7 +34,7 @@ export interface Services {
   /** If there is one. */
   redis: Redis | undefined;
   bus: LiveBus;
-  headStarts: InProcessHeadStarts;
+  headStarts: HeadStarts;
   client: Client;
   history: TurnHistory;
   logs: TurnLogs;
@@ -71,6 +72,7 @@ export async function openServices({
   const { connectionOptions, namespace } = temporal;
   const catalog = await Catalog.open(config.database, log);
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
+  const live = openLive({ redis, config, log });
   const keyring = await Keyring.open({ catalog, config, log });
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
@@ -94,8 +96,8 @@ export async function openServices({
     keyring,
     blobs,
     redis,
-    bus: bus ?? openBus({ redis, config, log }),
-    headStarts: new InProcessHeadStarts(),
+    ...live,
+    ...(bus && { bus }),
     client,
     history,
     logs,
@@ -115,8 +117,13 @@ export async function openServices({
   };
 }
 
-function openBus({ redis, config, log }: Pick<Services, 'redis' | 'config' | 'log'>): LiveBus {
-  if (!redis) return new InProcessBus();
+function openLive({
+  redis,
+  config,
+  log,
+}: Pick<Services, 'redis' | 'config' | 'log'>): Pick<Services, 'bus' | 'headStarts'> {
+  if (!redis) return { bus: new InProcessBus(), headStarts: new InProcessHeadStarts() };
   const { namespace, taskQueue } = config.temporal;
-  return new RedisBus({ redis, prefix: `everturn:${namespace}:${taskQueue}:`, log });
+  const prefix = `everturn:${namespace}:${taskQueue}:`;
+  return { bus: new RedisBus({ redis, prefix, log }), headStarts: new RedisHeadStarts({ redis, prefix, log }) };
 }

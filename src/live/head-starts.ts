@@ -17,6 +17,8 @@ export type BeginModelCall = (start: HeadStart, signal: AbortSignal) => Promise<
  * what it would have got by asking itself.
  */
 export interface HeadStarts {
+  /** From a worker, once: gives head starts from now on, until the signal is aborted. */
+  serve(begin: BeginModelCall, stop: AbortSignal): void;
   /** From the API: begins the first model call of a turn. Never throws and never waits. */
   offer(start: HeadStart): void;
   /** From the API: there will be no such turn. */
@@ -44,7 +46,6 @@ export class InProcessHeadStarts implements HeadStarts {
   readonly #begun = new Map<string, Begun>();
   #begin: BeginModelCall | undefined;
 
-  /** Head starts are given from now on, until the signal is aborted: by the worker of this process. */
   serve(begin: BeginModelCall, stop: AbortSignal): void {
     this.#begin = begin;
     stop.addEventListener('abort', () => {

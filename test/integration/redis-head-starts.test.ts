@@ -1,0 +1,171 @@
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { BeginModelCall, HeadStart } from '../../src/live/head-starts.ts';
+import { RedisHeadStarts } from '../../src/live/redis-head-starts.ts';
+import { newId } from '../../src/log/ids.ts';
+import { ModelError } from '../../src/models/model-error.ts';
+import type { ModelChunk } from '../../src/models/provider.ts';
+import { openRedis, type Redis } from '../../src/redis.ts';
+import { TestRedis } from '../support/redis.ts';
+
+const log = pino({ level: 'silent' });
+const never = new AbortController().signal;
+
+let server: TestRedis;
+beforeAll(async () => {
+  server = await TestRedis.start();
+});
+afterAll(() => server.down());
+
+/** A process: an API, and a worker once it serves. */
+interface Peer {
+  headStarts: RedisHeadStarts;
+  redis: Redis;
+  draining: AbortController;
+  /** The turns whose model calls it has begun, and the signals of these. */
+  begun: Map<string, AbortSignal>;
+}
+
+let api: Peer;
+let workers: Peer[];
+let prefix: string;
+let model: (signal: AbortSignal) => AsyncIterable<ModelChunk>;
+beforeEach(async () => {
+  prefix = `${newId('req')}:`;
+  api = await peer();
+  workers = [await peer(), await peer()];
+  await Promise.all(workers.map(serve));
+});
+afterEach(async () => {
+  server.goOn();
+  for (const { redis } of [api, ...workers]) redis.close();
+});
+
+async function peer(): Promise<Peer> {
+  const redis = await openRedis({ url: server.url, log });
+  const headStarts = new RedisHeadStarts({ redis, prefix, log });
+  return { headStarts, redis, draining: new AbortController(), begun: new Map() };
+}
+
+async function serve({ headStarts, draining, begun }: Peer): Promise<void> {
+  const begin: BeginModelCall = (start, signal) => {
+    begun.set(start.turnId, signal);
+    return Promise.resolve(model(signal));
+  };
+  headStarts.serve(begin, draining.signal);
+  const hears = async () => (await api.redis.commands.pubSubNumSub(`${prefix}head-starts`))[`${prefix}head-starts`];
+  const before = workers.findIndex((worker) => worker.headStarts === headStarts);
+  await expect.poll(hears).toBeGreaterThan(before);
+}
+
+function startOf(turnId = newId('turn')): HeadStart {
+  const createdBy = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+  const createdAt = new Date().toISOString();
+  return { turnId, sessionId: 's', previousTurnId: null, after: null, createdAt, createdBy, input: [], specHash: 'x' };
+}
+
+/** Offers a turn, and gives the worker that has begun its call and the other one. */
+async function offered(start: HeadStart): Promise<{ owner: Peer; other: Peer }> {
+  api.headStarts.offer(start);
+  const isOwner = ({ begun }: Peer): boolean => begun.has(start.turnId);
+  await expect.poll(() => workers.some(isOwner)).toBe(true);
+  const [one, two] = workers;
+  if (!one || !two) throw new Error('there are two workers');
+  return isOwner(one) ? { owner: one, other: two } : { owner: two, other: one };
+}
+
+async function* words(count: number): AsyncGenerator<ModelChunk> {
+  for (let i = 0; i < count; i++) yield { content: `${i} ` };
+  yield { finishReason: 'stop' };
+}
+
+async function* untilAborted(signal: AbortSignal): AsyncGenerator<ModelChunk> {
+  yield { content: 'and then' };
+  await new Promise((resolve) => void signal.addEventListener('abort', resolve));
+}
+
+async function all(chunks: AsyncIterable<ModelChunk> | undefined): Promise<ModelChunk[]> {
+  const heard: ModelChunk[] = [];
+  for await (const chunk of chunks ?? []) heard.push(chunk);
+  return heard;
+}
+
+test.each(['the worker that has begun it', 'another worker'])(
+  'an answer is begun once, and whole for %s',
+  async (who) => {
+    model = () => words(500);
+    const start = startOf();
+    const { owner, other } = await offered(start);
+    const claimer = who === 'another worker' ? other : owner;
+    const heard = await all(await claimer.headStarts.claim(start, never));
+    expect(heard).toEqual(await all(words(500)));
+    expect(workers.filter(({ begun }) => begun.has(start.turnId))).toHaveLength(1);
+    // Nobody gets it a second time.
+    for (const { headStarts } of workers) expect(await headStarts.claim(start, never)).toBeUndefined();
+  },
+);
+
+test('an answer to another turn before is not taken from another worker either', async () => {
+  model = untilAborted;
+  const start = startOf();
+  const { owner, other } = await offered(start);
+  expect(await other.headStarts.claim({ ...start, previousTurnId: 'turn_x' }, never)).toBeUndefined();
+  expect(owner.begun.get(start.turnId)?.aborted).toBe(true);
+});
+
+test('who claims before the offer has come leaves nothing to begin', async () => {
+  model = () => words(1);
+  const start = startOf();
+  expect(await workers[0]?.headStarts.claim(start, never)).toBeUndefined();
+  api.headStarts.offer(start);
+  const later = startOf();
+  await offered(later);
+  expect(workers.some(({ begun }) => begun.has(start.turnId))).toBe(false);
+});
+
+test('a turn that was withdrawn ends its call', async () => {
+  model = untilAborted;
+  const start = startOf();
+  const { owner } = await offered(start);
+  api.headStarts.withdraw(start.turnId);
+  await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
+});
+
+test('whoever has claimed it can end it, and learns how it failed', async () => {
+  model = untilAborted;
+  const start = startOf();
+  const { owner, other } = await offered(start);
+  const caller = new AbortController();
+  const chunks = await other.headStarts.claim(start, caller.signal);
+  caller.abort();
+  await all(chunks);
+  await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
+
+  model = async function* () {
+    yield { content: 'well' };
+    throw new ModelError('rate_limited', 'too much', { retryAfterMs: 700 });
+  };
+  const next = startOf();
+  const { other: claimer } = await offered(next);
+  const failing = await claimer.headStarts.claim(next, never);
+  await expect(all(failing)).rejects.toMatchObject({ failure: 'rate_limited', retryAfterMs: 700, message: 'too much' });
+});
+
+test.each(['stops', 'dies'])('a worker that %s breaks off what another has claimed', async (how) => {
+  model = untilAborted;
+  const start = startOf();
+  const { owner, other } = await offered(start);
+  const chunks = await other.headStarts.claim(start, never);
+  if (how === 'stops') owner.draining.abort();
+  else owner.redis.close();
+  await expect(all(chunks)).rejects.toMatchObject({ failure: 'broken_stream' });
+});
+
+test('while Redis hangs or is away, a claim takes no time and an offer nothing at all', async () => {
+  server.hang();
+  api.headStarts.offer(startOf());
+  const before = performance.now();
+  expect(await workers[0]?.headStarts.claim(startOf(), never)).toBeUndefined();
+  // Half a second; the rest is for a busy machine. A Redis that hangs is given up after five.
+  expect(performance.now() - before).toBeLessThan(4_000);
+});
