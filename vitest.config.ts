@@ -19,6 +19,7 @@ export default defineConfig({
           name: 'integration',
           globalSetup: ['test/support/global-setup.ts'],
           include: ['test/integration/**/*.test.ts'],
+          exclude: ['test/integration/postgres.test.ts'],
         },
       },
       {
@@ -29,7 +30,7 @@ export default defineConfig({
           globalSetup: ['test/support/global-setup.ts', 'test/support/postgres-setup.ts'],
           include: [
             'test/integration/{api,approvals,catalog,continue-as-new,errors,forks,idempotency}.test.ts',
-            'test/integration/{lists,outages,streams,turns,unavailable}.test.ts',
+            'test/integration/{lists,outages,postgres,streams,turns,unavailable}.test.ts',
           ],
         },
       },

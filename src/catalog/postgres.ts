@@ -72,7 +72,8 @@ function openPool(options: PgOptions, log: Logger): PostgresPool {
     }),
   });
   // A connection that breaks says so by an event, also while it is in use, and one that nobody hears ends the process.
-  pool.on('error', (error) => log.warn({ err: error }, 'an idle connection to PostgreSQL has broken'));
+  // The error has the whole connection on it, which is not for the log.
+  pool.on('error', (error) => log.warn({ reason: reasonOf(error) }, 'an idle connection to PostgreSQL has broken'));
   pool.on('connect', (client) => client.on('error', () => undefined));
   return {
     connect: async () => {
@@ -134,6 +135,12 @@ function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   // An error that stands for one of each address has no message of its own.
   return error.message || ('code' in error ? String(error.code) : error.name);
+}
+
+/** The server answers, but does not let us in: the user, its password or the database is not known there. */
+export function isPostgresRefusal(error: unknown): boolean {
+  const cause = error instanceof PostgresUnreachable ? error.cause : undefined;
+  return cause instanceof DatabaseError && /^(28|3D)/.test(cause.code ?? '');
 }
 
 /** Classes of SQLSTATE for what may work again later: connection, conflict of transactions, resources, operator, disk. */

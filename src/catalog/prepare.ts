@@ -3,7 +3,7 @@ import { Kysely, Migrator, sql, type Dialect } from 'kysely';
 import type { Logger } from 'pino';
 import { dialectOf, isCatalogUnavailable, type Database } from './database.ts';
 import { migrations } from './migrations.ts';
-import { PgDialect } from './postgres.ts';
+import { isPostgresRefusal, PgDialect } from './postgres.ts';
 
 /** The catalog can't be used; the message says what to do about it. */
 export class CatalogError extends Error {}
@@ -25,8 +25,8 @@ export async function prepareDatabase(database: Database, log: Logger): Promise<
       return;
     } catch (error) {
       if (error instanceof CatalogError) throw error;
-      if (!isCatalogUnavailable(error) || Date.now() >= deadline)
-        throw new CatalogError(advice(database, error), { cause: error });
+      const mayPass = isCatalogUnavailable(error) && !isPostgresRefusal(error);
+      if (!mayPass || Date.now() >= deadline) throw new CatalogError(advice(database, error), { cause: error });
       if (isFirst) log.warn({ err: error }, 'the catalog is not available; waiting for it');
       await sleep(PAUSE_MS);
     }

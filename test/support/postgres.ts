@@ -118,12 +118,14 @@ export async function createDatabase(url: string, options = ''): Promise<string>
   return Object.assign(new URL(url), { pathname: `/${name}` }).href;
 }
 
-/** Runs statements of which none needs a transaction. */
-export async function runSql(url: string, ...statements: string[]): Promise<void> {
+/** Runs statements, each by itself, and gives the rows of the last. */
+export async function runSql<R extends object>(url: string, ...statements: string[]): Promise<R[]> {
   const client = new Client({ connectionString: url });
   await client.connect();
   try {
-    for (const statement of statements) await client.query(statement);
+    let rows: R[] = [];
+    for (const statement of statements) ({ rows } = await client.query<R>(statement));
+    return rows;
   } finally {
     await client.end();
   }

@@ -19,9 +19,11 @@ export interface TestDatabase {
   close: () => Promise<void>;
 }
 
-/** @param folder for a file */
-export async function createTestDatabase(folder: string): Promise<TestDatabase> {
-  const server = inject('postgresUrl');
+/**
+ * @param folder for a file
+ * @param server for a database on a PostgreSQL of the test's own
+ */
+export async function createTestDatabase(folder: string, server = inject('postgresUrl')): Promise<TestDatabase> {
   const file = path.join(folder, 'catalog.db');
   const url = server === undefined ? `sqlite:${file}` : await createDatabase(server);
   const rows = openRows(url);
@@ -53,5 +55,5 @@ async function refuseConnections(server: string, url: string): Promise<() => Pro
     `alter database ${name} with allow_connections false`,
     `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
   );
-  return () => runSql(server, `alter database ${name} with allow_connections true`);
+  return async () => void (await runSql(server, `alter database ${name} with allow_connections true`));
 }

@@ -52,6 +52,8 @@ interface TestServerOptions {
   log?: Logger;
   /** Beside `test`. */
   servers?: Record<string, RegisteredServer>;
+  /** A PostgreSQL of the test's own. */
+  postgresUrl?: string;
 }
 
 /** For agents that use the MCP server of the test. */
@@ -65,12 +67,13 @@ export async function startTestServer({
   mcp: mcpOptions = { tools: [] },
   log: givenLog,
   servers = {},
+  postgresUrl,
 }: TestServerOptions = {}): Promise<TestServer> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-test-'));
   const model = await ScriptedModel.start();
   const mcp = await TestMcpServer.start(mcpOptions);
   const mcpFile = path.join(dataDir, 'mcp.json');
-  const database = await createTestDatabase(dataDir);
+  const database = await createTestDatabase(dataDir, postgresUrl);
   await writeFile(mcpFile, JSON.stringify({ servers: { ...servers, test: { url: mcp.url } } }));
   const config = loadConfig({
     PATH: process.env['PATH'],

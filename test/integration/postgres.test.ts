@@ -1,0 +1,130 @@
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { sql } from 'kysely';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { Catalog } from '../../src/catalog/catalog.ts';
+import { isCatalogUnavailable } from '../../src/catalog/database.ts';
+import { CatalogError } from '../../src/catalog/prepare.ts';
+import { loadConfig } from '../../src/config.ts';
+import { folded } from '../support/api-client.ts';
+import { createDatabase, Postgres, runSql } from '../support/postgres.ts';
+import { held, say } from '../support/scripted-model.ts';
+import { openRows } from '../support/test-database.ts';
+import { startTestServer } from '../support/test-server.ts';
+
+let postgres: Postgres;
+beforeAll(async () => {
+  postgres = await Postgres.start();
+});
+afterAll(() => postgres.stop());
+
+const NOW = '2026-11-02T10:00:00.000Z';
+
+/** A catalog, with what it logs. */
+async function open(url: string): Promise<{ catalog: Catalog; logged: PassThrough }> {
+  const logged = new PassThrough({ encoding: 'utf8' });
+  const catalog = await Catalog.open(loadConfig({ DATABASE_URL: url }).database, pino(logged));
+  onTestFinished(() => catalog.close());
+  return { catalog, logged };
+}
+
+function withParameter(url: string, name: string, value: string): string {
+  const changed = new URL(url);
+  changed.searchParams.set(name, value);
+  return changed.href;
+}
+
+test('PostgreSQL stopped and started in the middle of a turn: 503 meanwhile, and nothing is lost', async () => {
+  const server = await startTestServer({ postgresUrl: postgres.url });
+  onTestFinished(() => server.stop());
+  const model = held(
+    (call) => call.text('I go '),
+    (call) => call.text('on').finish(),
+  );
+  const chat = await server.chat({ scripts: [say('before'), model.script, say('after')] });
+  const before = await chat.turn('one').done;
+  const reader = chat.turn('two');
+  await reader.says('I go');
+
+  await postgres.down();
+  const refused = await server.api.send('POST', `${chat.path}/turns`, { input: [] });
+  expect([refused.status, refused.body.error.code]).toEqual([503, 'unavailable']);
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+  expect((await server.api.send('GET', chat.path)).status).toBe(503);
+  const ready = await server.api.send('GET', '/readyz');
+  expect([ready.status, ready.body.problems]).toEqual([
+    503,
+    [expect.stringMatching(/^the catalog can not be written: PostgreSQL can not be reached: /)],
+  ]);
+  model.release();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I go on' } });
+
+  await postgres.up();
+  const turnId = await reader.turnId();
+  const { rows } = server.database;
+  const turn = rows.selectFrom('turns').select('archived').where('id', '=', turnId);
+  await expect.poll(() => turn.executeTakeFirst(), { timeout: 40_000 }).toEqual({ archived: 1 });
+  expect((await chat.turn('three').end()).status).toBe('done');
+  const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
+  expect(turns.length).toBe(3);
+  expect(folded(await server.api.subscribe(chat.sessionId, turns[2]?.id ?? '').done)).toEqual(folded(before));
+}, 120_000);
+
+test('connections that break while nobody uses them are a line in the log, without the password', async () => {
+  const { catalog, logged } = await open(await createDatabase(postgres.url));
+  await Promise.all([catalog.check(NOW), catalog.check(NOW)]);
+  const line = once(logged, 'data');
+  await postgres.down();
+  const [text] = (await line) as [string];
+  expect(text).toContain('an idle connection to PostgreSQL has broken');
+  expect(text.split('\n')[0]?.length).toBeLessThan(300);
+  await expect(catalog.check(NOW)).rejects.toSatisfy(isCatalogUnavailable);
+  await postgres.up();
+  await catalog.check(NOW);
+});
+
+test('a statement that takes too long is an error of a catalog that is away', async () => {
+  const url = await createDatabase(postgres.url);
+  const { catalog } = await open(withParameter(url, 'statement_timeout', '200'));
+  const rows = openRows(url);
+  onTestFinished(() => rows.destroy());
+  await rows.transaction().execute(async (db) => {
+    await sql`lock table idempotency`.execute(db);
+    await expect(catalog.check(NOW)).rejects.toSatisfy(isCatalogUnavailable);
+  });
+  await catalog.check(NOW);
+});
+
+test('a server that falls silent is given up, and its connection not used again', async () => {
+  const url = await createDatabase(postgres.url);
+  const { catalog } = await open(withParameter(url, 'query_timeout', '500'));
+  await catalog.check(NOW);
+  const backends = `select pid from pg_stat_activity where application_name = 'everturn' and datname = current_database()`;
+  const [{ pid } = { pid: 0 }] = await runSql<{ pid: number }>(url, backends);
+  process.kill(pid, 'SIGSTOP');
+  try {
+    await expect(catalog.check(NOW)).rejects.toSatisfy(isCatalogUnavailable);
+    await catalog.check(NOW);
+  } finally {
+    process.kill(pid, 'SIGCONT');
+  }
+});
+
+test('a catalog that can not be used stops the start with what to do, and without the password', async () => {
+  const url = new URL(await createDatabase(postgres.url));
+  url.password = 'a-wrong-password';
+  const wrong = open(url.href);
+  await expect(wrong).rejects.toThrow(CatalogError);
+  await expect(wrong).rejects.toThrow(/password authentication failed.*DATABASE_URL/);
+  await expect(wrong).rejects.not.toThrow(/a-wrong-password/);
+  await expect(open(Object.assign(url, { pathname: '/nowhere' }).href)).rejects.toThrow(/DATABASE_URL/);
+});
+
+test('a database that does not have every character is refused', async () => {
+  const url = await createDatabase(
+    postgres.url,
+    "encoding 'SQL_ASCII' locale_provider libc locale 'C' template template0",
+  );
+  await expect(open(url)).rejects.toThrow(/SQL_ASCII.*encoding 'UTF8'/);
+});
