@@ -19,7 +19,7 @@ export default defineConfig({
           name: 'integration',
           globalSetup: ['test/support/global-setup.ts'],
           include: ['test/integration/**/*.test.ts'],
-          exclude: ['test/integration/postgres.test.ts'],
+          exclude: ['test/integration/{postgres,temporal-on-postgres}.test.ts'],
         },
       },
       {
@@ -30,7 +30,7 @@ export default defineConfig({
           globalSetup: ['test/support/global-setup.ts', 'test/support/postgres-setup.ts'],
           include: [
             'test/integration/{api,approvals,catalog,continue-as-new,errors,forks,idempotency}.test.ts',
-            'test/integration/{lists,outages,postgres,streams,turns,unavailable}.test.ts',
+            'test/integration/{lists,outages,postgres,streams,temporal-on-postgres,turns,unavailable}.test.ts',
           ],
         },
       },

@@ -1,8 +1,7 @@
-import { constants } from 'node:fs';
-import { access, mkdir, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from 'pino';
 import { buildByGo, downloadBySdk } from './install-temporal.ts';
+import { installPrograms, isExecutable, onPath } from './program-cache.ts';
 import { ProvisionError } from './provision-error.ts';
 import { whyUnusable } from './temporal-program.ts';
 
@@ -13,10 +12,6 @@ export interface BinaryOptions {
   env: NodeJS.ProcessEnv;
   log: Logger;
 }
-
-const INSTALL_PREFIX = '.install-';
-/** No installation takes this long: it was killed. */
-const ABANDONED_MS = 3_600_000;
 
 /**
  * The Temporal CLI: `temporal` on PATH, else the one in the cache, else one that is installed into the cache, by the
@@ -42,7 +37,12 @@ export async function findTemporalBinary({ cacheDir, env, log }: BinaryOptions):
   ];
   for (const { name, run } of installers) {
     try {
-      await install({ binDir, cached, run });
+      await installPrograms(binDir, async (folder) => {
+        const file = await run(folder);
+        const problem = await whyUnusable(file);
+        if (problem) throw new Error(problem);
+        return { temporal: file };
+      });
       log.info(`installed Temporal: ${cached}`);
       return cached;
     } catch (error) {
@@ -62,55 +62,4 @@ export async function findTemporalBinary({ cacheDir, env, log }: BinaryOptions):
       ...failures.map((failure) => `- ${failure}`),
     ].join('\n'),
   );
-}
-
-/** The cache only ever gets whole programs that run, under their name at once: others may be installing as well. */
-async function install({
-  binDir,
-  cached,
-  run,
-}: {
-  binDir: string;
-  cached: string;
-  run: (folder: string) => Promise<string>;
-}): Promise<void> {
-  await mkdir(binDir, { recursive: true });
-  await removeAbandoned(binDir);
-  const folder = await mkdtemp(path.join(binDir, INSTALL_PREFIX));
-  try {
-    const file = await run(folder);
-    const problem = await whyUnusable(file);
-    if (problem) throw new Error(problem);
-    await rename(file, cached);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}
-
-async function removeAbandoned(binDir: string): Promise<void> {
-  for (const name of await readdir(binDir)) {
-    const folder = path.join(binDir, name);
-    if (!name.startsWith(INSTALL_PREFIX)) continue;
-    // Another process may be removing it as well.
-    const { mtimeMs } = await stat(folder).catch(() => ({ mtimeMs: Infinity }));
-    if (Date.now() - mtimeMs > ABANDONED_MS) await rm(folder, { recursive: true, force: true });
-  }
-}
-
-async function onPath(name: string, env: NodeJS.ProcessEnv): Promise<string[]> {
-  const files = (env['PATH'] ?? '')
-    .split(path.delimiter)
-    .filter((folder) => path.isAbsolute(folder))
-    .map((folder) => path.join(folder, name));
-  const executable = await Promise.all(files.map(isExecutable));
-  return files.filter((_, index) => executable[index]);
-}
-
-async function isExecutable(file: string): Promise<boolean> {
-  try {
-    await access(file, constants.X_OK);
-    return (await stat(file)).isFile();
-  } catch {
-    return false;
-  }
 }

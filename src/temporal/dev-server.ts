@@ -2,29 +2,8 @@ import { spawn } from 'node:child_process';
 import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SqliteSync } from '../catalog/node-sqlite.ts';
+import { DYNAMIC_CONFIG, type DynamicConfig } from './dynamic-config.ts';
 import { listProcesses } from './process-table.ts';
-
-export type DynamicConfig = Readonly<Record<string, string | number | boolean>>;
-
-/**
- * What makes the development server fit for turns, measured on server 1.29.1 with two cores. As it comes a step (a
- * model call and a tool call) takes 200 ms, with these 17.
- */
-const DYNAMIC_CONFIG: DynamicConfig = {
-  // At most 20 rounds of task dispatch per second and shard otherwise, and the development server has one shard.
-  'history.transferProcessorMaxPollRPS': 2000,
-  'history.timerProcessorMaxPollRPS': 2000,
-  // Timers are held back by this much, in case the clocks of several hosts disagree: a second by default, so that
-  // a timer of 100 ms takes 1000. One host has one clock; with this it takes 110.
-  'history.timerProcessorMaxTimeShift': '20ms',
-  // With more than one partition of a task queue, a task for which one worker polls at a time may wait for 2 seconds.
-  'matching.numTaskqueueReadPartitions': 1,
-  'matching.numTaskqueueWritePartitions': 1,
-  // The reply to a workflow task then carries the activities that it scheduled.
-  'system.enableActivityEagerExecution': true,
-  // Long polls at a time: one per watched turn; 1200 otherwise.
-  'frontend.namespaceCount': 20_000,
-};
 
 /** How a server is run, but for its port. */
 export interface DevServerSettings {

@@ -4,7 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/node-sqlite.ts';
 import { lockDataDir } from '../data-dir-lock.ts';
-import { endDevServers, settingsArguments, type DynamicConfig } from './dev-server.ts';
+import { endDevServers, settingsArguments } from './dev-server.ts';
+import type { DynamicConfig } from './dynamic-config.ts';
 import { freePort } from './free-port.ts';
 import { adoptServer, launchServer, ServerEndedError, type RunningServer, type ServerHome } from './launch-server.ts';
 

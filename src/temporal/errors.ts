@@ -5,6 +5,7 @@ type GrpcStatus = Parameters<typeof isRetryableError>[0];
 /** gRPC status codes, by the numbers of the protocol. */
 const DEADLINE_EXCEEDED = 4;
 const NOT_FOUND = 5;
+const ALREADY_EXISTS = 6;
 /** How Temporal refuses Updates of a workflow whose last task has failed; the next one may not. */
 const FAILED_PRECONDITION = 9;
 
@@ -12,6 +13,11 @@ const FAILED_PRECONDITION = 9;
 export function isNotFound(error: unknown): boolean {
   const code: number | undefined = grpcError(error)?.code;
   return code === NOT_FOUND;
+}
+
+export function isAlreadyExists(error: unknown): boolean {
+  const code: number | undefined = grpcError(error)?.code;
+  return code === ALREADY_EXISTS;
 }
 
 /** Temporal can't be reached, or not now: the request may or may not have been carried out. */

@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
+import { goInstall, seconds } from './go-install.ts';
 
 export interface InstallOptions {
   /** An empty folder; the program ends up in it. */
@@ -14,13 +15,12 @@ export interface InstallOptions {
   log: Logger;
 }
 
-const CLI_MODULE = 'github.com/temporalio/cli/cmd/temporal@v1.5.1';
+const CLI_PACKAGE = 'github.com/temporalio/cli/cmd/temporal@v1.5.1';
 
 const POLL_MS = 200;
 const PROGRESS_MS = 10_000;
 /** A download of which nothing new has arrived for this long is given up. */
 const STALLED_MS = 20_000;
-const BUILD_MS = 20 * 60_000;
 
 /** Downloads the CLI as Temporal's SDK does it; gives its file. */
 export async function downloadBySdk({ folder, env, log }: InstallOptions): Promise<string> {
@@ -59,34 +59,7 @@ export async function downloadBySdk({ folder, env, log }: InstallOptions): Promi
 
 /** Builds the CLI from its source with the Go toolchain; gives its file. */
 export async function buildByGo({ go, folder, env, log }: InstallOptions & { go: string }): Promise<string> {
-  log.info(`building Temporal from source with ${go}; this takes about two minutes, once`);
-  const child = spawn(go, ['install', '-v', CLI_MODULE], {
-    env: { ...env, GOBIN: folder, CGO_ENABLED: '0' },
-    stdio: ['ignore', 'ignore', 'pipe'],
-    timeout: BUILD_MS,
-  });
-  const startedAt = Date.now();
-  let modules = 0;
-  let packages = 0;
-  let lastLine = '';
-  createInterface({ input: child.stderr }).on('line', (line) => {
-    if (line.startsWith('go: downloading ')) modules += 1;
-    else if (/^[\w./~-]+$/.test(line)) packages += 1;
-    if (line.trim()) lastLine = line;
-  });
-  const progress = (): string =>
-    `${seconds(Date.now() - startedAt)}, ${modules} modules fetched, ${packages} packages compiled`;
-  const reports = setInterval(() => log.info(`building Temporal: ${progress()}`), PROGRESS_MS);
-  try {
-    const failure = await new Promise<string | undefined>((resolve, reject) => {
-      child.once('error', reject);
-      child.once('close', (code, signal) => resolve(code === 0 ? undefined : (signal ?? lastLine)));
-    });
-    if (failure !== undefined) throw new Error(`go install: ${failure || 'it does not say why'}`);
-  } finally {
-    clearInterval(reports);
-  }
-  log.info(`built Temporal: ${progress()}`);
+  await goInstall({ go, folder, env, log, packages: [CLI_PACKAGE] });
   return path.join(folder, 'temporal');
 }
 
@@ -97,8 +70,4 @@ async function sizeOf(file: string): Promise<number> {
     // It has its final name now.
     return 0;
   }
-}
-
-function seconds(ms: number): string {
-  return `${Math.round(ms / 1000)} s`;
 }

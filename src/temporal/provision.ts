@@ -5,7 +5,7 @@ import type { NativeConnectionOptions } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/node-sqlite.ts';
 import { findTemporalBinary } from './binary.ts';
-import type { DynamicConfig } from './dev-server.ts';
+import type { DynamicConfig } from './dynamic-config.ts';
 import { startEmbeddedTemporal } from './embedded-server.ts';
 import { isNotFound, isTemporalUnavailable } from './errors.ts';
 import { ProvisionError } from './provision-error.ts';
@@ -34,8 +34,8 @@ export interface ProvisionedTemporal {
   stop: () => Promise<void>;
 }
 
-/** How long the embedded server keeps the histories of turns that have closed; it starts with a day. */
-const RETENTION = '3650d';
+/** How long a server of ours keeps the histories of turns that have closed; the embedded one starts with a day. */
+export const RETENTION = '3650d';
 
 const FOREIGN_MS = 5000;
 

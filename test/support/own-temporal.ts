@@ -3,7 +3,7 @@ import { homedir, tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal/provision.ts';
-import type { DynamicConfig } from '../../src/temporal/dev-server.ts';
+import type { DynamicConfig } from '../../src/temporal/dynamic-config.ts';
 
 /** A Temporal server for one test file, which may stop it or give it settings of its own. */
 export interface OwnTemporal extends ProvisionedTemporal {

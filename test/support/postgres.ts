@@ -11,7 +11,7 @@ import { freePort } from '../../src/temporal/free-port.ts';
 const run = promisify(execFile);
 
 const USER = 'postgres';
-const PASSWORD = 'secret/of the test';
+const PASSWORD = 'secret/of+the@test';
 
 /** PostgreSQL does not run as root. */
 type Identity = { uid?: number; gid?: number };

@@ -1,0 +1,56 @@
+import { execFile } from 'node:child_process';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import type { Logger } from 'pino';
+import { goInstall } from '../../src/temporal/go-install.ts';
+import { installPrograms, isExecutable, onPath } from '../../src/temporal/program-cache.ts';
+import { ProvisionError } from '../../src/temporal/provision-error.ts';
+
+const run = promisify(execFile);
+
+/** The version in the Dockerfile is the same. */
+export const TEMPORAL_VERSION = '1.29.1';
+
+const MODULE = 'go.temporal.io/server';
+
+export interface TemporalPrograms {
+  server: string;
+  /** Makes and updates the schemas. */
+  sqlTool: string;
+}
+
+/**
+ * Temporal's server and its schema tool, in the cache's folder `bin`. What is not there is built with Go, which takes two
+ * minutes. They are known to run.
+ *
+ * @throws ProvisionError with what can be done
+ */
+export async function temporalPrograms({
+  cacheDir,
+  env,
+  log,
+}: {
+  cacheDir: string;
+  env: NodeJS.ProcessEnv;
+  log: Logger;
+}): Promise<TemporalPrograms> {
+  const binDir = path.resolve(cacheDir, 'bin');
+  const names = { server: `temporal-server-${TEMPORAL_VERSION}`, sqlTool: `temporal-sql-tool-${TEMPORAL_VERSION}` };
+  const programs = { server: path.join(binDir, names.server), sqlTool: path.join(binDir, names.sqlTool) };
+  const present = await Promise.all(Object.values(programs).map(isExecutable));
+  if (present.every(Boolean)) return programs;
+  const [go] = await onPath('go', env);
+  if (!go) {
+    throw new ProvisionError(
+      `Temporal ${TEMPORAL_VERSION} is not in ${binDir}, and there is no Go to build it: https://go.dev/dl`,
+    );
+  }
+  await installPrograms(binDir, async (folder) => {
+    const packages = ['cmd/server', 'cmd/tools/sql'].map((name) => `${MODULE}/${name}@v${TEMPORAL_VERSION}`);
+    await goInstall({ go, folder, env, log, packages });
+    const built = { [names.server]: path.join(folder, 'server'), [names.sqlTool]: path.join(folder, 'sql') };
+    for (const file of Object.values(built)) await run(file, ['--version']);
+    return built;
+  });
+  return programs;
+}

@@ -1,0 +1,80 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { Client } from 'pg';
+import { ProvisionError } from '../../src/temporal/provision-error.ts';
+import type { PostgresAccess } from './postgres-access.ts';
+
+const run = promisify(execFile);
+
+/** The two databases, and the schema that the tool has for each. */
+export const DATABASES = {
+  store: { name: 'temporal', schema: 'postgresql/v12/temporal' },
+  visibility: { name: 'temporal_visibility', schema: 'postgresql/v12/visibility' },
+} as const;
+
+export const SQL_PLUGIN = 'postgres12';
+
+/** Makes Temporal's databases and their tables; of those that exist, brings the tables up to date. */
+export async function prepareSchemas({
+  postgresUrl,
+  access,
+  sqlTool,
+}: {
+  postgresUrl: string;
+  access: PostgresAccess;
+  sqlTool: string;
+}): Promise<void> {
+  for (const { name, schema } of Object.values(DATABASES)) {
+    await createDatabase(postgresUrl, name);
+    const env = toolEnvironment(access, name);
+    if (!(await hasSchema(postgresUrl, name))) await run(sqlTool, ['setup-schema', '--version', '0.0'], { env });
+    await run(sqlTool, ['update-schema', '--schema-name', schema], { env });
+  }
+}
+
+async function createDatabase(postgresUrl: string, name: string): Promise<void> {
+  await withClient(postgresUrl, async (client) => {
+    const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [name]);
+    if (rowCount === 0) await client.query(`create database ${name}`);
+  });
+}
+
+async function hasSchema(postgresUrl: string, database: string): Promise<boolean> {
+  const url = Object.assign(new URL(postgresUrl), { pathname: `/${database}` }).href;
+  return withClient(url, async (client) => {
+    const { rows } = await client.query<{ known: boolean }>(
+      "select to_regclass('schema_version') is not null as known",
+    );
+    return rows[0]?.known === true;
+  });
+}
+
+async function withClient<T>(connectionString: string, work: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client({ connectionString });
+  await client.connect().catch((cause: unknown) => {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ProvisionError(`PostgreSQL can not be used for Temporal: ${reason}`, { cause });
+  });
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+}
+
+/** In the environment, since arguments can be seen by everybody on the machine. */
+function toolEnvironment({ host, port, user, password, tls }: PostgresAccess, database: string): NodeJS.ProcessEnv {
+  return {
+    SQL_PLUGIN,
+    SQL_HOST: host,
+    SQL_PORT: String(port),
+    SQL_USER: user,
+    SQL_PASSWORD: password,
+    SQL_DATABASE: database,
+    ...(tls && {
+      SQL_TLS: 'true',
+      SQL_TLS_DISABLE_HOST_VERIFICATION: String(!tls.verify),
+      ...(tls.caFile && { SQL_TLS_CA_FILE: tls.caFile }),
+    }),
+  };
+}

@@ -1,0 +1,81 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
+import { temporalPrograms } from '../../deploy/temporal/programs.ts';
+import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../deploy/temporal/start.ts';
+import { loadConfig } from '../../src/config.ts';
+import { folded } from '../support/api-client.ts';
+import { held, say, use } from '../support/scripted-model.ts';
+import { freeTemporalPort } from '../support/temporal-ports.ts';
+import { onTestServer, startTestServer } from '../support/test-server.ts';
+
+const run = promisify(execFile);
+const log = pino({ level: 'warn' }, pino.destination(2));
+const { cacheDir } = loadConfig({ XDG_CACHE_HOME: process.env['XDG_CACHE_HOME'] });
+
+let folder: string;
+let port: number;
+let temporal: TemporalOnPostgres;
+// The first time it is built.
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-temporal-'));
+  port = await freeTemporalPort();
+  temporal = await start();
+}, 20 * 60_000);
+afterAll(async () => {
+  await temporal.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** On the PostgreSQL that has the catalogs, too. */
+async function start(): Promise<TemporalOnPostgres> {
+  const postgresUrl = inject('postgresUrl') ?? '';
+  return startTemporalOnPostgres({ postgresUrl, folder, cacheDir, log, port, historyShards: 4, output: 'ignore' });
+}
+
+test('turns with an approval, and a restart of Temporal in between, on PostgreSQL alone', async () => {
+  let notes = 0;
+  const write = { name: 'write', annotations: { destructiveHint: true }, handler: () => `note ${(notes += 1)}` };
+  const server = await startTestServer({
+    env: { TEMPORAL_ADDRESS: temporal.address, TEMPORAL_NAMESPACE: temporal.namespace },
+    mcp: { tools: [write] },
+  });
+  onTestFinished(() => server.stop());
+  const model = held(
+    (call) => call.text('It is '),
+    (call) => call.text('written').finish(),
+  );
+  const chat = await server.chat({ scripts: [use({ name: 'write', id: 'w' }), model.script], spec: onTestServer });
+  const asked = chat.turn('write it down');
+  expect(await asked.end()).toMatchObject({ status: 'done', required_actions: [{ type: 'tool.approval_required' }] });
+
+  await temporal.stop();
+  temporal = await start();
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 30_000 }).toBe(200);
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w', approval: { status: 'allow' } };
+  const allowed = chat.turn([approval]);
+  await allowed.says('It is');
+  // And once more, in the middle of a model call.
+  await temporal.stop();
+  temporal = await start();
+  model.release();
+  expect(await allowed.end()).toMatchObject({ status: 'done', output: { content: 'It is written' } });
+  expect(notes).toBe(1);
+  const replay = await server.api.subscribe(chat.sessionId, await allowed.turnId()).done;
+  expect(folded(await allowed.done)).toEqual(folded(replay));
+  chat.script(say('at once'));
+  expect((await chat.turn('thanks').end()).status).toBe('done');
+}, 180_000);
+
+test('its dynamic configuration is known to it, and its password is for nobody else', async () => {
+  const { server } = await temporalPrograms({ cacheDir, env: process.env, log });
+  const { stdout } = await run(server, ['validate-dynamic-config', path.join(folder, 'config/dynamic.yaml')]);
+  expect(stdout).not.toMatch(/error|warning/);
+  const config = path.join(folder, 'config/prod.yaml');
+  expect((await stat(config)).mode & 0o077).toBe(0);
+  expect(await readFile(config, 'utf8')).toContain('"numHistoryShards":4');
+});
