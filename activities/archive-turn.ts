@@ -5,14 +5,14 @@ import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat } from './heartbeat.ts';
 
 /** Archives a turn: all of it, which waits for the turn to close, or the part up to `through`. */
-export function createArchiveTurn({ catalog, logs, turnIndex, log }: Dependencies) {
+export function createArchiveTurn(dependencies: Dependencies) {
   return async function archiveTurn({ turnId, through }: { turnId: string; through?: number }): Promise<void> {
     const heartbeat = startHeartbeat();
     try {
-      await archive({ catalog, logs, turnIndex, turnId, through, signal: Context.current().cancellationSignal });
+      await archive({ ...dependencies, turnId, through, signal: Context.current().cancellationSignal });
     } catch (error) {
       if (!(error instanceof TurnNotFound)) throw error;
-      log.warn({ turnId }, 'a turn was deleted before it was archived');
+      dependencies.log.warn({ turnId }, 'a turn was deleted before it was archived');
     } finally {
       heartbeat.stop();
     }

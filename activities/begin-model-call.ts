@@ -1,17 +1,19 @@
 import type { BeginModelCall } from '../src/live/head-starts.ts';
 import { ROOT_THREAD, type UnplacedRecord } from '../src/log/records.ts';
+import { inLogScope, logScope } from '../src/telemetry/log-scope.ts';
 import type { Dependencies } from './dependencies.ts';
 import { prepareModelCall } from './prepare-model-call.ts';
 
 /** Asks the model what `callModel` will ask it as the first thing in a turn, before the turn has begun. */
 export function createBeginModelCall(dependencies: Omit<Dependencies, 'headStarts'>): BeginModelCall {
-  return async (start, signal) => {
-    const records = await dependencies.conversations.beginning(start, start.after, signal);
-    if (waitsForAnswers(records)) return undefined;
-    const call = { ...start, threadId: ROOT_THREAD };
-    const { provider, request } = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
-    return provider.stream(request, signal);
-  };
+  return (start, signal) =>
+    inLogScope({ ...logScope(), turnId: start.turnId, sessionId: start.sessionId }, async () => {
+      const records = await dependencies.conversations.beginning(start, start.after, signal);
+      if (waitsForAnswers(records)) return undefined;
+      const call = { ...start, threadId: ROOT_THREAD };
+      const { provider, request } = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
+      return provider.stream(request, signal);
+    });
 }
 
 /** The turn before ended with calls to answer: the session will refuse whatever does not answer them. */

@@ -8,6 +8,7 @@ import type { NewRecord, ToolCall, ToolOutcome } from '../src/log/records.ts';
 import { parseArguments } from '../src/tools/arguments.ts';
 import type { CallOutcome } from '../src/tools/call-outcome.ts';
 import type { McpEndpoint } from '../src/tools/registry.ts';
+import { observeTool } from '../src/telemetry/observe-tool.ts';
 import type { FileContent } from '../src/blobs/keep-files.ts';
 import { readResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -97,17 +98,20 @@ class ToolRun {
   }
 
   async #callServer(endpoint: McpEndpoint, call: ToolCall, signal: AbortSignal): Promise<Ended> {
-    const { toolPool, config } = this.#dependencies;
+    const { toolPool, config, metrics } = this.#dependencies;
     const { source, toolCallId } = this.#input;
     const parsed = parseArguments({}, call.arguments);
     if (!parsed.ok) return { outcome: 'failed', text: parsed.message };
     for (let tries = 0; ; tries++) {
-      const outcome = await toolPool.call(endpoint, call.info.name, parsed.value, {
+      const options = {
         // By the turn that asked for it, whichever turn runs it after an approval.
         operationId: `${source.turnId}/${toolCallId}`,
         signal,
         timeoutMs: config.tool.timeoutSeconds * 1000,
-      });
+      };
+      const outcome = await observeTool(metrics, endpoint, () =>
+        toolPool.call(endpoint, call.info.name, parsed.value, options),
+      );
       const wait = UNREACHED_WAITS_MS[tries];
       if (outcome.status !== 'not_sent' || wait === undefined || signal.aborted) return this.#ended(outcome, signal);
       await sleep(wait, undefined, { signal }).catch(() => undefined);

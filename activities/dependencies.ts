@@ -9,6 +9,7 @@ import type { HeadStarts } from '../src/live/head-starts.ts';
 import type { Conversations } from '../src/logs/conversations.ts';
 import type { TurnIndex } from '../src/logs/turn-index.ts';
 import type { TurnLogs } from '../src/logs/turn-logs.ts';
+import type { Metrics } from '../src/telemetry/metrics.ts';
 import type { Models } from '../src/models/models.ts';
 import type { McpPool } from '../src/tools/mcp-pool.ts';
 
@@ -27,6 +28,7 @@ export interface Dependencies {
   conversations: Conversations;
   client: Client;
   log: Logger;
+  metrics: Metrics;
   /** Aborted when the worker is asked to stop: what can move to another worker moves at once. */
   draining: AbortSignal;
 }

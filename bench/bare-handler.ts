@@ -1,6 +1,7 @@
 import type { RequestListener } from 'node:http';
 import express from 'express';
 import { EventStream } from '../src/api/sse.ts';
+import { Metrics } from '../src/telemetry/metrics.ts';
 import { listen, type LocalServer } from '../src/demo/local-server.ts';
 import { newId } from '../src/log/ids.ts';
 import type { StreamFrame } from '../src/live/turn-reader.ts';
@@ -18,6 +19,7 @@ export async function startBareHandler(modelUrl: string, spec: AgentSpec): Promi
   const provider = new OpenAIProvider({ apiKey: 'none', baseUrl: modelUrl, idleSeconds: 45 });
   const app = express();
   app.use(express.json());
+  const metrics = new Metrics();
   app.post('/turns', async (request, response) => {
     const { input } = createTurnBody.parse(request.body);
     const transcript = (input ?? []).flatMap((item) =>
@@ -33,7 +35,7 @@ export async function startBareHandler(modelUrl: string, spec: AgentSpec): Promi
       unavailable: [],
       fileContent: () => Promise.reject(new Error('there are no files here')),
     });
-    const stream = new EventStream(response);
+    const stream = new EventStream(response, metrics);
     stream.open();
     const message = { id: newId('msg'), thread_id: 'main' };
     let sequenceNumber = 0;

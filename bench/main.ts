@@ -7,7 +7,8 @@ import { createInterface } from 'node:readline';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
 import { loadConfig } from '../src/config.ts';
-import { createLogger, installTemporalLogger } from '../src/logger.ts';
+import { createLogger } from '../src/logger.ts';
+import { installTemporalRuntime } from '../src/telemetry/temporal-runtime.ts';
 import { startServer } from '../src/server.ts';
 import { provisionTemporal } from '../src/temporal/provision.ts';
 import { Floor } from './floor.ts';
@@ -59,7 +60,7 @@ async function measure(): Promise<Report> {
     LOG_LEVEL: 'warn',
   });
   const log = createLogger(config);
-  installTemporalLogger(log);
+  await installTemporalRuntime(log);
   const { cacheDir, temporal: settings } = config;
   const temporal = await provisionTemporal({ dataDir, cacheDir, log, ...settings });
   cleanup.push(() => temporal.stop());

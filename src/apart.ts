@@ -2,14 +2,15 @@ import type { Logger } from 'pino';
 import { readAgentFiles } from './agents/agent-files.ts';
 import { registerAgents } from './agents/register-agents.ts';
 import { startApi } from './api-process.ts';
-import { createHealthApp } from './api/app.ts';
+import { createOperationsApp } from './api/app.ts';
 import { checkReach } from './auth/reach.ts';
 import { Cleanup } from './cleanup.ts';
 import type { Config } from './config.ts';
 import { serveHttp } from './http-server.ts';
 import { modelAccess } from './models/model-access.ts';
-import { problemsOf } from './readiness.ts';
+import { Readiness } from './readiness.ts';
 import { openServices, type Services } from './services.ts';
+import { createScrape } from './telemetry/scrape.ts';
 import { warnIfSlow } from './temporal/dispatch-speed.ts';
 import { checkPollers } from './temporal/pollers.ts';
 import { provisionTemporal, type ProvisionedTemporal } from './temporal/provision.ts';
@@ -46,7 +47,11 @@ export async function startApiApart(config: Config, log: Logger): Promise<Runnin
     const { services, model } = await openPart(config, log, cleanup);
     await registerAgents(services, agents);
     const { client, keyring } = services;
-    const api = await startApi(services, ['no worker is there', () => checkPollers(client, config.temporal.taskQueue)]);
+    const api = await startApi(services, {
+      dependency: 'worker',
+      problem: 'no worker is there',
+      run: () => checkPollers(client, config.temporal.taskQueue),
+    });
     const stopped = Promise.withResolvers<void>();
     cleanup.add(async () => stopped.resolve());
     cleanup.add(() => api.stop());
@@ -67,7 +72,7 @@ export async function startWorkerApart(config: Config, log: Logger): Promise<Run
     const { services, temporal, model } = await openPart(config, log, cleanup);
     const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
     cleanup.add(() => worker.stop());
-    const healthUrl = await serveHealth(services, () => problemsOf(services, worker.check), cleanup);
+    const healthUrl = await serveHealth(services, new Readiness(services, worker.check), cleanup);
     void warnIfSlow(services);
     return { healthUrl, model, finished: worker.finished, stop: () => cleanup.run() };
   } catch (error) {
@@ -94,14 +99,12 @@ async function openPart(
   return { services, temporal, model: model.name };
 }
 
-async function serveHealth(
-  { config, log }: Services,
-  checkReadiness: () => Promise<string[]>,
-  cleanup: Cleanup,
-): Promise<string | undefined> {
-  if (config.workerPort === undefined) return undefined;
-  const address = { host: config.host, port: config.workerPort, setting: 'EVERTURN_WORKER_PORT' };
-  const server = await serveHttp(createHealthApp({ checkReadiness, log }), address);
+async function serveHealth(services: Services, readiness: Readiness, cleanup: Cleanup): Promise<string | undefined> {
+  const { host, workerPort: port } = services.config;
+  if (port === undefined) return undefined;
+  const scrape = createScrape({ ...services, readiness });
+  const app = createOperationsApp({ ...services, readiness, scrape });
+  const server = await serveHttp(app, { host, port, setting: 'EVERTURN_WORKER_PORT' });
   cleanup.add(() => server.stop());
   return server.url;
 }

@@ -1,18 +1,32 @@
-import { createApp } from './api/app.ts';
+import { createApp, createOperationsApp } from './api/app.ts';
 import { SessionCommands } from './api/session-commands.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
 import { TurnTails } from './live/turn-tails.ts';
-import { problemsOf, type Check } from './readiness.ts';
+import { Readiness, type Check } from './readiness.ts';
+import { createScrape } from './telemetry/scrape.ts';
 import type { Services } from './services.ts';
 
 /** Starts the HTTP API. `workerCheck` fails if nobody does the work. */
 export async function startApi(services: Services, workerCheck: Check): Promise<HttpServer> {
   const { config, client, logs, bus, log } = services;
+  const readiness = new Readiness(services, workerCheck);
+  const scrape = createScrape({ ...services, readiness });
   const app = createApp({
     ...services,
+    scrape,
     tails: new TurnTails({ logs, bus, log }),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue }),
-    checkReadiness: () => problemsOf(services, workerCheck),
+    readiness,
   });
-  return serveHttp(app, { host: config.host, port: config.port, setting: 'EVERTURN_PORT' });
+  const { host, port, metricsPort } = config;
+  const api = await serveHttp(app, { host, port, setting: 'EVERTURN_PORT' });
+  if (metricsPort === undefined) return api;
+  const operations = createOperationsApp({ ...services, readiness, scrape });
+  try {
+    const { stop } = await serveHttp(operations, { host, port: metricsPort, setting: 'EVERTURN_METRICS_PORT' });
+    return { url: api.url, stop: async () => void (await Promise.all([api.stop(), stop()])) };
+  } catch (error) {
+    await api.stop();
+    throw error;
+  }
 }

@@ -14,7 +14,9 @@ import type { SqliteSync } from './catalog/node-sqlite.ts';
 export interface Config {
   host: string;
   port: number;
-  /** Where a worker that runs apart answers for its health; nowhere if unset. */
+  /** Where an API serves its metrics without a key; nowhere else than at its port if unset. */
+  metricsPort: number | undefined;
+  /** Where a worker that runs apart answers for its health and its metrics; nowhere if unset. */
   workerPort: number | undefined;
   /** Folder for everything that the server keeps by itself: catalog, blobs, the embedded Temporal's database. */
   dataDir: string;
@@ -88,6 +90,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
   return {
     host: vars.EVERTURN_HOST,
     port: vars.EVERTURN_PORT,
+    metricsPort: vars.EVERTURN_METRICS_PORT,
     workerPort: vars.EVERTURN_WORKER_PORT,
     dataDir,
     cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
@@ -194,6 +197,7 @@ const schema = z.object({
     .refine((host) => host === 'localhost' || isIP(host) !== 0, { error: 'must be an IP address or localhost' })
     .default('127.0.0.1'),
   EVERTURN_PORT: port.default(8080),
+  EVERTURN_METRICS_PORT: port.optional(),
   EVERTURN_WORKER_PORT: port.optional(),
   EVERTURN_DATA: z.string().default('.everturn'),
   EVERTURN_API_KEYS: apiKeys,

@@ -1,37 +1,116 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Services } from './services.ts';
 
+/** One thing that a process stands on. */
+export interface Check {
+  /** As metrics name it. */
+  dependency: 'catalog' | 'blobs' | 'temporal' | 'worker' | 'redis';
+  /** What to say if it does not work. */
+  problem: string;
+  /** Throws if it does not work. */
+  run: () => Promise<unknown>;
+  /** Requests are answered without it, if not as well: no reason to send them elsewhere. */
+  isOptional?: boolean;
+}
+
+export interface Findings {
+  /** Why requests can't be answered as they should be now; empty if they can. */
+  problems: string[];
+  /** What else does not work. */
+  warnings: string[];
+}
+
+/** What takes longer than this does not work. */
 const TIMEOUT_MS = 2_000;
 
-/** Finds out whether something works: throws if not. */
-export type Check = [problem: string, check: () => Promise<unknown>];
+/** Finds out whether a process can do its work, and since when it can't. */
+export class Readiness {
+  readonly #checks: Check[];
+  readonly #services: Pick<Services, 'metrics' | 'log'>;
+  readonly #failingSince = new Map<Check, string>();
+  #checking: Promise<Findings> | undefined;
 
-/** What is wrong with what the API and the worker stand on, and with what else is given. */
-export async function problemsOf(
-  { catalog, blobs, client }: Pick<Services, 'catalog' | 'blobs' | 'client'>,
-  ...more: Check[]
-): Promise<string[]> {
-  const { connection, options } = client;
+  /** @param worker how to find out whether somebody does the work */
+  constructor(services: Pick<Services, 'catalog' | 'blobs' | 'client' | 'redis' | 'metrics' | 'log'>, worker: Check) {
+    this.#services = services;
+    this.#checks = [...storeChecks(services), worker];
+  }
+
+  /** Whoever asks while somebody is being answered gets the same answer. */
+  check(): Promise<Findings> {
+    this.#checking ??= this.#check().finally(() => {
+      this.#checking = undefined;
+    });
+    return this.#checking;
+  }
+
+  async #check(): Promise<Findings> {
+    const found = await Promise.all(this.#checks.map((check) => this.#run(check)));
+    const texts = (isOptional: boolean) =>
+      this.#checks.flatMap((check, i) => ((check.isOptional ?? false) === isOptional ? (found[i] ?? []) : []));
+    return { problems: texts(false), warnings: texts(true) };
+  }
+
+  /** What is wrong, if anything is. */
+  async #run(check: Check): Promise<string[]> {
+    const { metrics, log } = this.#services;
+    const { dependency, problem } = check;
+    try {
+      await inTime(check.run());
+      metrics.up.set({ dependency }, 1);
+      if (this.#failingSince.delete(check)) log.info({ dependency }, `it is over that ${problem}`);
+      return [];
+    } catch (error) {
+      metrics.up.set({ dependency }, 0);
+      const since = this.#failingSince.get(check) ?? new Date().toISOString();
+      if (!this.#failingSince.has(check)) log.warn({ dependency, err: error }, problem);
+      this.#failingSince.set(check, since);
+      return [`${problem}: ${error instanceof Error ? error.message : String(error)} (since ${since})`];
+    }
+  }
+}
+
+function storeChecks({
+  catalog,
+  blobs,
+  client,
+  redis,
+}: Pick<Services, 'catalog' | 'blobs' | 'client' | 'redis'>): Check[] {
+  const { workflowService } = client.connection;
+  const { namespace } = client.options;
   const checks: Check[] = [
-    ['the catalog can not be written', () => catalog.check(new Date().toISOString())],
-    ['the blob store can not be written', () => blobs.check()],
-    [
-      'Temporal can not be reached',
-      () =>
-        connection.withDeadline(Date.now() + TIMEOUT_MS, () =>
-          connection.workflowService.describeNamespace({ namespace: options.namespace }),
-        ),
-    ],
-    ...more,
+    {
+      dependency: 'catalog',
+      problem: 'the catalog can not be written',
+      run: () => catalog.check(new Date().toISOString()),
+    },
+    { dependency: 'blobs', problem: 'the blob store can not be written', run: () => blobs.check() },
+    {
+      dependency: 'temporal',
+      problem: 'Temporal can not be reached',
+      run: () =>
+        client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => workflowService.describeNamespace({ namespace })),
+    },
   ];
-  const problems = await Promise.all(
-    checks.map(async ([problem, check]) => {
-      try {
-        await check();
-        return [];
-      } catch (error) {
-        return [`${problem}: ${error instanceof Error ? error.message : String(error)}`];
-      }
-    }),
-  );
-  return problems.flat();
+  // Without it readers see each message when it is whole.
+  if (redis) {
+    const run = () => redis.commands.ping();
+    checks.push({ dependency: 'redis', problem: 'Redis can not be reached', run, isOptional: true });
+  }
+  return checks;
+}
+
+async function inTime(work: Promise<unknown>): Promise<void> {
+  const timer = new AbortController();
+  const late = sleep(TIMEOUT_MS, undefined, { signal: timer.signal, ref: false }).then(() => {
+    throw new Error(`no answer within ${TIMEOUT_MS / 1000} s`);
+  });
+  try {
+    await Promise.race([work, late]);
+  } finally {
+    timer.abort();
+    // Whatever comes now comes too late.
+    late.catch(() => undefined);
+    work.catch(() => undefined);
+  }
 }

@@ -20,6 +20,8 @@ import { OpenAIProvider } from './models/openai.ts';
 import { TurnHistory } from './temporal/history.ts';
 import { openRedis, type Redis } from './redis.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
+import { Metrics } from './telemetry/metrics.ts';
+import { ObservedModel } from './telemetry/observed-model.ts';
 import { requestHeader } from './temporal/request-header.ts';
 import { McpPool } from './tools/mcp-pool.ts';
 import type { McpRegistry } from './tools/registry.ts';
@@ -28,6 +30,7 @@ import type { McpRegistry } from './tools/registry.ts';
 export interface Services {
   config: Config;
   log: Logger;
+  metrics: Metrics;
   catalog: Catalog;
   keyring: Keyring;
   blobs: BlobStore;
@@ -82,7 +85,8 @@ export async function openServices({
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogs({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
-  const provider = new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds });
+  const metrics = new Metrics();
+  const provider = new ObservedModel(new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }), metrics);
   const models = new Models('openai', { openai: provider });
   const toolPool = new McpPool({
     allowPrivateUrls: () => config.allowPrivateUrls ?? keyring.isKeyless,
@@ -92,6 +96,7 @@ export async function openServices({
   return {
     config,
     log,
+    metrics,
     catalog,
     keyring,
     blobs,

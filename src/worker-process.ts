@@ -5,6 +5,8 @@ import { archive } from './logs/archive-turn.ts';
 import { Conversations } from './logs/conversations.ts';
 import type { Check } from './readiness.ts';
 import type { Services } from './services.ts';
+import { activityScope } from './telemetry/activity-scope.ts';
+import { countRetries } from './telemetry/count-retries.ts';
 import { startHousekeeping } from './temporal/housekeeping.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
 import { createWorker } from './temporal/worker.ts';
@@ -23,7 +25,7 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, catalog, logs, history, blobs, turnIndex, headStarts, client, log } = services;
+  const { config, catalog, logs, history, blobs, headStarts, client, metrics, log } = services;
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
@@ -35,13 +37,14 @@ export async function startWorker(
     taskQueue: config.temporal.taskQueue,
     workflowBundle,
     activities: createActivities(dependencies),
+    activityInterceptors: [activityScope, countRetries(metrics)],
     shutdownSeconds: config.shutdownSeconds,
   });
   const housekeeping = startHousekeeping({
     client,
     taskQueue: config.temporal.taskQueue,
     catalog,
-    archiveTurn: (turnId, signal) => archive({ catalog, logs, turnIndex, turnId, signal }),
+    archiveTurn: (turnId, signal) => archive({ ...services, turnId, signal }),
     log,
   });
   const finished = worker.run().catch((error: unknown) => {
@@ -50,7 +53,7 @@ export async function startWorker(
     log.warn({ err: error }, 'the worker was stopped with work in progress');
   });
   return {
-    check: ['the worker does not run', () => checkState(worker)],
+    check: { dependency: 'worker', problem: 'the worker does not run', run: () => checkState(worker) },
     finished,
     stop: async () => {
       draining.abort();

@@ -2,7 +2,7 @@ import express, { type Express, type NextFunction, type Request, type Response }
 import helmet from 'helmet';
 import { pinoHttp } from 'pino-http';
 import { agentRoutes } from './agents.ts';
-import { authenticate, cutOffWithKey } from './auth.ts';
+import { authenticate, cutOffWithKey, LOCAL } from './auth.ts';
 import type { ApiContext } from './context.ts';
 import { docsRoutes } from './docs.ts';
 import { draftSessionRoutes } from './draft-sessions.ts';
@@ -11,7 +11,9 @@ import { eventRoutes } from './events.ts';
 import { fileRoutes } from './files.ts';
 import { healthRoutes } from './health.ts';
 import { checkHost } from './host.ts';
+import { metricsRoutes } from './metrics.ts';
 import { withDocument } from './openapi.ts';
+import { countRequests } from './request-metrics.ts';
 import { beginRequest, namePathInLog, requestLog } from './request-scope.ts';
 import { mount, type Route } from './routes.ts';
 import { setContext } from './request.ts';
@@ -26,7 +28,7 @@ export function createApp(context: ApiContext): Express {
     checkHost(request, keyring);
     next();
   });
-  app.use('/v1', async (request, response, next) => {
+  app.use(['/v1', '/metrics'], async (request, response, next) => {
     setContext(response, await authenticate(request, keyring));
     cutOffWithKey(request, response, keyring);
     next();
@@ -37,21 +39,27 @@ export function createApp(context: ApiContext): Express {
   return app;
 }
 
-/** What a worker answers on a port of its own. */
-export function createHealthApp(context: Pick<ApiContext, 'checkReadiness' | 'log'>): Express {
+/** What operators ask, on a port for them alone: without keys. */
+export function createOperationsApp(context: OperationsContext): Express {
   const app = newApp(context);
-  mount(app, healthRoutes(context));
+  app.use((_request, response, next) => {
+    setContext(response, LOCAL);
+    next();
+  });
+  mount(app, [...healthRoutes(context), ...metricsRoutes(context)]);
   answerTheRest(app);
   return app;
 }
 
-function newApp({ log }: Pick<ApiContext, 'log'>): Express {
+type OperationsContext = Pick<ApiContext, 'readiness' | 'scrape' | 'metrics' | 'log'>;
+
+function newApp({ log, metrics }: Pick<ApiContext, 'log' | 'metrics'>): Express {
   const app = express();
   app.disable('x-powered-by');
   app.set('etag', false);
   app.set('query parser', 'simple');
 
-  app.use(beginRequest);
+  app.use(beginRequest, countRequests(metrics));
   app.use((request, _response, next) => {
     request.url = withoutPrefix(request.url);
     next();
@@ -83,6 +91,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...agentRoutes(context),
     ...healthRoutes(context),
     ...docsRoutes(),
+    ...metricsRoutes(context),
   ];
   return withDocument(routes, { hasKeys: () => !context.keyring.isKeyless });
 }

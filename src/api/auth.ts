@@ -4,7 +4,7 @@ import type { Caller } from '../auth/rights.ts';
 import { ApiError } from './errors.ts';
 
 /** Everybody, on a server without keys. */
-const LOCAL: Caller = {
+export const LOCAL: Caller = {
   subject: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
   roles: ['admin'],
 };

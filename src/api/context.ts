@@ -8,6 +8,9 @@ import type { HeadStarts } from '../live/head-starts.ts';
 import type { TurnTails } from '../live/turn-tails.ts';
 import type { TurnIndex } from '../logs/turn-index.ts';
 import type { TurnLogs } from '../logs/turn-logs.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { Scrape } from '../telemetry/scrape.ts';
+import type { Readiness } from '../readiness.ts';
 import type { SessionCommands } from './session-commands.ts';
 
 /** What the routes work with; one object per server. */
@@ -22,7 +25,8 @@ export interface ApiContext {
   commands: SessionCommands;
   headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
   agentCheck: AgentCheck;
-  /** Why the server can't do its work now; empty if it can. */
-  checkReadiness: () => Promise<string[]>;
+  readiness: Readiness;
   log: Logger;
+  metrics: Metrics;
+  scrape: Scrape;
 }

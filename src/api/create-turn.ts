@@ -109,6 +109,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: command.createdAt });
     await giveHeadStart(context, sessionId, command);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
+    context.metrics.turnsStarted.inc();
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
     // The turn runs: whatever is wrong with the index now, the answer is a success, and the archive will mend it.
     await turnIndex

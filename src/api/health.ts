@@ -3,10 +3,16 @@ import type { ApiContext } from './context.ts';
 import { ApiError, errorAnswer } from './errors.ts';
 import { json, route, type Route } from './routes.ts';
 
-const readiness = z.object({ status: z.literal('ready'), problems: z.array(z.string()) });
+const findings = z.object({
+  status: z.literal('ready'),
+  problems: z.array(z.string()),
+  warnings: z
+    .array(z.string())
+    .meta({ description: 'what does not work, and does not keep requests from being answered' }),
+});
 
 /** Whether the process lives, and whether it can do its work; for load balancers and operators, without a key. */
-export function healthRoutes({ checkReadiness, log }: Pick<ApiContext, 'checkReadiness' | 'log'>): Route[] {
+export function healthRoutes({ readiness }: Pick<ApiContext, 'readiness'>): Route[] {
   return [
     route(
       'get',
@@ -26,19 +32,18 @@ export function healthRoutes({ checkReadiness, log }: Pick<ApiContext, 'checkRea
         id: 'getReadiness',
         tag: 'Operations',
         summary: 'Whether the server can do its work, or what is wrong',
-        answer: { written: { 'application/json': json(readiness, { status: 'ready', problems: [] }) } },
+        answer: { written: { 'application/json': json(findings, { status: 'ready', problems: [], warnings: [] }) } },
         errors: ['unavailable'],
       },
       async ({ response }) => {
-        const problems = await checkReadiness();
+        const { problems, warnings } = await readiness.check();
         if (problems.length === 0) {
-          response.json({ status: 'ready', problems });
+          response.json({ status: 'ready', problems, warnings });
           return;
         }
-        log.warn({ problems }, 'not ready');
         const answer = errorAnswer(new ApiError('unavailable', `the server is not ready: ${problems.join('; ')}`));
         response.status(answer.status).set(answer.headers);
-        response.json({ status: 'not ready', problems, ...answer.body });
+        response.json({ status: 'not ready', problems, warnings, ...answer.body });
       },
     ),
   ];

@@ -146,7 +146,7 @@ function refusals(path: string, { query, headers, body, needs, errors = [] }: Ro
 }
 
 function isPrivate(path: string): boolean {
-  return path.startsWith('/v1/');
+  return path.startsWith('/v1/') || path === '/metrics';
 }
 
 function failures(codes: ErrorCode[]): ZodOpenApiResponsesObject {

@@ -11,8 +11,14 @@ export const beginRequest: RequestHandler = (request, response, next) => {
   const scope: LogScope = { requestId };
   response.set('x-request-id', requestId);
   response.locals['logScope'] = scope;
+  response.locals['begunAt'] = performance.now();
   inLogScope(scope, next);
 };
+
+/** How long ago the request came. */
+export function secondsSinceBegun({ locals }: Response): number {
+  return (performance.now() - Number(locals['begunAt'])) / 1000;
+}
 
 /** What a path names stands in every line of the request. */
 export function namePathInLog(app: Express): void {

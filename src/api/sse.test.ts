@@ -3,7 +3,10 @@ import { createServer, get, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import express, { type Response } from 'express';
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { Metrics } from '../telemetry/metrics.ts';
 import { EventStream } from './sse.ts';
+
+const metrics = new Metrics();
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] }));
 afterEach(() => void vi.useRealTimers());
@@ -13,7 +16,7 @@ async function connected(): Promise<{ stream: EventStream; response: Response; c
   const opened = Promise.withResolvers<{ stream: EventStream; response: Response }>();
   const app = express();
   app.get('/', (_request, response) => {
-    const stream = new EventStream(response);
+    const stream = new EventStream(response, metrics);
     stream.open();
     opened.resolve({ stream, response });
   });
@@ -84,4 +87,19 @@ test('a reader that has hung up is no longer written to', async () => {
   expect(stream.push([frame(1_000_002)])).toBe(true);
   expect(response.writableLength).toBe(0);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+test('a reader that takes nothing for a minute is disconnected, and counted', async () => {
+  const { stream, client } = await connected();
+  const count = async () => (await metrics.readersDisconnected.get()).values[0]?.value;
+  const readers = async () => (await metrics.readers.get()).values[0]?.value;
+  const before = (await count()) ?? 0;
+  expect(await readers()).toBe(1);
+  client.on('error', () => undefined);
+  while (stream.push([frame(1_000_001, 'x'.repeat(500_000))]));
+  const drained = stream.drained();
+  vi.advanceTimersByTime(60_000);
+  await drained;
+  expect(stream.isClosed).toBe(true);
+  expect([await count(), await readers()]).toEqual([before + 1, 0]);
 });

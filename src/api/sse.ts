@@ -1,4 +1,5 @@
 import type { Response } from 'express';
+import type { Metrics } from '../telemetry/metrics.ts';
 import type { StreamFrame } from '../live/turn-reader.ts';
 
 /** A comment often enough for every proxy and client on the way; both SDKs give up after 60 s of silence. */
@@ -10,14 +11,19 @@ const STALLED_MS = 60_000;
 /** A reader that is this far behind gets nothing more until it has taken what it was sent. */
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
 
+type StreamMetrics = Pick<Metrics, 'readers' | 'readersDisconnected'>;
+
 /** One server-sent event stream (`contracts/sessions-api.md`, section 2). */
 export class EventStream {
   readonly #response: Response;
+  readonly #metrics: StreamMetrics;
   #heartbeat: NodeJS.Timeout | undefined;
   #onDelivered: (() => void) | undefined;
+  #onDelta: (() => void) | undefined;
 
-  constructor(response: Response) {
+  constructor(response: Response, metrics: StreamMetrics) {
     this.#response = response;
+    this.#metrics = metrics;
   }
 
   /** True once nobody listens any more. */
@@ -36,6 +42,11 @@ export class EventStream {
     this.#onDelivered = listener;
   }
 
+  /** Calls `listener` once when the first delta is given to the network. */
+  onFirstDelta(listener: () => void): void {
+    this.#onDelta = listener;
+  }
+
   /** Sends the headers; from here on the answer is a 200. */
   open(): void {
     if (this.isClosed) return;
@@ -48,21 +59,25 @@ export class EventStream {
     this.#response.flushHeaders();
     this.#response.socket?.setNoDelay(true);
     this.#heartbeat = setInterval(() => this.#response.write(': hb\n\n'), HEARTBEAT_MS);
-    this.#response.once('close', () => clearInterval(this.#heartbeat));
+    this.#metrics.readers.inc();
+    this.#response.once('close', () => {
+      clearInterval(this.#heartbeat);
+      this.#metrics.readers.dec();
+    });
   }
 
   /** Sends what a reader has missed, at the reader's pace. */
   async write(frames: StreamFrame[]): Promise<void> {
     for (const frame of frames) {
       if (this.isClosed) return;
-      if (!this.#send(serialize(frame))) await this.drained();
+      if (!this.#send([frame])) await this.drained();
     }
   }
 
   /** Sends what happens now. False if the reader does not keep up: wait for `drained` then, and let it catch up. */
   push(frames: StreamFrame[]): boolean {
     if (this.isClosed) return true;
-    this.#send(frames.map(serialize).join(''));
+    this.#send(frames);
     return this.#response.writableLength <= MAX_BUFFERED_BYTES;
   }
 
@@ -72,7 +87,10 @@ export class EventStream {
     const { promise, resolve } = Promise.withResolvers<void>();
     let left = this.#response.writableLength;
     const watch = setInterval(() => {
-      if (this.#response.writableLength >= left) this.#response.destroy();
+      if (this.#response.writableLength >= left) {
+        this.#metrics.readersDisconnected.inc();
+        this.#response.destroy();
+      }
       left = this.#response.writableLength;
     }, STALLED_MS);
     this.#response.once('drain', resolve).once('close', resolve);
@@ -86,10 +104,14 @@ export class EventStream {
     this.#response.end();
   }
 
-  #send(text: string): boolean {
+  #send(frames: StreamFrame[]): boolean {
+    if (this.#onDelta && frames.some(({ event }) => event.type === 'model.message.delta')) {
+      this.#onDelta();
+      this.#onDelta = undefined;
+    }
     const onDelivered = this.#onDelivered;
     this.#onDelivered = undefined;
-    return this.#response.write(text, (error) => {
+    return this.#response.write(frames.map(serialize).join(''), (error) => {
       if (!error) onDelivered?.();
     });
   }

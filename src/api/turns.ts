@@ -13,6 +13,7 @@ import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts'
 import { isId } from './ids.ts';
 import { isTurnOf, ownTurn } from './own-turn.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
+import { secondsSinceBegun } from './request-scope.ts';
 import { json, route, type Route } from './routes.ts';
 import { sessionFor } from './sessions.ts';
 import { EventStream } from './sse.ts';
@@ -27,7 +28,7 @@ const stream = json(serverSentEvent, exampleServerSentEvent);
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
 export function turnRoutes(context: ApiContext): Route[] {
-  const { catalog, logs, turnIndex, tails } = context;
+  const { catalog, logs, turnIndex, tails, metrics } = context;
   return [
     route(
       'get',
@@ -126,7 +127,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         const session = await sessionFor(catalog, sessionId, caller, 'read');
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await ownTurn(context, session, turnId);
-        await streamTurn({ context, turnId, cursor, stream: new EventStream(response) });
+        await streamTurn({ context, turnId, cursor, stream: new EventStream(response, metrics) });
       },
     ),
   ];
@@ -135,8 +136,9 @@ export function turnRoutes(context: ApiContext): Route[] {
     const { turnId } = wanted;
     // Listens before the turn begins, so that its first words are not missed.
     const lease = tails.lease(turnId);
-    const stream = new EventStream(response);
+    const stream = new EventStream(response, metrics);
     stream.onDelivered(wanted.delivered);
+    stream.onFirstDelta(() => metrics.firstDelta.observe(secondsSinceBegun(response)));
     try {
       await wanted.start();
       await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease });

@@ -27,6 +27,7 @@ const SESSION_ACTIONS = {
 const SERVER_ACTIONS = {
   createSessions: 'create sessions',
   writeAgents: 'write and delete agents',
+  readMetrics: 'read the metrics',
 } as const;
 
 export type SessionAction = keyof typeof SESSION_ACTIONS;
@@ -39,7 +40,11 @@ const RIGHTS: Record<
   Role,
   { own: readonly SessionAction[]; others: readonly SessionAction[]; server: readonly ServerAction[] }
 > = {
-  admin: { own: EVERYTHING, others: ['read', 'cancel', 'delete'], server: ['createSessions', 'writeAgents'] },
+  admin: {
+    own: EVERYTHING,
+    others: ['read', 'cancel', 'delete'],
+    server: ['createSessions', 'writeAgents', 'readMetrics'],
+  },
   user: { own: EVERYTHING, others: [], server: ['createSessions'] },
   approver: { own: ['read', 'decide'], others: ['read', 'decide'], server: [] },
 };

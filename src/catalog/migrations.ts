@@ -1,4 +1,4 @@
-import type { Kysely, Migration } from 'kysely';
+import { sql, type Kysely, type Migration } from 'kysely';
 
 /** In their order; a migration that has been released is never changed. They run on SQLite and on PostgreSQL. */
 export const migrations: Record<string, Migration> = {
@@ -83,6 +83,16 @@ export const migrations: Record<string, Migration> = {
         .addColumn('expires_at', 'text')
         .addColumn('last_used_at', 'text')
         .addColumn('revoked_at', 'text')
+        .execute();
+    },
+  },
+  '0009-unarchived-turns': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      await db.schema
+        .createIndex('turns_unarchived')
+        .on('turns')
+        .column('created_at')
+        .where(sql.ref('archived'), '=', 0)
         .execute();
     },
   },

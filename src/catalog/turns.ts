@@ -45,6 +45,20 @@ export class Turns {
       .execute();
   }
 
+  /** The accepted turns whose logs are not in the archive, the oldest first: those that run, and those that have to go there. */
+  async unarchived(): Promise<Pick<TurnRow, 'id' | 'session_id' | 'created_at'>[]> {
+    return (
+      this.#db
+        .selectFrom('turns')
+        .select(['id', 'session_id', 'created_at'])
+        // As a literal, so that the index of just these is used.
+        .where('archived', '=', sql.lit(0))
+        .where('sequence', 'is not', null)
+        .orderBy('created_at')
+        .execute()
+    );
+  }
+
   /** Whether a turn has followed this one. */
   async isFollowed(turnId: string): Promise<boolean> {
     const follower = await this.#db

@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
 import { loadConfig } from '../config.ts';
-import { createLogger, installTemporalLogger } from '../logger.ts';
+import { createLogger } from '../logger.ts';
 import { startServer, type RunningServer } from '../server.ts';
 import { keysLine } from './keys-line.ts';
+import { installTemporalRuntime } from '../telemetry/temporal-runtime.ts';
 import { untilStopped } from './until-stopped.ts';
 
 /** `everturn start` */
@@ -13,7 +14,7 @@ export function addStartCommand(program: Command): void {
 async function start(): Promise<void> {
   const config = loadConfig();
   const log = createLogger(config);
-  installTemporalLogger(log);
+  await installTemporalRuntime(log);
   const server = await startServer(config, log);
   process.stdout.write(greeting(server));
   await untilStopped(server);

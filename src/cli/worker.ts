@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
 import { startWorkerApart } from '../apart.ts';
 import { loadConfig } from '../config.ts';
-import { createLogger, installTemporalLogger } from '../logger.ts';
+import { createLogger } from '../logger.ts';
+import { installTemporalRuntime } from '../telemetry/temporal-runtime.ts';
 import { untilStopped } from './until-stopped.ts';
 
 /** `everturn worker` */
@@ -12,7 +13,7 @@ export function addWorkerCommand(program: Command): void {
     .action(async () => {
       const config = loadConfig(process.env, 'worker');
       const log = createLogger(config);
-      installTemporalLogger(log);
+      await installTemporalRuntime(log);
       const worker = await startWorkerApart(config, log);
       const health = worker.healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';
       process.stdout.write(

@@ -1,4 +1,5 @@
 import type { Catalog } from '../catalog/catalog.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLogs } from './turn-logs.ts';
 
@@ -6,6 +7,7 @@ interface ArchiveOptions {
   catalog: Catalog;
   logs: TurnLogs;
   turnIndex: TurnIndex;
+  metrics: Metrics;
   turnId: string;
   /** The last entry to archive; without it, all of them, which waits for the turn to close. */
   through?: number | undefined;
@@ -16,7 +18,15 @@ interface ArchiveOptions {
  * Copies a turn's log into the archive. Goes on where an earlier attempt stopped; a turn that is archived is left alone.
  * @throws TurnNotFound
  */
-export async function archive({ catalog, logs, turnIndex, turnId, through, signal }: ArchiveOptions): Promise<void> {
+export async function archive({
+  catalog,
+  logs,
+  turnIndex,
+  metrics,
+  turnId,
+  through,
+  signal,
+}: ArchiveOptions): Promise<void> {
   const known = await catalog.turns.get(turnId);
   if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return;
   // Whoever started the turn may have died before it was entered in the index.
@@ -25,7 +35,10 @@ export async function archive({ catalog, logs, turnIndex, turnId, through, signa
   for await (const { entries } of logs.readStored(turnId, { from, follow: signal })) {
     const wanted = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
     const last = wanted.at(-1);
-    if (last) await catalog.archive.add(turnId, wanted, last.record.kind === 'turn.done');
+    if (last) {
+      await catalog.archive.add(turnId, wanted, last.record.kind === 'turn.done');
+      metrics.archived(wanted.map(({ record }) => record));
+    }
     if (through !== undefined && (wanted.length < entries.length || last?.ordinal === through)) return;
   }
 }

@@ -1,5 +1,4 @@
-import { Worker, type NativeConnection } from '@temporalio/worker';
-import { activityScope } from '../telemetry/activity-scope.ts';
+import { Worker, type ActivityInterceptorsFactory, type NativeConnection } from '@temporalio/worker';
 import type { createActivities } from '../../activities/index.ts';
 
 interface WorkerSettings {
@@ -8,16 +7,17 @@ interface WorkerSettings {
   taskQueue: string;
   workflowBundle: { code: string };
   activities: ReturnType<typeof createActivities>;
+  activityInterceptors: ActivityInterceptorsFactory[];
   /** How long tools that must not be cut off may take to finish when the worker is asked to stop. */
   shutdownSeconds: number;
 }
 
 /** The worker that runs sessions, turns and their activities: one task queue for all, as eager dispatch needs it. */
 export async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, ...options } = settings;
+  const { shutdownSeconds, activityInterceptors, ...options } = settings;
   return Worker.create({
     ...options,
-    interceptors: { activity: [activityScope] },
+    interceptors: { activity: activityInterceptors },
     shutdownGraceTime: shutdownSeconds * 1000,
     // An activity that does not even end when it is cut off must not keep the process.
     shutdownForceTime: (shutdownSeconds + 10) * 1000,

@@ -36,7 +36,7 @@ test('without a key, or with a wrong one, there is nothing here; health is for e
   expect((await new ApiClient(server.server.url).send('GET', '/v1/agents/helper', undefined, lower)).status).toBe(200);
   const nobody = new ApiClient(server.server.url);
   expect(await nobody.get('/healthz')).toEqual({ status: 'ok' });
-  expect(await nobody.get('/readyz')).toEqual({ status: 'ready', problems: [] });
+  expect(await nobody.get('/readyz')).toEqual({ status: 'ready', problems: [], warnings: [] });
 });
 
 test("other people's sessions do not exist", async () => {

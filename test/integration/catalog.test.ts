@@ -124,6 +124,18 @@ test('numbers come back as numbers, and texts in the order of their bytes', asyn
   expect(count).toBe(names.length);
 });
 
+test('turns that are not in the archive are known, the oldest first, but not what was only asked for', async () => {
+  const catalog = await open();
+  const accept = (turnId: string, sequence: number, createdAt: string) =>
+    catalog.turns.accept({ turnId, sessionId: 's', previousTurnId: null, sequence, createdAt, title: null });
+  await accept('later', 3, LATER);
+  await accept('first', 1, NOW);
+  await accept('archived', 2, NOW);
+  await catalog.archive.add('archived', [], true);
+  await catalog.turns.request({ id: 'asked', session_id: 's', created_at: NOW });
+  expect((await catalog.turns.unarchived()).map(({ id }) => id)).toEqual(['first', 'later']);
+});
+
 test('records with texts of every kind come back from the archive as they were', async () => {
   const catalog = await open();
   const entries: LogEntry[] = Array.from({ length: 1_201 }, (_, i) => ({

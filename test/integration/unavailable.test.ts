@@ -71,7 +71,8 @@ test('what is not ready says so in the form of all errors too, and when to ask a
   expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
   expect(body).toEqual({
     status: 'not ready',
-    problems: [expect.stringMatching(/^Temporal can not be reached/)],
+    problems: [expect.stringMatching(/^Temporal can not be reached.* \(since 20\d\d-.*Z\)$/)],
+    warnings: [],
     error: {
       type: 'server_error',
       code: 'unavailable',

@@ -6,9 +6,10 @@ import { inject } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import type { LiveBus } from '../../src/live/bus.ts';
 import { newId } from '../../src/log/ids.ts';
-import { createLogger, installTemporalLogger } from '../../src/logger.ts';
+import { createLogger } from '../../src/logger.ts';
 import { startServer, type RunningServer } from '../../src/server.ts';
 import type { RegisteredServer } from '../../src/tools/registry-file.ts';
+import { installTemporalRuntime } from '../../src/telemetry/temporal-runtime.ts';
 import type { AgentSpec } from '../../src/wire/agent-spec.ts';
 import { ApiClient, type EventReader } from './api-client.ts';
 import { TestMcpServer, type TestMcpServerOptions } from './mcp-server.ts';
@@ -59,7 +60,7 @@ interface TestServerOptions {
 /** For agents that use the MCP server of the test. */
 export const onTestServer = { mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'test' }] };
 
-let loggerInstalled = false;
+let runtimeInstalled: Promise<void> | undefined;
 
 export async function startTestServer({
   env = {},
@@ -91,8 +92,8 @@ export async function startTestServer({
     ...env,
   });
   const log = givenLog ?? createLogger(config);
-  if (!loggerInstalled) installTemporalLogger(log);
-  loggerInstalled = true;
+  runtimeInstalled ??= installTemporalRuntime(log);
+  await runtimeInstalled;
   const server = await startServer(config, log, { ...(bus && { bus }) });
   const api = new ApiClient(server.url);
   return {

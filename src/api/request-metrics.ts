@@ -1,0 +1,29 @@
+import type { Request, RequestHandler, Response } from 'express';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { secondsSinceBegun } from './request-scope.ts';
+
+/** Counts what is answered, and how long that takes. */
+export function countRequests(metrics: Metrics): RequestHandler {
+  return (request, response, next) => {
+    response.once('close', () => {
+      const { method } = request;
+      const route = routeOf(request);
+      // Whoever hangs up before the answer begins gets none.
+      const status = response.headersSent ? String(response.statusCode) : 'none';
+      metrics.httpRequests.inc({ method, route, status });
+      if (!isStream(response)) metrics.httpDuration.observe({ method, route }, secondsSinceBegun(response));
+    });
+    next();
+  };
+}
+
+/** The pattern of the route, never the path: that would be another label with every id. */
+function routeOf({ route }: Request): string {
+  const { path }: { path?: unknown } = route ?? {};
+  return typeof path === 'string' ? path : 'none';
+}
+
+/** Streams last as long as their turns; what they take says nothing. */
+function isStream(response: Response): boolean {
+  return String(response.getHeader('content-type')).startsWith('text/event-stream');
+}

@@ -1,0 +1,118 @@
+import type { Client } from '@temporalio/client';
+import type { Logger } from 'pino';
+import type { Catalog } from '../catalog/catalog.ts';
+import { isNotFound } from '../temporal/errors.ts';
+import { sessionWorkflowId, TURN_WORKFLOW, turnIdOf, turnWorkflowId } from '../../workflows/ids.ts';
+import type { Metrics } from './metrics.ts';
+
+interface WorkloadOptions {
+  client: Client;
+  catalog: Catalog;
+  taskQueue: string;
+  metrics: Metrics;
+  log: Logger;
+}
+
+/** However often somebody asks, the stores are asked this often. */
+const MIN_AGE_MS = 5_000;
+
+/** All together; a scrape must not hang for a store that does. */
+const TIMEOUT_MS = 3_000;
+
+/** What is done quickly is not worth a look at how it does. */
+const LOOK_AFTER_MS = 30_000;
+
+/** So many are looked at one by one, the oldest first; there are no more unless something is badly wrong. */
+const MAX_LOOKED_AT = 200;
+
+/** A workflow task that fails once has met a worker on its way out; one that goes on failing has met a bug. */
+const STUCK_ATTEMPTS = 3;
+
+/**
+ * What only the stores know, for all processes together: the turns that run, those that have ended and are not in the
+ * archive, and the workflows that do not get on. Server 1.29 has no list of the last, so those are looked at that somebody
+ * waits for: turns that run, and the sessions of turns that are not in the archive.
+ */
+export class Workload {
+  readonly #options: WorkloadOptions;
+  #askedAt = -Infinity;
+  #asking: Promise<void> = Promise.resolve();
+
+  constructor(options: WorkloadOptions) {
+    this.#options = options;
+  }
+
+  /** Brings the gauges up to date. What can't be found out now has no value. Never rejects. */
+  refresh(): Promise<void> {
+    if (performance.now() - this.#askedAt < MIN_AGE_MS) return this.#asking;
+    this.#askedAt = performance.now();
+    this.#asking = this.#refresh();
+    return this.#asking;
+  }
+
+  async #refresh(): Promise<void> {
+    const { client, log, metrics } = this.#options;
+    const { turnsRunning, archiveBacklog, archiveBacklogAge, stuckWorkflows } = metrics;
+    try {
+      await client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#ask());
+    } catch (error) {
+      for (const gauge of [turnsRunning, archiveBacklog, archiveBacklogAge, stuckWorkflows]) gauge.remove();
+      log.warn({ err: error }, 'the workload could not be measured');
+    }
+  }
+
+  async #ask(): Promise<void> {
+    const { catalog, metrics } = this.#options;
+    const running = await this.#running();
+    const unarchived = await catalog.turns.unarchived();
+    const ended = unarchived.filter(({ id }) => !running.has(id));
+    metrics.turnsRunning.set(running.size);
+    const endedAt = await Promise.all(ended.slice(0, MAX_LOOKED_AT).map(({ id }) => this.#endOf(id)));
+    const waiting = endedAt.filter((at) => at !== undefined);
+    metrics.archiveBacklog.set(waiting.length + Math.max(0, ended.length - MAX_LOOKED_AT));
+    metrics.archiveBacklogAge.set(waiting.length > 0 ? (Date.now() - Math.min(...waiting)) / 1000 : 0);
+
+    const before = Date.now() - LOOK_AFTER_MS;
+    const turns = [...running].filter(([, startedAt]) => startedAt < before).toSorted(([, a], [, b]) => a - b);
+    const old = unarchived.filter(({ created_at: createdAt }) => Date.parse(createdAt) < before);
+    const sessions = new Set(old.map(({ session_id: id }) => id));
+    metrics.stuckWorkflows.set({ type: 'turn' }, await this.#stuck(turns.map(([id]) => turnWorkflowId(id))));
+    metrics.stuckWorkflows.set({ type: 'session' }, await this.#stuck([...sessions].map(sessionWorkflowId)));
+  }
+
+  /** The turns that run, with the times at which they began. */
+  async #running(): Promise<Map<string, number>> {
+    const { client, taskQueue } = this.#options;
+    const running = new Map<string, number>();
+    const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus = 'Running'`;
+    for await (const { workflowId, startTime } of client.workflow.list({ query })) {
+      const turnId = turnIdOf(workflowId);
+      if (turnId !== undefined) running.set(turnId, startTime.getTime());
+    }
+    return running;
+  }
+
+  /** When a turn has ended, if it has; one that has just begun may not be among those that run yet. */
+  async #endOf(turnId: string): Promise<number | undefined> {
+    const description = await this.#describe(turnWorkflowId(turnId));
+    return (description && Number(description.workflowExecutionInfo?.closeTime?.seconds ?? 0) * 1000) || undefined;
+  }
+
+  async #stuck(workflowIds: string[]): Promise<number> {
+    const descriptions = await Promise.all(workflowIds.slice(0, MAX_LOOKED_AT).map((id) => this.#describe(id)));
+    return descriptions.filter((found) => (found?.pendingWorkflowTask?.attempt ?? 0) >= STUCK_ATTEMPTS).length;
+  }
+
+  async #describe(workflowId: string) {
+    const { connection, options } = this.#options.client;
+    try {
+      return await connection.workflowService.describeWorkflowExecution({
+        namespace: options.namespace,
+        execution: { workflowId },
+      });
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
+  }
+}

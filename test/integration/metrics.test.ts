@@ -1,0 +1,175 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { freePort } from '../../src/temporal/free-port.ts';
+import { ApiClient } from '../support/api-client.ts';
+import { Exposition } from '../support/prometheus.ts';
+import { held, say, use } from '../support/scripted-model.ts';
+import { TcpProxy } from '../support/tcp-proxy.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startTestServer({
+    mcp: {
+      tools: [
+        { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' },
+        { name: 'pay', handler: () => 'paid' },
+        { name: 'erase', annotations: { destructiveHint: true }, handler: () => 'erased' },
+      ],
+    },
+  });
+});
+afterAll(() => server.stop());
+
+async function scrape(): Promise<Exposition> {
+  const response = await fetch(`${server.api.url}/metrics`);
+  expect([response.status, response.headers.get('content-type')]).toEqual([
+    200,
+    'text/plain; version=0.0.4; charset=utf-8',
+  ]);
+  return new Exposition(await response.text());
+}
+
+test('after a session with a retry, an unknown outcome and an approval the metrics say so', async () => {
+  const chat = await server.chat({
+    scripts: [
+      (call) => call.fail(503, 'not now', { 'retry-after-ms': '1' }),
+      use({ name: 'look' }, { name: 'pay' }),
+      use({ name: 'erase', id: 'e1' }),
+      say('Done.'),
+    ],
+    spec: onTestServer,
+  });
+  server.mcp.faults.set('tools/call', 'swallow');
+  const first = chat.turn('go');
+  // The read-only one is asked again until it answers; the other is not.
+  await first.next((frame) => frame.type === 'tool.response' && frame.outcome === 'unknown_outcome');
+  server.mcp.faults.clear();
+  expect(await first.end()).toMatchObject({ status: 'done', required_actions: [{ type: 'tool.approval_required' }] });
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'e1', approval: { status: 'allow' } };
+  expect(await chat.turn([approval]).end()).toMatchObject({ status: 'done' });
+
+  // The archive has the last word on how turns and tool calls ended.
+  await expect
+    .poll(async () => (await scrape()).value('everturn_turns_ended_total', { status: 'done' }), { timeout: 20_000 })
+    .toBe(1);
+  const metrics = await scrape();
+  expect(metrics.value('everturn_turns_started_total')).toBe(2);
+  expect(metrics.value('everturn_turns_ended_total', { status: 'action_required' })).toBe(1);
+  expect(metrics.value('everturn_turns_ended_total', { status: 'error' })).toBe(0);
+  expect(metrics.value('everturn_tool_calls_ended_total', { outcome: 'unknown_outcome' })).toBe(1);
+  expect(metrics.value('everturn_tool_calls_ended_total', { outcome: 'succeeded' })).toBe(2);
+  expect(metrics.value('everturn_model_tokens_total', { type: 'output' })).toBe(15);
+  expect(metrics.value('everturn_retries_total', { activity: 'callModel', reason: 'overloaded' })).toBe(1);
+  expect(metrics.value('everturn_retries_total', { activity: 'callTool', reason: 'NoAnswer' })).toBeGreaterThan(0);
+  expect(metrics.value('everturn_model_call_duration_seconds_count', { outcome: 'answered' })).toBe(3);
+  expect(metrics.value('everturn_model_call_duration_seconds_count', { outcome: 'overloaded' })).toBe(1);
+  const tools = { server: 'test' };
+  expect(metrics.value('everturn_tool_call_duration_seconds_count', { ...tools, outcome: 'result' })).toBe(2);
+  expect(metrics.value('everturn_tool_call_duration_seconds_count', { ...tools, outcome: 'unknown' })).toBeGreaterThan(
+    1,
+  );
+  expect(metrics.value('everturn_first_delta_seconds_count')).toBe(2);
+  // From the model to its tools and back, but not what was waited for on purpose, nor from turn to turn.
+  expect(metrics.value('everturn_step_overhead_seconds_count')).toBeGreaterThanOrEqual(2);
+  const turns = { method: 'POST', route: '/v1/agents/sessions/:session_id/turns', status: '200' };
+  expect(metrics.value('everturn_http_requests_total', turns)).toBe(2);
+  expect(metrics.value('everturn_http_request_duration_seconds_count', { route: turns.route })).toBeUndefined();
+  expect(metrics.value('everturn_http_request_duration_seconds_count', { route: '/metrics' })).toBeGreaterThan(0);
+
+  // Temporal's own and the process's come in the same answer.
+  expect(metrics.all('temporal_workflow_task_queue_poll_succeed_total').length).toBeGreaterThan(0);
+  expect(metrics.families.get('temporal_workflow_task_execution_latency_seconds')).toMatchObject({ type: 'histogram' });
+  expect(metrics.value('process_resident_memory_bytes')).toBeGreaterThan(1e7);
+  expect(metrics.value('everturn_info')).toBe(1);
+
+  // No label says anything of which there may be ever more.
+  const ids = /(?:ses|turn|msg|evt|call|req)_[0-9a-z]{26}/;
+  const ours = metrics.samples.filter(({ name }) => name.startsWith('everturn_'));
+  for (const { labels } of ours) for (const value of Object.values(labels)) expect(value).not.toMatch(ids);
+  expect(ours.length).toBeLessThan(500);
+});
+
+test('what runs, who reads and what waits for the archive is said as it is now', async () => {
+  const model = held(
+    (call) => call.text('I am '),
+    (call) => call.text('here').finish(),
+  );
+  const chat = await server.chat({ scripts: [model.script] });
+  const later = { timeout: 30_000 };
+  // The stores are not asked at every scrape, and the archive takes its time.
+  await expect.poll(async () => (await scrape()).value('everturn_archive_backlog_turns'), later).toBe(0);
+  const before = await scrape();
+  expect(before.value('everturn_archive_backlog_oldest_seconds')).toBe(0);
+  expect(before.value('everturn_turns_running')).toBe(0);
+  expect(before.value('everturn_readers')).toBe(0);
+  expect(before.value('everturn_stuck_workflows', { type: 'turn' })).toBe(0);
+  expect(before.value('everturn_stuck_workflows', { type: 'session' })).toBe(0);
+  const reader = chat.turn('go');
+  await reader.says('I am');
+  expect((await scrape()).value('everturn_readers')).toBe(1);
+  await expect.poll(async () => (await scrape()).value('everturn_turns_running'), later).toBe(1);
+  model.release();
+  await reader.done;
+  await expect.poll(async () => (await scrape()).value('everturn_readers')).toBe(0);
+});
+
+test('a path of which there is no route counts, without the path', async () => {
+  for (const path of ['/v1/agents/nothing/here', '/wp-login.php', '/a', '/b']) {
+    expect((await server.api.send('GET', path)).status).toBe(404);
+  }
+  const metrics = await scrape();
+  expect(metrics.value('everturn_http_requests_total', { route: 'none', status: '404' })).toBe(4);
+});
+
+test('where keys are needed the metrics are for admins, or at a port of their own', async () => {
+  const port = await freePort();
+  const keyed = await startTestServer({
+    env: {
+      EVERTURN_API_KEYS: 'ann:admin=key-of-ann,bob=key-of-bob,eve:approver=key-of-eve',
+      EVERTURN_METRICS_PORT: String(port),
+    },
+  });
+  try {
+    const statusFor = async (key?: string): Promise<number> => {
+      const headers = key === undefined ? undefined : { authorization: `Bearer ${key}` };
+      const response = await fetch(`${keyed.api.url}/metrics`, { ...(headers && { headers }) });
+      await response.text();
+      return response.status;
+    };
+    expect(await Promise.all([undefined, 'unknown', 'key-of-bob', 'key-of-eve', 'key-of-ann'].map(statusFor))).toEqual([
+      401, 401, 403, 403, 200,
+    ]);
+    // A port of their own has them without, and nothing else.
+    const own = new ApiClient(`http://127.0.0.1:${port}`);
+    const response = await fetch(`${own.url}/metrics`);
+    expect(new Exposition(await response.text()).value('everturn_up', { dependency: 'worker' })).toBe(1);
+    expect(await own.get('/readyz')).toMatchObject({ status: 'ready' });
+    expect(
+      (await own.send('GET', '/v1/agents/sessions', undefined, { authorization: 'Bearer key-of-ann' })).status,
+    ).toBe(404);
+  } finally {
+    await keyed.stop();
+  }
+});
+
+test('a Redis that is away is told of, and keeps nobody from being answered', async () => {
+  const redis = await TcpProxy.start('127.0.0.1:9');
+  const apart = await startTestServer({ env: { REDIS_URL: `redis://${redis.address}` } });
+  try {
+    expect(await apart.api.get('/readyz')).toEqual({
+      status: 'ready',
+      problems: [],
+      warnings: [expect.stringMatching(/^Redis can not be reached: .* \(since .*Z\)$/)],
+    });
+    const text = await (await fetch(`${apart.api.url}/metrics`)).text();
+    const metrics = new Exposition(text);
+    expect(metrics.value('everturn_up', { dependency: 'redis' })).toBe(0);
+    for (const dependency of ['catalog', 'blobs', 'temporal', 'worker']) {
+      expect(metrics.value('everturn_up', { dependency })).toBe(1);
+    }
+    expect((await apart.chat().then((chat) => chat.turn('hi').end())).status).toBe('done');
+  } finally {
+    await apart.stop();
+    await redis.stop();
+  }
+});
