@@ -10,7 +10,7 @@ import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } f
 import { createAgent, createFetch } from '../guarded-fetch.ts';
 import { IdleWatch } from './idle-watch.ts';
 import { ModelError, type ModelFailure } from './model-error.ts';
-import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
 
 interface OpenAIOptions {
   apiKey: string;
@@ -101,12 +101,17 @@ export class OpenAIProvider implements ModelProvider {
       ...withoutNulls(params),
       // OpenAI has renamed the parameter and refuses the old name for newer models; other servers know the old one.
       ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
-      ...(tools.length > 0 && { tools: tools.map((tool) => ({ type: 'function', function: tool })) }),
+      ...(tools.length > 0 && { tools: tools.map(functionOf) }),
       ...responseFormatOf(request.responseFormat),
     };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on what the agent's author wrote, top_k and all
     return body as unknown as ChatCompletionCreateParamsStreaming;
   }
+}
+
+/** No more of a tool than a provider knows: some refuse the rest, and none has any business with it. */
+function functionOf({ name, description, parameters }: OfferedTool): object {
+  return { type: 'function', function: { name, description, parameters } };
 }
 
 /** The response again, with every chunk of its body reported. */
