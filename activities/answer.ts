@@ -11,7 +11,7 @@ import {
   type ToolRoute,
   type Usage,
 } from '../src/log/records.ts';
-import type { ModelChunk } from '../src/models/provider.ts';
+import type { ModelChunk, OfferedTool } from '../src/models/provider.ts';
 import { parseArguments } from '../src/tools/arguments.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
@@ -19,6 +19,8 @@ interface AnswerOptions {
   input: CallModelInput;
   attempt: number;
   toolset: Toolset;
+  /** Those of the toolset that the model was offered. */
+  offered: OfferedTool[];
   /** The ids of the tool calls that the conversation has already. */
   knownCalls: Iterable<string>;
   bus: LiveBus;
@@ -87,10 +89,10 @@ export class Answer {
   }
 
   #route({ name, arguments: args }: ToolCallText): { route: ToolRoute; problem?: string } {
-    const { tools } = this.#options.toolset;
-    const tool = tools.get(name);
+    // A deferred tool may be called before it was found: its arguments are checked as those of any other.
+    const tool = this.#options.toolset.tools.get(name);
     if (!tool) {
-      const known = [...tools.keys()].join(', ') || 'none';
+      const known = this.#options.offered.map((one) => one.name).join(', ') || 'none';
       return { route: { to: 'answered' }, problem: `There is no tool named ${name}. The tools are: ${known}.` };
     }
     const parsed = parseArguments(tool.parameters, args);

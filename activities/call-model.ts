@@ -94,11 +94,12 @@ class ModelCall {
     const { runId } = this.#context.info.workflowExecution ?? { runId: '' };
     const records = this.#dependencies.conversations.load(this.#input, runId, this.#signal);
     const prepared = await prepareModelCall(this.#dependencies, this.#input, records, this.#signal);
-    const { toolset, conversation } = prepared;
+    const { toolset, conversation, request } = prepared;
     this.#answer = new Answer({
       input: this.#input,
       attempt: this.#context.info.attempt,
       toolset,
+      offered: request.tools,
       knownCalls: conversation.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : [])),
       bus: this.#dependencies.bus,
     });

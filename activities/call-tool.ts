@@ -3,8 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isWorthKeepingLater, MAX_PAYLOAD_BYTES, offload } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/log/history.ts';
+import { SEARCH_TOOLS, searchResult } from '../src/agents/search-tools.ts';
 import { outcomeText } from '../src/log/projection.ts';
-import type { NewRecord, ToolCall, ToolOutcome } from '../src/log/records.ts';
+import type { FoundTool, NewRecord, ToolCall, ToolOutcome } from '../src/log/records.ts';
 import { parseArguments } from '../src/tools/arguments.ts';
 import type { CallOutcome } from '../src/tools/call-outcome.ts';
 import type { McpEndpoint } from '../src/tools/registry.ts';
@@ -32,6 +33,7 @@ interface Ended {
   outcome: ToolOutcome;
   text: string;
   files?: FileContent[];
+  foundTools?: FoundTool[];
 }
 
 /**
@@ -88,7 +90,11 @@ class ToolRun {
     try {
       const spec = await untilAvailable(() => catalog.agents.spec(this.#input.specHash), signal);
       call = await untilAvailable(() => conversations.toolCall(this.#input), signal);
-      endpoint = call.info.type === 'mcp' ? toolsets.endpoint(spec, call.info.serverId) : undefined;
+      const { info } = call;
+      if (info.type === 'system' && info.name === SEARCH_TOOLS) {
+        return { outcome: 'succeeded', ...searchResult(await toolsets.load(spec, signal), call.arguments) };
+      }
+      endpoint = info.type === 'mcp' ? toolsets.endpoint(spec, info.serverId) : undefined;
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
       return { outcome: 'failed', text: `The tool call was not executed: ${messageOf(error)}` };
@@ -195,8 +201,11 @@ class ToolRun {
     const { blobs, conversations } = this.#dependencies;
     const { sessionId, threadId, toolCallId } = this.#input;
     const keep = async (): Promise<{ record: NewRecord; stored: NewRecord[] }> => {
-      const { outcome, text, files = [] } = ended;
-      const result = await keepResult({ text, files }, { blobs, sessionId });
+      const { outcome, text, files = [], foundTools } = ended;
+      const result = {
+        ...(await keepResult({ text, files }, { blobs, sessionId })),
+        ...(foundTools && { foundTools }),
+      };
       const at = new Date().toISOString();
       const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
       const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;

@@ -1,4 +1,5 @@
-import type { Toolset } from '../src/agents/toolset.ts';
+import { offeredTools, type Toolset } from '../src/agents/toolset.ts';
+import { foundTools } from '../src/log/found-tools.ts';
 import type { CallModelInput } from '../src/log/history.ts';
 import type { UnplacedRecord } from '../src/log/records.ts';
 import { transcript, type TranscriptItem } from '../src/log/transcript.ts';
@@ -21,16 +22,14 @@ export async function prepareModelCall(
   signal: AbortSignal,
 ): Promise<PreparedModelCall> {
   const spec = await catalog.agents.spec(specHash);
-  const [toolset, conversation] = await Promise.all([
-    toolsets.load(spec, signal),
-    records.then((all) => transcript(all, threadId)),
-  ]);
+  const [toolset, all] = await Promise.all([toolsets.load(spec, signal), records]);
+  const conversation = transcript(all, threadId);
   const { provider, model } = models.resolve(spec.model.name);
   const request = promptOf({
     spec,
     model,
     transcript: conversation,
-    tools: [...toolset.tools.values()],
+    tools: offeredTools(toolset, foundTools(all, threadId)),
     unavailable: toolset.unavailable,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),

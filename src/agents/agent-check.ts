@@ -1,6 +1,7 @@
 import type { Models } from '../models/models.ts';
 import type { McpRegistry } from '../tools/registry.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
+import { ASK_USER_QUESTION, systemTools } from './system-tools.ts';
 
 /** Why an agent can't be used here. */
 export interface AgentProblem {
@@ -47,8 +48,15 @@ export class AgentCheck {
       const message = `no MCP server is registered under the name ${server.name}`;
       return { code: 'invalid_agent', message, param: `mcp_servers.${i}.name` };
     }
+    const servers = (spec.mcp_servers ?? []).map(({ name }) => name);
+    const namesake = servers.findIndex((name, i) => servers.indexOf(name) !== i);
+    if (namesake >= 0) {
+      const message = `two MCP servers are named ${servers[namesake]}: each needs a name of its own`;
+      return { code: 'invalid_agent', message, param: `mcp_servers.${namesake}.name` };
+    }
+    const own = new Set([ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name));
     const names = (spec.client_tools ?? []).map(({ name }) => name);
-    const twice = names.find((name, i) => names.indexOf(name) !== i || name === 'ask_user_question');
+    const twice = names.find((name, i) => names.indexOf(name) !== i || own.has(name));
     if (twice) {
       const message = `the name ${twice} is taken: client tools need names of their own`;
       return { code: 'invalid_agent', message, param: 'client_tools' };

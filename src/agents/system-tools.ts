@@ -1,3 +1,6 @@
+import { mayDefer } from '../tools/selectors.ts';
+import type { AgentSpec } from '../wire/agent-spec.ts';
+import { searchTools } from './search-tools.ts';
 import type { AgentTool } from './toolset.ts';
 
 /** Lets the model ask; whoever uses the session answers, as with any tool of the client's. */
@@ -17,3 +20,12 @@ export const ASK_USER_QUESTION: AgentTool = {
   info: { type: 'system', name: 'ask_user_question' },
   run: { to: 'client' },
 };
+
+/** The tools that an agent has from us. They follow from the agent alone, not from what its servers offer now. */
+export function systemTools(spec: AgentSpec): AgentTool[] {
+  const deferring = (spec.mcp_servers ?? []).filter(mayDefer).map(({ name }) => name);
+  return [
+    ...(spec.config?.ask_user_questions?.enabled === false ? [] : [ASK_USER_QUESTION]),
+    ...(deferring.length > 0 ? [searchTools(deferring)] : []),
+  ];
+}

@@ -1,4 +1,5 @@
-import type { McpInitialized, ToolInfo } from '../log/records.ts';
+import { toolKey } from '../log/found-tools.ts';
+import type { FoundTool, McpInitialized, ToolInfo } from '../log/records.ts';
 import type { OfferedTool } from '../models/provider.ts';
 
 /** A tool that an agent has. */
@@ -14,4 +15,20 @@ export interface Toolset {
   servers: McpInitialized['servers'];
   /** Servers that can't be reached, and why. */
   unavailable: { server: string; reason: string }[];
+}
+
+/** What a model is offered that has found these tools: all that are not deferred, and the found ones behind them. */
+export function offeredTools({ tools }: Toolset, found: FoundTool[]): AgentTool[] {
+  const all = [...tools.values()];
+  const deferred = new Map(all.filter(isDeferred).map((tool) => [keyOf(tool), tool]));
+  const offered = found.map((one) => deferred.get(toolKey(one))).filter((tool) => tool !== undefined);
+  return [...all.filter((tool) => !isDeferred(tool)), ...offered];
+}
+
+export function isDeferred({ info }: AgentTool): boolean {
+  return info.type === 'mcp' && info.deferred === true;
+}
+
+function keyOf({ info }: AgentTool): string | undefined {
+  return info.type === 'mcp' ? toolKey({ server: info.serverName, name: info.name }) : undefined;
 }

@@ -2,16 +2,9 @@ import type { McpPool, McpServerTools } from '../tools/mcp-pool.ts';
 import type { McpEndpoint, McpRegistry } from '../tools/registry.ts';
 import { selectTools } from '../tools/selectors.ts';
 import type { AgentSpec, McpServer } from '../wire/agent-spec.ts';
-import { ASK_USER_QUESTION } from './system-tools.ts';
+import { systemTools } from './system-tools.ts';
+import { toolNames } from './tool-names.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
-
-/** What model providers take as a tool's name. */
-const MAX_NAME_LENGTH = 64;
-
-/** A tool of a server, before it has a name of its own among all of them. */
-interface ServerTool extends AgentTool {
-  server: string;
-}
 
 /** Puts together the tools of agents, from what their servers offer now. */
 export class Toolsets {
@@ -29,7 +22,7 @@ export class Toolsets {
     signal.throwIfAborted();
     return {
       tools: named(
-        [...systemTools(spec), ...clientTools(spec)],
+        spec,
         servers.flatMap(({ tools }) => tools),
       ),
       servers: servers.flatMap(({ connected }) => connected),
@@ -47,7 +40,7 @@ export class Toolsets {
   async #server(
     spec: McpServer,
     signal: AbortSignal,
-  ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: ServerTool[] }> {
+  ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: AgentTool[] }> {
     const endpoint = this.#registry.resolve(spec);
     const unavailable = (reason: string) => ({
       connected: [],
@@ -63,21 +56,16 @@ export class Toolsets {
     }
     const { id, name, sessionId, transport } = offered;
     const tools = selectTools(spec, offered.tools, endpoint.idempotentTools).map(
-      ({ tool, approval, effect }): ServerTool => ({
-        server: spec.name,
+      ({ tool, approval, effect, deferred }): AgentTool => ({
         name: tool.name,
         description: tool.description ?? tool.title ?? '',
         parameters: tool.inputSchema,
-        info: { type: 'mcp', serverId: id, serverName: name, name: tool.name },
+        info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
         run: { to: 'server', effect, approval },
       }),
     );
     return { connected: [{ id, name, sessionId, transport }], tools, unavailable: [] };
   }
-}
-
-function systemTools(spec: AgentSpec): AgentTool[] {
-  return spec.config?.ask_user_questions?.enabled === false ? [] : [ASK_USER_QUESTION];
 }
 
 function clientTools(spec: AgentSpec): AgentTool[] {
@@ -90,29 +78,15 @@ function clientTools(spec: AgentSpec): AgentTool[] {
   }));
 }
 
-/**
- * Gives each tool a name that a model can call. Names of servers' tools that are not unique, or taken by our own, get
- * their server's name in front, so that they do not depend on the order of the servers.
- */
-function named(own: AgentTool[], servers: ServerTool[]): Map<string, AgentTool> {
-  const tools = new Map(own.map((tool) => [tool.name, tool]));
-  const uses = new Map<string, number>();
-  for (const { name } of servers) uses.set(callable(name), (uses.get(callable(name)) ?? 0) + 1);
-  for (const { server, ...tool } of servers) {
-    const short = callable(tool.name);
-    const isUnique = uses.get(short) === 1 && !tools.has(short);
-    const name = freeName(isUnique ? short : callable(`${server}_${tool.name}`), tools);
-    tools.set(name, { ...tool, name });
+/** Gives each tool the name by which the model calls it. */
+function named(spec: AgentSpec, serverTools: AgentTool[]): Map<string, AgentTool> {
+  const tools = new Map([...systemTools(spec), ...clientTools(spec)].map((tool) => [tool.name, tool]));
+  const nameOf = toolNames(spec, new Set(tools.keys()));
+  for (const tool of serverTools) {
+    if (tool.info.type !== 'mcp') continue;
+    const name = nameOf(tool.info.serverName, tool.info.name);
+    // A server may list a tool twice.
+    if (!tools.has(name)) tools.set(name, { ...tool, name });
   }
   return tools;
-}
-
-function callable(name: string): string {
-  return name.replaceAll(/[^a-zA-Z0-9_-]/g, '_').slice(0, MAX_NAME_LENGTH);
-}
-
-function freeName(name: string, taken: Map<string, AgentTool>): string {
-  let free = name;
-  for (let n = 2; taken.has(free); n++) free = `${name.slice(0, MAX_NAME_LENGTH - 4)}_${n}`;
-  return free;
 }

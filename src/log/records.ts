@@ -34,7 +34,14 @@ export type InputItem =
 export type Approval = { status: 'allow' } | { status: 'deny'; reason?: string };
 
 export type ToolInfo =
-  | { type: 'mcp'; serverId: string; serverName: string; name: string }
+  | {
+      type: 'mcp';
+      serverId: string;
+      serverName: string;
+      name: string;
+      /** Not offered to the model until it has searched for it. */
+      deferred?: true;
+    }
   | { type: 'system'; name: string };
 
 /**
@@ -114,6 +121,14 @@ export interface ToolResponse extends Base {
   content: string;
   /** Images, other binary results, and the whole of a text that was cut. */
   files?: StoredFile[];
+  /** Of a search for tools: those that the model is offered from now on. */
+  foundTools?: FoundTool[];
+}
+
+/** A tool by what does not change when its agent does: names of servers are unique in an agent. */
+export interface FoundTool {
+  server: string;
+  name: string;
 }
 
 export interface McpInitialized extends Base {

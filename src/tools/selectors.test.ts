@@ -20,7 +20,10 @@ const tools = Object.entries(HINTS).map(([name, annotations]): Tool => ({
   ...(annotations && { annotations }),
 }));
 
-type Selectors = Pick<McpServer, 'enable_tools' | 'disable_tools' | 'require_approval_for_tools'>;
+type Selectors = Pick<
+  McpServer,
+  'enable_tools' | 'disable_tools' | 'require_approval_for_tools' | 'preload' | 'preload_tools'
+>;
 
 function select(spec: Selectors, idempotentTools?: string[]): SelectedTool[] {
   return selectTools({ type: 'truefoundry-mcp-registry', name: 's', ...spec }, tools, idempotentTools);
@@ -65,6 +68,23 @@ describe('approval', () => {
   ])('%j', (require_approval_for_tools, expected) => {
     const approved = select({ require_approval_for_tools }).filter(({ approval }) => approval);
     expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+});
+
+describe('what the model has to search for', () => {
+  const ENABLED = { enable_tools: ['bare', 'reads', 'writes'] };
+  test.each<[Selectors, string[]]>([
+    [{}, []],
+    [{ preload: null }, []],
+    [{ preload: true, preload_tools: ['bare'] }, []],
+    [{ preload: false }, ['bare', 'reads', 'writes']],
+    [{ preload: false, preload_tools: null }, ['bare', 'reads', 'writes']],
+    [{ preload: false, preload_tools: ['bare', 'destroys'] }, ['reads', 'writes']],
+    [{ preload: false, preload_tools: ['@read-only'] }, ['bare', 'writes']],
+    [{ preload: false, preload_tools: ['@all'] }, []],
+  ])('%j', (spec, expected) => {
+    const deferred = select({ ...ENABLED, ...spec }).filter((one) => one.deferred);
+    expect(deferred.map(({ tool }) => tool.name)).toEqual(expected);
   });
 });
 

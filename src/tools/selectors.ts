@@ -8,6 +8,8 @@ export interface SelectedTool {
   approval: boolean;
   /** `retry` tools may run again with the same operation id, `once` tools never. */
   effect: 'retry' | 'once';
+  /** Whether the model has to search for it first. */
+  deferred: boolean;
 }
 
 /**
@@ -21,7 +23,8 @@ export interface SelectedTool {
  * In lists to enable and disable, `@read-only` selects the read-only tools. In lists for approval, `@destructive`
  * selects the destructive ones, and `@write` those that are annotated and neither read-only nor destructive. A tool
  * that is not annotated is selected by `@all` or its name only. `effect` is `retry` for tools that are read-only, have
- * `idempotentHint`, or that the operator calls idempotent.
+ * `idempotentHint`, or that the operator calls idempotent. Deferred are, if the agent turns `preload` off, all but those
+ * that `preload_tools` selects as the lists to enable do.
  */
 export function selectTools(
   spec: McpServer,
@@ -35,8 +38,14 @@ export function selectTools(
     .filter((tool) => isListed(tool, enabled) && !isListed(tool, disabled))
     .map((tool) => {
       const retry = isReadOnly(tool) || tool.annotations?.idempotentHint === true || isNamed(tool, idempotentTools);
-      return { tool, approval: needsApproval(tool, approved), effect: retry ? 'retry' : 'once' };
+      const deferred = spec.preload === false && !isListed(tool, spec.preload_tools ?? []);
+      return { tool, approval: needsApproval(tool, approved), effect: retry ? 'retry' : 'once', deferred };
     });
+}
+
+/** Whether a server may have deferred tools, whatever tools it has. */
+export function mayDefer({ preload, preload_tools: preloaded }: McpServer): boolean {
+  return preload === false && !preloaded?.includes('@all');
 }
 
 function isListed(tool: Tool, selectors: readonly string[]): boolean {

@@ -14,11 +14,14 @@ const mcpServerFields = {
   name: z.string().min(1).max(128),
   enable_tools: selector.describe('"@all" (the default), "@read-only" or tool names'),
   disable_tools: selector.describe('"@all", "@read-only" or tool names'),
-  preload_tools: selector,
+  preload_tools: selector.describe('"@all", "@read-only" or tool names: offered at once although preload is false'),
   require_approval_for_tools: selector.describe(
     '"@all", "@write", "@destructive" or tool names; default ["@write", "@destructive"]',
   ),
-  preload: z.boolean().nullish(),
+  preload: z
+    .boolean()
+    .nullish()
+    .describe('default true; false: the model is offered a tool of this server once it has searched for it'),
 };
 
 export const mcpServer = z

@@ -226,7 +226,7 @@ function toolInfoToWire(info: ToolInfo): WireToolInfo {
     name: info.name,
     mcp_server_id: info.serverId,
     mcp_server_name: info.serverName,
-    is_deferred: false,
+    is_deferred: info.deferred === true,
   };
 }
 

@@ -222,6 +222,25 @@ test('an agent that can not run here is refused with the reason', async () => {
       'invalid_agent',
       'mcp_servers.0.name',
     ],
+    [
+      {
+        model,
+        mcp_servers: ['a', 'b', 'a'].map((name) => ({ type: 'inline', name, url: 'https://mcp.example.com/' })),
+      },
+      422,
+      'invalid_agent',
+      'mcp_servers.2.name',
+    ],
+    [
+      {
+        model,
+        mcp_servers: [{ type: 'inline', name: 'a', url: 'https://mcp.example.com/', preload: false }],
+        client_tools: [{ name: 'search_tools', input_schema: {} }],
+      },
+      422,
+      'invalid_agent',
+      'client_tools',
+    ],
     [{ model, skills: [{ fqn: 'a/b' }] }, 422, 'feature_not_available', 'skills'],
     [{ model, config: { sandbox: { enabled: true } } }, 422, 'feature_not_available', 'config.sandbox'],
     [{ model, config: { pause: 'wait' } }, 422, 'feature_not_available', 'config.pause'],

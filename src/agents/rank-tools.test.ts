@@ -1,0 +1,58 @@
+import { expect, test } from 'vitest';
+import { rankTools } from './rank-tools.ts';
+import type { AgentTool } from './toolset.ts';
+
+function tool(name: string, description: string, { server = 'crm', properties = {} } = {}): AgentTool {
+  return {
+    name,
+    description,
+    parameters: { type: 'object', properties },
+    info: { type: 'mcp', serverId: server, serverName: server, name, deferred: true },
+    run: { to: 'server', effect: 'once', approval: false },
+  };
+}
+
+const TOOLS = [
+  tool('create_invoice', 'Writes an invoice for a customer.', { properties: { dueDate: {} } }),
+  tool('sendInvoice', 'Sends a document to a customer by mail.'),
+  tool('list-customers', 'Lists all customers, page by page.'),
+  tool('create_issue', 'Opens an issue in a repository.', { server: 'github' }),
+  tool('create_pull_request', 'Proposes a change to a repository.', { server: 'github' }),
+  tool('search', 'Looks for anything in documents, mails, invoices and the calendar of a customer.'),
+  tool('天気予報', '東京の天気を調べる'),
+];
+
+function ranked(query: string): string[] {
+  return rankTools(TOOLS, query).map(({ name }) => name);
+}
+
+test.each([
+  ['words of a name, however they are joined', 'send invoice', 'sendInvoice'],
+  ['other forms of a word', 'customer list', 'list-customers'],
+  ['the name of a server', 'github pull', 'create_pull_request'],
+  ['a parameter', 'due', 'create_invoice'],
+  ['a rare word rather than a common one', 'create issue', 'create_issue'],
+  ['the very name, with whatever else is like it', 'search', 'search'],
+  ['words of languages without blanks', '明日の天気', '天気予報'],
+])('first comes what is found by %s', (_, query, first) => {
+  expect(ranked(query)[0]).toBe(first);
+});
+
+test('a word in a name says more than one in a description', () => {
+  const names = ranked('invoices');
+  expect(names.toSorted()).toEqual(['create_invoice', 'search', 'sendInvoice']);
+  expect(names.at(-1)).toBe('search');
+});
+
+test('what nothing speaks of is not found', () => {
+  expect(ranked('quantum')).toEqual([]);
+  expect(ranked('  ?! ')).toEqual([]);
+  expect(rankTools([], 'invoice')).toEqual([]);
+  // Two letters begin too many words.
+  expect(ranked('cr')).toEqual([]);
+});
+
+test('the order is the same each time, and that of the tools where nothing else decides', () => {
+  const alike = ['a', 'b', 'c'].map((name) => tool(name, 'does something'));
+  expect(rankTools(alike, 'something')).toEqual(alike);
+});

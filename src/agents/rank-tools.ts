@@ -1,0 +1,75 @@
+import type { AgentTool } from './toolset.ts';
+
+/** How much a word says of a tool, by where it stands. */
+const WEIGHTS = { name: 4, server: 2, parameter: 1, description: 1 };
+
+/** A word that another one begins with, as `invoice` and `invoices`, or `repo` and `repository`. */
+const PREFIX_MATCH = 0.5;
+const MIN_PREFIX_LENGTH = 3;
+
+/** The constants of Okapi BM25: how soon more of a word says nothing more, and how much length counts. */
+const K1 = 1.2;
+const B = 0.75;
+
+/** A tool as a bag of words, each with the sum of its weights. */
+interface Bag {
+  tool: AgentTool;
+  words: Map<string, number>;
+  length: number;
+}
+
+/**
+ * The tools that a query speaks of, the best first: Okapi BM25 over names, descriptions, parameters and servers, where
+ * a word also counts for words that it begins, or that begin it. One whose very name is asked for comes first.
+ */
+export function rankTools(tools: AgentTool[], query: string): AgentTool[] {
+  const bags = tools.map(bagOf);
+  const average = bags.reduce((sum, { length }) => sum + length, 0) / bags.length;
+  const scores = new Map<AgentTool, number>();
+  for (const word of new Set(wordsOf(query))) {
+    const matches = bags
+      .map((bag) => ({ ...bag, weight: weightOf(word, bag.words) }))
+      .filter(({ weight }) => weight > 0);
+    const rarity = Math.log(1 + (bags.length - matches.length + 0.5) / (matches.length + 0.5));
+    for (const { tool, weight, length } of matches) {
+      const gain = (weight * (K1 + 1)) / (weight + K1 * (1 - B + (B * length) / average));
+      scores.set(tool, (scores.get(tool) ?? 0) + rarity * gain);
+    }
+  }
+  for (const tool of tools) if ([tool.name, tool.info.name].includes(query.trim())) scores.set(tool, Infinity);
+  return [...scores].toSorted(([, a], [, b]) => (a === b ? 0 : b - a)).map(([tool]) => tool);
+}
+
+function bagOf(tool: AgentTool): Bag {
+  const words = new Map<string, number>();
+  const add = (text: string, weight: number): void => {
+    for (const word of wordsOf(text)) words.set(word, (words.get(word) ?? 0) + weight);
+  };
+  add(tool.info.name, WEIGHTS.name);
+  if (tool.info.type === 'mcp') add(tool.info.serverName, WEIGHTS.server);
+  add(tool.description, WEIGHTS.description);
+  const { properties } = tool.parameters;
+  if (typeof properties === 'object' && properties !== null) add(Object.keys(properties).join(' '), WEIGHTS.parameter);
+  return { tool, words, length: [...words.values()].reduce((sum, weight) => sum + weight, 0) };
+}
+
+function weightOf(word: string, words: Map<string, number>): number {
+  const exact = words.get(word) ?? 0;
+  if (exact > 0) return exact;
+  let weight = 0;
+  for (const [other, its] of words) {
+    const isPrefix = other.startsWith(word) || word.startsWith(other);
+    if (isPrefix && Math.min(word.length, other.length) >= MIN_PREFIX_LENGTH) weight += its * PREFIX_MATCH;
+  }
+  return weight;
+}
+
+const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
+
+/** Words of any language, also those inside of `snake_case`, `kebab-case` and `camelCase`. */
+function wordsOf(text: string): string[] {
+  const spaced = text.replaceAll(/([\p{Ll}\d])(\p{Lu})/gu, '$1 $2').replaceAll('_', ' ');
+  return [...segmenter.segment(spaced)].flatMap(({ segment, isWordLike }) =>
+    isWordLike ? [segment.toLowerCase()] : [],
+  );
+}
