@@ -80,14 +80,17 @@ export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean
     { override: asItIs },
   );
   for (const path of Object.values(document.paths ?? {})) {
-    for (const method of METHODS) path[method]?.parameters?.forEach(withoutSchemaBesideContent);
+    for (const method of METHODS) path[method]?.parameters?.forEach(completeParameter);
   }
   return document;
 }
 
-/** A parameter has a schema or a content. The library gives it a schema in any case. */
-function withoutSchemaBesideContent(parameter: object): void {
+/** What the schema of a parameter does not say to the library. */
+function completeParameter(parameter: object): void {
+  // It has a schema or a content, not both.
   if ('content' in parameter && 'schema' in parameter) delete parameter.schema;
+  // An empty value is none; see `parseQuery`.
+  if ('in' in parameter && parameter.in === 'query') Object.assign(parameter, { allowEmptyValue: true });
 }
 
 /** Where schemas are not rendered as they behave. */

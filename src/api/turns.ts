@@ -164,10 +164,9 @@ async function isSent(response: Response, body: object): Promise<boolean> {
 }
 
 /** Where a reader goes on: the body says it, else `Last-Event-ID`. @throws ApiError `invalid_cursor` */
-function cursorOf(after: number | undefined, lastEventId: string | undefined): Cursor {
-  const header = lastEventId?.trim();
-  if (after === undefined && !header) return BEGINNING;
-  if (after === undefined && !/^\d{1,16}$/.test(header ?? '')) throw badCursor();
+function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
+  const header = lastEventId.trim();
+  if (!/^\d{0,16}$/.test(header)) throw badCursor();
   const cursor = parseCursor(after ?? Number(header));
   if (!cursor) throw badCursor();
   return cursor;

@@ -2,11 +2,14 @@ import { z } from 'zod';
 
 /** Bounds of what clients send, for all shapes. */
 
-// oxlint-disable-next-line no-control-regex -- ranges, not \p{Cc}: what reads the documentation knows those better
-const IDENTIFIER = /^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]{1,256}$/u;
+const IDENTIFIER_RULE = 'must be 1 to 256 characters, without control characters';
 
 /** An id that was given to a client before, or a name that people have given. */
-export const identifier = z.string().regex(IDENTIFIER, 'must be 1 to 256 characters, without control characters');
+export const identifier = z
+  .string()
+  // oxlint-disable-next-line no-control-regex -- ranges, not \p{Cc}: what reads the documentation knows those better
+  .regex(/^[^\u0000-\u001f\u007f-\u009f]{1,256}$/u, IDENTIFIER_RULE)
+  .refine((text) => text.isWellFormed(), IDENTIFIER_RULE);
 
 /** Text without NUL, which PostgreSQL's text can't hold, and as valid Unicode. */
 export function line({ min = 0, max }: { min?: number; max: number }) {

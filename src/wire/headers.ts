@@ -47,7 +47,7 @@ export const lastEventId = {
     .optional()
     .meta({
       description: 'the last sequence number that was seen, as EventSource sends it; the body comes first',
-      override: { pattern: '^\\d{1,16}$' },
+      override: { pattern: '^\\d{0,16}$' },
       example: '1000002',
     }),
 };

@@ -1,46 +1,25 @@
 import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { mkdir, rename, rm } from 'node:fs/promises';
-import { homedir } from 'node:os';
-import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiClient } from '../support/api-client.ts';
+import { pythonWith } from '../support/python.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 const run = promisify(execFile);
-const SDK = 'truefoundry-gateway-sdk==0.4.2';
 const SCRIPT = fileURLToPath(new URL('../python/use_sdk.py', import.meta.url));
 
 let server: TestServer;
 let python: string;
 beforeAll(async () => {
-  python = await pythonWithSdk();
+  python = await pythonWith('truefoundry-gateway-sdk==0.4.2');
   server = await startTestServer({
     env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' },
     mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
   });
 }, 240_000);
 afterAll(() => server.stop());
-
-/** A virtual environment with the SDK, made once per machine. */
-async function pythonWithSdk(): Promise<string> {
-  const cache = path.join(
-    process.env['XDG_CACHE_HOME'] ?? path.join(homedir(), '.cache'),
-    'everturn',
-    'test-venv-0.4.2',
-  );
-  if (!existsSync(cache)) {
-    const aside = `${cache}.${process.pid}`;
-    await mkdir(path.dirname(cache), { recursive: true });
-    await run('python3', ['-m', 'venv', '--copies', aside]);
-    await run(path.join(aside, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', SDK]);
-    await rename(aside, cache).catch(() => rm(aside, { recursive: true }));
-  }
-  return path.join(cache, 'bin', 'python');
-}
 
 test('the unmodified Python SDK goes through a session', async () => {
   const { api, model } = server;

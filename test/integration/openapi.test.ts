@@ -1,0 +1,147 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { ApiClient } from '../support/api-client.ts';
+import { pythonWith } from '../support/python.ts';
+import { use } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+const HOOKS = fileURLToPath(new URL('../python/schemathesis_hooks.py', import.meta.url));
+const SEED = process.env['SEED'] ?? '1';
+/** Requests that are made up for each operation, beside those that the document asks for by itself. */
+const EXAMPLES = process.env['EXAMPLES'] ?? '10';
+
+let server: TestServer;
+let python: string;
+let folder: string;
+beforeAll(async () => {
+  python = await pythonWith('schemathesis==4.32.5');
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-schemathesis-'));
+  server = await startTestServer({
+    env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' },
+    mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
+  });
+}, 240_000);
+afterAll(async () => {
+  await server.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const report = z.object({
+  failures: z.array(z.unknown()),
+  errors: z.array(z.unknown()),
+  valid_rates: z.record(z.string(), z.record(z.string(), z.looseObject({ accepted: z.int() }))),
+});
+
+test(`whatever is asked, the answer is one that the document has (SEED=${SEED} EXAMPLES=${EXAMPLES})`, async () => {
+  const config = path.join(folder, 'schemathesis.toml');
+  const result = path.join(folder, 'report.json');
+  await writeFile(config, settings(await conversation()));
+  const what = ['run', `${server.api.url}/openapi.json`, '--seed', SEED, '--max-examples', EXAMPLES];
+  const how = ['--no-color', '--report', 'json', '--report-json-path', result];
+  const output = await run(python, ['-m', 'schemathesis.cli', '--config-file', config, ...what, ...how]);
+  const { failures, errors, valid_rates: rates } = report.parse(JSON.parse(await readFile(result, 'utf8')));
+  expect([failures.length, errors.length], output).toEqual([0, 0]);
+  const never = Object.entries(rates).filter(([, phases]) => Object.values(phases).every(({ accepted }) => !accepted));
+  expect(never.map(([operation]) => operation)).toEqual([]);
+}, 900_000);
+
+interface Names {
+  session: string;
+  waiting: string;
+  turn: string;
+  file: string;
+  draft: string;
+  /** For requests after which it is of no use to others. */
+  spare: string;
+}
+
+/** Something behind every path: a session with an ended turn and a file, one with a turn that waits, a draft. */
+async function conversation(): Promise<Names> {
+  const ann = new ApiClient(server.api.url, 'key-of-ann');
+  await ann.putAgent('helper', { model: { name: 'm' }, ...onTestServer });
+  const session = await ann.createSession('helper');
+  const data = `data:text/plain;base64,${Buffer.alloc(100_000, 'x').toString('base64')}`;
+  const reader = ann.turn(session, [{ type: 'user.message', content: [{ type: 'file', name: 'x.txt', data }] }]);
+  expect((await reader.end()).status).toBe('done');
+  const [, file = ''] = /\/files\/(\w+)\?/.exec(JSON.stringify(await reader.type('turn.created'))) ?? [];
+  const waiting = await ann.createSession('helper');
+  server.model.script('m', use({ name: 'write', id: 'pending' }));
+  await ann.turn(waiting, 'write').done;
+  const draft = await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: { model: { name: 'm' } } });
+  return {
+    session,
+    waiting,
+    turn: await reader.turnId(),
+    file,
+    draft: draft.body.data.id,
+    spare: await ann.createSession('helper'),
+  };
+}
+
+/** Real names for most requests, so that they come to what is behind them. */
+function settings({ session, waiting, turn, file, draft, spare }: Names): string {
+  return `
+hooks = ${JSON.stringify(HOOKS)}
+continue-on-failure = true
+
+[auth.openapi.key]
+bearer = "key-of-ann"
+
+[dictionaries]
+agent = { values = ["helper"] }
+session = { values = ["${session}", "${session}", "${waiting}"] }
+turn = { values = ["${turn}"] }
+file = { values = ["${file}"] }
+draft = { values = ["${draft}"] }
+spare = { values = ["${spare}"] }
+call = { values = ["pending"] }
+thread = { values = ["main"] }
+
+[parameters]
+"path.agent_name" = { dictionary = "agent", probability = 0.8 }
+"path.session_id" = { dictionary = "session", probability = 0.9 }
+"path.turn_id" = { dictionary = "turn", probability = 0.9 }
+"path.file_id" = { dictionary = "file", probability = 0.9 }
+"query.last_turn_id" = { dictionary = "turn", probability = 0.5 }
+"body.agent_name" = { dictionary = "agent", probability = 0.8 }
+"body.previous_turn_id" = { dictionary = "turn", probability = 0.3 }
+"body.input[*].tool_call_id" = { dictionary = "call", probability = 0.5 }
+"body.input[*].thread_id" = { dictionary = "thread", probability = 0.5 }
+
+# Query parameters that are not known are ignored.
+[generation]
+allow-extra-parameters = false
+
+# What is well-formed may still be impossible.
+[checks]
+positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
+
+[[operations]]
+include-operation-id = "cancelSession"
+parameters = { "path.session_id" = { dictionary = "spare", probability = 0.9 } }
+
+[[operations]]
+include-operation-id = ["getDraftSession", "updateDraftSession"]
+parameters = { "path.session_id" = { dictionary = "draft", probability = 0.9 } }
+
+# Of all numbers few are cursors of a stream.
+[[operations]]
+include-operation-id = "subscribeToTurn"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404"]
+`;
+}
+
+/** What schemathesis prints. It ends with 1 if it has found something. */
+function run(program: string, args: string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    execFile(program, args, { cwd: folder, maxBuffer: 100_000_000 }, (error, stdout, stderr) => {
+      if (error && error.code !== 1) reject(new Error(stdout + stderr, { cause: error }));
+      else resolve(stdout + stderr);
+    });
+  });
+}

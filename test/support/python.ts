@@ -1,0 +1,22 @@
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, rename, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** The Python of a virtual environment with one package (`name==version`) in it, made once per machine. */
+export async function pythonWith(requirement: string): Promise<string> {
+  const cache = process.env['XDG_CACHE_HOME'] ?? path.join(homedir(), '.cache');
+  const folder = path.join(cache, 'everturn', `test-venv-${requirement.replace('==', '-')}`);
+  if (!existsSync(folder)) {
+    const aside = `${folder}.${process.pid}`;
+    await mkdir(path.dirname(folder), { recursive: true });
+    await run('python3', ['-m', 'venv', '--copies', aside]);
+    await run(path.join(aside, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', requirement]);
+    await rename(aside, folder).catch(() => rm(aside, { recursive: true }));
+  }
+  return path.join(folder, 'bin', 'python');
+}
