@@ -3,8 +3,10 @@ import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
 import { createConnectTools } from './connect-tools.ts';
 import type { Dependencies } from './dependencies.ts';
+import { createEndSession } from './end-session.ts';
 import { createInspectTurn } from './inspect-turn.ts';
 import { createLoadSession } from './load-session.ts';
+import { createRemoveSession } from './remove-session.ts';
 import { createTerminateTurn } from './terminate-turn.ts';
 
 /** Everything that touches the world, by the names under which workflows call it. */
@@ -19,6 +21,8 @@ export function createActivities(dependencies: Dependencies) {
     loadSession: createLoadSession(dependencies),
     inspectTurn: createInspectTurn(dependencies),
     terminateTurn: createTerminateTurn(dependencies),
+    endSession: createEndSession(dependencies),
+    removeSession: createRemoveSession(dependencies),
     /** For measuring how fast the server dispatches. */
     doNothing: () => Promise.resolve(),
   };

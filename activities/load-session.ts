@@ -1,7 +1,7 @@
 import { ApplicationFailure } from '@temporalio/activity';
 import type { SessionState } from '../workflows/session.ts';
+import { inspect } from '../src/logs/inspect.ts';
 import type { Dependencies } from './dependencies.ts';
-import { inspect } from './inspect-turn.ts';
 import { unlessHopeless } from './unless-hopeless.ts';
 
 /** What a session's workflow must know to go on where an earlier one, or another machine's, has stopped. */

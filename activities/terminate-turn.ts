@@ -1,6 +1,6 @@
-import { encodeToPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import type { CancelReason } from '../src/log/records.ts';
 import { isNotFound } from '../src/temporal/errors.ts';
+import { terminateWorkflow } from '../src/temporal/executions.ts';
 import { turnWorkflowId } from '../workflows/ids.ts';
 import type { Dependencies } from './dependencies.ts';
 
@@ -19,29 +19,29 @@ export function createTerminateTurn({ client }: Dependencies) {
   const { connection, options } = client;
 
   return async function terminateTurn({ turnId, reason, sparesTools }: TerminateTurnInput): Promise<boolean> {
-    const execution = { workflowId: turnWorkflowId(turnId) };
-    try {
-      if (sparesTools && (await runsToolOnce(execution))) return false;
-      const details = await encodeToPayloads(options.loadedDataConverter, reason);
-      await connection.workflowService.terminateWorkflowExecution({
-        namespace: options.namespace,
-        workflowExecution: execution,
-        reason: `cancelled (${reason}), but the turn did not end`,
-        ...(details && { details: { payloads: details } }),
-      });
-    } catch (error) {
-      if (!isNotFound(error)) throw error; // else it has closed by itself
-    }
+    const workflowId = turnWorkflowId(turnId);
+    if (sparesTools && (await runsToolOnce(workflowId))) return false;
+    await terminateWorkflow(client, {
+      workflowId,
+      reason: `cancelled (${reason}), but the turn did not end`,
+      details: reason,
+    });
     return true;
   };
 
-  async function runsToolOnce(execution: { workflowId: string }): Promise<boolean> {
-    const { pendingActivities } = await connection.workflowService.describeWorkflowExecution({
-      namespace: options.namespace,
-      execution,
-    });
-    return (pendingActivities ?? []).some(
-      ({ activityType, maximumAttempts }) => activityType?.name === 'callTool' && maximumAttempts === 1,
-    );
+  /** False for a turn that has closed by itself. */
+  async function runsToolOnce(workflowId: string): Promise<boolean> {
+    try {
+      const { pendingActivities } = await connection.workflowService.describeWorkflowExecution({
+        namespace: options.namespace,
+        execution: { workflowId },
+      });
+      return (pendingActivities ?? []).some(
+        ({ activityType, maximumAttempts }) => activityType?.name === 'callTool' && maximumAttempts === 1,
+      );
+    } catch (error) {
+      if (isNotFound(error)) return false;
+      throw error;
+    }
   }
 }

@@ -15,7 +15,7 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     ...services,
     scrape,
     tails: new TurnTails({ logs, bus, log }),
-    commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue }),
+    commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     readiness,
   });
   const { host, port, metricsPort } = config;

@@ -1,13 +1,13 @@
 import { NativeConnection, GracefulShutdownPeriodExpiredError, type Worker } from '@temporalio/worker';
 import { createBeginModelCall } from '../activities/begin-model-call.ts';
 import { createActivities } from '../activities/index.ts';
+import { startHousekeeping } from './housekeeping/housekeeping.ts';
 import { archive } from './logs/archive-turn.ts';
 import { Conversations } from './logs/conversations.ts';
 import type { Check } from './readiness.ts';
 import type { Services } from './services.ts';
 import { activityScope } from './telemetry/activity-scope.ts';
 import { countRetries } from './telemetry/count-retries.ts';
-import { startHousekeeping } from './temporal/housekeeping.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
 import { createWorker } from './temporal/worker.ts';
 
@@ -25,7 +25,7 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, catalog, logs, history, blobs, headStarts, client, metrics, log } = services;
+  const { config, logs, history, blobs, headStarts, metrics, log } = services;
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
@@ -41,11 +41,9 @@ export async function startWorker(
     shutdownSeconds: config.shutdownSeconds,
   });
   const housekeeping = startHousekeeping({
-    client,
+    ...services,
     taskQueue: config.temporal.taskQueue,
-    catalog,
     archiveTurn: (turnId, signal) => archive({ ...services, turnId, signal }),
-    log,
   });
   const finished = worker.run().catch((error: unknown) => {
     // Some activity did not even end when it was cut off; its time-out will tell.

@@ -8,6 +8,10 @@ export function turnWorkflowId(turnId: string): string {
   return `turn/${turnId}`;
 }
 
+export function deleteSessionWorkflowId(sessionId: string): string {
+  return `delete-session/${sessionId}`;
+}
+
 /** The turn that a workflow id names; undefined if it names something else. */
 export function turnIdOf(workflowId: string): string | undefined {
   return workflowId.startsWith('turn/') ? workflowId.slice('turn/'.length) : undefined;
@@ -20,6 +24,7 @@ export function sessionIdOf(workflowId: string): string | undefined {
 
 export const SESSION_WORKFLOW = 'session';
 export const TURN_WORKFLOW = 'turn';
+export const DELETE_SESSION_WORKFLOW = 'deleteSession';
 
 /**
  * A worker that dies with a workflow task in its hands blocks the workflow for this long (10 s by default). A task takes

@@ -24,6 +24,12 @@ export interface TurnEnding {
   pending: PendingCall[];
 }
 
+/**
+ * A command that has been on its way for longer than this is not carried out any more: what it refers to may be gone by
+ * then, see `src/logs/turn-index.ts`. Half a day is far more than any command takes, or than clocks differ.
+ */
+export const COMMAND_LIFETIME_MS = 12 * 3_600_000;
+
 /** To a session. Fails with a `Rejection` as its failure's type. */
 export const createTurn = defineUpdate<TurnAccepted, [CreateTurnCommand]>('createTurn');
 

@@ -1,4 +1,5 @@
 import {
+  ActivityFailure,
   ApplicationFailure,
   condition,
   ContinueAsNew,
@@ -26,6 +27,7 @@ import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from './ids.ts';
 import {
   cancelSession,
   cancelTurn,
+  COMMAND_LIFETIME_MS,
   createTurn,
   turnEnding,
   type CreateTurnCommand,
@@ -112,6 +114,8 @@ class SessionRun {
   readonly #sessionId: string;
   #state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
   #loaded: boolean;
+  /** Why the session can't be loaded. */
+  #failure: Error | undefined;
   readonly #archiving = new Set<string>();
   readonly #stopping = new Set<string>();
   readonly #commands = new Mutex();
@@ -123,15 +127,29 @@ class SessionRun {
   }
 
   async untilContinued(): Promise<never> {
-    if (!this.#loaded) {
-      this.#state = { ...(await loadSession({ sessionId: this.#sessionId })), unarchived: [] };
-      this.#loaded = true;
-    }
+    if (!this.#loaded) await this.#load();
     const { tip, open } = this.#state;
     detach(() => this.#archiveEnded());
     if (open && tip) detach(() => this.#poll(tip.turnId));
     await condition(() => this.#mayContinue());
     return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
+  }
+
+  /** A session that can't be loaded, since it was deleted or its catalog is damaged, ends when all commands have heard so. */
+  async #load(): Promise<void> {
+    try {
+      this.#state = { ...(await loadSession({ sessionId: this.#sessionId })), unarchived: [] };
+      this.#loaded = true;
+    } catch (error) {
+      this.#failure = error instanceof ActivityFailure && error.cause ? error.cause : toError(error);
+      await condition(allHandlersFinished);
+      throw error;
+    }
+  }
+
+  async #untilLoaded(): Promise<void> {
+    await condition(() => this.#loaded || this.#failure !== undefined);
+    if (this.#failure) throw this.#failure;
   }
 
   /** Rather between turns than during one, but before the history grows too long in any case. */
@@ -145,7 +163,7 @@ class SessionRun {
 
   createTurn(command: CreateTurnCommand): Promise<TurnAccepted> {
     return this.#commands.run(async () => {
-      await condition(() => this.#loaded);
+      await this.#untilLoaded();
       const { tip } = this.#state;
       if (tip?.turnId === command.turnId) return accepted(tip); // the command came twice
       if (command.isRepeated) {
@@ -178,6 +196,7 @@ class SessionRun {
   /** Returns the turn that the new one follows, with what waits on it. */
   async #validate(command: CreateTurnCommand): Promise<Pick<Tip, 'turnId' | 'pending'> | null> {
     if (this.#state.closed) throw refused(CLOSED);
+    if (Date.now() - Date.parse(command.createdAt) > COMMAND_LIFETIME_MS) throw refused(EXPIRED);
     const previous = await this.#previous(command.previous);
     const refusal = refuseInput(command.input, previous?.pending ?? []);
     if (refusal) throw refused(refusal);
@@ -241,15 +260,15 @@ class SessionRun {
 
   cancel(close: boolean): Promise<void> {
     return this.#commands.run(async () => {
-      await condition(() => this.#loaded);
+      await this.#untilLoaded();
       if (close) this.#state.closed = true;
       if (this.#state.open && this.#state.tip) this.#stop(this.#state.tip.turnId, 'client-cancelled');
     });
   }
 
   async turnEnding({ turnId, pending }: TurnEnding): Promise<void> {
-    await condition(() => this.#loaded);
-    this.#ended(turnId, pending);
+    await condition(() => this.#loaded || this.#failure !== undefined);
+    if (this.#loaded) this.#ended(turnId, pending);
   }
 
   #ended(turnId: string, pending: PendingCall[]): void {
@@ -335,6 +354,7 @@ class SessionRun {
 }
 
 const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };
+const EXPIRED: Refusal = { code: 'request_expired', message: 'the request was under way for too long: send it again' };
 
 function accepted({ turnId, previousTurnId, sequence }: TurnAccepted): TurnAccepted {
   return { turnId, previousTurnId, sequence };
@@ -357,6 +377,10 @@ async function answered<T>(handler: () => Promise<T>): Promise<T> {
 /** Runs something beside the commands. What fails there must not fail the workflow task either. */
 function detach(task: () => Promise<void>): void {
   task().catch((error: unknown) => log.error('a background task of the session failed', { error: messageOf(error) }));
+}
+
+function toError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
 }
 
 function messageOf(error: unknown): string {

@@ -17,7 +17,7 @@ import { ApiError, isRefusal } from './errors.ts';
 import { claimRequest, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { hasTurn } from './own-turn.ts';
-import { checkRight } from './sessions.ts';
+import { checkRight, sessionNotFound } from './sessions.ts';
 import { checkInput, isDecision, keepInput } from './turn-input.ts';
 
 /** What the input of a turn may take in Temporal; the rest of the payload is for the turn itself. */
@@ -62,6 +62,7 @@ export async function readTurnRequest(
     key,
     bodyHash: hashOf(body),
     resourceId: newId('turn'),
+    sessionId: session.id,
   });
   const turnId = claim.resourceId;
   addToLogScope({ turnId });
@@ -103,10 +104,13 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     if (session.closed) throw new ApiError('session_closed', 'the session is closed');
     const spec = await catalog.agents.spec(session.spec_hash);
     await checkAgent(spec, context.agentCheck, 'agent.');
+    const createdAt = new Date().toISOString();
+    // Before the session is asked: after a crash in between, this is the trace of the turn. And before anything is stored
+    // for it: what belongs to a request is not collected, and a session that is deleted meanwhile gets nothing more.
+    const isNoted = await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: createdAt });
+    if (!isNoted) throw sessionNotFound(sessionId);
     const input = await keepInput(body.input ?? [], { blobs, sessionId });
-    const command = await commandOf(context, { ...turn, spec, input });
-    // Before the session is asked: after a crash in between, this is the trace of the turn.
-    await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: command.createdAt });
+    const command = await commandOf(context, { ...turn, spec, input, createdAt });
     await giveHeadStart(context, sessionId, command);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
     context.metrics.turnsStarted.inc();
@@ -127,13 +131,19 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
   }
 }
 
+interface CommandParts {
+  spec: AgentSpec;
+  input: InputItem[];
+  createdAt: string;
+}
+
 async function commandOf(
   { blobs, config }: ApiContext,
-  { session, subject, previous, claim, spec, input }: TurnToStart & { spec: AgentSpec; input: InputItem[] },
+  { session, subject, previous, claim, spec, input, createdAt }: TurnToStart & CommandParts,
 ): Promise<CreateTurnCommand> {
   return {
     turnId: claim.resourceId,
-    createdAt: new Date().toISOString(),
+    createdAt,
     createdBy: subject,
     input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),

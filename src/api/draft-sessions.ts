@@ -9,12 +9,13 @@ import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from './routes.ts';
-import { commonFields, ownerColumns, sessionFor, sessionNotFound } from './sessions.ts';
+import { commonFields, deleteSession, ownerColumns, sessionFor, sessionNotFound } from './sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });
 
 /** `/v1/agents/draft-sessions`: conversations with an agent that is still being written. */
-export function draftSessionRoutes({ catalog, agentCheck }: ApiContext): Route[] {
+export function draftSessionRoutes(context: ApiContext): Route[] {
+  const { catalog, agentCheck } = context;
   return [
     route(
       'post',
@@ -77,6 +78,17 @@ export function draftSessionRoutes({ catalog, agentCheck }: ApiContext): Route[]
         });
         return { data: await toResource(await draftFor(id, caller, 'read')) };
       },
+    ),
+    route(
+      'delete',
+      '/v1/agents/draft-sessions/:session_id',
+      {
+        id: 'deleteDraftSession',
+        tag: 'Draft sessions',
+        summary: 'Delete a draft with all that belongs to it',
+        errors: ['forbidden', 'session_not_found'],
+      },
+      async ({ params, caller }) => deleteSession(context, await draftFor(params.session_id, caller, 'delete')),
     ),
   ];
 

@@ -64,6 +64,11 @@ export const ERRORS = {
   },
   request_timeout: { status: 408, type: 'invalid_request_error', means: 'the request did not come in time' },
   session_closed: { status: 409, type: 'conflict_error', means: 'the session takes no further turns' },
+  request_expired: {
+    status: 409,
+    type: 'conflict_error',
+    means: 'the request was under way for too long, and was not carried out: send it again',
+  },
   body_too_large: { status: 413, type: 'invalid_request_error', means: 'the body is larger than 30 MB' },
   unsupported_media_type: {
     status: 415,

@@ -14,6 +14,8 @@ interface ClaimOptions {
   bodyHash: string;
   /** The id of what the request creates, if it is the first of its kind. */
   resourceId: string;
+  /** The session that it creates, or in which it creates something. */
+  sessionId: string;
 }
 
 /** A request's hold on what it creates. */
@@ -31,11 +33,18 @@ export interface RequestClaim {
 }
 
 /** Finds out whether a request came before. @throws ApiError `idempotency_key_reused` */
-export async function claimRequest({ catalog, scope, key, bodyHash, resourceId }: ClaimOptions): Promise<RequestClaim> {
+export async function claimRequest({
+  catalog,
+  scope,
+  key,
+  bodyHash,
+  resourceId,
+  sessionId,
+}: ClaimOptions): Promise<RequestClaim> {
   const { idempotency } = catalog;
   const now = new Date();
   const lifetime = key === undefined ? REPEAT_WITHIN_MS : KEY_LIFETIME_MS;
-  const wanted = { scope, key: key === undefined ? `body:${bodyHash}` : `key:${key}`, resourceId, bodyHash };
+  const wanted = { scope, key: key === undefined ? `body:${bodyHash}` : `key:${key}`, resourceId, sessionId, bodyHash };
   const taken = await idempotency.claim(
     { ...wanted, now: now.toISOString() },
     new Date(now.getTime() - lifetime).toISOString(),

@@ -6,6 +6,8 @@ import {
   type Client,
 } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
+import type { Logger } from 'pino';
+import { startRemoval } from '../housekeeping/remove-deleted.ts';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
 import { SESSION_WORKFLOW, sessionWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../../workflows/ids.ts';
 import { cancelSession, createTurn, type CreateTurnCommand, type TurnAccepted } from '../../workflows/messages.ts';
@@ -34,11 +36,13 @@ const FIRST_PAUSE_MS = 50;
 export class SessionCommands {
   readonly #client: Client;
   readonly #taskQueue: string;
+  readonly #log: Logger;
   readonly #queue = new KeyedQueue(UPDATES_AT_ONCE);
 
-  constructor({ client, taskQueue }: { client: Client; taskQueue: string }) {
+  constructor({ client, taskQueue, log }: { client: Client; taskQueue: string; log: Logger }) {
     this.#client = client;
     this.#taskQueue = taskQueue;
+    this.#log = log;
   }
 
   /**
@@ -62,6 +66,13 @@ export class SessionCommands {
         args: [options],
         startWorkflowOperation: operation,
       }),
+    );
+  }
+
+  /** Has a deleted session removed. If that can't be asked for now, the housekeeping does. */
+  remove(sessionId: string): void {
+    startRemoval({ client: this.#client, taskQueue: this.#taskQueue }, sessionId).catch((error: unknown) =>
+      this.#log.warn({ sessionId, err: error }, 'the removal of a session could not be started yet'),
     );
   }
 
@@ -101,7 +112,7 @@ export class SessionCommands {
 
   /** What became of a command that did not simply succeed. */
   async #outcome<T>(sessionId: string, updateId: string | undefined, error: unknown): Promise<T> {
-    if (error instanceof WorkflowUpdateFailedError) throw refusalOf(error);
+    if (error instanceof WorkflowUpdateFailedError) throw this.#refusal(sessionId, error);
     const isAmbiguous = error instanceof WorkflowUpdateRPCTimeoutOrCancelledError || isTemporalUnavailable(error);
     if (!isAmbiguous) throw error;
     if (updateId) {
@@ -109,17 +120,21 @@ export class SessionCommands {
         const handle = this.#client.workflow.getHandle(sessionWorkflowId(sessionId)).getUpdateHandle<T>(updateId);
         return await this.#client.connection.withDeadline(Date.now() + LOOKUP_TIMEOUT_MS, () => handle.result());
       } catch (lookupError) {
-        if (lookupError instanceof WorkflowUpdateFailedError) throw refusalOf(lookupError);
+        if (lookupError instanceof WorkflowUpdateFailedError) throw this.#refusal(sessionId, lookupError);
       }
     }
     throw new ApiError('unavailable', 'the session can not be reached for the moment; try again', { cause: error });
   }
-}
 
-function refusalOf(error: WorkflowUpdateFailedError): ApiError {
-  const { cause } = error;
-  if (cause instanceof ApplicationFailure && isErrorCode(cause.type)) return new ApiError(cause.type, cause.message);
-  return new ApiError('internal_error', 'the session failed to carry out the command', { cause: error });
+  #refusal(sessionId: string, error: WorkflowUpdateFailedError): ApiError {
+    const { cause } = error;
+    if (!(cause instanceof ApplicationFailure) || !isErrorCode(cause.type)) {
+      return new ApiError('internal_error', 'the session failed to carry out the command', { cause: error });
+    }
+    // The session was deleted while the command was on its way, and the command has left a trace of it.
+    if (cause.type === 'session_not_found') this.remove(sessionId);
+    return new ApiError(cause.type, cause.message);
+  }
 }
 
 function isErrorCode(type: string | undefined | null): type is ErrorCode {

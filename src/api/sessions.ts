@@ -27,7 +27,8 @@ import { json, route, type Route } from './routes.ts';
 const answer = json(dataOf(sessionResource), { data: exampleSession });
 
 /** `/v1/agents/sessions`: conversations with registered agents. */
-export function sessionRoutes({ catalog, agentCheck, commands }: ApiContext): Route[] {
+export function sessionRoutes(context: ApiContext): Route[] {
+  const { catalog, agentCheck, commands } = context;
   return [
     route(
       'post',
@@ -63,6 +64,21 @@ export function sessionRoutes({ catalog, agentCheck, commands }: ApiContext): Ro
       },
     ),
     route(
+      'delete',
+      '/v1/agents/sessions/:session_id',
+      {
+        id: 'deleteSession',
+        tag: 'Sessions',
+        summary: 'Delete a session or draft with all that belongs to it',
+        description:
+          'A turn that runs is ended. From the answer on the session does not exist; its log, its files and its ' +
+          'histories in Temporal are removed within a minute.',
+        errors: ['forbidden', 'session_not_found'],
+      },
+      async ({ params, caller }) =>
+        deleteSession(context, await sessionFor(catalog, params.session_id, caller, 'delete')),
+    ),
+    route(
       'post',
       '/v1/agents/sessions/:session_id/cancel',
       {
@@ -90,7 +106,7 @@ export function sessionRoutes({ catalog, agentCheck, commands }: ApiContext): Ro
     const { body, metadata, subject } = wanted;
     const scope = `${subject.subjectId}/sessions`;
     const bodyHash = hashOf([body, metadata]);
-    const claim = await claimRequest({ catalog, scope, key, bodyHash, resourceId: wanted.id });
+    const claim = await claimRequest({ catalog, scope, key, bodyHash, resourceId: wanted.id, sessionId: wanted.id });
     const id = claim.resourceId;
     if (!claim.isNew && (await catalog.sessions.get(id))) return id;
     try {
@@ -153,6 +169,12 @@ export function checkRight(caller: Caller, session: SessionRow, action: SessionA
 
 export function sessionNotFound(id: string): ApiError {
   return new ApiError('session_not_found', `there is no session ${JSON.stringify(id)}`);
+}
+
+/** Deletes a session. @throws ApiError `session_not_found` if somebody else was faster */
+export async function deleteSession({ catalog, commands }: ApiContext, { id }: SessionRow): Promise<void> {
+  if (!(await catalog.sessions.delete(id, new Date().toISOString()))) throw sessionNotFound(id);
+  commands.remove(id);
 }
 
 export function ownerColumns({ subjectId, subjectType, subjectSlug }: Subject) {

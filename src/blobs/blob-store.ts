@@ -3,12 +3,28 @@
  * a session, so that a session's blobs are its own, and go with it.
  */
 export interface BlobStore {
-  /** Stores the bytes durably before it returns. @returns their SHA-256, in hex. */
+  /**
+   * Stores the bytes durably before it returns. What is there already is as good as new: it counts as stored now.
+   * @returns their SHA-256, in hex.
+   */
   put(sessionId: string, bytes: Uint8Array): Promise<string>;
   /** @throws BlobNotFound */
   get(sessionId: string, blob: string): Promise<Buffer>;
+  /** All that is stored for a session, also what was never finished. */
+  list(sessionId: string): Promise<ListedBlob[]>;
+  /** Deletes some of what `list` gave. What is not there is deleted already. */
+  delete(sessionId: string, names: string[]): Promise<void>;
+  /** Deletes all that is stored for a session. */
+  deleteAll(sessionId: string): Promise<void>;
   /** Throws if nothing can be stored now. */
   check(): Promise<void>;
+}
+
+export interface ListedBlob {
+  /** Its SHA-256, if it is whole. */
+  name: string;
+  /** When it was last put: milliseconds since 1970, by the clock of the store. */
+  storedAt: number;
 }
 
 export class BlobNotFound extends Error {

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { constants } from 'node:fs';
-import { access, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { sha256 } from '../hash.ts';
 import { KeyedQueue } from '../keyed-queue.ts';
-import { BlobNotFound, type BlobStore } from './blob-store.ts';
+import { BlobNotFound, type BlobStore, type ListedBlob } from './blob-store.ts';
 
 /** Files that are open at a time; a process has few handles, and one request may have thousands of blobs. */
 const FILES_AT_ONCE = 32;
@@ -32,26 +31,49 @@ export class FolderBlobStore implements BlobStore {
 
   async get(sessionId: string, blob: string): Promise<Buffer> {
     const file = this.#file(sessionId, blob);
-    try {
-      return await this.#queue.run('files', () => readFile(file));
-    } catch (error) {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') {
-        throw new BlobNotFound(sessionId, blob, { cause: error });
-      }
-      throw error;
-    }
+    const bytes = await this.#queue.run('files', () => unlessMissing(() => readFile(file)));
+    if (!bytes) throw new BlobNotFound(sessionId, blob);
+    return bytes;
+  }
+
+  async list(sessionId: string): Promise<ListedBlob[]> {
+    const folder = this.#folder(sessionId);
+    const names = await unlessMissing(() => readdir(folder));
+    const listed = (names ?? []).map((name) =>
+      this.#queue.run('files', async () => {
+        const stats = await unlessMissing(() => stat(path.join(folder, name)));
+        return stats ? [{ name, storedAt: stats.mtimeMs }] : [];
+      }),
+    );
+    return (await Promise.all(listed)).flat();
+  }
+
+  async delete(sessionId: string, names: string[]): Promise<void> {
+    const folder = this.#folder(sessionId);
+    await Promise.all(
+      names.map((name) => this.#queue.run('files', () => rm(path.join(folder, path.basename(name)), { force: true }))),
+    );
+  }
+
+  async deleteAll(sessionId: string): Promise<void> {
+    await rm(this.#folder(sessionId), { recursive: true, force: true });
   }
 
   #file(sessionId: string, blob: string): string {
     // Both names come from URLs too.
     if (!/^\w+$/.test(sessionId) || !/^[0-9a-f]{64}$/.test(blob)) throw new BlobNotFound(sessionId, blob);
-    return path.join(this.#root, sessionId, blob);
+    return path.join(this.#folder(sessionId), blob);
+  }
+
+  #folder(sessionId: string): string {
+    if (!/^\w+$/.test(sessionId)) throw new Error(`${JSON.stringify(sessionId)} is not the id of a session`);
+    return path.join(this.#root, sessionId);
   }
 }
 
 /** Whoever finds the name finds all of the bytes: they are written aside, synced, and then get it. */
 async function write(file: string, bytes: Uint8Array): Promise<void> {
-  if (await exists(file)) return;
+  if (await isRefreshed(file)) return;
   const folder = path.dirname(file);
   await mkdir(folder, { recursive: true });
   const aside = path.join(folder, `.${randomUUID()}`);
@@ -70,11 +92,22 @@ async function write(file: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-async function exists(file: string): Promise<boolean> {
-  try {
-    await access(file, constants.R_OK);
+/** Makes a file count as stored now. False if it is not there. */
+async function isRefreshed(file: string): Promise<boolean> {
+  const now = new Date();
+  const isThere = await unlessMissing(async () => {
+    await utimes(file, now, now);
     return true;
-  } catch {
-    return false;
+  });
+  return isThere ?? false;
+}
+
+/** Undefined if the file is not there. */
+async function unlessMissing<T>(read: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
   }
 }

@@ -43,6 +43,9 @@ test('a store that fails is an error of the one who asked, however many blobs we
   const blobs: BlobStore = {
     put: () => Promise.reject(full),
     get: () => Promise.reject(full),
+    list: () => Promise.reject(full),
+    delete: () => Promise.reject(full),
+    deleteAll: () => Promise.reject(full),
     check: () => Promise.resolve(),
   };
   const value = Array.from({ length: 50 }, () => 'x'.repeat(5_000));

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely';
 import { LRUCache } from 'lru-cache';
 import { hashOf } from '../hash.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
-import type { AgentRow, Tables } from './schema.ts';
+import type { AgentRow, AgentVersionRow, Tables } from './schema.ts';
 
 export interface Agent extends AgentRow {
   spec: AgentSpec;
@@ -30,10 +30,19 @@ export class Agents {
     const specHash = await this.putSpec(spec);
     const row = await this.#db.transaction().execute(async (db) => {
       // The statement reads and writes at once, and holds the agent until the end: who stores another version at the
-      // same time gets the next number.
+      // same time gets the next number. One that was deleted goes on counting where it stopped.
       const next = await db
         .insertInto('agents')
-        .values({ name, version: 1, spec_hash: specHash, created_at: now, updated_at: now })
+        .values((eb) => ({
+          name,
+          version: eb
+            .selectFrom('agent_versions')
+            .select((own) => own(own.fn.coalesce(own.fn.max('version'), own.lit(0)), '+', own.lit(1)).as('next'))
+            .where('agent_name', '=', name),
+          spec_hash: specHash,
+          created_at: now,
+          updated_at: now,
+        }))
         .onConflict((conflict) =>
           conflict.column('name').doUpdateSet((eb) => {
             const isSame = eb('agents.spec_hash', '=', eb.ref('excluded.spec_hash'));
@@ -66,12 +75,56 @@ export class Agents {
     return { ...row, spec };
   }
 
+  /** Agents by their names, from behind `after`. */
+  async list(order: 'asc' | 'desc', after: string | undefined, limit: number): Promise<AgentRow[]> {
+    return this.#db
+      .selectFrom('agents')
+      .selectAll()
+      .$if(after !== undefined, (query) => query.where('name', order === 'asc' ? '>' : '<', after ?? ''))
+      .orderBy('name', order)
+      .limit(limit)
+      .execute();
+  }
+
+  /** Deletes an agent, but not its versions: sessions may be pinned to them. False if there is no such agent. */
+  async delete(name: string): Promise<boolean> {
+    const { numDeletedRows } = await this.#db.deleteFrom('agents').where('name', '=', name).executeTakeFirst();
+    return numDeletedRows > 0n;
+  }
+
+  /** One version of an agent, which may be deleted. */
+  async version(name: string, version: number): Promise<AgentVersionRow | undefined> {
+    return this.#db
+      .selectFrom('agent_versions')
+      .selectAll()
+      .where('agent_name', '=', name)
+      .where('version', '=', version)
+      .executeTakeFirst();
+  }
+
+  /** The versions of an agent, which may be deleted, from behind `after`. */
+  async versions(
+    name: string,
+    order: 'asc' | 'desc',
+    after: number | undefined,
+    limit: number,
+  ): Promise<AgentVersionRow[]> {
+    return this.#db
+      .selectFrom('agent_versions')
+      .selectAll()
+      .where('agent_name', '=', name)
+      .$if(after !== undefined, (query) => query.where('version', order === 'asc' ? '>' : '<', after ?? 0))
+      .orderBy('version', order)
+      .limit(limit)
+      .execute();
+  }
+
   /** Stores a spec under its hash. */
   async putSpec(spec: AgentSpec): Promise<string> {
     const hash = hashOf(spec);
     await this.#db
       .insertInto('specs')
-      .values({ hash, spec: JSON.stringify(spec) })
+      .values({ hash, spec: JSON.stringify(spec), retention_days: spec.config?.retention_days ?? null })
       .onConflict((conflict) => conflict.column('hash').doNothing())
       .execute();
     return hash;

@@ -1,6 +1,8 @@
 import type { Kysely } from 'kysely';
 import type { LogEntry, LogRecord } from '../log/records.ts';
+import { referToBlobs } from './blob-references.ts';
 import type { Tables } from './schema.ts';
+import { noteActivity } from './sessions.ts';
 
 /** Rows per statement: SQLite takes 32,766 variables in one. */
 const ROWS_AT_ONCE = 500;
@@ -16,23 +18,18 @@ export class Archive {
     this.#db = db;
   }
 
-  /** Adds entries; `complete` if the log ends with them. Entries that are there already are left alone. */
-  async add(turnId: string, entries: LogEntry[], complete: boolean): Promise<void> {
-    await this.#db.transaction().execute(async (db) => {
-      for (let from = 0; from < entries.length; from += ROWS_AT_ONCE) {
-        const rows = entries.slice(from, from + ROWS_AT_ONCE).map(({ ordinal, record }) => ({
-          turn_id: turnId,
-          ordinal,
-          record: JSON.stringify(record),
-        }));
-        await db
-          .insertInto('archive')
-          .values(rows)
-          .onConflict((conflict) => conflict.columns(['turn_id', 'ordinal']).doNothing())
-          .execute();
-      }
-      const through = entries.at(-1)?.ordinal ?? 0;
-      await db
+  /**
+   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Entries that are there already are
+   * left alone. False if the turn's session was deleted: nothing is added then.
+   */
+  async add(turnId: string, entries: LogEntry[], complete: boolean): Promise<boolean> {
+    const last = entries.at(-1);
+    if (!last) return true;
+    return this.#db.transaction().execute(async (db) => {
+      const turn = await db.selectFrom('turns').select('session_id').where('id', '=', turnId).executeTakeFirst();
+      if (!turn || !(await noteActivity(db, { id: turn.session_id, at: last.record.at }))) return false;
+      const { ordinal: through } = last;
+      const { numUpdatedRows } = await db
         .updateTable('turns')
         .set((eb) => ({
           // Another worker may have come further.
@@ -45,7 +42,26 @@ export class Archive {
           ...(complete && { archived: 1 }),
         }))
         .where('id', '=', turnId)
-        .execute();
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return false;
+      for (let from = 0; from < entries.length; from += ROWS_AT_ONCE) {
+        const rows = entries.slice(from, from + ROWS_AT_ONCE).map(({ ordinal, record }) => ({
+          turn_id: turnId,
+          ordinal,
+          record: JSON.stringify(record),
+        }));
+        await db
+          .insertInto('archive')
+          .values(rows)
+          .onConflict((conflict) => conflict.columns(['turn_id', 'ordinal']).doNothing())
+          .execute();
+        await referToBlobs(
+          db,
+          turn.session_id,
+          rows.map(({ record }) => record),
+        );
+      }
+      return true;
     });
   }
 

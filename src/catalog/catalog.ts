@@ -2,10 +2,12 @@ import { Kysely } from 'kysely';
 import type { Logger } from 'pino';
 import { Agents } from './agents.ts';
 import { Archive } from './archive.ts';
+import { BlobReferences } from './blob-references.ts';
 import { dialectOf, type Database } from './database.ts';
 import { Idempotency } from './idempotency.ts';
 import { Keys } from './keys.ts';
 import { prepareDatabase } from './prepare.ts';
+import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { Sessions } from './sessions.ts';
 import { Turns } from './turns.ts';
@@ -16,6 +18,8 @@ export class Catalog {
   readonly sessions: Sessions;
   readonly turns: Turns;
   readonly archive: Archive;
+  readonly blobReferences: BlobReferences;
+  readonly retention: Retention;
   readonly idempotency: Idempotency;
   readonly keys: Keys;
   readonly #db: Kysely<Tables>;
@@ -26,6 +30,8 @@ export class Catalog {
     this.sessions = new Sessions(db);
     this.turns = new Turns(db);
     this.archive = new Archive(db);
+    this.blobReferences = new BlobReferences(db);
+    this.retention = new Retention(db);
     this.idempotency = new Idempotency(db);
     this.keys = new Keys(db);
   }
@@ -38,7 +44,7 @@ export class Catalog {
 
   /** Throws if the catalog can't be written: away, full or read-only. */
   async check(now: string): Promise<void> {
-    const claim = { scope: 'readiness', key: '', resourceId: '', bodyHash: '', now };
+    const claim = { scope: 'readiness', key: '', resourceId: '', sessionId: '', bodyHash: '', now };
     await this.idempotency.claim(claim, now);
   }
 

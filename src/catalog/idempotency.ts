@@ -11,6 +11,8 @@ export interface Claim {
   key: string;
   /** An id that nothing has yet. */
   resourceId: string;
+  /** The session that is created, or in which; empty for what belongs to none. */
+  sessionId: string;
   bodyHash: string;
   now: string;
 }
@@ -28,16 +30,23 @@ export class Idempotency {
    * an older claim is forgotten.
    */
   async claim(
-    { scope, key, resourceId, bodyHash, now }: Claim,
+    { scope, key, resourceId, sessionId, bodyHash, now }: Claim,
     notBefore: string,
   ): Promise<{ resourceId: string; bodyHash: string; isNew: boolean }> {
     // In one statement: between two of them somebody else could claim the key or give it free.
     const { resource_id: taken, body_hash: takenHash } = await this.#db
       .insertInto('idempotency')
-      .values({ scope, key, resource_id: resourceId, body_hash: bodyHash, created_at: now })
+      .values({
+        scope,
+        key,
+        resource_id: resourceId,
+        session_id: sessionId,
+        body_hash: bodyHash,
+        created_at: now,
+      })
       .onConflict((conflict) =>
         conflict.columns(['scope', 'key']).doUpdateSet((eb) => {
-          const newIfOld = (column: 'resource_id' | 'body_hash' | 'created_at') =>
+          const newIfOld = (column: 'resource_id' | 'session_id' | 'body_hash' | 'created_at') =>
             eb
               .case()
               .when('idempotency.created_at', '<', notBefore)
@@ -46,6 +55,7 @@ export class Idempotency {
               .end();
           return {
             resource_id: newIfOld('resource_id'),
+            session_id: newIfOld('session_id'),
             body_hash: newIfOld('body_hash'),
             created_at: newIfOld('created_at'),
           };

@@ -71,6 +71,47 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
+  '0002-lists-and-ends-of-sessions': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      await db.schema
+        .alterTable('sessions')
+        .addColumn('active_at', 'text', (c) => c.notNull().defaultTo(''))
+        .execute();
+      for (const column of ['unswept_since', 'deleted_at', 'removal_at']) {
+        await db.schema.alterTable('sessions').addColumn(column, 'text').execute();
+      }
+      await sql`update sessions set active_at = updated_at, unswept_since = updated_at`.execute(db);
+      await db.schema.alterTable('specs').addColumn('retention_days', 'integer').execute();
+      await db.schema
+        .alterTable('idempotency')
+        .addColumn('session_id', 'text', (c) => c.notNull().defaultTo(''))
+        .execute();
+      await db.schema
+        .createTable('blob_references')
+        .addColumn('session_id', 'text', (c) => c.notNull())
+        .addColumn('blob', 'text', (c) => c.notNull())
+        .addPrimaryKeyConstraint('blob_references_key', ['session_id', 'blob'])
+        .execute();
+      for (const [name, table, columns] of [
+        ['sessions_by_type', 'sessions', ['type', 'created_at', 'id']],
+        ['sessions_by_agent', 'sessions', ['type', 'agent_name', 'created_at', 'id']],
+        ['sessions_by_slug', 'sessions', ['type', 'subject_slug', 'created_at', 'id']],
+        ['sessions_by_subject', 'sessions', ['type', 'subject_id', 'created_at', 'id']],
+        ['sessions_by_subject_and_agent', 'sessions', ['type', 'subject_id', 'agent_name', 'created_at', 'id']],
+        ['sessions_by_version', 'sessions', ['agent_name', 'agent_version', 'active_at']],
+        ['sessions_by_spec', 'sessions', ['spec_hash', 'agent_version', 'active_at']],
+        ['sessions_unswept', 'sessions', ['unswept_since']],
+        ['sessions_to_remove', 'sessions', ['removal_at', 'id']],
+        ['agents_by_spec', 'agents', ['spec_hash']],
+        ['agent_versions_by_spec', 'agent_versions', ['spec_hash']],
+        ['specs_by_retention', 'specs', ['retention_days', 'hash']],
+        ['idempotency_by_session', 'idempotency', ['session_id']],
+      ] satisfies [string, string, string[]][]) {
+        await db.schema.createIndex(name).on(table).columns(columns).execute();
+      }
+      await referToArchivedBlobs(db);
+    },
+  },
   '0003-api-keys': {
     async up(db: Kysely<unknown>): Promise<void> {
       await db.schema
@@ -97,3 +138,27 @@ export const migrations: Record<string, Migration> = {
     },
   },
 };
+
+/** What the archive names in the blob store, noted as later archiving does. */
+async function referToArchivedBlobs(untyped: Kysely<unknown>): Promise<void> {
+  const db = untyped.withTables<{
+    archive: { turn_id: string; record: string };
+    turns: { id: string; session_id: string };
+    blob_references: { session_id: string; blob: string };
+  }>();
+  for (const { id, session_id } of await db.selectFrom('turns').select(['id', 'session_id']).execute()) {
+    const rows = await db
+      .selectFrom('archive')
+      .select('record')
+      .where('turn_id', '=', id)
+      .where('record', 'like', '%blob":"%')
+      .execute();
+    for (const [, blob = ''] of rows.flatMap(({ record }) => [...record.matchAll(/"\$?blob":"([0-9a-f]{64})"/g)])) {
+      await db
+        .insertInto('blob_references')
+        .values({ session_id, blob })
+        .onConflict((conflict) => conflict.columns(['session_id', 'blob']).doNothing())
+        .execute();
+    }
+  }
+}

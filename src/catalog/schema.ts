@@ -12,6 +12,7 @@ export interface Tables {
   sessions: SessionsTable;
   turns: TurnsTable;
   archive: ArchiveTable;
+  blob_references: BlobReferencesTable;
   idempotency: IdempotencyTable;
   api_keys: ApiKeysTable;
 }
@@ -20,9 +21,11 @@ export interface Tables {
 interface SpecsTable {
   hash: string;
   spec: string;
+  /** `config.retention_days` of the spec, to be searched for. */
+  retention_days: number | null;
 }
 
-/** The newest version of each agent. */
+/** The newest version of each agent that has not been deleted. */
 interface AgentsTable {
   name: string;
   version: number;
@@ -31,6 +34,7 @@ interface AgentsTable {
   updated_at: string;
 }
 
+/** All versions of all agents, deleted ones too: sessions are pinned to them, and their numbers are used once. */
 interface AgentVersionsTable {
   agent_name: string;
   version: number;
@@ -53,6 +57,14 @@ interface SessionsTable {
   closed: Generated<number>;
   created_at: string;
   updated_at: string;
+  /** When something last happened in the session; its retention counts from here. */
+  active_at: string;
+  /** Since when blobs may have been stored that nobody refers to; null if they were collected since the last turn. */
+  unswept_since: Generated<string | null>;
+  /** A deleted session does not exist any more for anybody: the row stands only until what belonged to it is removed. */
+  deleted_at: Generated<string | null>;
+  /** When that is to be looked after next. */
+  removal_at: Generated<string | null>;
 }
 
 /**
@@ -78,12 +90,20 @@ interface ArchiveTable {
   record: string;
 }
 
+/** The blobs that the archived records of a session name. */
+interface BlobReferencesTable {
+  session_id: string;
+  blob: string;
+}
+
 /** What a request with this key, or with this body, has created. */
 interface IdempotencyTable {
   scope: string;
   key: string;
   resource_id: string;
   body_hash: string;
+  /** The session that was created, or in which; its keys go with it. Empty for what belongs to none. */
+  session_id: string;
   /** When the request came, or when its answer was lost. */
   created_at: string;
 }
@@ -104,8 +124,9 @@ interface ApiKeysTable {
 }
 
 export type SessionRow = Selectable<SessionsTable>;
-export type NewSessionRow = Insertable<SessionsTable>;
+export type NewSessionRow = Omit<Insertable<SessionsTable>, 'active_at'>;
 export type TurnRow = Selectable<TurnsTable>;
 export type AgentRow = Selectable<AgentsTable>;
 export type KeyRow = Selectable<ApiKeysTable>;
 export type NewKeyRow = Insertable<ApiKeysTable>;
+export type AgentVersionRow = Selectable<AgentVersionsTable>;

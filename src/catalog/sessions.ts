@@ -1,6 +1,31 @@
-import type { Kysely } from 'kysely';
+import type { Kysely, Transaction } from 'kysely';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 
+/** A place in a listing: behind the session with this time and id. */
+export interface SessionPlace {
+  createdAt: string;
+  id: string;
+}
+
+/** Which sessions a listing has. Times are bounds of `created_at`, both inclusive. */
+export interface SessionFilter {
+  type: SessionRow['type'];
+  id?: string | undefined;
+  agentName?: string | undefined;
+  subjectId?: string | undefined;
+  subjectType?: string | undefined;
+  subjectSlug?: string | undefined;
+  from?: string | undefined;
+  to?: string | undefined;
+}
+
+export interface SessionPage {
+  order: 'asc' | 'desc';
+  after: SessionPlace | undefined;
+  limit: number;
+}
+
+/** The index of sessions and drafts. Those that are deleted are not found by any of these but the last few. */
 export class Sessions {
   readonly #db: Kysely<Tables>;
 
@@ -9,24 +34,134 @@ export class Sessions {
   }
 
   async get(id: string): Promise<SessionRow | undefined> {
-    return this.#db.selectFrom('sessions').selectAll().where('id', '=', id).executeTakeFirst();
+    return this.#db
+      .selectFrom('sessions')
+      .selectAll()
+      .where('id', '=', id)
+      .where('deleted_at', 'is', null)
+      .executeTakeFirst();
+  }
+
+  /**
+   * A page of the sessions of one type, by their creation. Each type has indexes for its own listings, so that only the
+   * rows of the page are read; a listing of both is two of these.
+   */
+  async list(filter: SessionFilter, { order, after, limit }: SessionPage): Promise<SessionRow[]> {
+    let query = this.#db
+      .selectFrom('sessions')
+      .selectAll()
+      .where('type', '=', filter.type)
+      .where('deleted_at', 'is', null);
+    for (const [column, value] of [
+      ['id', filter.id],
+      ['agent_name', filter.agentName],
+      ['subject_id', filter.subjectId],
+      ['subject_type', filter.subjectType],
+      ['subject_slug', filter.subjectSlug],
+    ] as const) {
+      if (value !== undefined) query = query.where(column, '=', value);
+    }
+    if (filter.from !== undefined) query = query.where('created_at', '>=', filter.from);
+    if (filter.to !== undefined) query = query.where('created_at', '<=', filter.to);
+    if (after) {
+      query = query.where((eb) =>
+        eb(eb.refTuple('created_at', 'id'), order === 'asc' ? '>' : '<', eb.tuple(after.createdAt, after.id)),
+      );
+    }
+    return query.orderBy('created_at', order).orderBy('id', order).limit(limit).execute();
   }
 
   /** Does nothing if the session exists: the request that creates it came twice. */
   async insert(session: NewSessionRow): Promise<void> {
     await this.#db
       .insertInto('sessions')
-      .values(session)
+      .values({ ...session, active_at: session.created_at })
       .onConflict((conflict) => conflict.column('id').doNothing())
       .execute();
   }
 
   /** A draft's new spec; without one the draft is only touched. */
   async update(id: string, change: { spec_hash?: string; updated_at: string }): Promise<void> {
-    await this.#db.updateTable('sessions').set(change).where('id', '=', id).execute();
+    await this.#db
+      .updateTable('sessions')
+      .set({ ...change, active_at: change.updated_at })
+      .where('id', '=', id)
+      .execute();
   }
 
   async close(id: string): Promise<void> {
     await this.#db.updateTable('sessions').set({ closed: 1 }).where('id', '=', id).execute();
   }
+
+  /** Makes a session's retention count from `now`. */
+  async touch(id: string, now: string): Promise<void> {
+    await this.#db.updateTable('sessions').set({ active_at: now }).where('id', '=', id).execute();
+  }
+
+  /**
+   * The end of a session, at once and for everybody; what belongs to it is still to be removed. With `idleSince` only if
+   * nothing has happened in it since. False if there is no such session.
+   */
+  async delete(id: string, now: string, { idleSince }: { idleSince?: string } = {}): Promise<boolean> {
+    return this.#db.transaction().execute(async (db) => {
+      const { numUpdatedRows } = await db
+        .updateTable('sessions')
+        .set({ deleted_at: now, removal_at: now, title: null, metadata: null })
+        .where('id', '=', id)
+        .where('deleted_at', 'is', null)
+        .$if(idleSince !== undefined, (query) => query.where('active_at', '=', idleSince ?? ''))
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return false;
+      // Whoever repeats the request that created it wants a session that exists.
+      await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
+      return true;
+    });
+  }
+
+  /** When a session was deleted; undefined if it was not, or is gone altogether. */
+  async deletedAt(id: string): Promise<string | undefined> {
+    const row = await this.#db.selectFrom('sessions').select('deleted_at').where('id', '=', id).executeTakeFirst();
+    return row?.deleted_at ?? undefined;
+  }
+
+  /** Deleted sessions that are to be looked after by now, those that wait longest first. */
+  async toRemove(now: string, after: { removalAt: string; id: string } | undefined, limit: number) {
+    let query = this.#db.selectFrom('sessions').select(['id', 'removal_at']).where('removal_at', '<=', now);
+    if (after) {
+      query = query.where((eb) => eb(eb.refTuple('removal_at', 'id'), '>', eb.tuple(after.removalAt, after.id)));
+    }
+    return query.orderBy('removal_at').orderBy('id').limit(limit).execute();
+  }
+
+  /**
+   * Forgets what the catalog knows of a deleted session beside its turns, and in the end that it was there; until then
+   * it is looked after once more at `again`.
+   */
+  async forget(id: string, { again }: { again: string | undefined }): Promise<void> {
+    await this.#db.transaction().execute(async (db) => {
+      await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
+      await db.deleteFrom('blob_references').where('session_id', '=', id).execute();
+      const deleted = db.deleteFrom('sessions').where('id', '=', id).where('deleted_at', 'is not', null);
+      if (again === undefined) await deleted.execute();
+      else await db.updateTable('sessions').set({ removal_at: again }).where('id', '=', id).execute();
+    });
+  }
+}
+
+/**
+ * Notes that something happens in a session, in the transaction in which it does: whoever deletes the session, or
+ * collects its blobs, comes before all of that or after it. False if there is no such session.
+ */
+export async function noteActivity(db: Transaction<Tables>, session: { id: string; at: string }): Promise<boolean> {
+  const { id, at } = session;
+  const { numUpdatedRows } = await db
+    .updateTable('sessions')
+    .set((eb) => ({
+      active_at: eb.case().when('active_at', '<', at).then(at).else(eb.ref('active_at')).end(),
+      unswept_since: eb.fn.coalesce('unswept_since', eb.val(at)),
+    }))
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
 }

@@ -1,5 +1,6 @@
 import { sql, type Kysely } from 'kysely';
 import type { Tables, TurnRow } from './schema.ts';
+import { noteActivity } from './sessions.ts';
 
 export interface AcceptedTurn {
   turnId: string;
@@ -59,6 +60,23 @@ export class Turns {
     );
   }
 
+  /** The turns of a session that no other has followed: the ends of its branches. */
+  async branchEnds(sessionId: string): Promise<TurnRow[]> {
+    return this.#db
+      .selectFrom('turns')
+      .selectAll()
+      .where('session_id', '=', sessionId)
+      .where('sequence', 'is not', null)
+      .where((eb) =>
+        eb.not(
+          eb.exists(
+            eb.selectFrom('turns as next').select('next.id').whereRef('next.previous_turn_id', '=', 'turns.id'),
+          ),
+        ),
+      )
+      .execute();
+  }
+
   /** Whether a turn has followed this one. */
   async isFollowed(turnId: string): Promise<boolean> {
     const follower = await this.#db
@@ -94,12 +112,17 @@ export class Turns {
       .execute();
   }
 
-  async request(turn: { id: string; session_id: string; created_at: string }): Promise<void> {
-    await this.#db
-      .insertInto('turns')
-      .values(turn)
-      .onConflict((conflict) => conflict.column('id').doNothing())
-      .execute();
+  /** Notes a request for a turn. False if there is no such session (any more). */
+  async request(turn: { id: string; session_id: string; created_at: string }): Promise<boolean> {
+    return this.#db.transaction().execute(async (db) => {
+      if (!(await noteActivity(db, { id: turn.session_id, at: turn.created_at }))) return false;
+      await db
+        .insertInto('turns')
+        .values(turn)
+        .onConflict((conflict) => conflict.column('id').doNothing())
+        .execute();
+      return true;
+    });
   }
 
   /** Takes a request back. An accepted turn stays. */
@@ -107,15 +130,14 @@ export class Turns {
     await this.#db.deleteFrom('turns').where('id', '=', turnId).where('sequence', 'is', null).execute();
   }
 
-  /** Makes a request a turn; done again with the same turn, it changes nothing. */
-  async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title }: AcceptedTurn): Promise<void> {
+  /**
+   * Makes a request a turn; done again with the same turn, it changes nothing. A session that was deleted meanwhile gets
+   * nothing back. False then.
+   */
+  async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title }: AcceptedTurn): Promise<boolean> {
     const row = { session_id: sessionId, previous_turn_id: previousTurnId, sequence, created_at: createdAt };
-    await this.#db.transaction().execute(async (db) => {
-      await db
-        .insertInto('turns')
-        .values({ id: turnId, ...row })
-        .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
-        .execute();
+    return this.#db.transaction().execute(async (db) => {
+      if (!(await noteActivity(db, { id: sessionId, at: createdAt }))) return false;
       await db
         .updateTable('sessions')
         .set((eb) => ({
@@ -124,6 +146,33 @@ export class Turns {
         }))
         .where('id', '=', sessionId)
         .execute();
+      await db
+        .insertInto('turns')
+        .values({ id: turnId, ...row })
+        .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
+        .execute();
+      return true;
+    });
+  }
+
+  /** Turns and requests of a session by their ids, whatever has become of the session. */
+  async ofSession(sessionId: string, after: string, limit: number): Promise<TurnRow[]> {
+    return this.#db
+      .selectFrom('turns')
+      .selectAll()
+      .where('session_id', '=', sessionId)
+      .where('id', '>', after)
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+  }
+
+  /** Removes a turn with its log. */
+  async remove(turnId: string): Promise<void> {
+    await this.#db.transaction().execute(async (db) => {
+      // First, for whoever is just adding to the archive holds this row.
+      await db.deleteFrom('turns').where('id', '=', turnId).execute();
+      await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();
     });
   }
 }

@@ -3,7 +3,9 @@ import type { InputItem, PendingCall } from './records.ts';
 
 /** Why a turn can't be created; each has its place in the API's table of errors. */
 export type Rejection =
+  | 'session_not_found'
   | 'session_closed'
+  | 'request_expired'
   | 'turn_not_found'
   | 'actions_pending'
   | 'call_not_pending'

@@ -15,7 +15,8 @@ interface ArchiveOptions {
 }
 
 /**
- * Copies a turn's log into the archive. Goes on where an earlier attempt stopped; a turn that is archived is left alone.
+ * Copies a turn's log into the archive. Goes on where an earlier attempt stopped; a turn that is archived is left alone,
+ * and one whose session was deleted too.
  * @throws TurnNotFound
  */
 export async function archive({
@@ -30,15 +31,15 @@ export async function archive({
   const known = await catalog.turns.get(turnId);
   if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return;
   // Whoever started the turn may have died before it was entered in the index.
-  if (known?.sequence === undefined || known.sequence === null) await turnIndex.accept(await logs.start(turnId));
+  if (known?.sequence === undefined || known.sequence === null) {
+    if (!(await turnIndex.accept(await logs.start(turnId)))) return;
+  }
   const from = (known?.archived_through ?? 0) + 1;
   for await (const { entries } of logs.readStored(turnId, { from, follow: signal })) {
     const wanted = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
     const last = wanted.at(-1);
-    if (last) {
-      await catalog.archive.add(turnId, wanted, last.record.kind === 'turn.done');
-      metrics.archived(wanted.map(({ record }) => record));
-    }
+    if (!(await catalog.archive.add(turnId, wanted, last?.record.kind === 'turn.done'))) return;
+    metrics.archived(wanted.map(({ record }) => record));
     if (through !== undefined && (wanted.length < entries.length || last?.ordinal === through)) return;
   }
 }

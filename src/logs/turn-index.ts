@@ -1,11 +1,12 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../log/history.ts';
+import { COMMAND_LIFETIME_MS } from '../../workflows/messages.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { TurnNotFound, type TurnLogs } from './turn-logs.ts';
 
-/** A request that has not become a turn by then never will: no command is under way for so long. */
-const REQUEST_LIFETIME_MS = 3_600_000;
+/** A request that has not become a turn by then never will: its session does not take so old a command any more. */
+const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
 
 /** Which turns a session has. The catalog knows it but for a crash at the wrong moment; then Temporal is asked. */
 export class TurnIndex {
@@ -40,11 +41,11 @@ export class TurnIndex {
     }
   }
 
-  /** Enters a turn that has been started; again is no harm. */
-  async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<void> {
+  /** Enters a turn that has been started; again is no harm. False if its session was deleted. */
+  async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt } = start;
     const title = sequence === 1 ? start.title : null;
-    await this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title });
+    return this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title });
   }
 
   async #settle(turnId: string, requestedAt: string): Promise<void> {

@@ -188,9 +188,9 @@ export class TurnLogs {
     return { created: first.record, done: last?.record.kind === 'turn.done' ? last.record : undefined };
   }
 
-  /** What a turn was started with. @throws TurnNotFound */
-  async start(turnId: string): Promise<TurnStart> {
-    return this.#found(turnId, () => this.#history.start(turnId));
+  /** What a turn was started with, or its run `runId`. @throws TurnNotFound */
+  async start(turnId: string, runId?: string): Promise<TurnStart> {
+    return this.#found(turnId, () => this.#history.start(turnId, runId));
   }
 
   /** The turn's row in the index; undefined if there is none, or if the catalog can't say. */
@@ -220,7 +220,7 @@ export class TurnLogs {
     for (let { carry } = start; carry && carry.ordinal >= from; carry = runs[0]?.start.carry) {
       const runId = carry.previousRunId;
       // Deleted before it was archived, a run leaves a log without a middle, which nobody can read.
-      runs.unshift({ runId, start: await this.#found(turnId, () => this.#history.start(turnId, runId)) });
+      runs.unshift({ runId, start: await this.start(turnId, runId) });
     }
     return runs;
   }

@@ -77,6 +77,12 @@ const runtimeConfig = z.object({
   generative_ui: toggle,
   ask_user_questions: toggle,
   pause: z.enum(['end', 'wait']).nullish(),
+  retention_days: z
+    .int()
+    .min(1)
+    .max(36_500)
+    .nullish()
+    .describe('sessions in which nothing has happened for so many days are deleted; default: never'),
 });
 
 export const agentSpec = z

@@ -45,7 +45,31 @@ async function persist<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-const claimOf = (resourceId: string, now = NOW) => ({ scope: 's', key: 'k', resourceId, bodyHash: 'h', now });
+const claimOf = (resourceId: string, now = NOW) => ({
+  scope: 's',
+  key: 'k',
+  resourceId,
+  sessionId: resourceId,
+  bodyHash: 'h',
+  now,
+});
+
+async function insertSession(catalog: Catalog, id: string): Promise<void> {
+  await catalog.sessions.insert({
+    id,
+    type: 'session/draft',
+    agent_name: null,
+    agent_version: null,
+    spec_hash: await catalog.agents.putSpec({ model: { name: 'm' } }),
+    title: null,
+    subject_id: 'ann',
+    subject_type: 'user',
+    subject_slug: 'ann',
+    metadata: null,
+    created_at: NOW,
+    updated_at: NOW,
+  });
+}
 
 test('several processes open a new catalog at once', async () => {
   const opened = await Promise.all(Array.from({ length: 5 }, open));
@@ -140,8 +164,9 @@ test('records with texts of every kind come back from the archive as they were',
   const catalog = await open();
   const entries: LogEntry[] = Array.from({ length: 1_201 }, (_, i) => ({
     ordinal: i + 1,
-    record: { kind: 'tool.result', id: `evt_${i}`, content: 'a\0b\ud800c😀' } as unknown as LogEntry['record'],
+    record: { kind: 'tool.result', id: `evt_${i}`, at: NOW, content: 'a\0b\ud800c😀' } as unknown as LogEntry['record'],
   }));
+  await insertSession(catalog, 's');
   await catalog.turns.request({ id: 't', session_id: 's', created_at: NOW });
   await catalog.archive.add('t', entries, true);
   await catalog.archive.add('t', entries.slice(0, 3), false);

@@ -25,6 +25,8 @@ export interface TestServer {
   dataDir: string;
   database: TestDatabase;
   server: RunningServer;
+  /** Stops it and starts it again, on what it has stored; the first thing that it does is its housekeeping. */
+  restart: () => Promise<void>;
   /** A session with an agent of its own, whose model is scripted for it alone. */
   chat: (options?: ChatOptions) => Promise<Chat>;
   stop: () => Promise<void>;
@@ -94,16 +96,25 @@ export async function startTestServer({
   const log = givenLog ?? createLogger(config);
   runtimeInstalled ??= installTemporalRuntime(log);
   await runtimeInstalled;
-  const server = await startServer(config, log, { ...(bus && { bus }) });
-  const api = new ApiClient(server.url);
+  let server = await startServer(config, log, { ...(bus && { bus }) });
+  let api = new ApiClient(server.url);
   return {
-    api,
+    get api() {
+      return api;
+    },
+    get server() {
+      return server;
+    },
     chat: (options) => openChat({ api, model }, options),
     model,
     mcp,
     dataDir,
     database,
-    server,
+    restart: async () => {
+      await server.stop();
+      server = await startServer(config, log, { ...(bus && { bus }) });
+      api = new ApiClient(server.url);
+    },
     stop: async () => {
       await expectReplays(config);
       await server.stop();

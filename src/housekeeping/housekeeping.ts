@@ -1,16 +1,28 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
+import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import { inLogScope } from '../telemetry/log-scope.ts';
+import type { TurnIndex } from '../logs/turn-index.ts';
+import type { TurnLogs } from '../logs/turn-logs.ts';
 import { TURN_WORKFLOW, turnIdOf } from '../../workflows/ids.ts';
+import { collectBlobs } from './collect-blobs.ts';
+import { expireSessions } from './expire-sessions.ts';
+import { removeDeleted } from './remove-deleted.ts';
 
 const EVERY_MS = 3 * 60_000;
 
 /** Turns that ended this long before the last sweep are looked at again: visibility lags behind, and clocks differ. */
 const OVERLAP_MS = 10 * 60_000;
 
-export interface HousekeepingOptions {
+interface HousekeepingOptions extends Archiving {
+  blobs: BlobStore;
+  logs: TurnLogs;
+  turnIndex: TurnIndex;
+}
+
+interface Archiving {
   client: Client;
   taskQueue: string;
   catalog: Catalog;
@@ -19,8 +31,9 @@ export interface HousekeepingOptions {
 }
 
 /**
- * From time to time: archives ended turns that their sessions have not, because they were terminated, deleted or failed,
- * and forgets old idempotency keys. The first sweep looks at all turns that Temporal still has.
+ * From time to time: archives ended turns that their sessions have not, because they were terminated, deleted or failed;
+ * deletes sessions that are kept no longer, and has deleted ones removed; deletes blobs that nothing refers to; forgets
+ * old idempotency keys. The first sweep looks at all turns that Temporal still has. Every worker does it.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
@@ -40,10 +53,15 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
 
   async function sweep(): Promise<void> {
     const started = new Date();
+    const when = { now: started, stop: stop.signal };
     try {
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
+      await expireSessions(options, when);
+      await removeDeleted(options, when);
       failed = await archiveEnded(options, { since, again: failed, stop: stop.signal });
       since = new Date(started.getTime() - OVERLAP_MS);
+      // Last, for only the archive says what is referred to.
+      await collectBlobs(options, when);
     } catch (error) {
       options.log.warn({ err: error }, 'housekeeping failed; it is tried again');
     }
@@ -52,7 +70,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
 
 /** Archives the turns that have ended since, and those that are tried again. Gives those that could not be archived. */
 export async function archiveEnded(
-  { client, taskQueue, catalog, archiveTurn, log }: HousekeepingOptions,
+  { client, taskQueue, catalog, archiveTurn, log }: Archiving,
   { since, again, stop }: { since: Date | undefined; again: string[]; stop: AbortSignal },
 ): Promise<string[]> {
   const closed = since ? `CloseTime > '${since.toISOString()}'` : 'CloseTime IS NOT NULL';

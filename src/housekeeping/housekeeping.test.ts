@@ -2,13 +2,15 @@ import type { Client } from '@temporalio/client';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import type { Catalog } from '../catalog/catalog.ts';
-import { archiveEnded, type HousekeepingOptions } from './housekeeping.ts';
+import { archiveEnded } from './housekeeping.ts';
+
+type Options = Parameters<typeof archiveEnded>[0];
 
 test('a turn that can not be archived does not keep the others from the archive', async () => {
   const ids = ['turn/a', 'turn/b', 'other/x', 'turn/c', 'turn/d'];
   const archived: string[] = [];
   let readable = false;
-  const options: HousekeepingOptions = {
+  const options: Options = {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
     client: { workflow: { list: () => ids.map((workflowId) => ({ workflowId })) } } as unknown as Client,
     taskQueue: 'q',
@@ -41,7 +43,7 @@ test('a sweep that is stopped lists no further turns', async () => {
       yield { workflowId };
     }
   }
-  const options: HousekeepingOptions = {
+  const options: Options = {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
     client: { workflow: { list } } as unknown as Client,
     taskQueue: 'q',

@@ -1,0 +1,62 @@
+import { TurnNotFound } from '../src/logs/turn-logs.ts';
+import { deleteExecution } from '../src/temporal/executions.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../workflows/ids.ts';
+import type { Dependencies } from './dependencies.ts';
+import { startHeartbeat } from './heartbeat.ts';
+import { turnsOf } from './turns-of.ts';
+
+/**
+ * What was on its way as a session was deleted has come by then: a turn whose start its session had ordered, the result
+ * of a tool that had just ended, a command.
+ */
+const LATE_MS = 3_600_000;
+
+/**
+ * Removes what belongs to a deleted session: the histories and logs of its turns, its own history, its blobs and keys. It
+ * can be done again, and is, an hour later; then the session's row goes too.
+ */
+export function createRemoveSession({ catalog, logs, blobs, client }: Dependencies) {
+  return async function removeSession({ sessionId }: { sessionId: string }): Promise<void> {
+    const heartbeat = startHeartbeat();
+    try {
+      const deletedAt = await catalog.sessions.deletedAt(sessionId);
+      const again = deletedAt && new Date(Date.parse(deletedAt) + LATE_MS);
+      const isLast = !again || again.getTime() <= Date.now();
+      for await (const { id, sequence } of turnsOf(catalog, sessionId)) {
+        const isFound = await deleteTurn(id);
+        // A request that is not a turn yet may become one: what it leaves is found by its row.
+        if (isFound || sequence !== null || isLast) await catalog.turns.remove(id);
+      }
+      await deleteSession(sessionId);
+      await blobs.deleteAll(sessionId);
+      await catalog.sessions.forget(sessionId, { again: isLast ? undefined : again.toISOString() });
+    } finally {
+      heartbeat.stop();
+    }
+  };
+
+  /** Deletes the runs of a turn, the first one first: each knows the one before it. False if there is none. */
+  async function deleteTurn(turnId: string): Promise<boolean> {
+    const workflowId = turnWorkflowId(turnId);
+    const earlier: string[] = [];
+    try {
+      for (let { carry } = await logs.start(turnId); carry; { carry } = await logs.start(turnId, earlier[0])) {
+        earlier.unshift(carry.previousRunId);
+      }
+    } catch (error) {
+      if (!(error instanceof TurnNotFound)) throw error;
+      if (earlier.length === 0) return false;
+    }
+    for (const runId of earlier) await deleteExecution(client, { workflowId, runId });
+    await deleteExecution(client, { workflowId });
+    return true;
+  }
+
+  /** Deletes all runs of a session's workflow; they need not follow from one another. */
+  async function deleteSession(sessionId: string): Promise<void> {
+    const workflowId = sessionWorkflowId(sessionId);
+    const runs = client.workflow.list({ query: `WorkflowId = '${workflowId}'` });
+    for await (const { runId } of runs) await deleteExecution(client, { workflowId, runId });
+    await deleteExecution(client, { workflowId });
+  }
+}

@@ -1,0 +1,104 @@
+import type { Kysely, Transaction } from 'kysely';
+import type { Tables } from './schema.ts';
+
+/** Rows per statement: SQLite takes 32,766 variables in one. */
+const ROWS_AT_ONCE = 500;
+
+/** Which blobs of a session its archive names, and when that is to be compared with those that are stored. */
+export class BlobReferences {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  /** The blobs that the archived records of a session name. */
+  async of(sessionId: string): Promise<Set<string>> {
+    const rows = await this.#db
+      .selectFrom('blob_references')
+      .select('blob')
+      .where('session_id', '=', sessionId)
+      .execute();
+    return new Set(rows.map(({ blob }) => blob));
+  }
+
+  /** Sessions that have had a turn since they were last swept, the first of these before `time`; the oldest first. */
+  async unswept(time: string, limit: number): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('sessions')
+      .select('id')
+      .where('unswept_since', '<', time)
+      .where('deleted_at', 'is', null)
+      .orderBy('unswept_since')
+      .limit(limit)
+      .execute();
+    return rows.map(({ id }) => id);
+  }
+
+  /**
+   * Calls `remove` with those of some blobs that nothing refers to, while no turn of the session runs, is asked for or
+   * can begin: its request waits in `noteActivity` until this has ended. A session with such a turn is left alone, and
+   * swept again later.
+   */
+  async sweep(
+    sessionId: string,
+    { blobs, now, isLast }: { blobs: string[]; now: string; isLast: boolean },
+    remove: (blobs: string[]) => Promise<void>,
+  ): Promise<void> {
+    await this.#db.transaction().execute(async (db) => {
+      const since = (value: string | null) =>
+        db.updateTable('sessions').set({ unswept_since: value }).where('id', '=', sessionId).execute();
+      // Before anything is read, since it holds the row.
+      await since(now);
+      if (!(await isAtRest(db, sessionId))) return;
+      await remove(await unreferenced(db, sessionId, blobs));
+      if (isLast) await since(null);
+    });
+  }
+
+  /** Has a session swept again, a while after `now`. */
+  async postpone(sessionId: string, now: string): Promise<void> {
+    await this.#db.updateTable('sessions').set({ unswept_since: now }).where('id', '=', sessionId).execute();
+  }
+}
+
+/** Notes what records name, as they are archived. */
+export async function referToBlobs(db: Transaction<Tables>, sessionId: string, records: string[]): Promise<void> {
+  const blobs = new Set(records.flatMap(blobsIn));
+  const rows = [...blobs].map((blob) => ({ session_id: sessionId, blob }));
+  for (let from = 0; from < rows.length; from += ROWS_AT_ONCE) {
+    await db
+      .insertInto('blob_references')
+      .values(rows.slice(from, from + ROWS_AT_ONCE))
+      .onConflict((conflict) => conflict.columns(['session_id', 'blob']).doNothing())
+      .execute();
+  }
+}
+
+/** The blobs that a record names: of files, and of large texts. In a text the quotes would be escaped. */
+function blobsIn(record: string): string[] {
+  return [...record.matchAll(/"\$?blob":"([0-9a-f]{64})"/g)].flatMap(([, blob]) => blob ?? []);
+}
+
+async function isAtRest(db: Transaction<Tables>, sessionId: string): Promise<boolean> {
+  const open = await db
+    .selectFrom('turns')
+    .select('id')
+    .where('session_id', '=', sessionId)
+    .where('archived', '=', 0)
+    .limit(1)
+    .executeTakeFirst();
+  return open === undefined;
+}
+
+async function unreferenced(db: Transaction<Tables>, sessionId: string, blobs: string[]): Promise<string[]> {
+  if (blobs.length === 0) return [];
+  const rows = await db
+    .selectFrom('blob_references')
+    .select('blob')
+    .where('session_id', '=', sessionId)
+    .where('blob', 'in', blobs)
+    .execute();
+  const referenced = new Set(rows.map(({ blob }) => blob));
+  return blobs.filter((blob) => !referenced.has(blob));
+}

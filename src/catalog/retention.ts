@@ -1,0 +1,77 @@
+import type { Kysely } from 'kysely';
+import type { SessionRow, Tables } from './schema.ts';
+
+/** How long sessions are kept, by `config.retention_days` of their agents. */
+export class Retention {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  /** All numbers of days that some spec asks for. */
+  async days(): Promise<number[]> {
+    const rows = await this.#db
+      .selectFrom('specs')
+      .select('retention_days')
+      .distinct()
+      .where('retention_days', '>', 0)
+      .execute();
+    return rows.flatMap(({ retention_days: days }) => days ?? []);
+  }
+
+  /**
+   * Some of the sessions that are kept for `days` and in which nothing has happened since `before`. The newest version of
+   * an agent decides for all of its sessions; if the agent was deleted each session's own version, and a draft's spec
+   * for the draft.
+   */
+  async idle({ days, before }: { days: number; before: string }, limit: number): Promise<SessionRow[]> {
+    const drafts = await this.#db
+      .selectFrom('specs')
+      .innerJoin('sessions', 'sessions.spec_hash', 'specs.hash')
+      .selectAll('sessions')
+      .where('specs.retention_days', '=', days)
+      .where('sessions.agent_version', 'is', null)
+      .where('sessions.active_at', '<', before)
+      .where('sessions.deleted_at', 'is', null)
+      .limit(limit)
+      .execute();
+    const ofAgents = await this.#db
+      .selectFrom('specs')
+      .innerJoin('agents', 'agents.spec_hash', 'specs.hash')
+      .innerJoin('agent_versions', 'agent_versions.agent_name', 'agents.name')
+      .innerJoin('sessions', (join) =>
+        join
+          .onRef('sessions.agent_name', '=', 'agent_versions.agent_name')
+          .onRef('sessions.agent_version', '=', 'agent_versions.version'),
+      )
+      .selectAll('sessions')
+      .where('specs.retention_days', '=', days)
+      .where('sessions.active_at', '<', before)
+      .where('sessions.deleted_at', 'is', null)
+      .limit(limit)
+      .execute();
+    const ofDeletedAgents = await this.#db
+      .selectFrom('specs')
+      .innerJoin('agent_versions', 'agent_versions.spec_hash', 'specs.hash')
+      .innerJoin('sessions', (join) =>
+        join
+          .onRef('sessions.agent_name', '=', 'agent_versions.agent_name')
+          .onRef('sessions.agent_version', '=', 'agent_versions.version'),
+      )
+      .selectAll('sessions')
+      .where('specs.retention_days', '=', days)
+      .where('sessions.active_at', '<', before)
+      .where('sessions.deleted_at', 'is', null)
+      .where((eb) =>
+        eb.not(
+          eb.exists(
+            eb.selectFrom('agents').select('agents.name').whereRef('agents.name', '=', 'agent_versions.agent_name'),
+          ),
+        ),
+      )
+      .limit(limit)
+      .execute();
+    return [...drafts, ...ofAgents, ...ofDeletedAgents].slice(0, limit);
+  }
+}

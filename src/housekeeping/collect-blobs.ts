@@ -1,0 +1,68 @@
+import type { Logger } from 'pino';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { TurnIndex } from '../logs/turn-index.ts';
+import { isUnavailable } from '../unavailable.ts';
+import { COMMAND_LIFETIME_MS } from '../../workflows/messages.ts';
+
+interface Collecting {
+  catalog: Catalog;
+  blobs: BlobStore;
+  turnIndex: TurnIndex;
+  log: Logger;
+}
+
+/** A blob may be stored for a turn that is asked for and not even in the index: see `TurnIndex` for how long. */
+const GRACE_MS = 2 * COMMAND_LIFETIME_MS;
+
+/** Of a sweep; the others come with the next one. */
+const MAX_SESSIONS = 1_000;
+
+/** While so many are deleted their session waits, and with SQLite the whole catalog. */
+const BLOBS_AT_ONCE = 100;
+
+/**
+ * Deletes blobs that no record names: those of refused turns, and of requests and activities that failed half-way.
+ * Sessions that had a turn are looked at a day later.
+ */
+export async function collectBlobs(
+  context: Collecting,
+  { now, stop }: { now: Date; stop: AbortSignal },
+): Promise<void> {
+  const { catalog, log } = context;
+  const before = new Date(now.getTime() - GRACE_MS);
+  for (const sessionId of await catalog.blobReferences.unswept(before.toISOString(), MAX_SESSIONS)) {
+    if (stop.aborted) return;
+    try {
+      await collect(context, sessionId, { now: now.toISOString(), before });
+    } catch (error) {
+      if (isUnavailable(error)) throw error;
+      // One that can't be read must not keep the others' garbage.
+      log.warn({ sessionId, err: error }, 'the blobs of a session could not be collected; it is tried again');
+      await catalog.blobReferences.postpone(sessionId, now.toISOString());
+    }
+  }
+}
+
+async function collect(
+  { catalog, blobs, turnIndex, log }: Collecting,
+  sessionId: string,
+  { now, before }: { now: string; before: Date },
+): Promise<void> {
+  await turnIndex.settleRequests(sessionId);
+  const stored = await blobs.list(sessionId);
+  const referenced = await catalog.blobReferences.of(sessionId);
+  const garbage = stored.filter(({ name }) => !referenced.has(name));
+  const old = garbage.filter(({ storedAt }) => storedAt < before.getTime()).map(({ name }) => name);
+  for (let from = 0; from === 0 || from < old.length; from += BLOBS_AT_ONCE) {
+    const isLast = from + BLOBS_AT_ONCE >= old.length && old.length === garbage.length;
+    await catalog.blobReferences.sweep(
+      sessionId,
+      { blobs: old.slice(from, from + BLOBS_AT_ONCE), now, isLast },
+      async (names) => {
+        await blobs.delete(sessionId, names);
+        if (names.length > 0) log.info({ sessionId, blobs: names.length }, 'blobs that nothing refers to were deleted');
+      },
+    );
+  }
+}

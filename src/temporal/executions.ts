@@ -1,0 +1,41 @@
+import { encodeToPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import type { Client } from '@temporalio/client';
+import type { CancelReason } from '../log/records.ts';
+import { isNotFound } from './errors.ts';
+
+interface Execution {
+  workflowId: string;
+  /** Without it: the current run, or the last one. */
+  runId?: string;
+}
+
+/** Ends a workflow without asking it. One that has closed, or does not exist, is left as it is. */
+export async function terminateWorkflow(
+  { connection, options }: Client,
+  { workflowId, reason, details }: { workflowId: string; reason: string; details?: CancelReason },
+): Promise<void> {
+  const payloads = details && (await encodeToPayloads(options.loadedDataConverter, details));
+  await unlessGone(() =>
+    connection.workflowService.terminateWorkflowExecution({
+      namespace: options.namespace,
+      workflowExecution: { workflowId },
+      reason,
+      ...(payloads && { details: { payloads } }),
+    }),
+  );
+}
+
+/** Deletes a run of a workflow with its history; one that does not exist is deleted already. */
+export async function deleteExecution({ connection, options }: Client, workflowExecution: Execution): Promise<void> {
+  await unlessGone(() =>
+    connection.workflowService.deleteWorkflowExecution({ namespace: options.namespace, workflowExecution }),
+  );
+}
+
+async function unlessGone(request: () => Promise<unknown>): Promise<void> {
+  try {
+    await request();
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}

@@ -1,0 +1,242 @@
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SessionCommands } from '../../src/api/session-commands.ts';
+import { newId } from '../../src/log/ids.ts';
+import { deleteSessionWorkflowId, sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
+import { held, say, use } from '../support/scripted-model.ts';
+import { TemporalClient } from '../support/temporal-client.ts';
+import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
+
+let server: TestServer;
+let own: OwnTemporal;
+let temporal: TemporalClient;
+const taskQueue = newId('req');
+/** Signals of the calls of `slow` that run. */
+const running: AbortSignal[] = [];
+beforeAll(async () => {
+  own = await startOwnTemporal({
+    // It deletes no run whose close it has not checked off, which by itself it does twice a minute.
+    'history.transferProcessorUpdateAckInterval': '200ms',
+    'history.visibilityProcessorUpdateAckInterval': '200ms',
+  });
+  temporal = await TemporalClient.connect(own);
+  server = await startTestServer({
+    env: { TEMPORAL_ADDRESS: own.address, EVERTURN_TASK_QUEUE: taskQueue },
+    mcp: {
+      tools: [
+        { name: 'flood', annotations: { readOnlyHint: true }, handler: () => 'x'.repeat(400_000) },
+        {
+          name: 'slow',
+          handler: (_, { signal }) => {
+            running.push(signal);
+            return new Promise<string>((resolve) => {
+              signal.addEventListener('abort', () => resolve('too late'));
+            });
+          },
+        },
+      ],
+    },
+  });
+});
+afterAll(async () => {
+  await server.stop();
+  await temporal.close();
+  await own.stop();
+});
+
+const remove = (url: string) => server.api.send('DELETE', url);
+
+/** Everything that the stores have of a session; empty if they have nothing but the mark that it was deleted. */
+async function leftOf(sessionId: string, turnIds: string[]): Promise<string[]> {
+  const { rows } = server.database;
+  const left: string[] = [];
+  for (const table of ['turns', 'blob_references', 'idempotency'] as const) {
+    const found = await rows.selectFrom(table).selectAll().where('session_id', '=', sessionId).execute();
+    if (found.length > 0) left.push(table);
+  }
+  const archived = await rows.selectFrom('archive').select('ordinal').where('turn_id', 'in', turnIds).execute();
+  if (archived.length > 0) left.push('archive');
+  if (existsSync(path.join(server.dataDir, 'blobs', sessionId))) left.push('blobs');
+  const ids = [sessionWorkflowId(sessionId), ...turnIds.map(turnWorkflowId)];
+  for (const id of ids) if ((await temporal.has(id)) || (await temporal.runs(id)) > 0) left.push(id);
+  return left;
+}
+
+async function expectRemoved(sessionId: string, turnIds: string[]): Promise<void> {
+  await expect.poll(() => leftOf(sessionId, turnIds), { timeout: 40_000, interval: 200 }).toEqual([]);
+  // Its last act is over too.
+  await temporal.client.workflow.getHandle(deleteSessionWorkflowId(sessionId)).result();
+}
+
+async function rowOf(sessionId: string) {
+  return server.database.rows.selectFrom('sessions').selectAll().where('id', '=', sessionId).executeTakeFirst();
+}
+
+/** Two turns, with a result too large for the log. */
+async function talk(chat: Chat): Promise<string[]> {
+  chat.script(use({ name: 'flood', id: 'f1' }), say('much'), say('more'));
+  const readers = [chat.turn('one', {}, { 'idempotency-key': newId('req') })];
+  await readers[0]?.done;
+  readers.push(chat.turn('two'));
+  await readers[1]?.done;
+  return Promise.all(readers.map((reader) => reader.turnId()));
+}
+
+test('a deleted session does not exist any more, and then nothing of it is left in any store', async () => {
+  const [chat, other] = [await server.chat({ spec: onTestServer }), await server.chat({ spec: onTestServer })];
+  const [turnIds, otherTurns] = [await talk(chat), await talk(other)];
+  const [first = ''] = turnIds;
+  const { data } = await server.api.get(`${chat.path}/turns/${first}/events`);
+  const [, file] = /files\/([0-9a-f]{64})/.exec(JSON.stringify(data)) ?? [];
+  expect((await server.api.send('GET', `/v1/agents/draft-sessions/${chat.sessionId}`)).status).toBe(404);
+  expect((await remove(`/v1/agents/draft-sessions/${chat.sessionId}`)).status).toBe(404);
+  const answer = await remove(chat.path);
+  expect([answer.status, answer.body]).toEqual([204, null]);
+  const input = [{ type: 'user.message', content: 'still there?' }];
+  for (const [method, url, body] of [
+    ['GET', ''],
+    ['DELETE', ''],
+    ['POST', '/cancel', {}],
+    ['GET', '/turns'],
+    ['POST', '/turns', { input }],
+    ['GET', `/turns/${first}`],
+    ['GET', `/turns/${first}/events`],
+    ['POST', `/turns/${first}/subscribe`, {}],
+    ['GET', '/events'],
+    ['GET', `/files/${file}`],
+  ] as const) {
+    const { status, body: error } = await server.api.send(method, chat.path + url, body);
+    expect([status, error.error.code], `${method} ${url}`).toEqual([404, 'session_not_found']);
+  }
+  await expectRemoved(chat.sessionId, turnIds);
+  expect(await rowOf(chat.sessionId)).toMatchObject({ title: null, metadata: null });
+  // The other one is whole.
+  expect((await server.api.list(`${other.path}/turns`, 25)).length).toBe(2);
+  expect((await server.api.list(`${other.path}/turns/${otherTurns[0]}/events`)).length).toBe(4);
+  expect(await leftOf(other.sessionId, otherTurns)).toContain('blobs');
+});
+
+test('a draft is deleted by either of its names', async () => {
+  for (const resource of ['draft-sessions', 'sessions']) {
+    const spec = { model: { name: newId('req') } };
+    const { body } = await server.api.send('POST', '/v1/agents/draft-sessions', { agent_spec: spec });
+    const { id } = body.data;
+    const reader = server.api.turn(id, 'hi');
+    await reader.done;
+    expect((await remove(`/v1/agents/${resource}/${id}`)).status).toBe(204);
+    expect((await server.api.send('GET', `/v1/agents/draft-sessions/${id}`)).status).toBe(404);
+    expect((await remove(`/v1/agents/${resource}/${id}`)).status).toBe(404);
+    await expectRemoved(id, [await reader.turnId()]);
+  }
+});
+
+test('deleted while the model speaks: it is cut off, and who listens is told of the end', async () => {
+  const model = held(
+    (call) => call.text('I was '),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [model.script] });
+  const reader = chat.turn('go');
+  await reader.says('I was');
+  const late = server.api.subscribe(chat.sessionId, await reader.turnId());
+  await late.says('I was');
+  expect((await remove(chat.path)).status).toBe(204);
+  for (const one of [reader, late]) {
+    expect(await one.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
+    await one.done;
+  }
+  await (
+    await model.reached
+  ).closed;
+  model.release();
+  await expectRemoved(chat.sessionId, [await reader.turnId()]);
+});
+
+test('deleted while a tool runs: the tool is told, the log says that nobody knows what it did', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'slow', id: 's1' })], spec: onTestServer });
+  const reader = chat.turn('go');
+  await expect.poll(() => running.length).toBe(1);
+  expect((await remove(chat.path)).status).toBe(204);
+  const frames = await reader.done;
+  expect(frames.find((frame) => frame.type === 'tool.response')).toMatchObject({ outcome: 'unknown_outcome' });
+  expect(frames.at(-1)).toMatchObject({ type: 'turn.done', state: { status: 'cancelled' } });
+  await expect.poll(() => running[0]?.aborted).toBe(true);
+  await expectRemoved(chat.sessionId, [await reader.turnId()]);
+});
+
+test('the key that created a deleted session creates another one', async () => {
+  const { agent } = await server.chat();
+  const create = () =>
+    server.api.send('POST', '/v1/agents/sessions', { agent_name: agent }, { 'idempotency-key': 'again' });
+  const first = (await create()).body.data.id;
+  expect((await create()).body.data.id).toBe(first);
+  await remove(`/v1/agents/sessions/${first}`);
+  const second = await create();
+  expect(second.status).toBe(201);
+  expect(second.body.data.id).not.toBe(first);
+});
+
+test('a command that comes late is refused, and leaves nothing behind', async () => {
+  const chat = await server.chat();
+  const reader = chat.turn('hi');
+  await reader.done;
+  await remove(chat.path);
+  await expectRemoved(chat.sessionId, [await reader.turnId()]);
+  const log = pino({ level: 'silent' });
+  const commands = new SessionCommands({ client: temporal.client, taskQueue, log });
+  const turnId = newId('turn');
+  const createTurn = commands.createTurn(chat.sessionId, {
+    turnId,
+    isRepeated: false,
+    previous: { turn: 'last' },
+    createdAt: new Date().toISOString(),
+    createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
+    input: [{ type: 'user.message', content: 'x' }],
+    title: null,
+    specHash: '',
+    hasServers: false,
+    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1 },
+  });
+  await expect(createTurn).rejects.toMatchObject({ code: 'session_not_found' });
+  await expect(commands.cancel(chat.sessionId, { close: false })).rejects.toMatchObject({ code: 'session_not_found' });
+  expect(await temporal.has(turnWorkflowId(turnId))).toBe(false);
+  await expectRemoved(chat.sessionId, [turnId]);
+});
+
+test('a removal that nobody has started, as after a crash, is started by the housekeeping', async () => {
+  const chat = await server.chat({ spec: onTestServer });
+  const turnIds = await talk(chat);
+  const now = new Date().toISOString();
+  await server.database.rows
+    .updateTable('sessions')
+    .set({ deleted_at: now, removal_at: now })
+    .where('id', '=', chat.sessionId)
+    .execute();
+  expect((await server.api.send('GET', chat.path)).status).toBe(404);
+  await server.restart();
+  await expectRemoved(chat.sessionId, turnIds);
+});
+
+test('an hour later what came late is removed too, and the last that was known of the session', async () => {
+  const chat = await server.chat();
+  const reader = chat.turn('hi');
+  await reader.done;
+  await remove(chat.path);
+  await expectRemoved(chat.sessionId, [await reader.turnId()]);
+  const { rows } = server.database;
+  const before = new Date(Date.now() - 3_600_000).toISOString();
+  // A request that was on its way, and that became nothing.
+  const turnId = newId('turn');
+  await rows.insertInto('turns').values({ id: turnId, session_id: chat.sessionId, created_at: before }).execute();
+  await rows
+    .updateTable('sessions')
+    .set({ deleted_at: before, removal_at: before })
+    .where('id', '=', chat.sessionId)
+    .execute();
+  await server.restart();
+  await expect.poll(() => rowOf(chat.sessionId), { timeout: 20_000 }).toBe(undefined);
+  expect(await leftOf(chat.sessionId, [turnId])).toEqual([]);
+});
