@@ -29,8 +29,8 @@ export default defineConfig({
           name: 'postgres',
           globalSetup: ['test/support/global-setup.ts', 'test/support/postgres-setup.ts'],
           include: [
-            'test/integration/{api,approvals,catalog,continue-as-new,errors,forks,idempotency}.test.ts',
-            'test/integration/{lists,outages,postgres,streams,temporal-on-postgres,turns,unavailable}.test.ts',
+            'test/integration/{api,approvals,catalog,continue-as-new,errors,forks,idempotency,keys}.test.ts',
+            'test/integration/{limits,lists,outages,postgres,streams,temporal-on-postgres,turns,unavailable}.test.ts',
           ],
         },
       },

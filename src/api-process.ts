@@ -1,5 +1,7 @@
 import { createApp, createOperationsApp } from './api/app.ts';
+import { limitsInForce } from './api/limits.ts';
 import { SessionCommands } from './api/session-commands.ts';
+import { TurnLimits } from './api/turn-limits.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
 import { TurnTails } from './live/turn-tails.ts';
 import { Readiness, type Check } from './readiness.ts';
@@ -8,12 +10,15 @@ import type { Services } from './services.ts';
 
 /** Starts the HTTP API. `workerCheck` fails if nobody does the work. */
 export async function startApi(services: Services, workerCheck: Check): Promise<HttpServer> {
-  const { config, client, logs, bus, log } = services;
+  const { config, catalog, keyring, client, logs, bus, log } = services;
+  const limits = () => limitsInForce(config.limits, keyring);
   const readiness = new Readiness(services, workerCheck);
   const scrape = createScrape({ ...services, readiness });
   const app = createApp({
     ...services,
     scrape,
+    limits,
+    turnLimits: new TurnLimits({ catalog, config, limits }),
     tails: new TurnTails({ logs, bus, log }),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     readiness,

@@ -25,6 +25,7 @@ test.each([
   ['EVERTURN_MODEL_IDLE_SECONDS', '-3', 'positive number of seconds'],
   ['EVERTURN_MODEL_RETRY_SECONDS', '2073601', 'at most 2073600 seconds'],
   ['EVERTURN_TURN_TIMEOUT_SECONDS', '1e9', 'at most 2073600 seconds'],
+  ['EVERTURN_TURNS', '-1', 'whole number, 0 for no limit'],
   ['LOG_LEVEL', 'loud', 'one of trace'],
   ['OPENAI_BASE_URL', 'nowhere', 'http or https URL'],
   ['TEMPORAL_ADDRESS', 'temporal', '<host>:<port>'],
@@ -129,4 +130,17 @@ test("a foreign Temporal is configured by its own clients' names", () => {
   const config = loadConfig({ TEMPORAL_ADDRESS: 'temporal.example:7233', TEMPORAL_API_KEY: 'k' });
   expect(config.temporal.namespace).toBe('default');
   expect(config.temporal.foreign?.connectionOptions).toMatchObject({ address: 'temporal.example:7233', apiKey: 'k' });
+});
+
+test('proxies are addresses or networks', () => {
+  expect(loadConfig({ EVERTURN_TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,fd00::/8' }).trustedProxies).toEqual([
+    '127.0.0.1',
+    '10.0.0.0/8',
+    'fd00::/8',
+  ]);
+  for (const wrong of ['proxy', '10.0.0.0/33', '1', '::1/129', '10.0.0.0/8/8', ',']) {
+    expect(() => loadConfig({ EVERTURN_TRUSTED_PROXIES: wrong }), wrong).toThrow(
+      /EVERTURN_TRUSTED_PROXIES must be addr/,
+    );
+  }
 });

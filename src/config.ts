@@ -58,6 +58,19 @@ export interface Config {
     /** A worker that is silent for this long is taken for dead, and its at-most-once tool calls for lost. */
     heartbeatSeconds: number;
   };
+  /** How much is let in; 0 is no limit, and what is not set depends on whether there are keys: see `limitsInForce`. */
+  limits: {
+    /** Of one subject. */
+    requestsPerMinute: number | undefined;
+    /** Requests with a key that nobody has, from one address. */
+    unknownKeysPerMinute: number | undefined;
+    /** Turns that run at once in the sessions of one subject. */
+    turnsPerSubject: number | undefined;
+    /** Turns that run at once. */
+    turns: number | undefined;
+  };
+  /** Proxies whose word on where a request comes from counts: addresses or networks. */
+  trustedProxies: string[];
   /** How long one turn may run. */
   turnSeconds: number;
   /** How long running tool calls may finish when the server is asked to stop. */
@@ -115,6 +128,13 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       timeoutSeconds: vars.EVERTURN_TOOL_TIMEOUT_SECONDS,
       heartbeatSeconds: vars.EVERTURN_TOOL_HEARTBEAT_SECONDS,
     },
+    limits: {
+      requestsPerMinute: vars.EVERTURN_REQUESTS_PER_MINUTE,
+      unknownKeysPerMinute: vars.EVERTURN_UNKNOWN_KEYS_PER_MINUTE,
+      turnsPerSubject: vars.EVERTURN_TURNS_PER_SUBJECT,
+      turns: vars.EVERTURN_TURNS,
+    },
+    trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
     turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
     shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
   };
@@ -129,6 +149,26 @@ const seconds = (defaultSeconds: number) =>
     .positive({ error: 'must be a positive number of seconds' })
     .max(MAX_SECONDS, { error: `must be at most ${MAX_SECONDS} seconds, 24 days` })
     .default(defaultSeconds);
+
+const limit = z.coerce
+  .number({ error: 'must be a whole number, 0 for no limit' })
+  .int({ error: 'must be a whole number, 0 for no limit' })
+  .min(0, { error: 'must be a whole number, 0 for no limit' })
+  .optional();
+
+const proxies = z
+  .string()
+  .transform((value) => value.split(',').map((one) => one.trim()))
+  .pipe(
+    z.array(z.string().refine(isNetwork, { error: 'must be addresses or networks such as 10.0.0.0/8, with commas' })),
+  )
+  .default([]);
+
+function isNetwork(value: string): boolean {
+  const [address = '', prefix = '0', ...more] = value.split('/');
+  const bits = { 4: 32, 6: 128 }[isIP(address)] ?? -1;
+  return more.length === 0 && /^\d{1,3}$/.test(prefix) && Number(prefix) <= bits;
+}
 
 const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' });
 
@@ -212,6 +252,11 @@ const schema = z.object({
   EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),
   EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
   EVERTURN_SHUTDOWN_SECONDS: seconds(20),
+  EVERTURN_REQUESTS_PER_MINUTE: limit,
+  EVERTURN_UNKNOWN_KEYS_PER_MINUTE: limit,
+  EVERTURN_TURNS_PER_SUBJECT: limit,
+  EVERTURN_TURNS: limit,
+  EVERTURN_TRUSTED_PROXIES: proxies,
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   DATABASE_URL: databaseUrl.optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),

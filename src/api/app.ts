@@ -12,24 +12,30 @@ import { fileRoutes } from './files.ts';
 import { healthRoutes } from './health.ts';
 import { checkHost } from './host.ts';
 import { metricsRoutes } from './metrics.ts';
+import { KeyGuesses } from './key-guesses.ts';
 import { withDocument } from './openapi.ts';
 import { countRequests } from './request-metrics.ts';
 import { beginRequest, namePathInLog, requestLog } from './request-scope.ts';
 import { mount, type Route } from './routes.ts';
 import { setContext } from './request.ts';
+import { RequestLimit } from './request-limit.ts';
 import { sessionRoutes } from './sessions.ts';
 import { turnRoutes } from './turns.ts';
 
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
-  const { keyring } = context;
+  const { keyring, limits, config } = context;
+  const guesses = new KeyGuesses(limits, context);
+  const requestLimit = new RequestLimit(limits, context);
   const app = newApp(context);
+  app.set('trust proxy', config.trustedProxies);
   app.use((request, _response, next) => {
     checkHost(request, keyring);
     next();
   });
   app.use(['/v1', '/metrics'], async (request, response, next) => {
-    setContext(response, await authenticate(request, keyring));
+    setContext(response, { caller: await authenticate(request, response, { keyring, guesses }) });
+    await requestLimit.count(request, response);
     cutOffWithKey(request, response, keyring);
     next();
   });
@@ -43,7 +49,7 @@ export function createApp(context: ApiContext): Express {
 export function createOperationsApp(context: OperationsContext): Express {
   const app = newApp(context);
   app.use((_request, response, next) => {
-    setContext(response, LOCAL);
+    setContext(response, { caller: LOCAL });
     next();
   });
   mount(app, [...healthRoutes(context), ...metricsRoutes(context)]);

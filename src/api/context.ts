@@ -11,11 +11,14 @@ import type { TurnLogs } from '../logs/turn-logs.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Scrape } from '../telemetry/scrape.ts';
 import type { Readiness } from '../readiness.ts';
+import type { Redis } from '../redis.ts';
+import type { Limits } from './limits.ts';
 import type { SessionCommands } from './session-commands.ts';
+import type { TurnLimits } from './turn-limits.ts';
 
 /** What the routes work with; one object per server. */
 export interface ApiContext {
-  config: Pick<Config, 'turnSeconds' | 'tool'>;
+  config: Pick<Config, 'turnSeconds' | 'tool' | 'trustedProxies'>;
   keyring: Keyring;
   catalog: Catalog;
   blobs: BlobStore;
@@ -23,6 +26,9 @@ export interface ApiContext {
   turnIndex: TurnIndex;
   tails: TurnTails;
   commands: SessionCommands;
+  limits: () => Limits;
+  turnLimits: TurnLimits;
+  redis: Redis | undefined;
   headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
   agentCheck: AgentCheck;
   readiness: Readiness;

@@ -14,7 +14,7 @@ import type { CreateTurnCommand } from '../../workflows/messages.ts';
 import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError, isRefusal } from './errors.ts';
-import { claimRequest, type RequestClaim } from './idempotency.ts';
+import { claimRequest, isClaimed, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { hasTurn } from './own-turn.ts';
 import { checkRight, sessionNotFound } from './sessions.ts';
@@ -41,6 +41,8 @@ interface SentTurn {
   body: CreateTurnBody;
   session: SessionRow;
   caller: Caller;
+  /** Why it is one request too many, if it is. */
+  tooMany: ApiError | undefined;
 }
 
 /**
@@ -49,20 +51,20 @@ interface SentTurn {
  */
 export async function readTurnRequest(
   context: ApiContext,
-  { key, body, session, caller }: SentTurn,
+  { key, body, session, caller, tooMany }: SentTurn,
 ): Promise<TurnRequest> {
   const { subject } = caller;
   const items = body.input ?? [];
   checkRight(caller, session, isDecision(items) ? 'decide' : 'send');
   checkInput(items);
   const previous = previousOf(body.previous_turn_id);
-  const claim = await claimRequest({
-    catalog: context.catalog,
-    scope: `${subject.subjectId}/turns/${session.id}`,
-    key,
-    bodyHash: hashOf(body),
-    resourceId: newId('turn'),
-    sessionId: session.id,
+  const { catalog } = context;
+  const scope = `${subject.subjectId}/turns/${session.id}`;
+  const wanted = { catalog, scope, key, bodyHash: hashOf(body), sessionId: session.id };
+  const leave = await enter(context, { session, tooMany, isRepeat: () => isClaimed(wanted) });
+  const claim = await claimRequest({ ...wanted, resourceId: newId('turn') }).catch((error: unknown) => {
+    leave();
+    throw error;
   });
   const turnId = claim.resourceId;
   addToLogScope({ turnId });
@@ -75,16 +77,35 @@ export async function readTurnRequest(
     start: async () => {
       // Whatever has changed since, what was begun is answered.
       if (!claim.isNew && (await hasTurn(context, session, turnId))) return undefined;
-      return startTurn(context, { session, subject, body, previous, claim });
+      return startTurn(context, { session, subject, body, previous, claim, leave });
     },
     delivered: () => {
       isDelivered = true;
       claim.delivered().catch(warn);
     },
     over: async () => {
+      leave();
       if (!isDelivered) await claim.lost().catch(warn);
     },
   };
+}
+
+/**
+ * Lets a turn in, if there is room. One that came before was let in then: whoever repeats a request must not be told that
+ * it was not carried out.
+ * @throws ApiError `rate_limited` or `too_many_turns`
+ */
+async function enter(
+  { turnLimits }: ApiContext,
+  { session, tooMany, isRepeat }: Pick<SentTurn, 'session' | 'tooMany'> & { isRepeat: () => Promise<boolean> },
+): Promise<() => void> {
+  try {
+    if (tooMany) throw tooMany;
+    return await turnLimits.admit(session);
+  } catch (error) {
+    if (await isRepeat()) return () => undefined;
+    throw error;
+  }
 }
 
 interface TurnToStart {
@@ -93,6 +114,8 @@ interface TurnToStart {
   body: CreateTurnBody;
   previous: CreateTurnCommand['previous'];
   claim: RequestClaim;
+  /** The turn is in the index. */
+  leave: () => void;
 }
 
 async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCreated> {
@@ -109,6 +132,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     // for it: what belongs to a request is not collected, and a session that is deleted meanwhile gets nothing more.
     const isNoted = await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: createdAt });
     if (!isNoted) throw sessionNotFound(sessionId);
+    turn.leave();
     const input = await keepInput(body.input ?? [], { blobs, sessionId });
     const command = await commandOf(context, { ...turn, spec, input, createdAt });
     await giveHeadStart(context, sessionId, command);

@@ -122,6 +122,18 @@ export const ERRORS = {
     type: 'invalid_request_error',
     means: 'the URL and the headers are larger than 16 KiB',
   },
+  rate_limited: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryAfter: 60,
+    means: 'too many requests in this minute, or too many unknown keys: wait as long as retry-after says',
+  },
+  too_many_turns: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryAfter: 3,
+    means: 'too many turns run, of yours or in all',
+  },
   internal_error: { status: 500, type: 'server_error', means: 'the server failed' },
   unavailable: {
     status: 503,
@@ -152,16 +164,24 @@ export const errorBody = z
   })
   .meta({ id: 'Error' });
 
+interface ApiErrorOptions extends ErrorOptions {
+  param?: string | undefined;
+  retryAfter?: number | undefined;
+}
+
 /** An error with a place in the table. The message tells the client what to do. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   /** The part of the request that is at fault. */
   readonly param: string | undefined;
+  /** In seconds, where it is not what the table says. */
+  readonly retryAfter: number | undefined;
 
-  constructor(code: ErrorCode, message: string, options: ErrorOptions & { param?: string | undefined } = {}) {
+  constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
     super(message, options);
     this.code = code;
     this.param = options.param;
+    this.retryAfter = options.retryAfter;
   }
 }
 
@@ -188,8 +208,10 @@ export function isRefusal(error: unknown): boolean {
 }
 
 /** What is sent for an error. */
-export function errorAnswer({ code, message, param }: ApiError) {
-  const { status, type, retryAfter }: ErrorRow = ERRORS[code];
+export function errorAnswer(error: ApiError) {
+  const { code, message, param } = error;
+  const { status, type, retryAfter: usual }: ErrorRow = ERRORS[code];
+  const retryAfter = error.retryAfter ?? usual;
   const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) };
   return { status, headers, body: { error: { message, type, code, ...(param && { param }) } } };
 }

@@ -32,6 +32,12 @@ export interface RequestClaim {
   lost: () => Promise<void>;
 }
 
+/** Whether a request came before. Unlike `claimRequest` it writes nothing. */
+export async function isClaimed(request: Omit<ClaimOptions, 'resourceId' | 'sessionId'>): Promise<boolean> {
+  const { scope, key, notBefore } = slotOf(request, new Date());
+  return request.catalog.idempotency.isTaken({ scope, key }, notBefore);
+}
+
 /** Finds out whether a request came before. @throws ApiError `idempotency_key_reused` */
 export async function claimRequest({
   catalog,
@@ -43,12 +49,9 @@ export async function claimRequest({
 }: ClaimOptions): Promise<RequestClaim> {
   const { idempotency } = catalog;
   const now = new Date();
-  const lifetime = key === undefined ? REPEAT_WITHIN_MS : KEY_LIFETIME_MS;
-  const wanted = { scope, key: key === undefined ? `body:${bodyHash}` : `key:${key}`, resourceId, sessionId, bodyHash };
-  const taken = await idempotency.claim(
-    { ...wanted, now: now.toISOString() },
-    new Date(now.getTime() - lifetime).toISOString(),
-  );
+  const { notBefore, ...slot } = slotOf({ scope, key, bodyHash }, now);
+  const wanted = { ...slot, resourceId, sessionId, bodyHash };
+  const taken = await idempotency.claim({ ...wanted, now: now.toISOString() }, notBefore);
   if (taken.bodyHash !== bodyHash) {
     throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
   }
@@ -64,5 +67,15 @@ export async function claimRequest({
     lost: async () => {
       if (key === undefined) await idempotency.renew(held, new Date().toISOString());
     },
+  };
+}
+
+/** Where the claim of a request stands, and how old it may be. */
+function slotOf({ scope, key, bodyHash }: Pick<ClaimOptions, 'scope' | 'key' | 'bodyHash'>, now: Date) {
+  const lifetime = key === undefined ? REPEAT_WITHIN_MS : KEY_LIFETIME_MS;
+  return {
+    scope,
+    key: key === undefined ? `body:${bodyHash}` : `key:${key}`,
+    notBefore: new Date(now.getTime() - lifetime).toISOString(),
   };
 }

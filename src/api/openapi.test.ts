@@ -7,7 +7,7 @@ import { openApiDocument } from './openapi.ts';
 import { METHODS } from './routes.ts';
 
 /** Enough to build the routes; none is called. */
-const context = { log: pino({ level: 'silent' }) } as unknown as ApiContext;
+const context = { config: { trustedProxies: [] }, log: pino({ level: 'silent' }) } as unknown as ApiContext;
 const document = openApiDocument(apiRoutes(context), { hasKeys: true });
 
 test('every method and path that is served is in the document, and nothing else', () => {

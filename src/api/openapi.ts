@@ -141,7 +141,7 @@ function refusals(path: string, { query, headers, body, needs, errors = [] }: Ro
     [!hasKeys, ['not_local']],
     [hasKeys && isPrivate(path), ['unauthenticated']],
     [needs !== undefined, ['forbidden']],
-    [isPrivate(path), ['unavailable']],
+    [isPrivate(path), ['rate_limited', 'unavailable']],
     [path.includes(':') || Boolean(query ?? headers ?? body), ['invalid_request']],
     [body !== undefined, ['invalid_json', 'body_too_large', 'unsupported_media_type']],
   ];

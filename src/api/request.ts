@@ -3,15 +3,21 @@ import type { z } from 'zod';
 import type { Caller } from '../auth/rights.ts';
 import { ApiError } from './errors.ts';
 
-/** What the server knows of a request, beside the request itself: whose it is. */
-export function setContext(response: Response, caller: Caller): void {
-  Object.assign(response.locals, caller);
+/** What the server knows of a request, beside the request itself. */
+export interface RequestContext {
+  caller: Caller;
+  /** Why the request is one too many, if it is. */
+  tooMany?: ApiError;
 }
 
 /** Set for every request behind authentication. */
-export function contextOf(response: Response): Caller {
+export function setContext(response: Response, context: RequestContext): void {
+  Object.assign(response.locals, context);
+}
+
+export function contextOf(response: Response): RequestContext {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- `setContext` has written it
-  return response.locals as Caller;
+  return response.locals as RequestContext;
 }
 
 /** Past these a client has seen enough of what is wrong. */

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { mayOnServer, refusalOnServer, type Caller, type ServerAction } from '../auth/rights.ts';
 import { ApiError, type ErrorCode } from './errors.ts';
 import { jsonBody } from './json-body.ts';
-import { contextOf, parseBody, parseHeaders, parseQuery } from './request.ts';
+import { contextOf, parseBody, parseHeaders, parseQuery, type RequestContext } from './request.ts';
 
 export const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 
@@ -68,6 +68,11 @@ interface Declaration<
   answer?: A;
   /** Of the answer; 200 unless said otherwise. */
   status?: 201;
+  /**
+   * It may be a repetition of what has been done, and that must not be refused as one request too many: the handler
+   * decides.
+   */
+  mayRepeat?: true;
   /** What the caller must be allowed to do. */
   needs?: ServerAction;
   /** What it may be refused with, beyond what any route may be; see `refusals`. */
@@ -82,6 +87,7 @@ interface Call<P extends string, Q, H, B> {
   body: B;
   /** Whose request it is; only routes under `/v1` ask. */
   caller: P extends `/v1/${string}` ? Caller : undefined;
+  tooMany: RequestContext['tooMany'];
   request: Request;
   response: Response;
 }
@@ -108,9 +114,11 @@ export function route<
   declaration: Declaration<Q, H, B, A>,
   handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
 ): Route {
-  const { query, headers, body, answer, status = 200, needs } = declaration;
+  const { query, headers, body, answer, status = 200, needs, mayRepeat } = declaration;
   const check: RequestHandler = (_request, response, next) => {
-    if (needs) demand(contextOf(response), needs);
+    const { caller, tooMany } = contextOf(response);
+    if (tooMany && !mayRepeat) throw tooMany;
+    if (needs) demand(caller, needs);
     next();
   };
   const respond: RequestHandler = async (request, response) => {
@@ -119,7 +127,7 @@ export function route<
       query: query && parseQuery(query, request),
       headers: headers && parseHeaders(headers, request),
       body: body && parseBody(body.schema, request),
-      caller: contextOf(response),
+      ...contextOf(response),
       request,
       response,
     };

@@ -57,6 +57,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/turns',
       {
         id: 'createTurn',
+        mayRepeat: true,
         tag: 'Turns',
         summary: 'Begin a turn',
         description:
@@ -81,11 +82,13 @@ export function turnRoutes(context: ApiContext): Route[] {
           'feature_not_available',
           'idempotency_key_reused',
           'content_too_large',
+          'too_many_turns',
         ],
       },
-      async ({ params, headers, body, caller, response }) => {
+      async ({ params, headers, body, caller, tooMany, response }) => {
         const session = await sessionFor(catalog, params.session_id, caller, 'read');
-        const wanted = await readTurnRequest(context, { key: headers['Idempotency-Key'], body, session, caller });
+        const key = headers['Idempotency-Key'];
+        const wanted = await readTurnRequest(context, { key, body, session, caller, tooMany });
         try {
           // Not by `Accept`: the Python SDK sends `*/*` either way.
           if (wanted.stream) await startAndStream(wanted, response);

@@ -66,6 +66,18 @@ export class Idempotency {
     return { resourceId: taken, bodyHash: takenHash, isNew: taken === resourceId };
   }
 
+  /** Whether a key is taken since `notBefore` or later. */
+  async isTaken({ scope, key }: Pick<Claim, 'scope' | 'key'>, notBefore: string): Promise<boolean> {
+    const row = await this.#db
+      .selectFrom('idempotency')
+      .select('key')
+      .where('scope', '=', scope)
+      .where('key', '=', key)
+      .where('created_at', '>=', notBefore)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
   /** Makes a claim count from `now`, if the key still stands for this resource. */
   async renew({ scope, key, resourceId }: Pick<Claim, 'scope' | 'key' | 'resourceId'>, now: string): Promise<void> {
     await this.#db

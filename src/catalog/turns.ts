@@ -125,6 +125,31 @@ export class Turns {
     });
   }
 
+  /**
+   * How many turns run, by the subject of their session: from their request until their end is archived. Rows that are
+   * older than any turn can be are not counted, nor requests that came to nothing.
+   */
+  async countOpen(which: {
+    /** A session that does not count. */
+    except: string;
+    createdSince: string;
+    requestedSince: string;
+  }): Promise<Map<string, number>> {
+    const { except, createdSince, requestedSince } = which;
+    const rows = await this.#db
+      .selectFrom('turns')
+      .innerJoin('sessions', 'sessions.id', 'turns.session_id')
+      .select(['sessions.subject_id', (eb) => eb.fn.countAll<number>().as('count')])
+      // Not as a parameter, or SQLite does not take the index of those.
+      .where('turns.archived', '=', sql.lit(0))
+      .where('turns.created_at', '>', createdSince)
+      .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)]))
+      .where('turns.session_id', '<>', except)
+      .groupBy('sessions.subject_id')
+      .execute();
+    return new Map(rows.map(({ subject_id: subject, count }) => [subject, count]));
+  }
+
   /** Takes a request back. An accepted turn stays. */
   async withdraw(turnId: string): Promise<void> {
     await this.#db.deleteFrom('turns').where('id', '=', turnId).where('sequence', 'is', null).execute();

@@ -1,0 +1,169 @@
+import { afterEach, expect, test } from 'vitest';
+import { ApiClient } from '../support/api-client.ts';
+import type { Script } from '../support/scripted-model.ts';
+import { startTestServer, type TestServer } from '../support/test-server.ts';
+
+const KEYS = 'root:admin=key-of-root,ann=key-of-ann,bob=key-of-bob,cem=key-of-cem';
+
+let server: TestServer;
+afterEach(() => server.stop());
+
+/** A server whose agent `slow` does not end its turns by itself, and its clients. */
+async function start(env: Record<string, string>) {
+  running.clear();
+  server = await startTestServer({ env: { EVERTURN_API_KEYS: KEYS, ...env } });
+  const as = (name: string) => new ApiClient(server.server.url, `key-of-${name}`);
+  await as('root').putAgent('slow', { model: { name: 'slow' } });
+  return { ann: as('ann'), bob: as('bob'), cem: as('cem') };
+}
+
+const untilClosed: Script = async (call) => {
+  call.text('Slowly');
+  await call.closed;
+};
+
+const message = { input: [{ type: 'user.message', content: 'hi' }] };
+
+/** Asks for a turn in a session of its own that does not end. True if it was let in. */
+async function isLetIn(client: ApiClient): Promise<boolean> {
+  server.model.script('slow', untilClosed);
+  const id = await client.createSession('slow');
+  const { status, body } = await client.send('POST', `/v1/agents/sessions/${id}/turns`, { ...message, stream: false });
+  if (status === 200) running.set(body.data.id, { client, id });
+  else expect([status, body.error.code]).toEqual([429, 'too_many_turns']);
+  return status === 200;
+}
+
+const running = new Map<string, { client: ApiClient; id: string }>();
+
+/** How many more turns are let in. */
+async function fill(client: ApiClient): Promise<number> {
+  let count = 0;
+  while (await isLetIn(client)) count += 1;
+  return count;
+}
+
+/** Ends one turn of a client, and waits until it does not count any more. */
+async function endOne(client: ApiClient): Promise<void> {
+  const [turnId, { id }] = [...running].find(([, one]) => one.client === client) ?? ['', { id: '' }];
+  running.delete(turnId);
+  await client.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
+  const archived = () =>
+    server.database.rows.selectFrom('turns').select('archived').where('id', '=', turnId).executeTakeFirstOrThrow();
+  await expect.poll(archived, { timeout: 30_000 }).toEqual({ archived: 1 });
+}
+
+test('who holds much of a busy server waits, while others get in', async () => {
+  const { ann, bob, cem } = await start({ EVERTURN_TURNS: '10' });
+  // Alone a subject may have most of it, but some room stays for who comes next.
+  expect(await fill(ann)).toBe(8);
+  expect(await isLetIn(bob)).toBe(true);
+  expect(await isLetIn(ann)).toBe(false);
+  expect(await isLetIn(bob)).toBe(true);
+  // Full is full.
+  expect([await isLetIn(bob), await isLetIn(cem)]).toEqual([false, false]);
+  // What becomes free is for those who have less.
+  await endOne(ann);
+  expect([await isLetIn(ann), await isLetIn(cem)]).toEqual([false, true]);
+  await endOne(ann);
+  expect([await isLetIn(ann), await isLetIn(bob)]).toEqual([false, true]);
+}, 120_000);
+
+test('a subject has a limit of its own, however free the server is; a turn that replaces another is not one more', async () => {
+  const { ann, bob } = await start({ EVERTURN_TURNS_PER_SUBJECT: '2' });
+  expect(await fill(ann)).toBe(2);
+  expect(await isLetIn(bob)).toBe(true);
+  const [, first] = [...running].find(([, { client }]) => client === ann) ?? [];
+  server.model.script('slow', untilClosed);
+  const next = ann.turn(first?.id ?? '', 'instead');
+  await next.says('Slowly');
+  expect(await isLetIn(ann)).toBe(false);
+  next.close();
+});
+
+test('a turn that was refused has written nothing, and can be sent again', async () => {
+  const { ann } = await start({ EVERTURN_TURNS_PER_SUBJECT: '1' });
+  const tables = ['turns', 'idempotency', 'archive'] as const;
+  const rows = () => Promise.all(tables.map((table) => server.database.rows.selectFrom(table).selectAll().execute()));
+  await fill(ann);
+  const id = await ann.createSession('slow');
+  const before = await rows();
+  const path = `/v1/agents/sessions/${id}/turns`;
+  for (const headers of [{}, { 'idempotency-key': 'once' }]) {
+    const answer = await ann.send('POST', path, message, headers);
+    expect([answer.status, answer.body.error.type]).toEqual([429, 'rate_limit_error']);
+    expect(answer.headers.get('retry-after')).toBe('3');
+  }
+  expect(await rows()).toEqual(before);
+  expect(await ann.list(path, 25)).toEqual([]);
+  await endOne(ann);
+  const { status } = await ann.send('POST', path, { ...message, stream: false }, { 'idempotency-key': 'once' });
+  expect(status).toBe(200);
+  await ann.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
+});
+
+test('of many requests at once no more are let in than there is room for', async () => {
+  const { ann } = await start({ EVERTURN_TURNS_PER_SUBJECT: '3' });
+  const letIn = await Promise.all(Array.from({ length: 8 }, () => isLetIn(ann)));
+  expect(letIn.filter(Boolean)).toHaveLength(3);
+});
+
+test('the repetition of a turn that has begun is never one too many', async () => {
+  const { ann } = await start({ EVERTURN_TURNS_PER_SUBJECT: '1', EVERTURN_REQUESTS_PER_MINUTE: '20' });
+  server.model.script('slow', untilClosed);
+  const id = await ann.createSession('slow');
+  const path = `/v1/agents/sessions/${id}/turns`;
+  const key = { 'idempotency-key': 'once' };
+  const first = ann.turn(id, 'hi', {}, key);
+  await first.says('Slowly');
+  const turnId = await first.turnId();
+  const other = await ann.createSession('slow');
+  const refused = async (more = {}) => ann.send('POST', `/v1/agents/sessions/${other}/turns`, message, more);
+  expect((await refused()).body.error.code).toBe('too_many_turns');
+  const repeated = async () => {
+    const reader = ann.turn(id, 'hi', {}, key);
+    expect(await reader.turnId()).toBe(turnId);
+    reader.close();
+  };
+  await repeated();
+  // The same when the minute's requests are used up.
+  while ((await ann.send('GET', path)).status === 200);
+  await repeated();
+  const answer = await refused(key);
+  expect(answer.body.error.code).toBe('rate_limited');
+  expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+  first.close();
+});
+
+test('each subject has its requests per minute, and is told how many are left', async () => {
+  const { ann, bob } = await start({ EVERTURN_REQUESTS_PER_MINUTE: '3' });
+  const get = (client: ApiClient) => client.send('GET', '/v1/agents/slow');
+  const left = async () => /; r=(\d+)/.exec((await get(ann)).headers.get('ratelimit') ?? '')?.[1];
+  expect([await left(), await left(), await left()]).toEqual(['2', '1', '0']);
+  const { status, body, headers } = await get(ann);
+  expect([status, body.error.code]).toEqual([429, 'rate_limited']);
+  expect(headers.get('ratelimit-policy')).toMatch(/^"requests"; q=3; w=60/);
+  expect(Number(headers.get('retry-after'))).toSatisfy((seconds: number) => seconds > 0 && seconds <= 60);
+  expect((await get(bob)).status).toBe(200);
+});
+
+test('who tries keys can try few a minute; keys that were right go on working', async () => {
+  const { ann, bob } = await start({ EVERTURN_UNKNOWN_KEYS_PER_MINUTE: '3' });
+  const get = async (client: ApiClient) => (await client.send('GET', '/v1/agents/slow')).status;
+  expect(await get(ann)).toBe(200);
+  const guess = (i: number) => get(new ApiClient(server.server.url, `guess-${i}`));
+  expect([await guess(1), await guess(2), await guess(3), await guess(4)]).toEqual([401, 401, 401, 429]);
+  // Not even the right one is found out now.
+  expect([await get(bob), await get(ann)]).toEqual([429, 200]);
+  expect(await get(new ApiClient(server.server.url))).toBe(401);
+});
+
+test('without keys there are no limits but those that are set', async () => {
+  server = await startTestServer();
+  const { headers } = await server.api.send('GET', '/v1/agents/demo');
+  expect(headers.get('ratelimit')).toBeNull();
+  await server.stop();
+  server = await startTestServer({ env: { EVERTURN_REQUESTS_PER_MINUTE: '1' } });
+  const status = async () => (await server.api.send('GET', '/v1/agents/demo')).status;
+  expect([await status(), await status()]).toEqual([200, 429]);
+});
