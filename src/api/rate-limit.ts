@@ -15,7 +15,7 @@ export interface RateLimitServices {
 const WINDOW_MS = 60_000;
 
 /** Nobody waits longer for a Redis that hangs. */
-const REDIS_MS = 250;
+const REDIS_MS = 1_000;
 
 /**
  * Counts requests per minute. Where Redis counts and does not answer nobody is refused: what is there to keep the
