@@ -26,6 +26,7 @@ export class BenchClient {
     const config = { iteration_limit: 1_000, ask_user_questions: { enabled: false } };
     await this.#json('PUT', '/tools', { model: { name: 'instant' }, ...servers, config });
     await this.#json('PUT', '/plain', { model: { name: 'instant' }, config });
+    await this.#json('PUT', '/talking', { model: { name: 'talk' }, config });
     await this.#json('PUT', '/thinking', { ...THINKING_AGENT, config });
   }
 
@@ -48,8 +49,19 @@ export class BenchClient {
     return { durable, bare };
   }
 
-  async sessions(count: number): Promise<string[]> {
-    return Promise.all(Array.from({ length: count }, () => this.#session('plain')));
+  sessions(agent: string, count: number): Promise<string[]> {
+    return Promise.all(Array.from({ length: count }, () => this.#session(agent)));
+  }
+
+  /** Turns whose model will talk when it is told to. */
+  async startTalking(count: number): Promise<{ sessionId: string; turnId: string }[]> {
+    const turns: { sessionId: string; turnId: string }[] = [];
+    for (const sessionId of await this.sessions('talking', count)) {
+      const body = { ...message('go'), stream: false };
+      const { data } = (await this.#json('POST', `/sessions/${sessionId}/turns`, body)) as { data: WireTurn };
+      turns.push({ sessionId, turnId: data.id });
+    }
+    return turns;
   }
 
   /** One turn without tools, to its end. */

@@ -2,15 +2,25 @@ import type { ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { listen } from '../src/demo/local-server.ts';
+import { WORD_MS, WORDS } from './talk.ts';
 
 /**
  * A model and an MCP server that answer at once, in a process of their own as real ones are. The model calls the tool
  * until it has as many results as the user has asked for: "<steps>". The model `wait-<ms>` thinks before its first byte.
+ * The model `talk` is silent until it is told to talk, and then says what time it is for a while.
  */
 
 const TOOL_RESULT = 'x'.repeat(2048);
 
+let talk = Promise.withResolvers<void>();
+
 const server = await listen((request, response) => {
+  if (request.url?.endsWith('/talk')) {
+    talk.resolve();
+    talk = Promise.withResolvers();
+    response.end();
+    return;
+  }
   text(request)
     .then((body) => answer(body, response))
     .catch(() => response.destroy());
@@ -52,6 +62,7 @@ async function answer(body: string, response: ServerResponse): Promise<void> {
   const thinkingMs = Number(/"model":"wait-(\d+)"/.exec(body)?.[1] ?? 0);
   if (thinkingMs > 0) await sleep(thinkingMs);
   response.writeHead(200, { 'content-type': 'text/event-stream' });
+  if (body.includes('"model":"talk"')) await tellTheTime(response);
   const chunk = (delta: object, finish: string | null): string =>
     `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
   const call = { index: 0, id: `call_${done}`, type: 'function', function: { name: 'look', arguments: '{}' } };
@@ -61,4 +72,16 @@ async function answer(body: string, response: ServerResponse): Promise<void> {
       : chunk({ content: 'done' }, null) + chunk({}, 'stop');
   const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
   response.end(`${parts}data: ${JSON.stringify({ choices: [], usage })}\n\ndata: [DONE]\n\n`);
+}
+
+async function tellTheTime(response: ServerResponse): Promise<void> {
+  response.flushHeaders();
+  await talk.promise;
+  // Models do not all speak at the same moment.
+  await sleep(Math.random() * WORD_MS);
+  for (let i = 0; i < WORDS; i++) {
+    const content = `@${(performance.timeOrigin + performance.now()).toFixed(3)} `;
+    response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta: { content }, finish_reason: null }] })}\n\n`);
+    await sleep(WORD_MS);
+  }
 }

@@ -4,25 +4,32 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
-import { loadConfig } from '../src/config.ts';
 import { createLogger } from '../src/logger.ts';
 import { installTemporalRuntime } from '../src/telemetry/temporal-runtime.ts';
-import { startServer } from '../src/server.ts';
-import { provisionTemporal } from '../src/temporal/provision.ts';
-import { Floor } from './floor.ts';
 import { startBareHandler } from './bare-handler.ts';
 import { BenchClient, THINKING_AGENT } from './bench-client.ts';
+import { Floor } from './floor.ts';
+import { startApart, startTogether, type Form } from './forms.ts';
+import { WORDS } from './talk.ts';
 
 /**
  * What Everturn costs, beside Temporal alone, in one run: the same Temporal server, the same machine, and a model and a
- * tool that answer at once. `--json` prints one line for programs.
+ * tool that answer at once. Both in one process with the embedded Temporal (`together`) and with API and worker apart, on
+ * PostgreSQL and Redis (`apart`); `--form` names one of them. `--json` prints one line for programs.
  */
 
 const ROUNDS = 3;
 const STEPS = 100;
-const isJson = process.argv.includes('--json');
+const READERS = 1_000;
+const FORMS = { together: startTogether, apart: startApart };
+
+const { values: options } = parseArgs({
+  options: { json: { type: 'boolean', default: false }, form: { type: 'string', default: 'together,apart' } },
+});
 
 interface Report {
   first_delta_ms: number;
@@ -35,54 +42,65 @@ interface Report {
   bytes_per_step: Record<string, number>;
   turns_per_second: Record<string, number>;
   turns_ratio_16: number;
+  /** From the model's word to 1,000 readers: of one turn, and of 200 turns, five each. */
+  fan_out: { one_turn: FanOut; turns_200: FanOut };
 }
 
-const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-bench-'));
-const cleanup: (() => Promise<unknown>)[] = [() => rm(dataDir, { recursive: true, force: true })];
-try {
-  const report = await measure();
-  process.stdout.write(isJson ? `${JSON.stringify(report)}\n` : `${JSON.stringify(report, null, 2)}\n`);
-} finally {
-  for (const step of cleanup.toReversed()) await step();
+interface FanOut {
+  lag_p50_ms: number;
+  lag_p99_ms: number;
+  /** Of the process that the readers are connected to, before and at the end. */
+  memory_mb: [number, number];
 }
 
-async function measure(): Promise<Report> {
-  const instant = await startInstantServers();
-  const mcpFile = path.join(dataDir, 'mcp.json');
-  await writeFile(mcpFile, JSON.stringify({ servers: { bench: { url: instant.mcp } } }));
-  const config = loadConfig({
-    ...process.env,
-    EVERTURN_PORT: '0',
-    EVERTURN_DATA: dataDir,
-    EVERTURN_MCP_SERVERS: mcpFile,
-    OPENAI_API_KEY: 'none',
-    OPENAI_BASE_URL: instant.model,
-    LOG_LEVEL: 'warn',
-  });
-  const log = createLogger(config);
-  await installTemporalRuntime(log);
-  const { cacheDir, temporal: settings } = config;
-  const temporal = await provisionTemporal({ dataDir, cacheDir, log, ...settings });
-  cleanup.push(() => temporal.stop());
-  const everturn = await startServer(config, log, { temporal: { ...temporal, stop: () => Promise.resolve() } });
-  cleanup.push(() => everturn.stop());
+const log = createLogger({ logLevel: 'warn' });
+await installTemporalRuntime(log);
+const reports: Record<string, Report> = {};
+for (const [name, start] of Object.entries(FORMS)) {
+  if (!options.form.split(',').includes(name)) continue;
+  say(`--- ${name}`);
+  reports[name] = await measureForm(start);
+}
+process.stdout.write(`${JSON.stringify(reports, null, options.json ? undefined : 2)}\n`);
 
-  const connection = await Connection.connect(temporal.connectionOptions);
-  cleanup.push(() => connection.close());
-  const native = await NativeConnection.connect(temporal.connectionOptions);
-  cleanup.push(() => native.close());
-  const temporalClient = new Client({ connection, namespace: temporal.namespace });
-  const floor = await Floor.start(temporalClient, native, temporal.namespace);
-  cleanup.push(() => floor.stop());
+async function measureForm(start: (typeof FORMS)['together']): Promise<Report> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-bench-'));
+  const cleanup: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })];
+  try {
+    const instant = await startInstantServers(cleanup);
+    const mcpFile = path.join(folder, 'mcp.json');
+    await writeFile(mcpFile, JSON.stringify({ servers: { bench: { url: instant.mcp } } }));
+    const env = { EVERTURN_MCP_SERVERS: mcpFile, OPENAI_API_KEY: 'none', OPENAI_BASE_URL: instant.model };
+    const form = await start({ folder, env, log, cleanup });
 
-  const client = new BenchClient(everturn.url, temporalClient);
-  await client.putAgents();
-  const bare = await startBareHandler(instant.model, THINKING_AGENT);
-  cleanup.push(() => bare.stop());
-  return run(client, floor, bare.url);
+    const { connectionOptions, namespace } = form.temporal;
+    const connection = await Connection.connect(connectionOptions);
+    cleanup.push(() => connection.close());
+    const native = await NativeConnection.connect(connectionOptions);
+    cleanup.push(() => native.close());
+    const temporalClient = new Client({ connection, namespace });
+    const floor = await Floor.start(temporalClient, native, namespace);
+    cleanup.push(() => floor.stop());
+
+    const client = new BenchClient(form.url, temporalClient);
+    await client.putAgents();
+    const bare = await startBareHandler(instant.model, THINKING_AGENT);
+    cleanup.push(() => bare.stop());
+    return await measure({ client, floor, form, bareUrl: bare.url, modelUrl: instant.model });
+  } finally {
+    for (const step of cleanup.toReversed()) await step();
+  }
 }
 
-async function run(client: BenchClient, floor: Floor, bareUrl: string): Promise<Report> {
+interface Setup {
+  client: BenchClient;
+  floor: Floor;
+  form: Form;
+  bareUrl: string;
+  modelUrl: string;
+}
+
+async function measure({ client, floor, form, bareUrl, modelUrl }: Setup): Promise<Report> {
   say('warming up');
   await floor.run(40);
   await client.timeOfSteps(20, { reader: false });
@@ -90,7 +108,6 @@ async function run(client: BenchClient, floor: Floor, bareUrl: string): Promise<
 
   say('first delta');
   const first = await client.firstDeltas(40);
-
   say('first delta behind a model that thinks for 200 ms');
   const thinking = await client.firstDeltasBehind('thinking', bareUrl, 40);
 
@@ -115,7 +132,7 @@ async function run(client: BenchClient, floor: Floor, bareUrl: string): Promise<
     const count = atOnce === 1 ? 60 : 320;
     // The activities of such a turn: callModel and archiveTurn.
     const floorRate = await rate(count, atOnce, () => floor.run(2));
-    const sessions = await client.sessions(atOnce);
+    const sessions = await client.sessions('plain', atOnce);
     turns[atOnce] = await rate(count, atOnce, (worker) => client.turn(sessions[worker] ?? ''));
     say(`  ${turns[atOnce]?.toFixed(1)}, bare workflows ${floorRate.toFixed(1)}`);
     if (atOnce === 16) floorOf16 = floorRate;
@@ -132,6 +149,40 @@ async function run(client: BenchClient, floor: Floor, bareUrl: string): Promise<
     bytes_per_step: bytes,
     turns_per_second: Object.fromEntries(Object.entries(turns).map(([key, value]) => [key, round(value)])),
     turns_ratio_16: round((turns[16] ?? 0) / floorOf16, 3),
+    fan_out: {
+      one_turn: await fanOut({ client, form, modelUrl, turns: 1 }),
+      turns_200: await fanOut({ client, form, modelUrl, turns: 200 }),
+    },
+  };
+}
+
+/** Has so many turns talk at once, to 1,000 readers in all. */
+async function fanOut({
+  client,
+  form,
+  modelUrl,
+  turns: count,
+}: Pick<Setup, 'client' | 'form' | 'modelUrl'> & { turns: number }): Promise<FanOut> {
+  say(`${READERS} readers of ${count} turns`);
+  const turns = await client.startTalking(count);
+  const before = await form.memoryMb();
+  const script = fileURLToPath(new URL('readers.ts', import.meta.url));
+  const args = [script, `${form.url}/v1/agents/sessions`, String(READERS / count)];
+  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  child.stdin.end(turns.map(({ sessionId, turnId }) => `${sessionId} ${turnId}\n`).join(''));
+  await lines.next();
+  await fetch(`${modelUrl}/talk`, { method: 'POST' });
+  const { value: line } = await lines.next();
+  const { words, unfinished, p50, p99 } = JSON.parse(line ?? '{}') as Record<string, number>;
+  const after = await form.memoryMb();
+  const expected = WORDS * READERS;
+  if (words !== expected || unfinished)
+    throw new Error(`readers got ${words} of ${expected} words, ${unfinished} no end`);
+  return {
+    lag_p50_ms: round(p50 ?? Number.NaN),
+    lag_p99_ms: round(p99 ?? Number.NaN),
+    memory_mb: [round(before, 0), round(after, 0)],
   };
 }
 
@@ -154,7 +205,7 @@ async function timed(task: () => Promise<unknown>): Promise<number> {
   return performance.now() - start;
 }
 
-async function startInstantServers(): Promise<{ model: string; mcp: string }> {
+async function startInstantServers(cleanup: (() => Promise<unknown>)[]): Promise<{ model: string; mcp: string }> {
   const script = new URL('instant-servers.ts', import.meta.url).pathname;
   const child = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] });
   cleanup.push(async () => {
@@ -174,5 +225,5 @@ function round(value: number, digits = 1): number {
 }
 
 function say(line: string): void {
-  if (!isJson) process.stderr.write(`${line}\n`);
+  if (!options.json) process.stderr.write(`${line}\n`);
 }

@@ -22,21 +22,24 @@ export class Postgres {
   readonly #port: number;
   readonly #bin: string;
   readonly #identity: Identity;
+  readonly #isDurable: boolean;
   #child: ChildProcess | undefined;
 
-  private constructor(options: { folder: string; port: number; bin: string; identity: Identity }) {
+  private constructor(options: { folder: string; port: number; bin: string; identity: Identity; isDurable: boolean }) {
     this.#folder = options.folder;
     this.#port = options.port;
     this.#bin = options.bin;
     this.#identity = options.identity;
+    this.#isDurable = options.isDurable;
   }
 
-  static async start(): Promise<Postgres> {
+  /** What a test writes need not survive the machine; what is measured should. */
+  static async start({ isDurable = false } = {}): Promise<Postgres> {
     const [bin, identity, port] = [await findPrograms(), await unprivileged(), await freePort()];
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-postgres-'));
     const { uid, gid } = identity;
     if (uid !== undefined && gid !== undefined) await chown(folder, uid, gid);
-    const postgres = new Postgres({ folder, port, bin, identity });
+    const postgres = new Postgres({ folder, port, bin, identity, isDurable });
     try {
       await postgres.#initialize();
       await postgres.up();
@@ -73,10 +76,7 @@ export class Postgres {
       listen_addresses: '127.0.0.1',
       unix_socket_directories: this.#folder,
       max_connections: 200,
-      // What a test writes need not survive the machine.
-      fsync: 'off',
-      full_page_writes: 'off',
-      synchronous_commit: 'off',
+      ...(!this.#isDurable && { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }),
     };
     const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
     const child = spawn(path.join(this.#bin, 'postgres'), ['-D', path.join(this.#folder, 'data'), ...flags], {

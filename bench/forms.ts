@@ -1,0 +1,121 @@
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir } from 'node:fs/promises';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { Logger } from 'pino';
+import { startTemporalOnPostgres } from '../deploy/temporal/start.ts';
+import { loadConfig } from '../src/config.ts';
+import { freePort } from '../src/temporal/free-port.ts';
+import { provisionTemporal, type ProvisionedTemporal } from '../src/temporal/provision.ts';
+import { createDatabase, Postgres } from '../test/support/postgres.ts';
+import { TestRedis } from '../test/support/redis.ts';
+import { freeTemporalPort } from '../test/support/temporal-ports.ts';
+
+/** Everturn in processes as people run it, on a Temporal that bare workflows can use beside it. */
+export interface Form {
+  url: string;
+  temporal: Pick<ProvisionedTemporal, 'connectionOptions' | 'namespace'>;
+  /** Of the process that readers are connected to: resident megabytes. */
+  memoryMb: () => Promise<number>;
+}
+
+interface FormOptions {
+  /** For all that it writes. */
+  folder: string;
+  env: Record<string, string>;
+  log: Logger;
+  /** Gets what undoes the start. */
+  cleanup: (() => Promise<unknown>)[];
+}
+
+const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+
+/** One process, and the embedded Temporal. */
+export async function startTogether({ folder, env, log, cleanup }: FormOptions): Promise<Form> {
+  const dataDir = path.join(folder, 'together');
+  await mkdir(dataDir);
+  const { cacheDir, temporal: settings } = loadConfig({});
+  const temporal = await provisionTemporal({ dataDir, cacheDir, log, ...settings });
+  cleanup.push(() => temporal.stop());
+  const { connectionOptions, namespace } = temporal;
+  const port = String(await freePort());
+  const server = await startProcess('start', 'Everturn listens', {
+    ...env,
+    EVERTURN_DATA: dataDir,
+    EVERTURN_PORT: port,
+    TEMPORAL_ADDRESS: connectionOptions.address ?? '',
+    TEMPORAL_NAMESPACE: namespace,
+    // As with the embedded Temporal, which this one is.
+    EVERTURN_SQLITE_SYNC: 'normal',
+  });
+  cleanup.push(() => stop(server));
+  return { url: `http://127.0.0.1:${port}`, temporal, memoryMb: () => memoryMb(server) };
+}
+
+/** An API and a worker, with catalog and Temporal on PostgreSQL, and Redis. */
+export async function startApart({ folder, env, log, cleanup }: FormOptions): Promise<Form> {
+  const dataDir = path.join(folder, 'apart');
+  await mkdir(dataDir);
+  const postgres = await Postgres.start({ isDurable: true });
+  cleanup.push(() => postgres.stop());
+  const redis = await TestRedis.start();
+  cleanup.push(() => redis.down());
+  const temporal = await startTemporalOnPostgres({
+    postgresUrl: postgres.url,
+    folder: path.join(dataDir, 'temporal'),
+    cacheDir: loadConfig({}).cacheDir,
+    log,
+    port: await freeTemporalPort(),
+    output: 'ignore',
+  });
+  cleanup.push(() => temporal.stop());
+  const { address, namespace } = temporal;
+  const port = String(await freePort());
+  const settings = {
+    ...env,
+    EVERTURN_DATA: dataDir,
+    EVERTURN_PORT: port,
+    TEMPORAL_ADDRESS: address,
+    TEMPORAL_NAMESPACE: namespace,
+    DATABASE_URL: await createDatabase(postgres.url),
+    REDIS_URL: redis.url,
+  };
+  const worker = await startProcess('worker', 'polls the task queue', settings);
+  cleanup.push(() => stop(worker));
+  const api = await startProcess('api', 'API listens', settings);
+  cleanup.push(() => stop(api));
+  const connectionOptions = { address };
+  return { url: `http://127.0.0.1:${port}`, temporal: { connectionOptions, namespace }, memoryMb: () => memoryMb(api) };
+}
+
+/** Settles when it has said `ready`. */
+async function startProcess(command: string, ready: string, env: Record<string, string>): Promise<ChildProcess> {
+  const { PATH = '', HOME = '' } = process.env;
+  const child = spawn(process.execPath, [MAIN, command], {
+    env: { PATH, HOME, LOG_LEVEL: 'warn', ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const listening = Promise.withResolvers<void>();
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+    if (output.includes(ready)) listening.resolve();
+  });
+  child.once('exit', (code) => listening.reject(new Error(`everturn ${command} exited with ${code}:\n${output}`)));
+  await listening.promise;
+  return child;
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  child.kill();
+  await exited;
+}
+
+async function memoryMb({ pid }: ChildProcess): Promise<number> {
+  const { stdout } = await promisify(execFile)('ps', ['-o', 'rss=', '-p', String(pid)]);
+  return Number(stdout) / 1024;
+}
