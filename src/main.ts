@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { addApiCommand } from './cli/api.ts';
 import { addKeysCommand } from './cli/keys.ts';
 import { addStartCommand } from './cli/start.ts';
+import { addTurnCommand } from './cli/turn.ts';
 import { addWorkerCommand } from './cli/worker.ts';
 import { CatalogError } from './catalog/prepare.ts';
 import { ConfigError } from './config.ts';
@@ -20,6 +21,7 @@ async function main(argv: string[]): Promise<number> {
   addApiCommand(program);
   addWorkerCommand(program);
   addKeysCommand(program);
+  addTurnCommand(program);
   try {
     await program.parseAsync(argv, { from: 'user' });
     return 0;

@@ -62,7 +62,7 @@ interface ServicesOptions {
 }
 
 /** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
-const CHANNEL = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
+export const LARGE_MESSAGES = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
 export async function openServices({
   config,
@@ -80,7 +80,7 @@ export async function openServices({
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
-  const connection = await Connection.connect({ ...connectionOptions, channelArgs: CHANNEL, interceptors: [] });
+  const connection = await Connection.connect({ ...connectionOptions, channelArgs: LARGE_MESSAGES, interceptors: [] });
   const client = new Client({ connection, namespace, interceptors: { workflow: [requestHeader] } });
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogs({ catalog, history, blobs });

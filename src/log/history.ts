@@ -6,7 +6,8 @@ import type { CallSource, CancelReason, InputItem, NewRecord, PendingCall, Subje
  */
 export type HistoryEvent =
   | { type: 'started'; at: string; start: TurnStart }
-  | { type: 'scheduled'; eventId: number; at: string; activity: ScheduledActivity }
+  /** `activityId` is how Temporal's descriptions name it. */
+  | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityEnd }
   | { type: 'continued'; at: string; runId: string }
   | { type: 'closed'; at: string; close: WorkflowClose };

@@ -1,7 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
-import { isNotFound } from '../temporal/errors.ts';
+import { describeExecution } from '../temporal/execution.ts';
 import { sessionWorkflowId, TURN_WORKFLOW, turnIdOf, turnWorkflowId } from '../../workflows/ids.ts';
 import type { Metrics } from './metrics.ts';
 
@@ -94,25 +94,13 @@ export class Workload {
 
   /** When a turn has ended, if it has; one that has just begun may not be among those that run yet. */
   async #endOf(turnId: string): Promise<number | undefined> {
-    const description = await this.#describe(turnWorkflowId(turnId));
-    return (description && Number(description.workflowExecutionInfo?.closeTime?.seconds ?? 0) * 1000) || undefined;
+    const { closedAt } = (await describeExecution(this.#options.client, turnWorkflowId(turnId))) ?? {};
+    return closedAt === undefined ? undefined : Date.parse(closedAt);
   }
 
   async #stuck(workflowIds: string[]): Promise<number> {
-    const descriptions = await Promise.all(workflowIds.slice(0, MAX_LOOKED_AT).map((id) => this.#describe(id)));
-    return descriptions.filter((found) => (found?.pendingWorkflowTask?.attempt ?? 0) >= STUCK_ATTEMPTS).length;
-  }
-
-  async #describe(workflowId: string) {
-    const { connection, options } = this.#options.client;
-    try {
-      return await connection.workflowService.describeWorkflowExecution({
-        namespace: options.namespace,
-        execution: { workflowId },
-      });
-    } catch (error) {
-      if (isNotFound(error)) return undefined;
-      throw error;
-    }
+    const { client } = this.#options;
+    const found = await Promise.all(workflowIds.slice(0, MAX_LOOKED_AT).map((id) => describeExecution(client, id)));
+    return found.filter((one) => (one?.workflowTask?.attempt ?? 0) >= STUCK_ATTEMPTS).length;
   }
 }

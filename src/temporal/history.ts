@@ -180,7 +180,8 @@ export class TurnHistory {
       const input = await this.#first<ScheduledActivity['input']>(scheduled.input?.payloads);
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflow wrote it: the name decides the type
       const activity = { name, input } as ScheduledActivity;
-      return { type: 'scheduled', eventId: Number(event.eventId), at, activity };
+      const { activityId } = scheduled;
+      return { type: 'scheduled', eventId: Number(event.eventId), ...(activityId && { activityId }), at, activity };
     }
     const end = await this.#activityEnd(event);
     if (end) return { type: 'ended', at, ...end };

@@ -1,0 +1,123 @@
+import type { InputItem, LogRecord, ModelMessage } from '../log/records.ts';
+import { responseText } from '../log/projection.ts';
+import type { TurnReport, Wait } from './turn-report.ts';
+
+/** How much of a text a line shows. */
+const MAX_SHOWN = 100;
+
+/** A report for people: what the turn is, what is wrong, its log line by line, and what it waits for. */
+export function textOf(report: TurnReport): string {
+  const { turnId, sessionId, previousTurnId, state, workflow, archive, log, waitsFor, problems, isFollowed } = report;
+  const kept = archive.complete ? 'whole' : `up to entry ${archive.through}`;
+  const head = [
+    ['turn', turnId],
+    ['session', sessionId],
+    ['previous', previousTurnId ?? 'none'],
+    ['state', isFollowed && state === 'waiting' ? 'waiting, and answered by a turn that has followed' : state],
+    [
+      'workflow',
+      workflow
+        ? `${workflow.workflowId}, ${workflow.status}, run ${workflow.runId}, history of ${workflow.historyEvents} events and ${workflow.historyBytes} bytes`
+        : 'unknown',
+    ],
+    ['archive', kept],
+  ].map(([name = '', value]) => `${name.padEnd(9)} ${value}`);
+  const width = String(log.at(-1)?.ordinal ?? 0).length;
+  const kinds = Math.max(0, ...log.map(({ record }) => record.kind.length));
+  const entries = log.map(({ ordinal, record }) =>
+    `${String(ordinal).padStart(width)}  ${record.at}  ${record.kind.padEnd(kinds)}  ${summary(record)}`.trimEnd(),
+  );
+  return [
+    ...head,
+    ...problems.map((problem) => `problem   ${printable(problem)}`),
+    '',
+    ...(entries.length > 0 ? entries : ['The log is empty.']),
+    '',
+    ...(waitsFor.length > 0 ? ['It waits for', ...waitsFor.map((wait) => `  ${waitText(wait)}`)] : [nothing(report)]),
+    '',
+  ].join('\n');
+}
+
+function nothing({ state }: TurnReport): string {
+  return state === 'running' || state === 'asked' ? 'Nothing is known that it waits for.' : 'It waits for nothing.';
+}
+
+function waitText({ for: what, toolCallId, tool, since, activity }: Wait): string {
+  const call = toolCallId === undefined ? '' : ` ${toolCallId}${tool === undefined ? '' : ` (${printable(tool)})`}`;
+  const names: Record<Wait['for'], string> = {
+    model: 'the model',
+    tools: 'the lists of tools',
+    tool: `the tool call${call}`,
+    activity: `the activity ${activity?.name}`,
+    worker: 'a worker to go on with it',
+    approval: `an approval of the tool call${call}`,
+    response: `the client's response to the tool call${call}`,
+  };
+  const parts = [`${names[what]}${since === undefined ? '' : ` since ${since}`}`];
+  if (activity) {
+    parts.push(`attempt ${activity.attempt}`, activity.state);
+    if (activity.worker !== undefined) parts.push(`on ${activity.worker}`);
+    if (activity.heartbeatAt !== undefined) parts.push(`last heartbeat ${activity.heartbeatAt}`);
+    if (activity.lastFailure) {
+      const { type, message } = activity.lastFailure;
+      parts.push(`the last attempt failed: ${type === undefined ? '' : `${type}: `}${shown(message)}`);
+    }
+  }
+  return parts.join(', ');
+}
+
+/** What a record says, in short. */
+function summary(record: LogRecord): string {
+  switch (record.kind) {
+    case 'turn.created':
+      return `by ${record.createdBy.subjectSlug}: ${record.input.map(inputText).join(', ') || 'nothing new'}`;
+    case 'model.message':
+      return messageText(record);
+    case 'tool.response':
+      return `${record.toolCallId} ${record.outcome}: ${shown(responseText(record))}`;
+    case 'mcp.initialize':
+      return record.servers.map(({ name }) => printable(name)).join(', ');
+    case 'tool.approval_required':
+    case 'tool.response_required':
+      return record.calls.map(({ toolCallId }) => toolCallId).join(', ');
+    case 'turn.done': {
+      const { end } = record;
+      if (end.status === 'cancelled') return `cancelled: ${end.reason}`;
+      return end.status === 'error' ? `error: ${shown(end.message)}` : 'done';
+    }
+  }
+}
+
+function inputText(item: InputItem): string {
+  switch (item.type) {
+    case 'user.message': {
+      const parts = typeof item.content === 'string' ? [{ type: 'text' as const, text: item.content }] : item.content;
+      return parts.map((part) => (part.type === 'text' ? shown(part.text) : `file ${printable(part.name)}`)).join(', ');
+    }
+    case 'user.tool_approval':
+      return `${item.toolCallId} ${item.approval.status === 'allow' ? 'allowed' : 'denied'}`;
+    case 'user.tool_response':
+      return `${item.toolCallId} answered: ${shown(item.content)}`;
+  }
+}
+
+function messageText({ content, refusal, toolCalls, finishReason, usage }: ModelMessage): string {
+  const tokens = usage ? `, ${usage.inputTokens} tokens in, ${usage.outputTokens} out` : '';
+  const parts = [
+    ...(content ? [shown(content)] : []),
+    ...(refusal ? [`refusal ${shown(refusal)}`] : []),
+    ...toolCalls.map(({ id, name }) => `calls ${printable(name)} as ${id}`),
+    `(${finishReason}${tokens})`,
+  ];
+  return parts.join(' ');
+}
+
+/** The beginning of a text, in quotes. */
+function shown(text: string): string {
+  return JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
+}
+
+/** Without what a terminal would take for a command. */
+function printable(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '�');
+}

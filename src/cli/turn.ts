@@ -1,0 +1,66 @@
+import { realpath } from 'node:fs/promises';
+import path from 'node:path';
+import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
+import type { Command } from 'commander';
+import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
+import { Catalog } from '../catalog/catalog.ts';
+import { ConfigError, loadConfig, type Config } from '../config.ts';
+import { createLogger } from '../logger.ts';
+import { TurnLogs, TurnNotFound } from '../logs/turn-logs.ts';
+import { LARGE_MESSAGES } from '../services.ts';
+import { findDevServers } from '../temporal/dev-server.ts';
+import { TurnHistory } from '../temporal/history.ts';
+import { reportTurn, type TurnReport } from './turn-report.ts';
+import { textOf } from './turn-report-text.ts';
+
+/** `everturn turn inspect`: on the stores of a server, while it runs or not. */
+export function addTurnCommand(program: Command): void {
+  program
+    .command('turn')
+    .description('Look at a turn')
+    .command('inspect')
+    .description(
+      "Print a turn's log and what it waits for; it shows what was said, to whoever has the server's settings",
+    )
+    .argument('<id>', 'of the turn')
+    .option('--json', 'all of it, for programs')
+    .action(inspect);
+}
+
+async function inspect(turnId: string, { json }: { json?: boolean }): Promise<void> {
+  const report = await readReport(turnId, loadConfig());
+  process.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : textOf(report));
+}
+
+/** @throws ConfigError if neither the catalog nor Temporal knows the turn */
+async function readReport(turnId: string, config: Config): Promise<TurnReport> {
+  const log = createLogger(config);
+  const catalog = await Catalog.open(config.database, log);
+  const address = await temporalAddress(config);
+  const connection = Connection.lazy({ ...address, channelArgs: LARGE_MESSAGES, interceptors: [] });
+  try {
+    const client = new Client({ connection, namespace: config.temporal.namespace });
+    const { namespace, loadedDataConverter: converter } = client.options;
+    const history = new TurnHistory({ connection, namespace, converter });
+    const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
+    const logs = new TurnLogs({ catalog, history, blobs });
+    return await reportTurn(turnId, { catalog, logs, history, client: address && client });
+  } catch (error) {
+    if (!(error instanceof TurnNotFound)) throw error;
+    const where = address
+      ? 'Neither the catalog nor Temporal has'
+      : 'The catalog does not have, and no Temporal runs here that could have,';
+    throw new ConfigError(`${where} the turn ${turnId}`, { cause: error });
+  } finally {
+    await connection.close();
+    await catalog.close();
+  }
+}
+
+/** The server's Temporal: the foreign one, or the embedded one if it is running. */
+async function temporalAddress({ temporal, dataDir }: Config): Promise<ConnectionOptions | undefined> {
+  if (temporal.foreign) return temporal.foreign.connectionOptions;
+  const folder = await realpath(dataDir).catch(() => dataDir);
+  const [server] = await findDevServers(path.join(folder, 'temporal', 'temporal.db'));
+  return server && { address: `127.0.0.1:${server.port}` };
+}

@@ -1,0 +1,136 @@
+import type { Client } from '@temporalio/client';
+import { decodeFailure } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { optionalTsToMs } from '@temporalio/common/lib/time.js';
+import proto, { type temporal } from '@temporalio/proto';
+import { isNotFound } from './errors.ts';
+
+/** How a workflow stands, as Temporal sees it, beside its history. */
+export interface Execution {
+  workflowId: string;
+  runId: string;
+  status: string;
+  startedAt: string | undefined;
+  closedAt: string | undefined;
+  historyEvents: number;
+  historyBytes: number;
+  pendingActivities: PendingActivity[];
+  workflowTask?: WorkflowTask;
+}
+
+export interface PendingActivity {
+  /** As in the history. */
+  activityId: string;
+  name: string;
+  state: string;
+  attempt: number;
+  /** When the current attempt, or the next, was or will be given out. */
+  scheduledAt: string | undefined;
+  startedAt: string | undefined;
+  heartbeatAt: string | undefined;
+  worker: string | undefined;
+  lastFailure?: { type: string | undefined; message: string };
+}
+
+/** A piece of workflow code that waits to be run. */
+export interface WorkflowTask {
+  state: string;
+  /** From 1; more than a few say that the code fails. */
+  attempt: number;
+  since: string | undefined;
+  /** Why the last one failed. */
+  failure?: string;
+}
+
+type Timestamp = temporal.api.workflow.v1.IPendingActivityInfo['lastStartedTime'];
+
+/** Undefined if there is no such workflow. */
+export async function describeExecution(client: Client, workflowId: string): Promise<Execution | undefined> {
+  const { connection, options } = client;
+  const { namespace } = options;
+  const execution = { workflowId };
+  try {
+    const found = await connection.workflowService.describeWorkflowExecution({ namespace, execution });
+    const { workflowExecutionInfo: info, pendingActivities, pendingWorkflowTask } = found;
+    const task = pendingWorkflowTask && {
+      state: nameOf(states.PendingWorkflowTaskState, pendingWorkflowTask.state),
+      attempt: pendingWorkflowTask.attempt ?? 1,
+      since: time(pendingWorkflowTask.originalScheduledTime),
+    };
+    return {
+      workflowId,
+      runId: info?.execution?.runId ?? '',
+      status: nameOf(states.WorkflowExecutionStatus, info?.status),
+      startedAt: time(info?.startTime),
+      closedAt: time(info?.closeTime),
+      historyEvents: Number(info?.historyLength ?? 0),
+      historyBytes: Number(info?.historySizeBytes ?? 0),
+      pendingActivities: await Promise.all(pendingActivities.map((one) => pendingActivity(client, one))),
+      ...(task && {
+        workflowTask: task.attempt > 1 ? { ...task, failure: await lastFailure(client, workflowId) } : task,
+      }),
+    };
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
+
+async function pendingActivity(
+  client: Client,
+  activity: temporal.api.workflow.v1.IPendingActivityInfo,
+): Promise<PendingActivity> {
+  const { lastFailure: failure } = activity;
+  return {
+    activityId: activity.activityId ?? '',
+    name: activity.activityType?.name ?? '',
+    state: nameOf(states.PendingActivityState, activity.state),
+    attempt: activity.attempt ?? 1,
+    scheduledAt: time(activity.scheduledTime),
+    startedAt: time(activity.lastStartedTime),
+    heartbeatAt: time(activity.lastHeartbeatTime),
+    worker: activity.lastWorkerIdentity || undefined,
+    ...(failure && {
+      lastFailure: {
+        type: failure.applicationFailureInfo?.type || undefined,
+        message: await messageOf(client, failure),
+      },
+    }),
+  };
+}
+
+/** Of a workflow task; only the first of a row of failures stands in the history. */
+async function lastFailure(client: Client, workflowId: string): Promise<string> {
+  const { connection, options } = client;
+  const { history } = await connection.workflowService.getWorkflowExecutionHistoryReverse({
+    namespace: options.namespace,
+    execution: { workflowId },
+    maximumPageSize: 50,
+  });
+  for (const event of history?.events ?? []) {
+    const failed = event.workflowTaskFailedEventAttributes;
+    if (failed?.failure) return messageOf(client, failed.failure);
+    if (event.workflowTaskTimedOutEventAttributes) return 'the worker did not answer in time';
+  }
+  return 'unknown failure';
+}
+
+async function messageOf(client: Client, failure: temporal.api.failure.v1.IFailure): Promise<string> {
+  const { message } = await decodeFailure(client.options.loadedDataConverter.payloadCodecs, failure);
+  return message || 'unknown failure';
+}
+
+const states = proto.temporal.api.enums.v1;
+
+/** `PENDING_ACTIVITY_STATE_CANCEL_REQUESTED` is `cancel requested`. */
+function nameOf(states: Record<number, string>, value: number | null | undefined): string {
+  const name = states[value ?? 0] ?? '';
+  return name
+    .replace(/^(?:PENDING_ACTIVITY_STATE|PENDING_WORKFLOW_TASK_STATE|WORKFLOW_EXECUTION_STATUS)_/, '')
+    .replaceAll('_', ' ')
+    .toLowerCase();
+}
+
+function time(at: Timestamp): string | undefined {
+  const ms = optionalTsToMs(at);
+  return ms === undefined ? undefined : new Date(ms).toISOString();
+}

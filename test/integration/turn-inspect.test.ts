@@ -1,0 +1,220 @@
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { newId } from '../../src/log/ids.ts';
+import { freePort } from '../../src/temporal/free-port.ts';
+import { everturn } from '../support/command-line.ts';
+import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
+import { Exposition } from '../support/prometheus.ts';
+import { held, say, ScriptedModel, use, type Script } from '../support/scripted-model.ts';
+import { ServerProcess } from '../support/server-process.ts';
+import { onTestServer } from '../support/test-server.ts';
+
+/** On a server with its own Temporal, as a person would who wonders about a turn. */
+
+/** Each look is a process, and processes are slow to start on a busy machine. */
+const LONG = 240_000;
+
+let folder: string;
+let model: ScriptedModel;
+let mcp: TestMcpServer;
+let server: ServerProcess;
+let env: Record<string, string>;
+/** Settles what the tool `pay` waits for. */
+let paid: PromiseWithResolvers<string>;
+
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-inspect-'));
+  model = await ScriptedModel.start();
+  paid = Promise.withResolvers();
+  mcp = await TestMcpServer.start({
+    tools: [
+      { name: 'pay', handler: (_: unknown, { signal }: RunningCall) => untilPaid(signal) },
+      { name: 'refund', annotations: { destructiveHint: true }, handler: () => 'done' },
+    ],
+  });
+  const mcpFile = path.join(folder, 'mcp.json');
+  await writeFile(
+    mcpFile,
+    JSON.stringify({ servers: { test: { url: mcp.url, headers: { 'x-key': 'key-of-tools' } } } }),
+  );
+  const cache = path.join(folder, 'cache');
+  await mkdir(path.join(cache, 'everturn'), { recursive: true });
+  const ownCache = process.env['XDG_CACHE_HOME'] ?? path.join(homedir(), '.cache');
+  await symlink(path.join(ownCache, 'everturn', 'bin'), path.join(cache, 'everturn', 'bin'));
+  env = {
+    EVERTURN_DATA: path.join(folder, 'data'),
+    EVERTURN_MCP_SERVERS: mcpFile,
+    EVERTURN_SHUTDOWN_SECONDS: '1',
+    EVERTURN_METRICS_PORT: String(await freePort()),
+    OPENAI_API_KEY: 'key-of-models',
+    OPENAI_BASE_URL: model.url,
+    XDG_CACHE_HOME: cache,
+  };
+  server = await ServerProcess.prepare(path.join(folder, 'data'), env);
+  await server.start();
+}, LONG);
+
+afterAll(async () => {
+  paid.resolve('paid');
+  await server.stop();
+  await model.stop();
+  await mcp.stop();
+  await rm(folder, { recursive: true, force: true });
+}, LONG);
+
+/** A session with an agent whose model does this. */
+async function scripted(...scripts: Script[]): Promise<string> {
+  const name = newId('req');
+  model.script(name, ...scripts);
+  await server.api.putAgent(name, { ...onTestServer, model: { name } });
+  return server.api.createSession(name);
+}
+
+async function untilPaid(signal: AbortSignal): Promise<string> {
+  const left = new Promise<string>((resolve) => signal.addEventListener('abort', () => resolve('')));
+  return Promise.race([paid.promise, left]);
+}
+
+async function inspect(turnId: string, ...options: string[]): Promise<string> {
+  const { code, stdout, stderr } = await everturn(['turn', 'inspect', turnId, ...options], env);
+  expect([code, stderr]).toEqual([0, '']);
+  expect(stdout).not.toMatch(/key-of-/);
+  return stdout;
+}
+
+test(
+  'a turn that waits for an approval: its log line by line, and the call since when',
+  async () => {
+    const sessionId = await scripted(use({ name: 'refund', id: 'r1' }), say('Refunded.'));
+    const first = server.api.turn(sessionId, 'Give it back.');
+    await first.done;
+    const turnId = await first.turnId();
+    const text = await inspect(turnId);
+    expect(text).toMatch(new RegExp(`^turn +${turnId}\nsession +${sessionId}\nprevious +none\nstate +waiting\n`));
+    const time = String.raw`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
+    for (const line of [
+      `1  ${time}  turn.created            by local: "Give it back."`,
+      `2  ${time}  mcp.initialize          test`,
+      `3  ${time}  model.message           calls refund as r1 \\(tool_calls, 10 tokens in, 5 out\\)`,
+      `4  ${time}  tool.approval_required  r1`,
+      `5  ${time}  turn.done               done`,
+      `It waits for\n  an approval of the tool call r1 \\(refund\\) since ${time}`,
+    ]) {
+      expect(text).toMatch(new RegExp(`^${line}$`, 'm'));
+    }
+    const approval = {
+      type: 'user.tool_approval',
+      thread_id: 'main',
+      tool_call_id: 'r1',
+      approval: { status: 'allow' },
+    };
+    await server.api.turn(sessionId, [approval]).done;
+    expect(await inspect(turnId)).toMatch(/answered by a turn that has followed[^]*It waits for nothing\.\n$/);
+    const report = JSON.parse(await inspect(turnId, '--json')) as Record<string, unknown>;
+    expect(report).toMatchObject({ turnId, sessionId, state: 'waiting', isFollowed: true, waitsFor: [], problems: [] });
+    expect(report['log']).toHaveLength(5);
+
+    // What is in the archive is there without Temporal too.
+    await expect
+      .poll(async () => JSON.parse(await inspect(turnId, '--json')), { timeout: 20_000 })
+      .toMatchObject({
+        archive: { through: 5, complete: true },
+      });
+    await server.stop();
+    try {
+      expect(await inspect(turnId)).toMatch(/^workflow +unknown$[^]*^5 .* done$/m);
+    } finally {
+      await server.start();
+    }
+  },
+  LONG,
+);
+
+test(
+  'a turn at work: which model or tool call, since when, the attempt and what the last one met',
+  async () => {
+    const sessionId = await scripted(
+      (call) => call.fail(503, 'too much to do', { 'retry-after': '120' }),
+      use({ name: 'pay', id: 'p1' }),
+    );
+    const asking = server.api.turn(sessionId, 'hi');
+    const askingId = await asking.turnId();
+    await expect
+      .poll(() => inspect(askingId), { timeout: 20_000, interval: 200 })
+      .toMatch(
+        /^state +running$[^]*^ {2}the model since .*, attempt 2, scheduled.*, the last attempt failed: overloaded: "503 too much to do"$/m,
+      );
+    const paying = server.api.turn(sessionId, 'pay');
+    const payingId = await paying.turnId();
+    await expect
+      .poll(() => inspect(payingId), { timeout: 20_000, interval: 200 })
+      .toMatch(/^ {2}the tool call p1 \(pay\) since .*, attempt 1, started, on \d+@/m);
+    paid.resolve('paid');
+    await paying.done;
+    expect(await inspect(askingId)).toMatch(/^\d .* turn\.done .* cancelled: cancelled-for-next-turn$/m);
+  },
+  LONG,
+);
+
+test('a turn that nobody knows is named', async () => {
+  const { code, stdout, stderr } = await everturn(['turn', 'inspect', 'turn_none'], env);
+  expect([code, stdout, stderr]).toEqual([
+    1,
+    '',
+    'everturn: Neither the catalog nor Temporal has the turn turn_none\n',
+  ]);
+});
+
+test(
+  'a turn whose workflow code does not fit its history: the report says so, and so do the metrics',
+  async () => {
+    const first = held(
+      (call) => call.text('I am '),
+      () => undefined,
+    );
+    const sessionId = await scripted(first.script, say('I am back.'));
+    const reader = server.api.turn(sessionId, 'hi');
+    await reader.says('I am');
+    const turnId = await reader.turnId();
+    await server.kill();
+    await reader.done.catch(() => undefined);
+    first.release();
+    // A deploy of code that calls an activity by another name.
+    const workflows = path.join(env['XDG_CACHE_HOME'] ?? '', 'everturn', 'workflows');
+    const [bundle = ''] = await readdir(workflows);
+    const file = path.join(workflows, bundle);
+    await cp(file, `${file}.right`);
+    await writeFile(file, (await readFile(file, 'utf8')).replaceAll('connectTools', 'connectAllTools'));
+    await server.start();
+    await expect
+      .poll(() => inspect(turnId), { timeout: 50_000, interval: 500 })
+      .toMatch(
+        new RegExp(
+          `^problem +the turn is stuck: the workflow task of turn/${turnId} has failed \\d+ times since .*: .*Nondeterminism`,
+          'm',
+        ),
+      );
+    const scrape = async () => {
+      const response = await fetch(`http://127.0.0.1:${env['EVERTURN_METRICS_PORT']}/metrics`);
+      return new Exposition(await response.text());
+    };
+    await expect
+      .poll(async () => (await scrape()).value('everturn_stuck_workflows', { type: 'turn' }), {
+        timeout: 60_000,
+        interval: 500,
+      })
+      .toBe(1);
+    const failures = (await scrape()).all('temporal_workflow_task_execution_failed_total', { workflow_type: 'turn' });
+    expect(failures.reduce((sum, { value }) => sum + value, 0)).toBeGreaterThan(1);
+
+    // Back to the code that fits: it goes on by itself.
+    await server.stop();
+    await cp(`${file}.right`, file);
+    await server.start();
+    const end = server.api.subscribe(sessionId, turnId);
+    expect(await end.end()).toMatchObject({ status: 'done', output: { content: 'I am back.' } });
+  },
+  LONG,
+);
