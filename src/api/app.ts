@@ -16,7 +16,7 @@ import { KeyGuesses } from './key-guesses.ts';
 import { withDocument } from './openapi.ts';
 import { countRequests } from './request-metrics.ts';
 import { beginRequest, namePathInLog, requestLog } from './request-scope.ts';
-import { mount, type Route } from './routes.ts';
+import { mount, PRIVATE_PATHS, type Route } from './routes.ts';
 import { setContext } from './request.ts';
 import { RequestLimit } from './request-limit.ts';
 import { sessionRoutes } from './sessions.ts';
@@ -33,7 +33,7 @@ export function createApp(context: ApiContext): Express {
     checkHost(request, keyring);
     next();
   });
-  app.use(['/v1', '/metrics'], async (request, response, next) => {
+  app.use(PRIVATE_PATHS, async (request, response, next) => {
     setContext(response, { caller: await authenticate(request, response, { keyring, guesses }) });
     await requestLimit.count(request, response);
     cutOffWithKey(request, response, keyring);

@@ -9,7 +9,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { streamFrame } from '../wire/events.ts';
 import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
 import { isOptional } from './request.ts';
-import { json, METHODS, PATH_PARAMETERS, route, type Route } from './routes.ts';
+import { json, METHODS, PATH_PARAMETERS, PRIVATE_PATHS, route, type Route } from './routes.ts';
 
 /** The routes and one more, `/openapi.json`, which describes them all; with keys, if they are needed now. */
 export function withDocument(routes: Route[], { hasKeys }: { hasKeys: () => boolean }): Route[] {
@@ -104,7 +104,8 @@ const asItIs: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
   }
 };
 
-function operation({ path, declaration }: Route, hasKeys: boolean): ZodOpenApiOperationObject {
+function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObject {
+  const { path, declaration } = described;
   const { id, tag, summary, description, query, headers, body } = declaration;
   const inPath = Object.entries(PATH_PARAMETERS).filter(([name]) => path.split('/').includes(`:${name}`));
   return {
@@ -120,7 +121,7 @@ function operation({ path, declaration }: Route, hasKeys: boolean): ZodOpenApiOp
     ...(body && {
       requestBody: { required: !isOptional(body.schema), content: { 'application/json': { ...body } } },
     }),
-    responses: { ...success(declaration), ...failures(refusals(path, declaration, hasKeys)) },
+    responses: { ...success(declaration), ...failures(refusals(described, { hasKeys })) },
     security: hasKeys && isPrivate(path) ? [{ key: [] }] : [],
   };
 }
@@ -135,7 +136,8 @@ function success(declaration: Route['declaration']): ZodOpenApiResponsesObject {
 }
 
 /** What a route may be refused with: by rule, and what it says itself. */
-function refusals(path: string, { query, headers, body, needs, errors = [] }: Route['declaration'], hasKeys: boolean) {
+export function refusals({ path, declaration }: Route, { hasKeys }: { hasKeys: boolean }): ErrorCode[] {
+  const { query, headers, body, needs, errors = [] } = declaration;
   const rules: [boolean, ErrorCode[]][] = [
     [true, ['invalid_http', 'request_timeout', 'expectation_failed', 'headers_too_large', 'internal_error']],
     [!hasKeys, ['not_local']],
@@ -149,7 +151,7 @@ function refusals(path: string, { query, headers, body, needs, errors = [] }: Ro
 }
 
 function isPrivate(path: string): boolean {
-  return path.startsWith('/v1/') || path === '/metrics';
+  return PRIVATE_PATHS.some((prefix) => path === prefix || path.startsWith(`${prefix}/`));
 }
 
 function failures(codes: ErrorCode[]): ZodOpenApiResponsesObject {

@@ -12,6 +12,9 @@ type Method = (typeof METHODS)[number];
 /** Groups of routes in the documentation. */
 type Tag = 'Agents' | 'Sessions' | 'Draft sessions' | 'Turns' | 'Events' | 'Operations';
 
+/** What is under these asks for a key, if there are any. */
+export const PRIVATE_PATHS = ['/v1', '/metrics'];
+
 /** What can stand in a path: every path uses these names. */
 export const PATH_PARAMETERS = {
   agent_name: z.string().meta({ description: 'name of a registered agent', example: 'helper' }),

@@ -2,6 +2,7 @@ import { createParser } from 'eventsource-parser';
 import { expect } from 'vitest';
 import { streamEvent, type StreamEvent } from '../../src/wire/events.ts';
 import { ClientFold } from './client-fold.ts';
+import { expectDeclared } from './contract.ts';
 
 export interface Answer<T = unknown> {
   status: number;
@@ -33,8 +34,10 @@ export class ApiClient {
       headers: { ...this.#headers, ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
       ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     });
-    const text = await response.text();
-    return { status: response.status, headers: response.headers, body: JSON.parse(text || 'null') as T };
+    const { status } = response;
+    const parsed = JSON.parse((await response.text()) || 'null') as T;
+    expectDeclared({ method, path, status, body: parsed });
+    return { status, headers: response.headers, body: parsed };
   }
 
   // oxlint-disable-next-line typescript/no-explicit-any -- as above
