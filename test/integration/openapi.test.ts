@@ -58,6 +58,8 @@ interface Names {
   draft: string;
   /** For requests after which it is of no use to others. */
   spare: string;
+  /** For requests after which they do not exist. */
+  doomed: { agent: string; session: string; draft: string };
 }
 
 /** Something behind every path: a session with an ended turn and a file, one with a turn that waits, a draft. */
@@ -72,19 +74,24 @@ async function conversation(): Promise<Names> {
   const waiting = await ann.createSession('helper');
   server.model.script('m', use({ name: 'write', id: 'pending' }));
   await ann.turn(waiting, 'write').done;
-  const draft = await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: { model: { name: 'm' } } });
+  const createDraft = async (): Promise<string> => {
+    const { body } = await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: { model: { name: 'm' } } });
+    return body.data.id;
+  };
+  await ann.putAgent('doomed', { model: { name: 'm' } });
   return {
     session,
     waiting,
     turn: await reader.turnId(),
     file,
-    draft: draft.body.data.id,
+    draft: await createDraft(),
     spare: await ann.createSession('helper'),
+    doomed: { agent: 'doomed', session: await ann.createSession('helper'), draft: await createDraft() },
   };
 }
 
 /** Real names for most requests, so that they come to what is behind them. */
-function settings({ session, waiting, turn, file, draft, spare }: Names): string {
+function settings({ session, waiting, turn, file, draft, spare, doomed }: Names): string {
   return `
 hooks = ${JSON.stringify(HOOKS)}
 continue-on-failure = true
@@ -99,6 +106,9 @@ turn = { values = ["${turn}"] }
 file = { values = ["${file}"] }
 draft = { values = ["${draft}"] }
 spare = { values = ["${spare}"] }
+doomed_agent = { values = ["${doomed.agent}"] }
+doomed_session = { values = ["${doomed.session}"] }
+doomed_draft = { values = ["${doomed.draft}"] }
 call = { values = ["pending"] }
 thread = { values = ["main"] }
 
@@ -124,6 +134,18 @@ positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409",
 [[operations]]
 include-operation-id = "cancelSession"
 parameters = { "path.session_id" = { dictionary = "spare", probability = 0.9 } }
+
+[[operations]]
+include-name = "DELETE /v1/agents/{agent_name}"
+parameters = { "path.agent_name" = { dictionary = "doomed_agent" } }
+
+[[operations]]
+include-name = "DELETE /v1/agents/sessions/{session_id}"
+parameters = { "path.session_id" = { dictionary = "doomed_session" } }
+
+[[operations]]
+include-name = "DELETE /v1/agents/draft-sessions/{session_id}"
+parameters = { "path.session_id" = { dictionary = "doomed_draft" } }
 
 [[operations]]
 include-operation-id = ["getDraftSession", "updateDraftSession"]
