@@ -15,6 +15,12 @@ const SEED = process.env['SEED'] ?? '1';
 /** Requests that are made up for each operation, beside those that the document asks for by itself. */
 const EXAMPLES = process.env['EXAMPLES'] ?? '10';
 
+/** Thousands of requests in a minute, some of them with keys that are made up. */
+const UNLIMITED = {
+  EVERTURN_REQUESTS_PER_MINUTE: '0',
+  EVERTURN_UNKNOWN_KEYS_PER_MINUTE: '0',
+};
+
 let server: TestServer;
 let python: string;
 let folder: string;
@@ -22,7 +28,7 @@ beforeAll(async () => {
   python = await pythonWith('schemathesis==4.32.5');
   folder = await mkdtemp(path.join(tmpdir(), 'everturn-schemathesis-'));
   server = await startTestServer({
-    env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' },
+    env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann', ...UNLIMITED },
     mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
   });
 }, 240_000);
