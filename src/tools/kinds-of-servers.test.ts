@@ -158,6 +158,15 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     expect(await call('echo', { text: 'b' })).toMatchObject({ status: 'result' });
   });
 
+  test.skipIf(!hasHeaders(kind))('one that goes away in the middle of a call leaves its outcome unknown', async () => {
+    const { server, call } = await start(kind);
+    const onProgress = vi.fn<() => void>();
+    const outcome = call('wait', {}, { onProgress });
+    await vi.waitFor(() => expect(onProgress).toHaveBeenCalled(), { timeout: 5_000 });
+    await server.restart();
+    expect(await outcome).toMatchObject({ status: 'unknown' });
+  });
+
   test('closing the pool ends the calls that are under way', async () => {
     const { pool, endpoint, call } = await start(kind);
     const onProgress = vi.fn<() => void>();

@@ -133,8 +133,8 @@ describe('the program of a server', () => {
     listing.catch(() => undefined);
     await vi.waitFor(() => expect(logged.some(({ msg }) => /^\d+$/.test(msg))).toBe(true));
     await pool.close();
-    await expect(listing).rejects.toThrow('shutting down');
     expect(isAlive(Number(logged.find(({ msg }) => /^\d+$/.test(msg))?.msg))).toBe(false);
+    await expect(listing).rejects.toThrow('shutting down');
   });
 });
 
@@ -147,11 +147,14 @@ describe('a server that dies', () => {
     expect((await inspect()).pid).not.toBe(pid);
   });
 
-  test('between two calls loses none of them', async () => {
-    const { inspect, logged } = start();
+  test('between two calls loses none of them, and is not believed to have the tools of before', async () => {
+    const { pool, endpoint, inspect, logged } = start();
+    await pool.tools(endpoint, unaborted);
     const { pid } = await inspect();
     process.kill(pid, 'SIGKILL');
     await vi.waitFor(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
+    await pool.tools(endpoint, unaborted);
+    expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
     expect((await inspect()).pid).not.toBe(pid);
   });
 

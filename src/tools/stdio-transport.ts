@@ -69,22 +69,12 @@ export class StdioTransport implements ServerTransport {
       // A process group of its own: it is ended as a whole, and a Ctrl-C at a terminal is for us to answer.
       detached: true,
     });
-    this.#child = child;
-    const stdout = new LineReader(this.#options.maxMessageBytes, (line, isWhole) => this.#line(line, isWhole));
-    child.stdout.on('data', (chunk: Buffer) => stdout.push(chunk));
-    const stderr = new StderrLog(this.#log, this.#options.now);
-    child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk)).on('end', () => stderr.end());
-    // What can't be written is told of by `write`; a pipe that breaks otherwise is one whose process ends.
-    for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on('error', () => {});
-    child.once('exit', (code, signal) => {
-      const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
-      if (!this.#ending) this.#log.warn({ pid: child.pid }, `the MCP server ${how}`);
-      this.#end(new ServerProblem(how));
-    });
+    const spawned = once(child, 'spawn');
+    // Without a process there may be no pipes either.
+    if (child.pid !== undefined) this.#attach(child);
     try {
-      await once(child, 'spawn');
+      await spawned;
     } catch (error) {
-      this.#child = undefined;
       const reason = error instanceof Error ? error.message : String(error);
       throw new ServerProblem(`can't be started${cwd === undefined ? '' : ` in ${cwd}`}: ${reason}`);
     }
@@ -112,6 +102,21 @@ export class StdioTransport implements ServerTransport {
   close(): Promise<void> {
     this.#end(undefined);
     return this.#ending ?? Promise.resolve();
+  }
+
+  #attach(child: ChildProcessWithoutNullStreams): void {
+    this.#child = child;
+    const stdout = new LineReader(this.#options.maxMessageBytes, (line, isWhole) => this.#line(line, isWhole));
+    child.stdout.on('data', (chunk: Buffer) => stdout.push(chunk));
+    const stderr = new StderrLog(this.#log, this.#options.now);
+    child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk)).on('end', () => stderr.end());
+    // What can't be written is told of by `write`; a pipe that breaks otherwise is one whose process ends.
+    for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on('error', () => {});
+    child.once('exit', (code, signal) => {
+      const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
+      if (!this.#ending) this.#log.warn({ pid: child.pid }, `the MCP server ${how}`);
+      this.#end(new ServerProblem(how));
+    });
   }
 
   /** Ends the connection at once, and the processes in their own time. */
