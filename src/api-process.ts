@@ -2,6 +2,7 @@ import { createApp, createOperationsApp } from './api/app.ts';
 import { limitsInForce } from './api/limits.ts';
 import { SessionCommands } from './api/session-commands.ts';
 import { TurnLimits } from './api/turn-limits.ts';
+import { TokenIssuer } from './auth/token-issuer.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
 import { TurnTails } from './live/turn-tails.ts';
 import { Readiness, type Check } from './readiness.ts';
@@ -17,6 +18,7 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
   const app = createApp({
     ...services,
     scrape,
+    issuer: config.oidc && new TokenIssuer({ oidc: config.oidc, log }),
     limits,
     turnLimits: new TurnLimits({ catalog, config, limits }),
     tails: new TurnTails({ logs, bus, log }),

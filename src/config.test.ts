@@ -132,6 +132,22 @@ test("a foreign Temporal is configured by its own clients' names", () => {
   expect(config.temporal.foreign?.connectionOptions).toMatchObject({ address: 'temporal.example:7233', apiKey: 'k' });
 });
 
+test('the issuer and the audience of tokens go together', () => {
+  const set = { EVERTURN_OIDC_ISSUER: 'https://idp.example/realm', EVERTURN_OIDC_AUDIENCE: 'everturn' };
+  const { oidc } = loadConfig(set);
+  expect(oidc).toMatchObject({ issuer: 'https://idp.example/realm', nameClaim: 'preferred_username' });
+  expect([...(oidc?.roles ?? [])]).toContainEqual(['approver', 'approver']);
+  const mapped = loadConfig({ ...set, EVERTURN_OIDC_ROLES: 'ops=admin, app=1=approver' }).oidc?.roles;
+  expect([...(mapped ?? [])]).toEqual([
+    ['ops', 'admin'],
+    ['app=1', 'approver'],
+  ]);
+  for (const name of Object.keys(set)) {
+    expect(() => loadConfig({ ...set, [name]: '' })).toThrow(/EVERTURN_OIDC_ISSUER and EVERTURN_OIDC_AUDIENCE/);
+  }
+  expect(() => loadConfig({ ...set, EVERTURN_OIDC_ROLES: 'ops=root' })).toThrow(/EVERTURN_OIDC_ROLES must be/);
+});
+
 test('proxies are addresses or networks', () => {
   expect(loadConfig({ EVERTURN_TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,fd00::/8' }).trustedProxies).toEqual([
     '127.0.0.1',

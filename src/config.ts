@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
-import { ROLES, type Caller } from './auth/rights.ts';
+import { ROLES, type Caller, type Role } from './auth/rights.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/node-sqlite.ts';
 
@@ -24,6 +24,19 @@ export interface Config {
   cacheDir: string;
   /** API keys, beside those in the catalog. */
   apiKeys: { key: string; caller: Caller }[];
+  /** The OpenID Connect provider whose tokens let people in. */
+  oidc:
+    | {
+        issuer: string;
+        /** Tokens must be meant for this. */
+        audience: string;
+        /** Where a token says what its bearer is called, and which roles. */
+        nameClaim: string;
+        roleClaim: string;
+        /** What values of that claim mean. */
+        roles: ReadonlyMap<unknown, Role>;
+      }
+    | undefined;
   /** Folder of agent files, loaded at start. */
   agentsDir: string | undefined;
   /** File that registers MCP servers by name. */
@@ -108,6 +121,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     dataDir,
     cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
     apiKeys: vars.EVERTURN_API_KEYS,
+    oidc: oidcOf(vars),
     agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
     mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
     // A worker does not know whether the API has keys in its environment.
@@ -231,6 +245,23 @@ const port = z.coerce
   .min(0, { error: 'must be a port number, 0 to 65535' })
   .max(65_535, { error: 'must be a port number, 0 to 65535' });
 
+const oidcRoles = z
+  .string()
+  .default(ROLES.map((role) => `${role}=${role}`).join())
+  .transform((value, context): ReadonlyMap<unknown, Role> => {
+    const pairs = value.split(',').flatMap((pair): [string, Role][] => {
+      const [, claimed, name] = /^\s*(.+)=(\w+)\s*$/.exec(pair) ?? [];
+      const role = ROLES.find((one) => one === name);
+      if (claimed && role) return [[claimed, role]];
+      context.addIssue({
+        code: 'custom',
+        message: `must be <value of the claim>=<role>[,...], the role one of ${ROLES.join(', ')}`,
+      });
+      return [];
+    });
+    return new Map(pairs);
+  });
+
 const schema = z.object({
   EVERTURN_HOST: z
     .string()
@@ -241,6 +272,11 @@ const schema = z.object({
   EVERTURN_WORKER_PORT: port.optional(),
   EVERTURN_DATA: z.string().default('.everturn'),
   EVERTURN_API_KEYS: apiKeys,
+  EVERTURN_OIDC_ISSUER: url.optional(),
+  EVERTURN_OIDC_AUDIENCE: z.string().optional(),
+  EVERTURN_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
+  EVERTURN_OIDC_ROLE_CLAIM: z.string().default('roles'),
+  EVERTURN_OIDC_ROLES: oidcRoles,
   EVERTURN_AGENTS: z.string().optional(),
   EVERTURN_MCP_SERVERS: z.string().optional(),
   EVERTURN_ALLOW_PRIVATE_URLS: flag.optional(),
@@ -270,6 +306,16 @@ const schema = z.object({
   TEMPORAL_NAMESPACE: z.string().optional(),
   XDG_CACHE_HOME: z.string().optional(),
 });
+
+function oidcOf(vars: z.infer<typeof schema>): Config['oidc'] {
+  const { EVERTURN_OIDC_ISSUER: issuer, EVERTURN_OIDC_AUDIENCE: audience } = vars;
+  if (issuer === undefined && audience === undefined) return undefined;
+  if (issuer === undefined || audience === undefined) {
+    throw new ConfigError('EVERTURN_OIDC_ISSUER and EVERTURN_OIDC_AUDIENCE must be set together');
+  }
+  const { EVERTURN_OIDC_NAME_CLAIM: nameClaim, EVERTURN_OIDC_ROLE_CLAIM: roleClaim, EVERTURN_OIDC_ROLES: roles } = vars;
+  return { issuer, audience, nameClaim, roleClaim, roles };
+}
 
 /** The names of all variables that are read, but for Temporal's own: TLS and API key follow its clients' names. */
 export const CONFIG_VARIABLES: readonly string[] = Object.keys(schema.shape);

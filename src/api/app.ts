@@ -2,7 +2,7 @@ import express, { type Express, type NextFunction, type Request, type Response }
 import helmet from 'helmet';
 import { pinoHttp } from 'pino-http';
 import { agentRoutes } from './agents.ts';
-import { authenticate, cutOffWithKey, LOCAL } from './auth.ts';
+import { authenticate, LOCAL } from './auth.ts';
 import type { ApiContext } from './context.ts';
 import { docsRoutes } from './docs.ts';
 import { draftSessionRoutes } from './draft-sessions.ts';
@@ -24,7 +24,7 @@ import { turnRoutes } from './turns.ts';
 
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
-  const { keyring, limits, config } = context;
+  const { keyring, issuer, limits, config } = context;
   const guesses = new KeyGuesses(limits, context);
   const requestLimit = new RequestLimit(limits, context);
   const app = newApp(context);
@@ -34,9 +34,8 @@ export function createApp(context: ApiContext): Express {
     next();
   });
   app.use(PRIVATE_PATHS, async (request, response, next) => {
-    setContext(response, { caller: await authenticate(request, response, { keyring, guesses }) });
+    setContext(response, { caller: await authenticate(request, response, { keyring, issuer, guesses }) });
     await requestLimit.count(request, response);
-    cutOffWithKey(request, response, keyring);
     next();
   });
   namePathInLog(app);

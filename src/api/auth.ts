@@ -1,6 +1,7 @@
 import type { Request, Response } from 'express';
 import type { Keyring } from '../auth/keyring.ts';
 import type { Caller } from '../auth/rights.ts';
+import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../auth/token-issuer.ts';
 import { ApiError } from './errors.ts';
 import type { KeyGuesses } from './key-guesses.ts';
 
@@ -15,14 +16,38 @@ const RECHECK_MS = 5_000;
 
 interface Gate {
   keyring: Keyring;
+  /** Whose tokens are good here, if anybody's. */
+  issuer: TokenIssuer | undefined;
   guesses: KeyGuesses;
 }
 
-/** Whose request it is. @throws ApiError `unauthenticated`, or `rate_limited` if too many keys were tried */
-export async function authenticate(request: Request, response: Response, { keyring, guesses }: Gate): Promise<Caller> {
-  if (keyring.isKeyless) return LOCAL;
-  const key = bearer(request);
-  if (!key) throw new ApiError('unauthenticated', 'send your API key: Authorization: Bearer <key>');
+/**
+ * Whose request it is, by its key or its token.
+ * @throws ApiError `unauthenticated`; `unavailable` if a token can't be judged; `rate_limited` if too many keys were tried
+ */
+export async function authenticate(request: Request, response: Response, gate: Gate): Promise<Caller> {
+  if (gate.keyring.isKeyless) return LOCAL;
+  const [, credential] = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '') ?? [];
+  if (!credential) throw new ApiError('unauthenticated', 'send your API key: Authorization: Bearer <key>');
+  return (await callerOfToken(gate, credential)) ?? callerOfKey(request, response, gate, credential);
+}
+
+async function callerOfToken({ issuer }: Gate, token: string): Promise<Caller | undefined> {
+  try {
+    return await issuer?.identify(token);
+  } catch (error) {
+    if (error instanceof TokenRefusedError) throw new ApiError('unauthenticated', error.message, { cause: error });
+    if (!(error instanceof IssuerUnavailableError)) throw error;
+    throw new ApiError('unavailable', 'your token can not be checked for the moment; try again', { cause: error });
+  }
+}
+
+async function callerOfKey(
+  request: Request,
+  response: Response,
+  { keyring, guesses }: Gate,
+  key: string,
+): Promise<Caller> {
   await guesses.check(request, key);
   const found = await keyring.find(key);
   if (!found) {
@@ -31,13 +56,12 @@ export async function authenticate(request: Request, response: Response, { keyri
   }
   if ('ended' in found) throw new ApiError('unauthenticated', `the API key ${found.ended}: get a new one`);
   guesses.right(request, key);
+  cutOffWithKey(response, keyring, key);
   return found.caller;
 }
 
 /** Cuts off an answer that is still on its way when its key has ended: a stream may take days. */
-export function cutOffWithKey(request: Request, response: Response, keyring: Keyring): void {
-  const key = bearer(request);
-  if (keyring.isKeyless || !key) return;
+function cutOffWithKey(response: Response, keyring: Keyring, key: string): void {
   const watch = setInterval(() => {
     // A catalog that is away says nothing about the key.
     keyring.find(key).then(
@@ -48,8 +72,4 @@ export function cutOffWithKey(request: Request, response: Response, keyring: Key
     );
   }, RECHECK_MS).unref();
   response.once('close', () => clearInterval(watch));
-}
-
-function bearer({ headers }: Request): string | undefined {
-  return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
 }

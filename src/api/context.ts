@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { AgentCheck } from '../agents/agent-check.ts';
 import type { Keyring } from '../auth/keyring.ts';
+import type { TokenIssuer } from '../auth/token-issuer.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
@@ -20,6 +21,7 @@ import type { TurnLimits } from './turn-limits.ts';
 export interface ApiContext {
   config: Pick<Config, 'turnSeconds' | 'tool' | 'trustedProxies'>;
   keyring: Keyring;
+  issuer: TokenIssuer | undefined;
   catalog: Catalog;
   blobs: BlobStore;
   logs: TurnLogs;

@@ -212,7 +212,11 @@ export function errorAnswer(error: ApiError) {
   const { code, message, param } = error;
   const { status, type, retryAfter: usual }: ErrorRow = ERRORS[code];
   const retryAfter = error.retryAfter ?? usual;
-  const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) };
+  const headers: Record<string, string> = {
+    ...(retryAfter !== undefined && { 'retry-after': String(retryAfter) }),
+    // RFC 9110 asks for it.
+    ...(status === 401 && { 'www-authenticate': 'Bearer' }),
+  };
   return { status, headers, body: { error: { message, type, code, ...(param && { param }) } } };
 }
 

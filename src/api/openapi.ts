@@ -74,7 +74,15 @@ export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean
             { value: { error: { message: means, type, code } } satisfies z.infer<typeof errorBody> },
           ]),
         ),
-        ...(hasKeys && { securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'An API key.' } } }),
+        ...(hasKeys && {
+          securitySchemes: {
+            key: {
+              type: 'http',
+              scheme: 'bearer',
+              description: 'An API key, or a token of the OpenID Connect provider of this server.',
+            },
+          },
+        }),
       },
     },
     { override: asItIs },

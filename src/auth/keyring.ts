@@ -23,7 +23,7 @@ export type FoundKey = { caller: Caller } | { ended: 'was revoked' | 'has expire
 
 interface KeyringOptions {
   catalog: Pick<Catalog, 'keys'>;
-  config: Pick<Config, 'apiKeys'>;
+  config: Pick<Config, 'apiKeys' | 'oidc'>;
   log: Logger;
 }
 
@@ -34,6 +34,7 @@ export class Keyring {
   readonly #configured: ReadonlyMap<string, Caller>;
   readonly #found = new LRUCache<string, KeyRow>({ max: MAX_REMEMBERED, ttl: TRUSTED_FOR_MS, perf });
   readonly #noted = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: NOTE_USE_MS, perf });
+  readonly #tokensOf: string | undefined;
   #isKeyless: boolean;
   #watch: NodeJS.Timeout | undefined;
 
@@ -41,12 +42,15 @@ export class Keyring {
     this.#catalog = catalog;
     this.#log = log;
     this.#configured = new Map(config.apiKeys.map(({ key, caller }) => [hashOfKey(key), caller]));
+    this.#tokensOf = config.oidc?.issuer;
     this.#isKeyless = isKeyless;
     if (isKeyless) this.#watch = setInterval(() => void this.#look(), WATCH_MS).unref();
   }
 
   static async open(options: KeyringOptions): Promise<Keyring> {
-    return new Keyring(options, options.config.apiKeys.length === 0 && !(await options.catalog.keys.any()));
+    const { catalog, config } = options;
+    const isOpen = config.apiKeys.length === 0 && !config.oidc;
+    return new Keyring(options, isOpen && !(await catalog.keys.any()));
   }
 
   /** Whether everybody gets in. Never again once there was a key: to revoke the last one must not open the door. */
@@ -68,13 +72,14 @@ export class Keyring {
     return { caller: callerOf(row) };
   }
 
-  /** Names with a key that works, for people. */
+  /** Who gets in, for people. */
   async names(): Promise<string[]> {
     const now = new Date().toISOString();
     const rows = await this.#catalog.keys.list();
     const working = rows.filter((row) => row.revoked_at === null && (row.expires_at === null || row.expires_at > now));
     const names = [...this.#configured.values()].map(({ subject }) => subject.subjectSlug);
-    return [...new Set([...names, ...working.map(({ name }) => name)])];
+    const tokens = this.#tokensOf === undefined ? [] : [`who has a token of ${this.#tokensOf}`];
+    return [...new Set([...names, ...working.map(({ name }) => name), ...tokens])];
   }
 
   close(): void {

@@ -7,8 +7,8 @@ import { ConfigError, isLoopback, type Config } from '../config.ts';
  * @throws ConfigError if others could reach the server and nobody would need a key.
  */
 export async function checkReach(config: Config, log: Logger): Promise<void> {
-  const { host, apiKeys } = config;
-  if (isLoopback(host) || apiKeys.length > 0) return;
+  const { host, apiKeys, oidc } = config;
+  if (isLoopback(host) || apiKeys.length > 0 || oidc) return;
   const catalog = await Catalog.open(config.database, log);
   try {
     if (await catalog.keys.any()) return;
@@ -17,6 +17,6 @@ export async function checkReach(config: Config, log: Logger): Promise<void> {
   }
   throw new ConfigError(
     `EVERTURN_HOST is ${host}, which others can reach, but there are no API keys: make one with ` +
-      '`everturn keys create <name>`, set EVERTURN_API_KEYS=<name>=<key>,... or listen on 127.0.0.1',
+      '`everturn keys create <name>`, set EVERTURN_API_KEYS=<name>=<key>,... or EVERTURN_OIDC_ISSUER, or listen on 127.0.0.1',
   );
 }

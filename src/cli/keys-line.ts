@@ -1,4 +1,6 @@
-/** What a greeting says of keys. `names` have one; undefined if nobody needs one. */
+/** What a greeting says of keys. `names` get in; undefined if everybody does. */
 export function keysLine(names: string[] | undefined): string {
-  return names ? `needed; there are keys for ${names.join(', ')}` : 'none needed: only this machine can connect';
+  if (!names) return 'none needed: only this machine can connect';
+  if (names.length === 0) return 'needed, and nobody has one: `everturn keys create` makes one';
+  return `needed; these get in: ${names.join(', ')}`;
 }

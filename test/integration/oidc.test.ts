@@ -1,0 +1,58 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ApiClient } from '../support/api-client.ts';
+import { OidcIssuer } from '../support/oidc-issuer.ts';
+import { startTestServer, type TestServer } from '../support/test-server.ts';
+
+let idp: OidcIssuer;
+let server: TestServer;
+beforeAll(async () => {
+  idp = await OidcIssuer.start();
+  server = await startTestServer({
+    env: { EVERTURN_OIDC_ISSUER: idp.url, EVERTURN_OIDC_AUDIENCE: 'everturn', EVERTURN_API_KEYS: 'bot=key-of-bot' },
+  });
+});
+afterAll(async () => {
+  await server.stop();
+  await idp.stop();
+});
+
+const as = (credential?: string) => new ApiClient(server.server.url, credential);
+
+test('a token of the provider lets people in, as who they are and with their roles', async () => {
+  // A provider that is away does not stop the start, nor who has a key.
+  idp.isAway = true;
+  const ann = await idp.token({ preferred_username: 'ann' });
+  const away = await as(ann).send('GET', '/v1/agents/demo');
+  expect([away.status, away.body.error.code, away.headers.get('retry-after')]).toEqual([503, 'unavailable', '2']);
+  expect((await as('key-of-bot').send('GET', '/v1/agents/demo')).status).toBe(200);
+  idp.isAway = false;
+  await expect.poll(async () => (await as(ann).send('GET', '/v1/agents/demo')).status, { timeout: 30_000 }).toBe(200);
+
+  const id = await as(ann).createSession('demo');
+  const path = `/v1/agents/sessions/${id}`;
+  const { data } = await as(ann).get(path);
+  const subject = { subject_id: `${idp.url}#u-1`, subject_type: 'user', subject_slug: 'ann' };
+  expect(data.created_by_subject).toEqual(subject);
+  // The same person with another name and a new token; somebody else; an admin; a key.
+  expect((await as(await idp.token({ preferred_username: 'anna' })).send('GET', path)).status).toBe(200);
+  expect((await as(await idp.token({ sub: 'u-2' })).send('GET', path)).status).toBe(404);
+  expect((await as('key-of-bot').send('GET', path)).status).toBe(404);
+  const admin = as(await idp.token({ sub: 'u-3', roles: ['admin'] }));
+  await admin.putAgent('theirs', { model: { name: 'm' } });
+  expect((await admin.send('GET', path)).status).toBe(200);
+  expect((await as(ann).send('PUT', '/v1/agents/theirs', { model: { name: 'm' } })).status).toBe(403);
+  const turn = as(ann).turn(id, 'hi');
+  expect(await turn.type('turn.created')).toMatchObject({ created_by: subject });
+  await turn.done;
+
+  const late = await as(await idp.token({ exp: 1 })).send('GET', path);
+  expect([late.status, late.body.error]).toEqual([
+    401,
+    expect.objectContaining({ code: 'unauthenticated', message: 'the token has expired' }),
+  ]);
+  expect(late.headers.get('www-authenticate')).toBe('Bearer');
+  for (const none of [undefined, 'key-of-nobody', await idp.token({ iss: 'https://other.example' })]) {
+    expect((await as(none).send('GET', path)).status).toBe(401);
+  }
+  expect(server.server.names).toEqual(['bot', `who has a token of ${idp.url}`]);
+});

@@ -1,0 +1,69 @@
+import { exportJWK, generateKeyPair, SignJWT, type CryptoKey, type JWK, type JWTPayload } from 'jose';
+import { listen } from '../../src/demo/local-server.ts';
+
+/** An OpenID Connect provider over HTTP, as far as a resource server sees it. */
+export class OidcIssuer {
+  readonly url: string;
+  /** Requests for its keys so far. */
+  fetches = 0;
+  isAway = false;
+  /** What it says that it is. */
+  claimsToBe: string;
+  #published: JWK[] = [];
+  #signing: { kid: string; key: CryptoKey } | undefined;
+  readonly #stop: () => Promise<void>;
+
+  private constructor(url: string, stop: () => Promise<void>) {
+    this.url = url;
+    this.claimsToBe = url;
+    this.#stop = stop;
+  }
+
+  static async start(): Promise<OidcIssuer> {
+    const holder: { issuer?: OidcIssuer } = {};
+    const { url, stop } = await listen((request, response) => {
+      const body = holder.issuer?.answer(new URL(request.url ?? '/', 'http://x').pathname);
+      response.writeHead(body ? 200 : 503, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    }, '/realm');
+    const issuer = new OidcIssuer(url, stop);
+    holder.issuer = issuer;
+    await issuer.rotate();
+    return issuer;
+  }
+
+  answer(path: string): object | undefined {
+    if (this.isAway) return undefined;
+    if (path.endsWith('/openid-configuration')) return { issuer: this.claimsToBe, jwks_uri: `${this.url}/keys` };
+    this.fetches += 1;
+    return { keys: this.#published };
+  }
+
+  /** Signs with a new key from here on, and publishes only that one. */
+  async rotate(alg = 'RS256'): Promise<void> {
+    const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true });
+    const kid = `k${this.#published.length + Math.random()}`;
+    this.#published = [{ ...(await exportJWK(publicKey)), kid, alg, use: 'sig' }];
+    this.#signing = { kid, key: privateKey };
+  }
+
+  get publicKey(): JWK {
+    const [key] = this.#published;
+    if (!key) throw new Error('there is no key');
+    return key;
+  }
+
+  /** A good token, but for what the test changes and leaves out. */
+  async token(claims: JWTPayload = {}, header: { alg?: string } = {}, without?: string): Promise<string> {
+    if (!this.#signing) throw new Error('there is no key');
+    const now = Math.floor(Date.now() / 1000);
+    const usual = { iss: this.url, aud: 'everturn', sub: 'u-1', exp: now + 300, nbf: now };
+    const said = Object.entries({ ...usual, ...claims }).filter(([name]) => name !== without);
+    return new SignJWT(Object.fromEntries(said))
+      .setProtectedHeader({ alg: 'RS256', kid: this.#signing.kid, ...header })
+      .sign(this.#signing.key);
+  }
+
+  async stop(): Promise<void> {
+    await this.#stop();
+  }
+}
