@@ -1,29 +1,51 @@
 #!/usr/bin/env node
 import { Command, InvalidArgumentError } from 'commander';
 import { untilStopped } from '../src/cli/until-stopped.ts';
-import { loadConfig } from '../src/config.ts';
+import { ConfigError, loadConfig } from '../src/config.ts';
 import { createLogger } from '../src/logger.ts';
 import { ProvisionError } from '../src/temporal/provision-error.ts';
+import { waitUntilReady } from '../src/temporal/readiness.ts';
 import { startTemporalOnPostgres } from './temporal/start.ts';
 
-/** Runs a Temporal server on PostgreSQL until it is told to stop: what the tests do, and the image for production. */
+interface Options {
+  folder: string;
+  host: string;
+  port: number;
+  namespace: string;
+}
+
+const CHECK_MS = 5_000;
+
+/** Runs a Temporal server on PostgreSQL until it is told to stop: as tests do, and the image for production. */
 async function main(): Promise<void> {
-  const program = new Command('temporal-on-postgres')
+  await new Command('temporal-on-postgres')
     .description("Runs Temporal's server on the PostgreSQL at TEMPORAL_POSTGRES_URL, whose user may create databases.")
     .option('--folder <folder>', "for the server's configuration", '.temporal')
     .option('--host <address>', 'to listen on; whoever reaches it can do everything', '127.0.0.1')
     .option('--port <port>', "of the frontend; the server's other parts take ports near it", port, 7233)
     .option('--namespace <name>', 'made if it is not there', 'everturn')
-    .parse();
+    .option('--check', 'only say, by the exit code, whether the server runs and has the namespace')
+    .action(({ check, ...options }: Options & { check?: true }) => (check ? checkServer(options) : start(options)))
+    .parseAsync();
+}
+
+async function start({ folder, host, port, namespace }: Options): Promise<void> {
   const postgresUrl = process.env['TEMPORAL_POSTGRES_URL'];
-  if (!postgresUrl)
+  if (!postgresUrl) {
     throw new ProvisionError('set TEMPORAL_POSTGRES_URL to postgresql://<user>:<password>@<host>:<port>/postgres');
+  }
   const { cacheDir, logLevel } = loadConfig();
   const log = createLogger({ logLevel });
-  const options = program.opts<{ folder: string; host: string; port: number; namespace: string }>();
-  const temporal = await startTemporalOnPostgres({ ...options, postgresUrl, cacheDir, log });
-  process.stdout.write(`Temporal listens on ${options.host}:${options.port}, namespace ${temporal.namespace}\n`);
+  const temporal = await startTemporalOnPostgres({ folder, host, port, namespace, postgresUrl, cacheDir, log });
+  process.stdout.write(`Temporal listens on ${host}:${port}, with the namespace ${namespace}\n`);
   await untilStopped(temporal);
+}
+
+async function checkServer({ port, namespace }: Options): Promise<void> {
+  const signal = AbortSignal.timeout(CHECK_MS);
+  await waitUntilReady({ port, namespace, timeoutMs: CHECK_MS, signal }).catch((cause: unknown) => {
+    throw new ProvisionError(`there is no server on port ${port} with a namespace ${namespace}`, { cause });
+  });
 }
 
 function port(value: string): number {
@@ -34,7 +56,7 @@ function port(value: string): number {
 try {
   await main();
 } catch (error) {
-  if (!(error instanceof ProvisionError)) throw error;
+  if (!(error instanceof ProvisionError || error instanceof ConfigError)) throw error;
   process.stderr.write(`temporal-on-postgres: ${error.message}\n`);
   process.exitCode = 1;
 }

@@ -131,6 +131,22 @@ test('a claim from before is forgotten, and another takes its place', async () =
   expect(await catalog.idempotency.claim(claimOf('third'), LATER)).toMatchObject({ resourceId: 'new', bodyHash: 'h2' });
 });
 
+test('keys are found by their hash, listed by age, noted when used, and revoked once', async () => {
+  const { keys } = await open();
+  expect(await keys.any()).toBe(false);
+  const key = { hash: 'h1', name: 'ann', role: 'user' as const, created_at: NOW, expires_at: null };
+  await keys.insert({ ...key, id: 'key_2' });
+  await keys.insert({ ...key, id: 'key_1', hash: 'h2', expires_at: LATER });
+  expect(await keys.any()).toBe(true);
+  expect((await keys.list()).map(({ id }) => id)).toEqual(['key_1', 'key_2']);
+  await keys.noteUse('key_2', NOW, NOW);
+  await keys.noteUse('key_2', LATER, NOW);
+  expect(await keys.find('h1')).toEqual({ ...key, id: 'key_2', last_used_at: NOW, revoked_at: null });
+  expect(await keys.revoke('key_2', NOW)).toMatchObject({ revoked_at: NOW });
+  expect(await keys.revoke('key_2', LATER)).toMatchObject({ revoked_at: NOW });
+  expect([await keys.revoke('none', NOW), await keys.find('none')]).toEqual([undefined, undefined]);
+});
+
 test('numbers come back as numbers, and texts in the order of their bytes', async () => {
   await open();
   const names = ['a', 'B', 'a-b', 'ab', 'é', 'Z', '_', '1', '10', '2', 'z', '😀', '\uffee'];

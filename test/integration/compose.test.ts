@@ -1,0 +1,73 @@
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
+import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
+import { loadConfig } from '../../src/config.ts';
+
+const run = promisify(execFile);
+const ROOT = new URL('../../', import.meta.url);
+
+interface Service {
+  environment?: Record<string, string>;
+  ports?: string[];
+  healthcheck?: object;
+  depends_on?: Record<string, { condition: string }>;
+}
+
+const SECRETS = { POSTGRES_PASSWORD: 'pass', EVERTURN_API_KEYS: 'me:admin=a-secret-key', OPENAI_API_KEY: 'sk-1' };
+
+/** What Compose makes of our file, by its own tool; there is no engine here that could run it. */
+async function composed(env: Record<string, string>): Promise<Record<string, Service>> {
+  const { PATH = '' } = process.env;
+  const options = { cwd: ROOT, env: { PATH, ...env } };
+  const [command = '', ...args] = await run('docker', ['compose', 'version']).then(
+    () => ['docker', 'compose'],
+    () => ['docker-compose'],
+  );
+  const { stdout } = await run(command, [...args, '-f', 'docker-compose.yml', 'config'], options);
+  return (parse(stdout) as { services: Record<string, Service> }).services;
+}
+
+test("Compose takes the file, and Everturn's parts the settings that it gives them", async () => {
+  const { api, worker, temporal, ...others } = await composed(SECRETS);
+  expect(Object.keys(others).toSorted()).toEqual(['postgres', 'redis']);
+  expect(loadConfig(api?.environment, 'api')).toMatchObject({ host: '0.0.0.0', temporal: { namespace: 'everturn' } });
+  expect(loadConfig(worker?.environment, 'worker')).toMatchObject({ workerPort: 8081 });
+  expect(postgresAccess(temporal?.environment?.['TEMPORAL_POSTGRES_URL'] ?? '')).toMatchObject({
+    host: 'postgres',
+    password: 'pass',
+  });
+  for (const part of [api, worker]) {
+    expect(Object.keys(part?.depends_on ?? {}).toSorted()).toEqual(['postgres', 'redis', 'temporal']);
+    expect(part?.healthcheck).toBeDefined();
+  }
+});
+
+test('only the API can be reached, and from elsewhere only if somebody says so', async () => {
+  for (const [name, { ports }] of Object.entries(await composed(SECRETS))) {
+    expect(ports?.length ?? 0, name).toBe(name === 'api' ? 1 : 0);
+    if (ports) expect(JSON.stringify(ports)).toContain('127.0.0.1');
+  }
+});
+
+test.each(['POSTGRES_PASSWORD', 'EVERTURN_API_KEYS'])(
+  'without %s nothing starts, and the error names it',
+  async (name) => {
+    await expect(composed({ ...SECRETS, [name]: '' })).rejects.toThrow(`${name} must be set`);
+  },
+);
+
+test('the images have the versions that the tests have, and nobody in them is root', async () => {
+  const [dockerfile, manifest] = await Promise.all([
+    readFile(new URL('Dockerfile', ROOT), 'utf8'),
+    readFile(new URL('package.json', ROOT), 'utf8'),
+  ]);
+  const { dependencies } = JSON.parse(manifest) as { dependencies: Record<string, string> };
+  expect(dockerfile).toContain(`FROM node:${dependencies['node']}-bookworm-slim AS app\n`);
+  const versions = [...dockerfile.matchAll(/(?:@v|temporal-server-|temporal-sql-tool-)(\d+\.\d+\.\d+)/g)];
+  expect(versions.map(([, version]) => version)).toEqual(Array.from({ length: 4 }, () => TEMPORAL_VERSION));
+  expect([...dockerfile.matchAll(/^USER (.*)$/gm)].map(([, user]) => user)).toEqual(['node']);
+});
