@@ -30,8 +30,8 @@ export default defineConfig({
           name: 'postgres',
           globalSetup: ['test/support/global-setup.ts', 'test/support/postgres-setup.ts'],
           include: [
-            'test/integration/{api,approvals,catalog,continue-as-new,errors,forks,idempotency,keys,limits}.test.ts',
-            'test/integration/{lists,openapi,outages,postgres,roles,streams}.test.ts',
+            'test/integration/{api,approvals,catalog,continue-as-new,errors,forks,idempotency}.test.ts',
+            'test/integration/{delete-session,keys,limits,lists,openapi,outages,postgres,roles,streams}.test.ts',
             'test/integration/{temporal-on-postgres,turns,unavailable}.test.ts',
           ],
         },

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import type { Kysely, Transaction } from 'kysely';
 import { LRUCache } from 'lru-cache';
 import { hashOf } from '../hash.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
@@ -29,48 +29,22 @@ export class Agents {
   async put(name: string, spec: AgentSpec, now: string): Promise<Agent> {
     const specHash = await this.putSpec(spec);
     const row = await this.#db.transaction().execute(async (db) => {
-      // The statement reads and writes at once, and holds the agent until the end: who stores another version at the
-      // same time gets the next number. One that was deleted goes on counting where it stopped.
-      const next = await db
+      // Made or found, the row is held until the end: who stores another version at the same time waits, and reads ours.
+      const held = await db
         .insertInto('agents')
-        .values((eb) => ({
-          name,
-          version: eb
-            .selectFrom('agent_versions')
-            .select((own) => own(own.fn.coalesce(own.fn.max('version'), own.lit(0)), '+', own.lit(1)).as('next'))
-            .where('agent_name', '=', name),
-          spec_hash: specHash,
-          created_at: now,
-          updated_at: now,
-        }))
-        .onConflict((conflict) =>
-          conflict.column('name').doUpdateSet((eb) => {
-            const isSame = eb('agents.spec_hash', '=', eb.ref('excluded.spec_hash'));
-            return {
-              version: eb
-                .case()
-                .when(isSame)
-                .then(eb.ref('agents.version'))
-                .else(eb('agents.version', '+', 1))
-                .end(),
-              spec_hash: eb.ref('excluded.spec_hash'),
-              updated_at: eb
-                .case()
-                .when(isSame)
-                .then(eb.ref('agents.updated_at'))
-                .else(eb.ref('excluded.updated_at'))
-                .end(),
-            };
-          }),
-        )
+        .values({ name, version: 0, spec_hash: specHash, created_at: now, updated_at: now })
+        .onConflict((conflict) => conflict.column('name').doUpdateSet((eb) => ({ name: eb.ref('excluded.name') })))
         .returningAll()
         .executeTakeFirstOrThrow();
+      if (held.version > 0 && held.spec_hash === specHash) return held;
+      const version = (await lastVersion(db, name)) + 1;
       await db
         .insertInto('agent_versions')
-        .values({ agent_name: name, version: next.version, spec_hash: specHash, created_at: next.updated_at })
-        .onConflict((conflict) => conflict.columns(['agent_name', 'version']).doNothing())
+        .values({ agent_name: name, version, spec_hash: specHash, created_at: now })
         .execute();
-      return next;
+      const next = { version, spec_hash: specHash, updated_at: now };
+      await db.updateTable('agents').set(next).where('name', '=', name).execute();
+      return { ...held, ...next };
     });
     return { ...row, spec };
   }
@@ -141,4 +115,14 @@ export class Agents {
     this.#specs.set(hash, spec, { size: row.spec.length });
     return spec;
   }
+}
+
+/** Of an agent that was deleted, too: it goes on counting where it stopped. */
+async function lastVersion(db: Transaction<Tables>, name: string): Promise<number> {
+  const { last } = await db
+    .selectFrom('agent_versions')
+    .select((eb) => eb.fn.max('version').as('last'))
+    .where('agent_name', '=', name)
+    .executeTakeFirstOrThrow();
+  return last ?? 0;
 }

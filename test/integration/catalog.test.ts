@@ -168,10 +168,12 @@ test('turns that are not in the archive are known, the oldest first, but not wha
   const catalog = await open();
   const accept = (turnId: string, sequence: number, createdAt: string) =>
     catalog.turns.accept({ turnId, sessionId: 's', previousTurnId: null, sequence, createdAt, title: null });
+  await insertSession(catalog, 's');
   await accept('later', 3, LATER);
   await accept('first', 1, NOW);
   await accept('archived', 2, NOW);
-  await catalog.archive.add('archived', [], true);
+  const end = { kind: 'turn.done', at: NOW } as unknown as LogEntry['record'];
+  await catalog.archive.add('archived', [{ ordinal: 1, record: end }], true);
   await catalog.turns.request({ id: 'asked', session_id: 's', created_at: NOW });
   expect((await catalog.turns.unarchived()).map(({ id }) => id)).toEqual(['first', 'later']);
 });

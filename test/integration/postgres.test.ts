@@ -84,6 +84,36 @@ test('connections that break while nobody uses them are a line in the log, witho
   await catalog.check(NOW);
 });
 
+test('a version stays what it was, also of an agent that is deleted while others store it', async () => {
+  const url = await createDatabase(postgres.url);
+  const { catalog } = await open(url);
+  const put = (i: number) => catalog.agents.put('a', { model: { name: `m${i}` } }, NOW);
+  const rows = openRows(url);
+  onTestFinished(() => rows.destroy());
+  const locks = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+  const waiting = async (count: number) => expect.poll(() => runSql(url, locks)).toHaveLength(count);
+  await put(0);
+  // All three come while the agent is held, and get it one after the other.
+  const work = await rows.transaction().execute(async (db) => {
+    await sql`select 1 from agents for update`.execute(db);
+    const first = put(1);
+    await waiting(1);
+    const deleted = catalog.agents.delete('a');
+    await waiting(2);
+    const second = put(2);
+    await waiting(3);
+    return { first, deleted, second };
+  });
+  expect(await work.deleted).toBe(true);
+  const versions = await rows
+    .selectFrom('agent_versions')
+    .select(['version', 'spec_hash'])
+    .orderBy('version')
+    .execute();
+  const [first, second] = [await work.first, await work.second];
+  expect(versions.slice(1)).toEqual([first, second].map(({ version, spec_hash }) => ({ version, spec_hash })));
+});
+
 test('a statement that takes too long is an error of a catalog that is away', async () => {
   const url = await createDatabase(postgres.url);
   const { catalog } = await open(withParameter(url, 'statement_timeout', '200'));
