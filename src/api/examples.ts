@@ -83,7 +83,7 @@ export const exampleTurn: TurnResource = {
   created_at,
 };
 
-/** The next page of the listing above it. */
+/** Of a listing that has no further page. */
 export function examplePage(limit: number): Pagination {
   return { limit, next_page_token: null, previous_page_token: null };
 }

@@ -9,7 +9,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { streamFrame } from '../wire/events.ts';
 import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
 import { isOptional } from './request.ts';
-import { json, METHODS, PATH_PARAMETERS, PRIVATE_PATHS, route, type Route } from './routes.ts';
+import { json, METHODS, PATH_PARAMETERS, PRIVATE_PATHS, route, TAGS, type Route } from './routes.ts';
 
 /** The routes and one more, `/openapi.json`, which describes them all; with keys, if they are needed now. */
 export function withDocument(routes: Route[], { hasKeys }: { hasKeys: () => boolean }): Route[] {
@@ -60,10 +60,12 @@ export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean
         version: packageJson.version,
         description:
           'A server that runs AI agent conversations. Every answer has `x-request-id`; every error has the form of ' +
-          '`Error`. Another method on a path is 405 with `Allow`, another path is 404.',
+          '`Error`. `HEAD` is answered wherever `GET` is, and `OPTIONS` everywhere; any other method is 405 with `Allow`, ' +
+          'any other path is 404.',
       },
       // Whatever prefix a proxy puts in front of this document is in front of the routes too.
       servers: [{ url: '.', description: 'this server' }],
+      tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
       paths,
       components: {
         // Only the data of server-sent events has it, as text.

@@ -9,8 +9,15 @@ export const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 
 type Method = (typeof METHODS)[number];
 
-/** Groups of routes in the documentation. */
-type Tag = 'Agents' | 'Sessions' | 'Draft sessions' | 'Turns' | 'Events' | 'Operations';
+/** Groups of routes in the documentation, in its order. */
+export const TAGS = {
+  Agents: 'what conversations are with',
+  Sessions: 'conversations with registered agents',
+  'Draft sessions': 'conversations with an agent that is still being written',
+  Turns: 'of sessions and drafts alike: one request with all that it leads to, as it happens',
+  Events: 'what has happened in turns, and the files in it',
+  Operations: 'for those who run the server, and this description',
+};
 
 /** What is under these asks for a key, if there are any. */
 export const PRIVATE_PATHS = ['/v1', '/metrics'];
@@ -60,7 +67,7 @@ interface Declaration<
 > {
   /** Name of the operation, for generated clients. */
   id: string;
-  tag: Tag;
+  tag: keyof typeof TAGS;
   summary: string;
   description?: string;
   query?: Q;

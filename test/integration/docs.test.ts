@@ -6,7 +6,7 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 let server: TestServer;
 let browser: Browser;
 beforeAll(async () => {
-  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann=key-of-ann' } });
+  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' } });
   browser = await Browser.start();
 });
 afterAll(async () => {

@@ -6,8 +6,6 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { z } from 'zod';
 
-const CHROMIUM = process.env['CHROMIUM'] ?? 'chromium';
-
 const message = z.looseObject({
   id: z.int().optional(),
   method: z.string().optional(),
@@ -42,7 +40,7 @@ export class Browser {
   static async start(): Promise<Browser> {
     const profile = await mkdtemp(path.join(tmpdir(), 'everturn-browser-'));
     const child = spawn(
-      CHROMIUM,
+      'chromium',
       [
         '--headless',
         '--no-sandbox',
@@ -123,12 +121,7 @@ export class Browser {
     await this.send('Input.insertText', { text });
   }
 
-  /** A picture of the page, PNG. */
-  async screenshot(): Promise<Buffer> {
-    const { data } = await this.send('Page.captureScreenshot', { format: 'png' });
-    return Buffer.from(String(data), 'base64');
-  }
-
+  /** A command of the protocol. */
   async send(method: string, params: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
     const id = ++this.#sent;
     const answer = Promise.withResolvers<Record<string, unknown>>();
