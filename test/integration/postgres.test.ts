@@ -105,13 +105,30 @@ test('a version stays what it was, also of an agent that is deleted while others
     return { first, deleted, second };
   });
   expect(await work.deleted).toBe(true);
+  const [first, second] = [await work.first, await work.second];
   const versions = await rows
     .selectFrom('agent_versions')
     .select(['version', 'spec_hash'])
     .orderBy('version')
     .execute();
-  const [first, second] = [await work.first, await work.second];
   expect(versions.slice(1)).toEqual([first, second].map(({ version, spec_hash }) => ({ version, spec_hash })));
+});
+
+test('a connection that breaks in the middle of a transaction is an error of the next statement, and of nobody else', async () => {
+  const url = await createDatabase(postgres.url);
+  const rows = openRows(url);
+  onTestFinished(() => rows.destroy());
+  const broken = rows.transaction().execute(async (db) => {
+    const {
+      rows: [backend],
+    } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(db);
+    const pid = backend?.pid ?? 0;
+    await runSql(url, `select pg_terminate_backend(${pid})`);
+    await expect.poll(() => runSql(url, `select 1 from pg_stat_activity where pid = ${pid}`)).toEqual([]);
+    await sql`select 1`.execute(db);
+  });
+  await expect(broken).rejects.toSatisfy(isCatalogUnavailable);
+  await sql`select 1`.execute(rows);
 });
 
 test('a statement that takes too long is an error of a catalog that is away', async () => {
