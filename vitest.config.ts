@@ -30,9 +30,10 @@ export default defineConfig({
           name: 'postgres',
           globalSetup: ['test/support/global-setup.ts', 'test/support/postgres-setup.ts'],
           include: [
-            'test/integration/{api,approvals,catalog,continue-as-new,errors,forks,idempotency}.test.ts',
-            'test/integration/{delete-session,keys,limits,lists,openapi,outages,postgres,roles,streams}.test.ts',
-            'test/integration/{temporal-on-postgres,turns,unavailable}.test.ts',
+            'test/integration/{agents,api,approvals,catalog,collect-blobs,continue-as-new,errors,forks}.test.ts',
+            'test/integration/{delete-session,idempotency,keys,limits,lists,openapi,outages,postgres}.test.ts',
+            'test/integration/{retention,roles,session-lists,streams,temporal-on-postgres,turns}.test.ts',
+            'test/integration/unavailable.test.ts',
           ],
         },
       },

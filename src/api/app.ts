@@ -19,6 +19,7 @@ import { beginRequest, namePathInLog, requestLog } from './request-scope.ts';
 import { mount, PRIVATE_PATHS, type Route } from './routes.ts';
 import { setContext } from './request.ts';
 import { RequestLimit } from './request-limit.ts';
+import { sessionListRoutes } from './session-lists.ts';
 import { sessionRoutes } from './sessions.ts';
 import { turnRoutes } from './turns.ts';
 
@@ -89,6 +90,8 @@ function answerTheRest(app: Express): void {
 export function apiRoutes(context: ApiContext): Route[] {
   const routes = [
     ...sessionRoutes(context),
+    ...sessionListRoutes(context),
+    ...sessionListRoutes(context),
     ...turnRoutes(context),
     ...eventRoutes(context),
     ...fileRoutes(context),

@@ -4,12 +4,13 @@ import type { SessionRow } from '../catalog/schema.ts';
 import { newId } from '../log/ids.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import { metadata } from '../wire/headers.ts';
-import { createDraftBody, dataOf, draftResource, updateDraftBody, type DraftResource } from '../wire/resources.ts';
+import { createDraftBody, dataOf, draftResource, updateDraftBody } from '../wire/resources.ts';
 import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from './routes.ts';
-import { commonFields, deleteSession, ownerColumns, sessionFor, sessionNotFound } from './sessions.ts';
+import { toDraft } from './session-resources.ts';
+import { deleteSession, ownerColumns, sessionFor, sessionNotFound } from './sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });
 
@@ -48,14 +49,16 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
           created_at: now,
           updated_at: now,
         });
-        return { data: await toResource(await draftFor(id, caller, 'read')) };
+        return { data: await toDraft(await draftFor(id, caller, 'read'), catalog) };
       },
     ),
     route(
       'get',
       '/v1/agents/draft-sessions/:session_id',
       { id: 'getDraftSession', tag: 'Draft sessions', summary: 'A draft', answer, errors: ['session_not_found'] },
-      async ({ params, caller }) => ({ data: await toResource(await draftFor(params.session_id, caller, 'read')) }),
+      async ({ params, caller }) => ({
+        data: await toDraft(await draftFor(params.session_id, caller, 'read'), catalog),
+      }),
     ),
     route(
       'patch',
@@ -76,7 +79,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
           updated_at: new Date().toISOString(),
           ...(spec && { spec_hash: await catalog.agents.putSpec(spec) }),
         });
-        return { data: await toResource(await draftFor(id, caller, 'read')) };
+        return { data: await toDraft(await draftFor(id, caller, 'read'), catalog) };
       },
     ),
     route(
@@ -96,14 +99,5 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
     const session = await sessionFor(catalog, id, caller, action);
     if (session.type !== 'session/draft') throw sessionNotFound(id);
     return session;
-  }
-
-  async function toResource(session: SessionRow): Promise<DraftResource> {
-    return {
-      type: 'session/draft',
-      ...commonFields(session),
-      agent_name: session.agent_name,
-      agent_spec: await catalog.agents.spec(session.spec_hash),
-    };
   }
 }

@@ -2,7 +2,14 @@ import type { z } from 'zod';
 import type { AgentSpec } from '../wire/agent-spec.ts';
 import type { streamFrame, WireModelMessage } from '../wire/events.ts';
 import type { WireInputItem } from '../wire/input.ts';
-import type { AgentResource, DraftResource, Pagination, SessionResource, TurnResource } from '../wire/resources.ts';
+import type {
+  AgentResource,
+  AgentVersionResource,
+  DraftResource,
+  Pagination,
+  SessionResource,
+  TurnResource,
+} from '../wire/resources.ts';
 
 /** What the documentation shows: one conversation, told in requests and answers. */
 
@@ -17,6 +24,8 @@ export const exampleSpec: AgentSpec = {
 };
 
 export const exampleAgent: AgentResource = { name: 'helper', version: 3, spec: exampleSpec, created_at, updated_at };
+
+export const exampleAgentVersion: AgentVersionResource = { name: 'helper', version: 3, spec: exampleSpec, created_at };
 
 const ofTheSession = {
   id: 'ses_01kac6dw3e8h4v0m6f2q9x7r5t',

@@ -53,7 +53,10 @@ test('every operation has a name of its own, an answer, and the refusals that an
   expect(names).toEqual([...new Set(names)]);
   for (const { operationId, responses = {}, security } of operations) {
     const statuses = Object.keys(responses);
-    expect(statuses.filter((status) => status.startsWith('2')).length, operationId).toBe(1);
+    expect(
+      statuses.some((status) => status.startsWith('2')),
+      operationId,
+    ).toBe(true);
     expect(statuses, operationId).toEqual(expect.arrayContaining(['400', '500']));
     expect(statuses.includes('401'), operationId).toBe(security?.length === 1);
   }

@@ -137,12 +137,15 @@ function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObjec
 }
 
 function success(declaration: Route['declaration']): ZodOpenApiResponsesObject {
-  const { answer, status = 200 } = declaration;
+  const { answer, status = 200, nothing } = declaration;
   const headers = z.object(everyAnswer);
   if (!answer) return { 204: { description: 'done', headers } };
   const contents = 'written' in answer ? answer.written : { 'application/json': answer };
   const content = Object.fromEntries(Object.entries(contents).map(([type, of]) => [type, { ...of }]));
-  return { [`${status}` as const]: { description: 'success', headers, content } };
+  return {
+    [`${status}` as const]: { description: 'success', headers, content },
+    ...(nothing && { 204: { description: nothing, headers } }),
+  };
 }
 
 /** What a route may be refused with: by rule, and what it says itself. */

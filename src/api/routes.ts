@@ -25,6 +25,7 @@ export const PRIVATE_PATHS = ['/v1', '/metrics'];
 /** What can stand in a path: every path uses these names. */
 export const PATH_PARAMETERS = {
   agent_name: z.string().meta({ description: 'name of a registered agent', example: 'helper' }),
+  agent_version: z.string().meta({ description: 'number of a version of the agent, from 1', example: '3' }),
   session_id: z.string().meta({ description: 'id of a session or a draft', example: 'ses_01kac6dw3e8h4v0m6f2q9x7r5t' }),
   turn_id: z.string().meta({ description: 'id of a turn of the session', example: 'turn_01kac6f1zy5c3n8s7k4b2g9d6w' }),
   file_id: z.string().meta({
@@ -83,6 +84,8 @@ interface Declaration<
    * decides.
    */
   mayRepeat?: true;
+  /** When there may be nothing to answer: the handler says so with 204. */
+  nothing?: string;
   /** What the caller must be allowed to do. */
   needs?: ServerAction;
   /** What it may be refused with, beyond what any route may be; see `refusals`. */

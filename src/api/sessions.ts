@@ -7,15 +7,7 @@ import { newId } from '../log/ids.ts';
 import type { Subject } from '../log/records.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import { idempotencyKey, metadata } from '../wire/headers.ts';
-import { subjectToWire } from '../wire/project.ts';
-import {
-  cancelBody,
-  createSessionBody,
-  dataOf,
-  sessionResource,
-  type CreateSessionBody,
-  type SessionResource,
-} from '../wire/resources.ts';
+import { cancelBody, createSessionBody, dataOf, sessionResource, type CreateSessionBody } from '../wire/resources.ts';
 import { agentNotFound, checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError, isRefusal } from './errors.ts';
@@ -23,6 +15,7 @@ import { exampleSession } from './examples.ts';
 import { claimRequest } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { json, route, type Route } from './routes.ts';
+import { toSession } from './session-resources.ts';
 
 const answer = json(dataOf(sessionResource), { data: exampleSession });
 
@@ -50,7 +43,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
         const wanted = { id: newId('ses'), body, metadata, subject: caller.subject };
         const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
         addToLogScope({ sessionId: id });
-        return { data: toResource(await sessionFor(catalog, id, caller, 'read')) };
+        return { data: toSession(await sessionFor(catalog, id, caller, 'read')) };
       },
     ),
     route(
@@ -60,7 +53,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
       async ({ params, caller }) => {
         const session = await sessionFor(catalog, params.session_id, caller, 'read');
         if (session.type !== 'session') throw sessionNotFound(session.id);
-        return { data: toResource(session) };
+        return { data: toSession(session) };
       },
     ),
     route(
@@ -179,28 +172,4 @@ export async function deleteSession({ catalog, commands }: ApiContext, { id }: S
 
 export function ownerColumns({ subjectId, subjectType, subjectSlug }: Subject) {
   return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
-}
-
-/** The fields that sessions and drafts share. */
-export function commonFields(session: SessionRow) {
-  const { id, title, created_at, updated_at, metadata } = session;
-  const owner = subjectToWire({
-    subjectId: session.subject_id,
-    subjectType: session.subject_type,
-    subjectSlug: session.subject_slug,
-  });
-  return {
-    id,
-    title,
-    created_by_subject: owner,
-    created_at,
-    updated_at,
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
-    ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
-  };
-}
-
-function toResource(session: SessionRow): SessionResource {
-  const { agent_name: agentName, agent_version: agentVersion } = session;
-  return { type: 'session', ...commonFields(session), agent_name: agentName ?? '', agent_version: agentVersion ?? 0 };
 }

@@ -66,6 +66,11 @@ export class EventStream {
     });
   }
 
+  /** Instead of a stream: there is nothing to come. */
+  nothing(): void {
+    this.#response.status(204).end();
+  }
+
   /** Sends what a reader has missed, at the reader's pace. */
   async write(frames: StreamFrame[]): Promise<void> {
     for (const frame of frames) {

@@ -21,17 +21,27 @@ interface TurnStreamOptions {
   stream: EventStream;
   /** If the caller has listened to the turn since before it began. */
   lease?: TailLease;
+  /** Whether a reader who has the end already is told that there is nothing, by 204: an EventSource comes back for ever else. */
+  endsWithNothing?: boolean;
 }
 
 /**
  * Streams a turn to one reader from its cursor on: what has happened, what happens now, until the turn ends.
  * @throws ApiError, before anything is sent, if the cursor is not from this turn's stream
  */
-export async function streamTurn({ context, turnId, cursor, stream, lease }: TurnStreamOptions): Promise<void> {
+export async function streamTurn({
+  context,
+  turnId,
+  cursor,
+  stream,
+  lease,
+  endsWithNothing = false,
+}: TurnStreamOptions): Promise<void> {
   const reader = new TurnReader(cursor);
   const row = lease ? undefined : await context.catalog.turns.get(turnId);
   if (row?.archived) {
     if (cursor.ordinal > row.archived_through) throw badCursor();
+    if (endsWithNothing && cursor.ordinal === row.archived_through) return stream.nothing();
     stream.open();
     await replay(context, turnId, reader, stream);
     stream.end();
@@ -39,7 +49,7 @@ export async function streamTurn({ context, turnId, cursor, stream, lease }: Tur
   }
   const held = lease ?? context.tails.lease(turnId);
   try {
-    await follow({ ...context, turnId, reader, stream, lease: held });
+    await follow({ ...context, turnId, reader, stream, lease: held, endsWithNothing });
   } finally {
     held.release();
   }
@@ -54,14 +64,17 @@ interface Following extends Pick<ApiContext, 'logs'> {
   reader: TurnReader;
   stream: EventStream;
   lease: TailLease;
+  endsWithNothing: boolean;
 }
 
-async function follow({ logs, turnId, reader, stream, lease }: Following): Promise<void> {
+async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: Following): Promise<void> {
   const { tail } = lease;
   const { feed } = tail;
   lease.run();
   await tail.begun;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
+  const isAtEnd = reader.ordinal === feed.lastOrdinal && feed.entries(reader.ordinal)[0]?.record.kind === 'turn.done';
+  if (isAtEnd && endsWithNothing) return stream.nothing();
   stream.open();
   const closed = stream.untilClosed();
   for (let isOver = false; !isOver && !stream.isClosed;) {
@@ -102,7 +115,12 @@ async function live({ tail, reader, stream, closed }: Live): Promise<boolean> {
 }
 
 /** Waits until the tail has what the reader has. */
-async function checkCursor({ logs, turnId, reader, tail }: Omit<Following, 'stream' | 'lease'> & { tail: TurnTail }) {
+async function checkCursor({
+  logs,
+  turnId,
+  reader,
+  tail,
+}: Omit<Following, 'stream' | 'lease' | 'endsWithNothing'> & { tail: TurnTail }) {
   while (!(await tail.reaches(reader.ordinal, CATCH_UP_MS))) {
     if (tail.isOver && !tail.ended) throw new ApiError('unavailable', 'the turn can not be read for the moment');
     if (tail.ended || !(await has(logs, turnId, reader.ordinal))) throw badCursor();

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { BEGINNING, parseCursor, type Cursor } from '../log/ordinals.ts';
 import type { TurnCreated, TurnDone } from '../log/records.ts';
 import { serverSentEvent } from '../wire/events.ts';
-import { idempotencyKey, lastEventId } from '../wire/headers.ts';
+import { afterSequenceNumber, idempotencyKey, lastEventId } from '../wire/headers.ts';
 import { createTurnBody } from '../wire/input.ts';
 import { inputToWire, stateToWire, subjectToWire } from '../wire/project.ts';
 import { dataOf, pageOf, subscribeBody, turnResource, type TurnResource } from '../wire/resources.ts';
@@ -73,6 +73,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'session_not_found',
           'turn_not_found',
           'session_closed',
+          'request_expired',
           'empty_message',
           'actions_pending',
           'call_not_pending',
@@ -120,7 +121,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         id: 'subscribeToTurn',
         tag: 'Turns',
         summary: 'The stream of a turn from a cursor on',
-        description: 'Running or ended, for ever. Without a cursor from the beginning.',
+        description:
+          'Running or ended, for ever. Without a cursor from the beginning; the body comes before `Last-Event-ID`.',
         headers: z.object(lastEventId),
         body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
         answer: { written: { 'text/event-stream': stream } },
@@ -131,6 +133,33 @@ export function turnRoutes(context: ApiContext): Route[] {
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await ownTurn(context, session, turnId);
         await streamTurn({ context, turnId, cursor, stream: new EventStream(response, metrics) });
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/turns/:turn_id/stream',
+      {
+        id: 'streamTurn',
+        tag: 'Turns',
+        summary: 'The stream of a turn from a cursor on, for EventSource',
+        description:
+          'As `subscribe`, by GET. An EventSource comes back when the stream has ended, with the number of `turn.done`, ' +
+          'and is then told with 204 that there is no more.',
+        query: z.object(afterSequenceNumber),
+        headers: z.object(lastEventId),
+        answer: { written: { 'text/event-stream': stream } },
+        nothing: 'the turn has ended, and the cursor is at its end',
+        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
+        const session = await sessionFor(catalog, sessionId, caller, 'read');
+        // An EventSource sends the query of its first connect again and again; its header is what it has seen since.
+        const seen = headers['Last-Event-ID']?.trim() || query.after_sequence_number;
+        const cursor = cursorOf(undefined, seen);
+        await ownTurn(context, session, turnId);
+        if (request.method === 'HEAD') return void response.type('text/event-stream').end();
+        const stream = new EventStream(response, metrics);
+        await streamTurn({ context, turnId, cursor, stream, endsWithNothing: true });
       },
     ),
   ];

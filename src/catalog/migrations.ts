@@ -93,10 +93,20 @@ export const migrations: Record<string, Migration> = {
         .addPrimaryKeyConstraint('blob_references_key', ['session_id', 'blob'])
         .execute();
       for (const [name, table, columns] of [
-        ['sessions_by_type', 'sessions', ['type', 'created_at', 'id']],
+        // These two are as wide as they are because SQLite, which knows no numbers of rows, would take them for other
+        // lists too if they were narrower than the indexes of those.
+        [
+          'sessions_by_type',
+          'sessions',
+          ['type', 'created_at', 'id', 'agent_name', 'subject_id', 'subject_slug', 'subject_type', 'deleted_at'],
+        ],
+        [
+          'sessions_by_subject',
+          'sessions',
+          ['type', 'subject_id', 'created_at', 'id', 'agent_name', 'subject_slug', 'subject_type'],
+        ],
         ['sessions_by_agent', 'sessions', ['type', 'agent_name', 'created_at', 'id']],
         ['sessions_by_slug', 'sessions', ['type', 'subject_slug', 'created_at', 'id']],
-        ['sessions_by_subject', 'sessions', ['type', 'subject_id', 'created_at', 'id']],
         ['sessions_by_subject_and_agent', 'sessions', ['type', 'subject_id', 'agent_name', 'created_at', 'id']],
         ['sessions_by_version', 'sessions', ['agent_name', 'agent_version', 'active_at']],
         ['sessions_by_spec', 'sessions', ['spec_hash', 'agent_version', 'active_at']],

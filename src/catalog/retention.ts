@@ -40,11 +40,9 @@ export class Retention {
       .selectFrom('specs')
       .innerJoin('agents', 'agents.spec_hash', 'specs.hash')
       .innerJoin('agent_versions', 'agent_versions.agent_name', 'agents.name')
-      .innerJoin('sessions', (join) =>
-        join
-          .onRef('sessions.agent_name', '=', 'agent_versions.agent_name')
-          .onRef('sessions.agent_version', '=', 'agent_versions.version'),
-      )
+      .crossJoin('sessions')
+      .whereRef('sessions.agent_name', '=', 'agent_versions.agent_name')
+      .whereRef('sessions.agent_version', '=', 'agent_versions.version')
       .selectAll('sessions')
       .where('specs.retention_days', '=', days)
       .where('sessions.active_at', '<', before)
@@ -54,11 +52,9 @@ export class Retention {
     const ofDeletedAgents = await this.#db
       .selectFrom('specs')
       .innerJoin('agent_versions', 'agent_versions.spec_hash', 'specs.hash')
-      .innerJoin('sessions', (join) =>
-        join
-          .onRef('sessions.agent_name', '=', 'agent_versions.agent_name')
-          .onRef('sessions.agent_version', '=', 'agent_versions.version'),
-      )
+      .crossJoin('sessions')
+      .whereRef('sessions.agent_name', '=', 'agent_versions.agent_name')
+      .whereRef('sessions.agent_version', '=', 'agent_versions.version')
       .selectAll('sessions')
       .where('specs.retention_days', '=', days)
       .where('sessions.active_at', '<', before)

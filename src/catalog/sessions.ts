@@ -61,8 +61,13 @@ export class Sessions {
     ] as const) {
       if (value !== undefined) query = query.where(column, '=', value);
     }
-    if (filter.from !== undefined) query = query.where('created_at', '>=', filter.from);
-    if (filter.to !== undefined) query = query.where('created_at', '<=', filter.to);
+    // A place is in the window, and stands for its bound on that side.
+    const [from, to] = [
+      after && order === 'asc' ? undefined : filter.from,
+      after && order === 'desc' ? undefined : filter.to,
+    ];
+    if (from !== undefined) query = query.where('created_at', '>=', from);
+    if (to !== undefined) query = query.where('created_at', '<=', to);
     if (after) {
       query = query.where((eb) =>
         eb(eb.refTuple('created_at', 'id'), order === 'asc' ? '>' : '<', eb.tuple(after.createdAt, after.id)),

@@ -40,3 +40,30 @@ function sizeOf(value: unknown): number {
   if (Array.isArray(value)) return value.length;
   return typeof value === 'object' && value !== null ? Object.keys(value).length : 0;
 }
+
+const TIME_RULE = 'must be a time such as 2026-11-21T09:30:00Z or a date such as 2026-11-21';
+
+/**
+ * A bound of a time window in ISO-8601, both ends of which belong to the window: without an offset it is in UTC, and a
+ * date stands for the whole day. It comes out in the form of all our times, which sort as text.
+ */
+export function timeBound(side: 'start' | 'end') {
+  return z
+    .string()
+    .transform((text, context) => {
+      const [, date, clock = side === 'start' ? '00:00' : '23:59:59.999', offset = 'Z'] =
+        /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?)?$/.exec(text) ?? [];
+      const time = new Date(`${date}T${clock}${offset}`);
+      // Out of the years that have four digits, its text would sort elsewhere.
+      const isOurs = z.iso.date().safeParse(date).success && /^\d/.test(isoOf(time));
+      if (isOurs) return isoOf(time);
+      context.addIssue(TIME_RULE);
+      return z.NEVER;
+    })
+    .optional()
+    .meta({ override: { type: 'string', format: 'date-time' } });
+}
+
+function isoOf(time: Date): string {
+  return Number.isNaN(time.getTime()) ? '' : time.toISOString();
+}

@@ -41,13 +41,20 @@ function parseMetadata(bytes: Buffer): unknown {
   }
 }
 
+const cursor = { override: { pattern: '^\\d{0,16}$' }, example: '1000002' };
+
 export const lastEventId = {
   'Last-Event-ID': z
     .string()
     .optional()
-    .meta({
-      description: 'the last sequence number that was seen, as EventSource sends it; the body comes first',
-      override: { pattern: '^\\d{0,16}$' },
-      example: '1000002',
-    }),
+    .meta({ description: 'the last sequence number that was seen, as EventSource sends it', ...cursor }),
+};
+
+/** The same in a query, for the first connect of an EventSource, which can't have headers of its own. */
+export const afterSequenceNumber = {
+  after_sequence_number: z
+    .string()
+    .regex(/^\d{0,16}$/, 'must be a sequence number')
+    .optional()
+    .meta({ description: 'the last sequence number that was seen; `Last-Event-ID` comes first', ...cursor }),
 };

@@ -60,6 +60,12 @@ export const agentResource = z
   })
   .meta({ id: 'Agent' });
 
+/** One version of an agent; it never changes. */
+export const agentVersionResource = agentResource.omit({ updated_at: true }).meta({ id: 'AgentVersion' });
+
+/** Sessions and drafts in one list. */
+export const anySessionResource = z.discriminatedUnion('type', [sessionResource, draftResource]);
+
 /** An item of `GET …/{sid}/events`. */
 export const sessionEventItem = z.object({ turn_id: z.string(), event: sessionEvent }).meta({ id: 'SessionEventItem' });
 
@@ -86,5 +92,7 @@ export type SessionResource = z.infer<typeof sessionResource>;
 export type DraftResource = z.infer<typeof draftResource>;
 export type TurnResource = z.infer<typeof turnResource>;
 export type AgentResource = z.infer<typeof agentResource>;
+export type AgentVersionResource = z.infer<typeof agentVersionResource>;
+export type AnySessionResource = z.infer<typeof anySessionResource>;
 export type SessionEventItem = z.infer<typeof sessionEventItem>;
 export type Pagination = z.infer<typeof paginationResource>;

@@ -83,7 +83,7 @@ test('errors have one form, whatever went wrong', async () => {
   const cases: [string, string, unknown, number, string, (string | undefined)?][] = [
     ['GET', '/nowhere', undefined, 404, 'not_found'],
     ['GET', '/v1/nowhere', undefined, 404, 'not_found'],
-    ['DELETE', base, undefined, 405, 'method_not_allowed'],
+    ['PATCH', base, {}, 405, 'method_not_allowed'],
     ['PUT', `${base}/turns`, {}, 405, 'method_not_allowed'],
     ['POST', '/healthz', {}, 405, 'method_not_allowed'],
     ['GET', '/v1/agents/nobody', undefined, 404, 'agent_not_found'],
@@ -146,8 +146,8 @@ test('errors have one form, whatever went wrong', async () => {
     expect(answer.headers.get('x-request-id')).toMatch(/^req_/);
     expect(answer.body.error.message.length).toBeGreaterThan(5);
   }
-  const wrongMethod = await ann.send('DELETE', base);
-  expect(wrongMethod.headers.get('allow')).toBe('GET, HEAD, OPTIONS');
+  const wrongMethod = await ann.send('PATCH', base, {});
+  expect(wrongMethod.headers.get('allow')).toBe('DELETE, GET, HEAD, OPTIONS');
   expect(await ann.list(`${base}/turns`, 25)).toEqual([]);
 });
 

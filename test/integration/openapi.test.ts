@@ -115,12 +115,15 @@ spare = { values = ["${spare}"] }
 doomed_agent = { values = ["${doomed.agent}"] }
 doomed_session = { values = ["${doomed.session}"] }
 doomed_draft = { values = ["${doomed.draft}"] }
+version = { values = ["1"] }
 call = { values = ["pending"] }
 thread = { values = ["main"] }
 
 [parameters]
 "path.agent_name" = { dictionary = "agent", probability = 0.8 }
 "path.session_id" = { dictionary = "session", probability = 0.9 }
+"path.agent_version" = { dictionary = "version", probability = 0.9 }
+"query.agent_name" = { dictionary = "agent", probability = 0.8 }
 "path.turn_id" = { dictionary = "turn", probability = 0.9 }
 "path.file_id" = { dictionary = "file", probability = 0.9 }
 "query.last_turn_id" = { dictionary = "turn", probability = 0.5 }
@@ -142,24 +145,29 @@ include-operation-id = "cancelSession"
 parameters = { "path.session_id" = { dictionary = "spare", probability = 0.9 } }
 
 [[operations]]
-include-name = "DELETE /v1/agents/{agent_name}"
+include-operation-id = "deleteAgent"
 parameters = { "path.agent_name" = { dictionary = "doomed_agent" } }
 
 [[operations]]
-include-name = "DELETE /v1/agents/sessions/{session_id}"
+include-operation-id = "deleteSession"
 parameters = { "path.session_id" = { dictionary = "doomed_session" } }
 
 [[operations]]
-include-name = "DELETE /v1/agents/draft-sessions/{session_id}"
+include-operation-id = "deleteDraftSession"
 parameters = { "path.session_id" = { dictionary = "doomed_draft" } }
 
 [[operations]]
 include-operation-id = ["getDraftSession", "updateDraftSession"]
 parameters = { "path.session_id" = { dictionary = "draft", probability = 0.9 } }
 
+# Sessions are pinned to the versions of an agent, so these outlive it.
+[[operations]]
+include-operation-id = ["listAgentVersions", "getAgentVersion"]
+checks.use_after_free.enabled = false
+
 # Of all numbers few are cursors of a stream.
 [[operations]]
-include-operation-id = "subscribeToTurn"
+include-operation-id = ["subscribeToTurn", "streamTurn"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404"]
 `;
 }

@@ -1,0 +1,87 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { CompiledQuery, Kysely } from 'kysely';
+import { pino } from 'pino';
+import { expect, onTestFinished, test } from 'vitest';
+import { dialectOf, type Database } from './database.ts';
+import { prepareDatabase } from './prepare.ts';
+import { Retention } from './retention.ts';
+import type { Tables } from './schema.ts';
+import { Sessions, type SessionFilter } from './sessions.ts';
+
+const log = pino({ level: 'silent' });
+
+/** A catalog that notes the queries which it is asked, and says how SQLite goes about them. */
+async function openCatalog() {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-catalog-'));
+  const database: Database = { kind: 'sqlite', file: path.join(folder, 'catalog.db'), sync: 'normal' };
+  await prepareDatabase(database, log);
+  const asked: CompiledQuery[] = [];
+  const db = new Kysely<Tables>({
+    dialect: dialectOf(database, log),
+    log: ({ query }) => void (query.sql.startsWith('select') && asked.push(query)),
+  });
+  onTestFinished(async () => {
+    await db.destroy();
+    await rm(folder, { recursive: true, force: true });
+  });
+  const plans = async (ask: () => Promise<unknown>): Promise<string[][]> => {
+    asked.splice(0);
+    await ask();
+    return Promise.all(
+      asked.splice(0).map(async ({ sql, parameters }) => {
+        const { rows } = await db.executeQuery<{ detail: string }>(
+          CompiledQuery.raw(`explain query plan ${sql}`, [...parameters]),
+        );
+        return rows.map(({ detail }) => detail);
+      }),
+    );
+  };
+  return { db, plans };
+}
+
+test('a page of any list of sessions is read from an index in its order, and no row but those of the page', async () => {
+  const { db, plans } = await openCatalog();
+  const sessions = new Sessions(db);
+  const after = { createdAt: '2026-11-01T00:00:00.000Z', id: 'ses_1' };
+  const lists: [Omit<SessionFilter, 'type'>, string][] = [
+    [{}, 'sessions_by_type (type=?'],
+    [{ agentName: 'a' }, 'sessions_by_agent (type=? AND agent_name=?'],
+    [{ subjectSlug: 'ann' }, 'sessions_by_slug (type=? AND subject_slug=?'],
+    [{ subjectId: 'ann' }, 'sessions_by_subject (type=? AND subject_id=?'],
+    [{ subjectId: 'ann', agentName: 'a' }, 'sessions_by_subject_and_agent (type=? AND subject_id=? AND agent_name=?'],
+  ];
+  for (const [filter, index] of lists) {
+    for (const order of ['asc', 'desc'] as const) {
+      const time = after.createdAt;
+      for (const window of [{}, { from: time }, { to: time }, { from: time, to: time }]) {
+        for (const place of [undefined, after]) {
+          const page = { order, after: place, limit: 11 };
+          const plan = await plans(() => sessions.list({ ...filter, ...window, type: 'session' }, page));
+          const isBounded = place !== undefined || 'from' in window || 'to' in window;
+          expect(plan.length).toBe(1);
+          expect(plan[0]?.length, String(plan)).toBe(1);
+          expect(plan[0]?.[0]).toContain(`USING INDEX ${index}${isBounded ? ' AND ' : ')'}`);
+        }
+      }
+    }
+  }
+  const [one] = await plans(() => sessions.list({ id: 'ses_1', type: 'session' }, { order: 'asc', after, limit: 1 }));
+  expect(one?.[0]).toContain('(id=?)');
+});
+
+test('what housekeeping looks for is found by indexes, without a look at what is not due', async () => {
+  const { db, plans } = await openCatalog();
+  const due = await plans(() => new Sessions(db).toRemove('2026', { removalAt: '2025', id: 'ses_1' }, 100));
+  expect(due).toEqual([[expect.stringContaining('USING COVERING INDEX sessions_to_remove')]]);
+  const idle = await plans(() => new Retention(db).idle({ days: 7, before: '2026' }, 100));
+  expect(idle.length).toBe(3);
+  for (const plan of idle) {
+    expect(
+      plan.filter((step) => step.startsWith('SCAN') || step.includes('TEMP')),
+      String(plan),
+    ).toEqual([]);
+    expect(plan.find((step) => step.includes(' sessions '))).toMatch(/ AND active_at<\?\)/);
+  }
+});
