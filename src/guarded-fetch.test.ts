@@ -32,20 +32,62 @@ async function failure(promise: Promise<Response>): Promise<unknown> {
 test('private addresses are refused, by number and by name, with what to do', async () => {
   const port = await listen();
   const fetch = fetchRefusing(isPrivateAddress);
-  const remedy = 'a private address: set EVERTURN_ALLOW_PRIVATE_URLS=true, or register the server by name';
-  expect(await failure(fetch(`http://127.0.0.1:${port}/`))).toBe(`127.0.0.1 is ${remedy}`);
-  expect(await failure(fetch(`http://2130706433:${port}/`))).toBe(`127.0.0.1 is ${remedy}`);
-  expect(await failure(fetch(`http://[::ffff:127.0.0.1]:${port}/`))).toBe(`::ffff:7f00:1 is ${remedy}`);
-  expect(await failure(fetch(`http://localhost:${port}/`))).toMatch(/^localhost is at (127\.0\.0\.1|::1), a private/);
-  expect(await failure(fetch(`https://localhost:${port}/`))).toMatch(/^localhost is at (127\.0\.0\.1|::1), a private/);
+  const remedy =
+    'is at a private address: that takes EVERTURN_ALLOW_PRIVATE_URLS=true, or for an MCP server its registration by name';
+  expect(await failure(fetch(`http://127.0.0.1:${port}/`))).toBe(`127.0.0.1 ${remedy}`);
+  expect(await failure(fetch(`http://[::ffff:127.0.0.1]:${port}/`))).toBe(`::ffff:7f00:1 ${remedy}`);
+  expect(await failure(fetch(`https://localhost:${port}/`))).toBe(`localhost ${remedy}`);
+});
+
+test.each([
+  '2130706433',
+  '0177.0.0.1',
+  '0x7f.1',
+  '127.1',
+  '127.0.0.1.',
+  '0',
+  '0.0.0.0',
+  '[::]',
+  '[::1]',
+  '[::ffff:127.0.0.1]',
+  '[::ffff:0:127.0.0.1]',
+  '[64:ff9b::127.0.0.1]',
+  '169.254.169.254',
+  '100.64.0.1',
+  '224.0.0.1',
+  'localhost',
+  'LOCALHOST',
+  '127。0。0。1',
+])('no way of writing a private address leads to it: %s', async (host) => {
+  const port = await listen();
+  expect(await failure(fetchRefusing(isPrivateAddress)(`http://${host}:${port}/`))).toMatch(/is at a private address/);
 });
 
 test('a redirect is judged like any other address', async () => {
   const inner = await listen();
-  const outer = await listen(`http://127.0.0.2:${inner}/`);
-  const fetch = fetchRefusing((address) => address === '127.0.0.2');
-  expect(await failure(fetch(`http://127.0.0.1:${outer}/`))).toMatch('127.0.0.2 is a private address');
+  const fetch = fetchRefusing((address) => address !== '127.0.0.1' && isPrivateAddress(address));
+  for (const host of ['127.0.0.2', '2130706434', '[::ffff:127.0.0.1]', '[::1]', '0.0.0.0']) {
+    const outer = await listen(`http://${host}:${inner}/`);
+    expect(await failure(fetch(`http://127.0.0.1:${outer}/`)), host).toMatch('is at a private address');
+  }
   expect(await (await fetch(`http://127.0.0.1:${inner}/`)).text()).toBe('hello');
+});
+
+test('each connection is judged anew, by the address that it is made to: a name may change its address', async () => {
+  const port = await listen();
+  const judged: string[] = [];
+  let isPrivate = false;
+  const fetch = fetchRefusing((address) => {
+    judged.push(address);
+    return isPrivate;
+  });
+  const close = { headers: { connection: 'close' } };
+  expect(await (await fetch(`http://localhost:${port}/`, close)).text()).toBe('hello');
+  const addresses = judged.splice(0);
+  expect(addresses.length).toBeGreaterThan(0);
+  isPrivate = true;
+  expect(await failure(fetch(`http://localhost:${port}/`, close))).toMatch('is at a private address');
+  expect(judged).toEqual(addresses.slice(0, 1));
 });
 
 test('without a guard all addresses are reached, by number and by name', async () => {

@@ -7,9 +7,12 @@ export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>
 
 /** An address that may not be reached from an agent's URL. */
 export class RefusedAddressError extends Error {
-  constructor(host: string, address: string) {
-    const at = host === address ? `${host} is` : `${host} is at ${address},`;
-    super(`${at} a private address: set EVERTURN_ALLOW_PRIVATE_URLS=true, or register the server by name`);
+  /** Without the address: what names inside of a network stand for is nothing for people outside of it. */
+  constructor(host: string) {
+    super(
+      `${host} is at a private address: that takes EVERTURN_ALLOW_PRIVATE_URLS=true, or for an MCP server its ` +
+        'registration by name',
+    );
   }
 }
 
@@ -42,7 +45,7 @@ export function createAgent({ refuses, connectTimeoutMs, maxResponseBytes }: Age
     connect: (options, callback) => {
       // net.connect does not look an IP address up.
       if (refuses && isIP(options.hostname) !== 0 && refuses(options.hostname)) {
-        const error = new RefusedAddressError(options.hostname, options.hostname);
+        const error = new RefusedAddressError(options.hostname);
         queueMicrotask(() => callback(error, null));
         return;
       }
@@ -63,10 +66,10 @@ type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | Lo
 function guardedLookup(refuses: (address: string) => boolean) {
   return (hostname: string, options: LookupOptions, callback: LookupCallback): void => {
     lookup(hostname, { ...options, all: true }, (error, addresses) => {
-      const refused = addresses?.find(({ address }) => refuses(address));
+      const isRefused = addresses?.some(({ address }) => refuses(address));
       const [first] = addresses ?? [];
       if (error) callback(error, []);
-      else if (refused) callback(new RefusedAddressError(hostname, refused.address), []);
+      else if (isRefused) callback(new RefusedAddressError(hostname), []);
       else if (options.all || !first) callback(null, addresses);
       else callback(null, first.address, first.family);
     });

@@ -33,6 +33,8 @@ export interface Services {
   metrics: Metrics;
   catalog: Catalog;
   keyring: Keyring;
+  /** Whether URLs from outside may lead to private addresses now. */
+  allowPrivateUrls: () => boolean;
   blobs: BlobStore;
   /** If there is one. */
   redis: Redis | undefined;
@@ -77,6 +79,7 @@ export async function openServices({
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   const live = openLive({ redis, config, log });
   const keyring = await Keyring.open({ catalog, config, log });
+  const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
@@ -89,7 +92,7 @@ export async function openServices({
   const provider = new ObservedModel(new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }), metrics);
   const models = new Models('openai', { openai: provider });
   const toolPool = new McpPool({
-    allowPrivateUrls: () => config.allowPrivateUrls ?? keyring.isKeyless,
+    allowPrivateUrls,
     log,
   });
   const toolsets = new Toolsets({ registry, pool: toolPool });
@@ -99,6 +102,7 @@ export async function openServices({
     metrics,
     catalog,
     keyring,
+    allowPrivateUrls,
     blobs,
     redis,
     ...live,

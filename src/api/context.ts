@@ -28,6 +28,8 @@ export interface ApiContext {
   turnIndex: TurnIndex;
   tails: TurnTails;
   commands: SessionCommands;
+  /** Whether URLs from outside may lead to private addresses now. */
+  allowPrivateUrls: () => boolean;
   limits: () => Limits;
   turnLimits: TurnLimits;
   redis: Redis | undefined;

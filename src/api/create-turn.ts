@@ -5,7 +5,7 @@ import { hashOf } from '../hash.ts';
 import type { TurnStart } from '../log/history.ts';
 import { newId } from '../log/ids.ts';
 import { turnCreated } from '../log/projection.ts';
-import type { InputItem, Subject, TurnCreated } from '../log/records.ts';
+import type { InputItem, TurnCreated } from '../log/records.ts';
 import { titleOf } from '../log/title.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
@@ -14,11 +14,12 @@ import type { CreateTurnCommand } from '../../workflows/messages.ts';
 import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError, isRefusal } from './errors.ts';
+import { readFiles } from './file-sources.ts';
 import { claimRequest, isClaimed, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { hasTurn } from './own-turn.ts';
 import { checkRight, sessionNotFound } from './sessions.ts';
-import { checkInput, isDecision, keepInput } from './turn-input.ts';
+import { checkInput, filesOf, isDecision, keepInput } from './turn-input.ts';
 
 /** What the input of a turn may take in Temporal; the rest of the payload is for the turn itself. */
 const MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES - 32 * 1024;
@@ -39,6 +40,8 @@ interface SentTurn {
   /** `Idempotency-Key`. */
   key: string | undefined;
   body: CreateTurnBody;
+  /** What the client calls this server. */
+  host: string | undefined;
   session: SessionRow;
   caller: Caller;
   /** Why it is one request too many, if it is. */
@@ -51,15 +54,14 @@ interface SentTurn {
  */
 export async function readTurnRequest(
   context: ApiContext,
-  { key, body, session, caller, tooMany }: SentTurn,
+  { key, body, host, session, caller, tooMany }: SentTurn,
 ): Promise<TurnRequest> {
-  const { subject } = caller;
   const items = body.input ?? [];
   checkRight(caller, session, isDecision(items) ? 'decide' : 'send');
   checkInput(items);
   const previous = previousOf(body.previous_turn_id);
   const { catalog } = context;
-  const scope = `${subject.subjectId}/turns/${session.id}`;
+  const scope = `${caller.subject.subjectId}/turns/${session.id}`;
   const wanted = { catalog, scope, key, bodyHash: hashOf(body), sessionId: session.id };
   const leave = await enter(context, { session, tooMany, isRepeat: () => isClaimed(wanted) });
   const claim = await claimRequest({ ...wanted, resourceId: newId('turn') }).catch((error: unknown) => {
@@ -77,7 +79,7 @@ export async function readTurnRequest(
     start: async () => {
       // Whatever has changed since, what was begun is answered.
       if (!claim.isNew && (await hasTurn(context, session, turnId))) return undefined;
-      return startTurn(context, { session, subject, body, previous, claim, leave });
+      return startTurn(context, { session, caller, body, host, previous, claim, leave });
     },
     delivered: () => {
       isDelivered = true;
@@ -108,10 +110,7 @@ async function enter(
   }
 }
 
-interface TurnToStart {
-  session: SessionRow;
-  subject: Subject;
-  body: CreateTurnBody;
+interface TurnToStart extends Omit<SentTurn, 'key' | 'tooMany'> {
   previous: CreateTurnCommand['previous'];
   claim: RequestClaim;
   /** The turn is in the index. */
@@ -120,20 +119,23 @@ interface TurnToStart {
 
 async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCreated> {
   const { catalog, blobs, commands, turnIndex, log } = context;
-  const { session, body, claim } = turn;
+  const { session, caller, body, host, claim } = turn;
+  const items = body.input ?? [];
   const { resourceId: turnId } = claim;
   const sessionId = session.id;
   try {
     if (session.closed) throw new ApiError('session_closed', 'the session is closed');
     const spec = await catalog.agents.spec(session.spec_hash);
     await checkAgent(spec, context.agentCheck, 'agent.');
+    const files = filesOf(items).map(({ file }) => file);
+    const contents = await readFiles(files, { ...context, caller, host });
     const createdAt = new Date().toISOString();
     // Before the session is asked: after a crash in between, this is the trace of the turn. And before anything is stored
     // for it: what belongs to a request is not collected, and a session that is deleted meanwhile gets nothing more.
     const isNoted = await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: createdAt });
     if (!isNoted) throw sessionNotFound(sessionId);
     turn.leave();
-    const input = await keepInput(body.input ?? [], { blobs, sessionId });
+    const input = await keepInput(items, { contents, blobs, sessionId });
     const command = await commandOf(context, { ...turn, spec, input, createdAt });
     await giveHeadStart(context, sessionId, command);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
@@ -163,12 +165,12 @@ interface CommandParts {
 
 async function commandOf(
   { blobs, config }: ApiContext,
-  { session, subject, previous, claim, spec, input, createdAt }: TurnToStart & CommandParts,
+  { session, caller, previous, claim, spec, input, createdAt }: TurnToStart & CommandParts,
 ): Promise<CreateTurnCommand> {
   return {
     turnId: claim.resourceId,
     createdAt,
-    createdBy: subject,
+    createdBy: caller.subject,
     input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
     isRepeated: !claim.isNew,

@@ -117,6 +117,11 @@ export const ERRORS = {
     type: 'unprocessable_error',
     means: 'texts and arguments of the request take too much',
   },
+  file_unavailable: {
+    status: 422,
+    type: 'unprocessable_error',
+    means: 'a file could not be had from its URL: param names it, the message says why',
+  },
   headers_too_large: {
     status: 431,
     type: 'invalid_request_error',

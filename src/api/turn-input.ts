@@ -1,15 +1,15 @@
 import type { BlobStore } from '../blobs/blob-store.ts';
-import { keepFiles } from '../blobs/keep-files.ts';
+import { keepFiles, type FileContent } from '../blobs/keep-files.ts';
 import type { InputItem, UserContentPart } from '../log/records.ts';
 import type { CreateTurnBody } from '../wire/input.ts';
 import { ApiError } from './errors.ts';
+import { checkFiles, type SentFile } from './file-sources.ts';
 
 /** Files of one input inside its record: they come back on one line of the stream, with all of its texts. */
 const MAX_INLINE_BYTES = 256 * 1024;
 
 type SentItem = NonNullable<CreateTurnBody['input']>[number];
-type SentMessage = Extract<SentItem, { type: 'user.message' }>;
-type SentPart = Exclude<SentMessage['content'], string>[number];
+type SentPart = Exclude<Extract<SentItem, { type: 'user.message' }>['content'], string>[number];
 
 /** Whether somebody decides on tool calls, and does nothing else. */
 export function isDecision(items: SentItem[]): boolean {
@@ -24,32 +24,35 @@ export function checkInput(items: SentItem[]): void {
       param: 'input',
     });
   }
-  for (const [i, message] of messages.entries()) checkMessage(message, `input.${i}.content`);
+  for (const [i, { content }] of messages.entries()) {
+    const parts: SentPart[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
+    if (parts.some((part) => part.type === 'file' || part.text.trim() !== '')) continue;
+    throw new ApiError('empty_message', 'a user message must have some text or a file', {
+      param: `input.${i}.content`,
+    });
+  }
+  checkFiles(filesOf(items).map(({ file }) => file));
 }
 
-function checkMessage({ content }: SentMessage, param: string): void {
-  const parts: SentPart[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
-  for (const [i, part] of parts.entries()) {
-    if (part.type === 'file') parseDataUri(part.data, `${param}.${i}.data`);
-  }
-  if (parts.every((part) => part.type === 'text' && part.text.trim() === '')) {
-    throw new ApiError('empty_message', 'a user message must have some text or a file', { param });
-  }
+/** The files of an input, in their order. */
+export function filesOf(items: SentItem[]): { part: SentPart; file: SentFile }[] {
+  return items.flatMap((item, i) => {
+    if (item.type !== 'user.message' || typeof item.content === 'string') return [];
+    return item.content.flatMap((part, j) => {
+      if (part.type !== 'file') return [];
+      const { name, data } = part;
+      return [{ part, file: { name, data, param: `input.${i}.content.${j}.data` } }];
+    });
+  });
 }
 
-/** The input as the log keeps it: files in the blob store, but for small ones. */
+/** The input as the log keeps it: files, whose `contents` are in their order, in the blob store, but for small ones. */
 export async function keepInput(
   items: SentItem[],
-  { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
+  { contents, blobs, sessionId }: { contents: FileContent[]; blobs: BlobStore; sessionId: string },
 ): Promise<InputItem[]> {
-  const sent = items.flatMap((item) =>
-    item.type === 'user.message' && typeof item.content !== 'string'
-      ? item.content.flatMap((part) => (part.type === 'file' ? [part] : []))
-      : [],
-  );
-  const contents = sent.map(({ name, data }) => ({ name, ...parseDataUri(data, 'data') }));
   const kept = await keepFiles(contents, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
-  const files = new Map(sent.map((part, i) => [part, kept.slice(i, i + 1)]));
+  const files = new Map(filesOf(items).map(({ part }, i) => [part, kept.slice(i, i + 1)]));
   return items.map((item): InputItem => {
     switch (item.type) {
       case 'user.message': {
@@ -70,16 +73,4 @@ export async function keepInput(
       }
     }
   });
-}
-
-/** @throws ApiError `invalid_data_uri` */
-function parseDataUri(uri: string, param: string): { mimeType: string; base64: string } {
-  const comma = uri.indexOf(',');
-  const [, mimeType] =
-    /^data:([\w.+-]{1,127}\/[\w.+-]{1,127})(?:;[\w-]+=[^;,]*)*;base64$/i.exec(uri.slice(0, comma)) ?? [];
-  const base64 = uri.slice(comma + 1);
-  if (comma < 0 || !mimeType || base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) {
-    throw new ApiError('invalid_data_uri', `${param} must be data:<mime type>;base64,<payload>`, { param });
-  }
-  return { mimeType: mimeType.toLowerCase(), base64 };
 }

@@ -83,13 +83,21 @@ export function turnRoutes(context: ApiContext): Route[] {
           'feature_not_available',
           'idempotency_key_reused',
           'content_too_large',
+          'file_unavailable',
           'too_many_turns',
         ],
       },
-      async ({ params, headers, body, caller, tooMany, response }) => {
+      async ({ params, headers, body, caller, tooMany, request, response }) => {
         const session = await sessionFor(catalog, params.session_id, caller, 'read');
         const key = headers['Idempotency-Key'];
-        const wanted = await readTurnRequest(context, { key, body, session, caller, tooMany });
+        const wanted = await readTurnRequest(context, {
+          key,
+          body,
+          host: request.get('host'),
+          session,
+          caller,
+          tooMany,
+        });
         try {
           // Not by `Accept`: the Python SDK sends `*/*` either way.
           if (wanted.stream) await startAndStream(wanted, response);

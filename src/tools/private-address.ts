@@ -21,6 +21,7 @@ const IPV4 = [
 
 const IPV6 = [
   '::/96', // unspecified, loopback, IPv4-compatible
+  '::ffff:0:0:0/96', // IPv4-translated (RFC 2765), which carries an IPv4 address
   '64:ff9b:1::/48', // NAT64 for local use
   '100::/64',
   '2001::/23', // Teredo and other protocol assignments

@@ -15,20 +15,31 @@ const fileName = line({ min: 1, max: 255 });
 const DATA_URI =
   '^data:[\\w.+-]{1,127}/[\\w.+-]{1,127}(;[\\w-]+=[^;,]*)*;base64,' +
   '([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$';
-const dataUri = z.string().meta({ description: 'data:<mime>;base64,<payload>', override: { pattern: DATA_URI } });
+
+/** What leads to the bytes of a file: they are fetched before the turn begins. */
+const FILE_URL = '^https?://.';
+
+/** What the server itself gives out for large files. */
+const OWN_FILE_PATH = '^(/[^?#]*)?/v1/agents/sessions/[0-9A-Za-z_]+/files/[0-9a-f]{64}([?][^#]*)?$';
+
+const fileData = z.string().meta({
+  description:
+    'data:<mime>;base64,<payload>, or an http or https URL, which is fetched before the turn begins, or the path of a file that this server has given out',
+  override: { pattern: `${DATA_URI}|${FILE_URL}|${OWN_FILE_PATH}` },
+});
 
 const filePart = z.object({
   type: z.literal('file'),
   name: fileName,
-  data: z.string().describe('data:<mime>;base64,<payload>, or a URL of this server if the file is large'),
+  data: z.string().describe('data:<mime>;base64,<payload>, or the path of a file of this server if it is large'),
 });
 
-const sentFilePart = filePart.extend({ data: dataUri });
+const sentFilePart = filePart.extend({ data: fileData });
 
 const fileUploadPart = z
   .object({
     type: z.literal('file_upload'),
-    file: z.object({ filename: fileName, file_data: dataUri }),
+    file: z.object({ filename: fileName, file_data: fileData }),
   })
   .transform(({ file }) => ({ type: 'file' as const, name: file.filename, data: file.file_data }));
 
