@@ -15,11 +15,14 @@ interface Watched {
   listeners: Set<LiveListener>;
   /** Settles when Redis sends what is published on it, or can't. */
   subscribed: Promise<void>;
-  askedAt: number;
+  /** Set while an answer is waited for. */
+  asking: NodeJS.Timeout | undefined;
+  /** Somebody has asked since. */
+  askAgain: boolean;
 }
 
-/** A question to which no snapshot came is asked again after this long. */
-const ASK_AGAIN_MS = 1_000;
+/** Each frame behind a gap asks; as long as no snapshot comes they are one question for so long. */
+const ASK_AGAIN_MS = 250;
 
 /** What may wait to be taken by Redis; past it frames are dropped until it has caught up. */
 const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
@@ -67,7 +70,8 @@ export class RedisBus implements LiveBus {
     const watched = this.#watched.get(turnId) ?? {
       listeners: new Set(),
       subscribed: this.#subscribe(this.#channel(turnId)),
-      askedAt: -Infinity,
+      asking: undefined,
+      askAgain: false,
     };
     this.#watched.set(turnId, watched);
     watched.listeners.add(listener);
@@ -75,15 +79,23 @@ export class RedisBus implements LiveBus {
       watched.listeners.delete(listener);
       if (watched.listeners.size > 0 || this.#watched.get(turnId) !== watched) return;
       this.#watched.delete(turnId);
+      stopAsking(watched);
       this.#unsubscribe(this.#channel(turnId));
     };
   }
 
   ask(turnId: string): void {
     const watched = this.#watched.get(turnId);
-    const now = performance.now();
-    if (!watched || now < watched.askedAt + ASK_AGAIN_MS) return;
-    watched.askedAt = now;
+    if (!watched) return;
+    if (watched.asking) {
+      watched.askAgain = true;
+      return;
+    }
+    watched.asking = setTimeout(() => {
+      const { askAgain } = watched;
+      stopAsking(watched);
+      if (askAgain) this.ask(turnId);
+    }, ASK_AGAIN_MS).unref();
     // An answer that comes before the subscription would be lost.
     void watched.subscribed.then(() => this.#publish(this.#questions, turnId));
   }
@@ -105,7 +117,7 @@ export class RedisBus implements LiveBus {
     const questions = this.#subscribe(this.#questions);
     for (const [turnId, watched] of this.#watched) {
       watched.subscribed = this.#subscribe(this.#channel(turnId));
-      watched.askedAt = -Infinity;
+      stopAsking(watched);
     }
     this.#unsubscribeForgotten();
     await questions;
@@ -204,10 +216,16 @@ export class RedisBus implements LiveBus {
     if (!watched) return;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#send`
     const message = JSON.parse(text) as LiveFrame | LiveSnapshot;
-    if ('frames' in message) watched.askedAt = -Infinity;
+    if ('frames' in message) stopAsking(watched);
     for (const listener of watched.listeners) {
       if ('frames' in message) listener.snapshot(structuredClone(message));
       else listener.frame(message);
     }
   }
+}
+
+function stopAsking(watched: Watched): void {
+  clearTimeout(watched.asking);
+  watched.asking = undefined;
+  watched.askAgain = false;
 }

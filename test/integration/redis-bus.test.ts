@@ -1,27 +1,239 @@
-import { pino } from 'pino';
-import { afterAll, beforeAll, test } from 'vitest';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import fc from 'fast-check';
+import { pino, type Logger } from 'pino';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import type { LiveFrame } from '../../src/live/bus.ts';
+import { LiveMessages } from '../../src/live/live-messages.ts';
 import { RedisBus } from '../../src/live/redis-bus.ts';
+import { newId } from '../../src/log/ids.ts';
 import { openRedis, type Redis } from '../../src/redis.ts';
-import { checkCentralProperty, type BusEnds } from '../support/central-property.ts';
+import { BusTap } from '../support/bus-tap.ts';
+import { checkCentralProperty } from '../support/central-property.ts';
 import { TestRedis } from '../support/redis.ts';
 
+/** A worker and an API, each with connections of its own to one real Redis. */
+
 let server: TestRedis;
-let connections: Redis[];
-let ends: BusEnds;
+let worker: Redis & { bus: RedisBus };
+let api: Redis & { bus: RedisBus };
+
+const SILENT = pino({ level: 'silent' });
+
+async function connect(log: Logger = SILENT): Promise<Redis & { bus: RedisBus }> {
+  const redis = await openRedis({ url: server.url, log });
+  return { ...redis, bus: new RedisBus({ redis, prefix: 'everturn:test:', log }) };
+}
 
 beforeAll(async () => {
   server = await TestRedis.start();
-  const log = pino({ level: 'silent' });
-  const open = () => openRedis({ url: server.url, log });
-  connections = await Promise.all([open(), open()]);
-  const [worker, api] = connections.map((redis) => new RedisBus({ redis, prefix: 'everturn:test:', log }));
-  if (worker && api) ends = { worker, api };
+  [worker, api] = await Promise.all([connect(), connect()]);
 });
 afterAll(async () => {
-  for (const connection of connections) connection.close();
+  worker.close();
+  api.close();
   await server.down();
 });
 
+/** A message that the worker writes, frame by frame. */
+class Writing {
+  readonly turnId: string;
+  readonly messageId = newId('msg');
+  text = '';
+  #n = 0;
+
+  constructor(turnId = newId('turn')) {
+    this.turnId = turnId;
+  }
+
+  say(content: string): void {
+    this.text += content;
+    worker.bus.publish(this.#frame(content));
+  }
+
+  finish(): void {
+    worker.bus.finish(this.#frame(''));
+  }
+
+  #frame(content: string): LiveFrame {
+    const { turnId, messageId } = this;
+    const place = { turnId, messageId, threadId: 'main', createdAt: '2026-11-21T08:00:00.000Z', after: 1, attempt: 1 };
+    return { ...place, n: this.#n++, delta: { content } };
+  }
+}
+
+/** What a reader at the API holds of a message. */
+class Reading {
+  readonly #messages = new LiveMessages();
+  readonly #writing: Writing;
+  lost = 0;
+
+  constructor(writing: Writing) {
+    this.#writing = writing;
+    const { turnId } = writing;
+    const leave = api.bus.subscribe(turnId, {
+      frame: (frame) => {
+        if (this.#messages.frame(frame).type === 'gap') api.bus.ask(turnId);
+      },
+      snapshot: (snapshot) => this.#messages.snapshot(snapshot),
+      lost: () => {
+        this.lost += 1;
+        api.bus.ask(turnId);
+      },
+    });
+    api.bus.ask(turnId);
+    onTestFinished(leave);
+  }
+
+  get text(): string {
+    return this.#messages.get(this.#writing.messageId)?.text.content ?? '';
+  }
+
+  async untilCurrent(): Promise<void> {
+    const missing = () => this.#writing.text.length - this.text.length;
+    await expect.poll(missing, { timeout: 30_000, interval: 5 }).toBe(0);
+    expect(this.text === this.#writing.text, 'the same text').toBe(true);
+  }
+}
+
 test('every cut of a stream, resumed at any time, folds to the log', async () => {
-  await checkCentralProperty(ends, 300);
+  await checkCentralProperty({ worker: worker.bus, api: api.bus }, 100);
+});
+
+test('who comes late gets the text so far, with no further frame; of a finished message nothing', async () => {
+  const writing = new Writing();
+  writing.say('I was saying ');
+  writing.say('this before you came');
+  await new Reading(writing).untilCurrent();
+  const next = new Writing(writing.turnId);
+  next.say('next');
+  writing.finish();
+  const tap = new BusTap(api.bus, writing.turnId);
+  onTestFinished(tap.close);
+  // The first answer may be one that was on its way.
+  await tap.ask(1);
+  expect(await tap.ask(1)).toMatchObject([{ messageId: next.messageId, frames: 1, text: { content: 'next' } }]);
+});
+
+test('a question waits until its answer can be heard', async () => {
+  const gate = Promise.withResolvers<void>();
+  const subscribe = api.subscriptions.subscribe.bind(api.subscriptions);
+  const spy = vi.spyOn(api.subscriptions, 'subscribe').mockImplementationOnce(async (...args) => {
+    await gate.promise;
+    return subscribe(...args);
+  });
+  onTestFinished(() => spy.mockRestore());
+  const writing = new Writing();
+  writing.say('so far');
+  const reading = new Reading(writing);
+  await api.commands.ping();
+  await worker.commands.ping();
+  gate.resolve();
+  await reading.untilCurrent();
+});
+
+test('who asks before there is something to say, and again when there is, is answered', async () => {
+  const writing = new Writing();
+  const tap = new BusTap(api.bus, writing.turnId);
+  onTestFinished(tap.close);
+  api.bus.ask(writing.turnId);
+  // The question is on its way when the subscription stands, and has been heard when the worker has had what came after.
+  for (const client of [api.subscriptions, api.commands, worker.subscriptions]) await client.ping();
+  await nextTick();
+  writing.say('so far');
+  await tap.heard(1);
+  expect(await tap.ask(1)).toMatchObject([{ text: { content: 'so far' } }]);
+});
+
+test('whatever happens to Redis and to the connections, a reader is brought up to the text so far, without a further frame', async () => {
+  const client = fc.constantFrom('worker.commands', 'worker.subscriptions', 'api.commands', 'api.subscriptions');
+  const happening = fc.oneof(
+    { weight: 4, arbitrary: fc.constant({ happens: 'words' as const }) },
+    { weight: 2, arbitrary: client.map((which) => ({ happens: 'cut' as const, which })) },
+    { weight: 1, arbitrary: fc.constantFrom({ happens: 'restart' as const }, { happens: 'flush' as const }) },
+  );
+  const clients = () => ({
+    'worker.commands': worker.commands,
+    'worker.subscriptions': worker.subscriptions,
+    'api.commands': api.commands,
+    'api.subscriptions': api.subscriptions,
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(happening, { minLength: 1, maxLength: 8 }), fc.nat(3), async (happenings, late) => {
+      const writing = new Writing();
+      const first = new Reading(writing);
+      let second: Reading | undefined;
+      for (const [i, one] of happenings.entries()) {
+        if (one.happens === 'words') writing.say(`word${i} `);
+        if (one.happens === 'cut') await server.cut(clients()[one.which]);
+        if (one.happens === 'flush') await api.commands.flushAll().catch(() => undefined);
+        if (one.happens === 'restart') {
+          await server.down();
+          writing.say('into the void ');
+          await server.up();
+        }
+        if (i === late) second = new Reading(writing);
+        if (one.happens === 'words') await nextTick();
+      }
+      await first.untilCurrent();
+      await second?.untilCurrent();
+      writing.finish();
+    }),
+    { numRuns: 40 },
+  );
+}, 240_000);
+
+test('a Redis that is slow to take frames costs a bounded memory; when it has caught up, readers have it all', async () => {
+  const writing = new Writing();
+  const reading = new Reading(writing);
+  writing.say('first ');
+  await reading.untilCurrent();
+  server.hang();
+  onTestFinished(() => server.goOn());
+  const publish = vi.spyOn(worker.commands, 'publish');
+  onTestFinished(() => publish.mockRestore());
+  for (let i = 0; i < 20; i++) writing.say(String(i % 10).repeat(1_000_000));
+  writing.say('last');
+  expect(publish.mock.calls.length).toBe(17);
+  server.goOn();
+  await reading.untilCurrent();
+});
+
+test('who unsubscribes during an outage is not subscribed again after it', async () => {
+  const turnId = newId('turn');
+  const ignore = (): void => undefined;
+  const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, lost: ignore });
+  const reading = new Reading(new Writing());
+  const channels = async () => (await worker.commands.pubSubChannels(`*${turnId}`)).length;
+  await expect.poll(channels).toBe(1);
+  await server.down();
+  await expect.poll(() => api.subscriptions.isReady).toBe(false);
+  leave();
+  // With this the client gives up what it had left to say.
+  await new Promise((resolve) => void api.subscriptions.once('error', resolve));
+  await server.up();
+  await expect.poll(() => reading.lost, { timeout: 10_000 }).toBeGreaterThan(0);
+  await expect.poll(channels, { timeout: 10_000 }).toBe(0);
+});
+
+test('a Redis that refuses to carry live text is told to the operator once, and made up for when it does', async () => {
+  const lines: string[] = [];
+  const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });
+  const refused = worker;
+  worker = await connect(log);
+  onTestFinished(() => {
+    worker.close();
+    worker = refused;
+  });
+  const writing = new Writing();
+  const reading = new Reading(writing);
+  await api.commands.sendCommand(['ACL', 'SETUSER', 'default', '-publish']);
+  for (let i = 0; i < 20; i++) {
+    writing.say(`word${i} `);
+    await worker.commands.ping();
+  }
+  expect(lines).toEqual([expect.stringContaining('Redis does not carry live text')]);
+  expect(lines[0]).toContain('NOPERM');
+  await api.commands.sendCommand(['ACL', 'SETUSER', 'default', '+publish']);
+  writing.say('at last');
+  await reading.untilCurrent();
 });

@@ -1,6 +1,12 @@
+import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { LiveBus } from '../../src/live/bus.ts';
+import { InProcessBus } from '../../src/live/in-process-bus.ts';
+import { RedisBus } from '../../src/live/redis-bus.ts';
+import { openRedis, type Redis } from '../../src/redis.ts';
 import { folded, type EventReader, type Frame } from '../support/api-client.ts';
 import { LossyBus, mulberry32 } from '../support/lossy-bus.ts';
+import { TestRedis } from '../support/redis.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -8,8 +14,14 @@ const SEED = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1e9));
 
 let server: TestServer;
 beforeAll(async () => {
-  server = await startTestServer({
-    bus: new LossyBus(SEED),
+  server = await startOn(new InProcessBus());
+});
+afterAll(() => server.stop());
+
+/** A server whose bus makes use of its contract: it drops, doubles and reorders. */
+function startOn(bus: LiveBus): Promise<TestServer> {
+  return startTestServer({
+    bus: new LossyBus(SEED, bus),
     mcp: {
       tools: [
         { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' },
@@ -18,11 +30,15 @@ beforeAll(async () => {
       ],
     },
   });
-});
-afterAll(() => server.stop());
+}
 
 /** Cuts after some event, comes back, and so on to the end; what the client holds then. */
-async function readInPieces(chat: Chat, first: EventReader, random: () => number): Promise<Frame[]> {
+async function readInPieces(
+  { api }: TestServer,
+  chat: Chat,
+  first: EventReader,
+  random: () => number,
+): Promise<Frame[]> {
   const turnId = await first.turnId();
   let reader = first;
   const all: Frame[] = [];
@@ -33,21 +49,13 @@ async function readInPieces(chat: Chat, first: EventReader, random: () => number
     reader.close();
     all.push(...taken);
     if (taken.at(-1)?.type === 'turn.done') return all;
-    reader = server.api.subscribe(
-      chat.sessionId,
-      turnId,
-      all.at(-1)?.sequence_number,
-      random() < 0.5 ? 'body' : 'header',
-    );
+    reader = api.subscribe(chat.sessionId, turnId, all.at(-1)?.sequence_number, random() < 0.5 ? 'body' : 'header');
   }
 }
 
 /** The events of a turn as the lists have them. */
-async function listed(chat: Chat, turnId: string): Promise<object[]> {
-  const items = await server.api.list<{ turn_id: string; event: object }>(
-    `${chat.path}/events?last_turn_id=${turnId}`,
-    7,
-  );
+async function listed({ api }: TestServer, chat: Chat, turnId: string): Promise<object[]> {
+  const items = await api.list<{ turn_id: string; event: object }>(`${chat.path}/events?last_turn_id=${turnId}`, 7);
   return items
     .filter((item) => item.turn_id === turnId)
     .map(({ event }) => event)
@@ -67,7 +75,11 @@ function slowly(words: number, then: (call: Parameters<Script>[0]) => void): Scr
 
 const turns: Record<
   string,
-  { scripts: Script[]; during?: (chat: Chat, reader: EventReader) => Promise<unknown>; status: string }
+  {
+    scripts: Script[];
+    during?: (server: TestServer, chat: Chat, reader: EventReader) => Promise<unknown>;
+    status: string;
+  }
 > = {
   'that is done': {
     scripts: [use({ name: 'look' }, { name: 'look' }), slowly(40, (call) => call.finish())],
@@ -91,7 +103,7 @@ const turns: Record<
   },
   'that is cancelled in mid-stream': {
     scripts: [slowly(20, () => undefined)],
-    during: async (chat, reader) => {
+    during: async (server, chat, reader) => {
       await reader.says('word3');
       await server.api.send('POST', `${chat.path}/cancel`, {});
     },
@@ -99,7 +111,7 @@ const turns: Record<
   },
   'that is cancelled in mid-tool': {
     scripts: [slowly(5, (call) => void call.toolCall('hang', {}).finish())],
-    during: async (chat) => {
+    during: async (server, chat) => {
       await expect.poll(() => server.mcp.calls.some(({ tool }) => tool === 'hang')).toBe(true);
       await server.api.send('POST', `${chat.path}/cancel`, {});
     },
@@ -107,22 +119,23 @@ const turns: Record<
   },
 };
 
-describe(`the central property, over a lossy bus (SEED=${SEED})`, () => {
+function holdsCentralProperty(serverOf: () => TestServer): void {
   const random = mulberry32(SEED);
   test.each(Object.entries(turns))('a turn %s', async (_, { scripts, during, status }) => {
+    const server = serverOf();
     const chat = await server.chat({ scripts, spec: onTestServer });
     const uninterrupted = chat.turn('go');
     const turnId = await uninterrupted.turnId();
     // Readers that are cut again and again while the turn runs.
     const pieces = Array.from({ length: 4 }, () =>
-      readInPieces(chat, server.api.subscribe(chat.sessionId, turnId), random),
+      readInPieces(server, chat, server.api.subscribe(chat.sessionId, turnId), random),
     );
-    await during?.(chat, uninterrupted);
+    await during?.(server, chat, uninterrupted);
     const frames = await uninterrupted.done;
     expect((await uninterrupted.end()).status).toBe(status);
     const whole = folded(frames);
     for (const taken of await Promise.all(pieces)) expect(folded(taken)).toEqual(whole);
-    expect(await listed(chat, turnId)).toEqual(whole);
+    expect(await listed(server, chat, turnId)).toEqual(whole);
 
     // Every cut point, with the turn over, by body and by header.
     for (const how of ['body', 'header'] as const) {
@@ -135,6 +148,26 @@ describe(`the central property, over a lossy bus (SEED=${SEED})`, () => {
       }
     }
   });
+}
+
+describe(`the central property, over a lossy bus (SEED=${SEED})`, () => holdsCentralProperty(() => server));
+
+describe(`the central property, over a lossy bus on Redis (SEED=${SEED})`, () => {
+  let redis: TestRedis;
+  let connections: Redis;
+  let apart: TestServer;
+  beforeAll(async () => {
+    const log = pino({ level: 'silent' });
+    redis = await TestRedis.start();
+    connections = await openRedis({ url: redis.url, log });
+    apart = await startOn(new RedisBus({ redis: connections, prefix: 'everturn:test:', log }));
+  });
+  afterAll(async () => {
+    await apart.stop();
+    connections.close();
+    await redis.down();
+  });
+  holdsCentralProperty(() => apart);
 });
 
 test('a turn goes on when nobody listens', async () => {

@@ -1,12 +1,11 @@
 import type { InProgress, LiveBus, LiveFrame, LiveListener } from '../../src/live/bus.ts';
-import { InProcessBus } from '../../src/live/in-process-bus.ts';
 
 /** A bus that makes use of its contract: it drops, doubles and reorders frames, and gives old snapshots, on purpose. */
 export class LossyBus implements LiveBus {
   readonly #bus: LiveBus;
   readonly #random: () => number;
 
-  constructor(seed: number, bus: LiveBus = new InProcessBus()) {
+  constructor(seed: number, bus: LiveBus) {
     this.#bus = bus;
     this.#random = mulberry32(seed);
   }

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import type { RedisClient } from '../../src/redis.ts';
 import { freePort } from '../../src/temporal/free-port.ts';
 
 /** A Redis of the test's own, which it may stop, start again, and let hang. Needs redis-server (Debian's package). */
@@ -42,6 +43,16 @@ export class TestRedis {
     const exited = once(child, 'exit');
     child.kill('SIGKILL');
     await exited;
+  }
+
+  /** Ends one connection; its client will come back. */
+  async cut(client: RedisClient): Promise<void> {
+    if (!client.isReady) return;
+    const ended = new Promise((resolve) => void client.once('reconnecting', resolve));
+    await client
+      .sendCommand(['CLIENT', 'KILL', 'ID', String(await client.clientId()), 'SKIPME', 'no'])
+      .catch(() => undefined);
+    await ended;
   }
 
   /** Its connections stay, but nothing is answered any more. */

@@ -1,0 +1,55 @@
+import { pino } from 'pino';
+import { expect, onTestFinished, test } from 'vitest';
+import { openRedis } from '../../src/redis.ts';
+import { TestRedis } from '../support/redis.ts';
+
+interface Line {
+  level: number;
+  msg: string;
+}
+
+async function openWithLog(server: TestRedis) {
+  const lines: Line[] = [];
+  const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(JSON.parse(line) as Line) });
+  const redis = await openRedis({ url: server.url, log });
+  onTestFinished(redis.close);
+  return { redis, messages: () => lines.map(({ msg }) => msg) };
+}
+
+const AWAY = 'Redis is away; it is tried again until it is back';
+const BACK = 'Redis is back';
+
+test('a Redis that is away is no reason not to start; commands are refused at once, and the log has one line for each outage', async () => {
+  const server = await TestRedis.start();
+  onTestFinished(() => server.down());
+  await server.down();
+  const { redis, messages } = await openWithLog(server);
+  await expect(redis.commands.ping()).rejects.toThrow('offline');
+  await server.up();
+  await expect.poll(messages, { timeout: 10_000 }).toEqual([AWAY, BACK]);
+  expect(await redis.commands.ping()).toBe('PONG');
+
+  const heard: string[] = [];
+  await redis.subscriptions.subscribe('news', (text) => heard.push(text));
+  await server.down();
+  await expect.poll(messages).toEqual([AWAY, BACK, AWAY]);
+  await server.up();
+  await expect.poll(messages, { timeout: 10_000 }).toEqual([AWAY, BACK, AWAY, BACK]);
+  await redis.commands.publish('news', 'subscribed still');
+  await expect.poll(() => heard).toEqual(['subscribed still']);
+});
+
+test('a Redis that hangs is left, also while there is something to send, and come back to', async () => {
+  const server = await TestRedis.start();
+  onTestFinished(() => server.down());
+  const { redis, messages } = await openWithLog(server);
+  server.hang();
+  const pending = redis.commands.get('x');
+  pending.catch(() => undefined);
+  const busy = setInterval(() => redis.commands.set('x', 'y').catch(() => undefined), 100);
+  onTestFinished(() => clearInterval(busy));
+  await expect.poll(messages, { timeout: 30_000 }).toEqual([AWAY]);
+  await expect(pending).rejects.toThrow();
+  server.goOn();
+  await expect.poll(messages, { timeout: 30_000 }).toEqual([AWAY, BACK]);
+});
