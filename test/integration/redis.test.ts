@@ -46,10 +46,10 @@ test('a Redis that hangs is left, also while there is something to send, and com
   server.hang();
   const pending = redis.commands.get('x');
   pending.catch(() => undefined);
-  const busy = setInterval(() => redis.commands.set('x', 'y').catch(() => undefined), 100);
+  const busy = setInterval(() => void redis.commands.set('x', 'y').catch(() => undefined), 100);
   onTestFinished(() => clearInterval(busy));
   await expect.poll(messages, { timeout: 30_000 }).toEqual([AWAY]);
-  await expect(pending).rejects.toThrow();
+  await expect(pending).rejects.toThrow('Disconnects client');
   server.goOn();
   await expect.poll(messages, { timeout: 30_000 }).toEqual([AWAY, BACK]);
 });

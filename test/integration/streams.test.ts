@@ -150,7 +150,9 @@ function holdsCentralProperty(serverOf: () => TestServer): void {
   });
 }
 
-describe(`the central property, over a lossy bus (SEED=${SEED})`, () => holdsCentralProperty(() => server));
+describe(`the central property, over a lossy bus (SEED=${SEED})`, () => {
+  holdsCentralProperty(() => server);
+});
 
 describe(`the central property, over a lossy bus on Redis (SEED=${SEED})`, () => {
   let redis: TestRedis;

@@ -6,27 +6,35 @@ import { ApiClient } from './api-client.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
-/** The server as people start it: a process of its own, with its own embedded Temporal. */
+/** Everturn as people start it, all of it or a part: a process of its own, by default with its own embedded Temporal. */
 export class ServerProcess {
   readonly api: ApiClient;
+  readonly #command: string;
   readonly #env: Record<string, string>;
   #child: ChildProcess | undefined;
   #output = '';
 
-  private constructor(env: Record<string, string>) {
+  private constructor(command: string, env: Record<string, string>) {
+    this.#command = command;
     this.#env = env;
     this.api = new ApiClient(`http://127.0.0.1:${env['EVERTURN_PORT']}`);
   }
 
   /** Does not start it yet. */
-  static async prepare(dataDir: string, env: Record<string, string>): Promise<ServerProcess> {
+  static async prepare(
+    dataDir: string,
+    env: Record<string, string>,
+    command: 'start' | 'api' | 'worker' = 'start',
+  ): Promise<ServerProcess> {
     const { PATH = '', HOME = '', XDG_CACHE_HOME } = process.env;
-    return new ServerProcess({
+    const port = String(await freePort());
+    return new ServerProcess(command, {
       PATH,
       HOME,
       ...(XDG_CACHE_HOME && { XDG_CACHE_HOME }),
       EVERTURN_DATA: dataDir,
-      EVERTURN_PORT: String(await freePort()),
+      EVERTURN_PORT: port,
+      EVERTURN_WORKER_PORT: port,
       LOG_LEVEL: 'warn',
       ...env,
     });
@@ -37,16 +45,20 @@ export class ServerProcess {
     return this.#output;
   }
 
-  /** Settles when it listens. */
+  get isRunning(): boolean {
+    return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  /** Settles when it listens, or polls for work. */
   async start(): Promise<void> {
-    const child = spawn(process.execPath, [MAIN, 'start'], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
     this.#output = '';
     const listening = Promise.withResolvers<void>();
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8').on('data', (text: string) => {
         this.#output += text;
-        if (this.#output.includes('Everturn listens')) listening.resolve();
+        if (/^Everturn.* (listens on|polls) /m.test(this.#output)) listening.resolve();
       });
     }
     child.once('exit', (code) => listening.reject(new Error(`it exited with ${code}:\n${this.#output}`)));
@@ -65,7 +77,7 @@ export class ServerProcess {
 
   async #end(signal: NodeJS.Signals): Promise<number | null> {
     const child = this.#child;
-    if (!child || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null;
+    if (!child || !this.isRunning) return child?.exitCode ?? null;
     const exited = once(child, 'exit');
     child.kill(signal);
     await exited;

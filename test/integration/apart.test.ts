@@ -1,0 +1,253 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, inject, onTestFinished, test, vi } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+import { newId } from '../../src/log/ids.ts';
+import { folded, type EventReader } from '../support/api-client.ts';
+import { everturn } from '../support/command-line.ts';
+import { TestMcpServer } from '../support/mcp-server.ts';
+import { TestRedis } from '../support/redis.ts';
+import { expectReplays } from '../support/replay.ts';
+import { held, say, ScriptedModel, use, type Script } from '../support/scripted-model.ts';
+import { ServerProcess } from '../support/server-process.ts';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
+import { onTestServer } from '../support/test-server.ts';
+
+// Each test starts several processes, which on a busy machine takes more than the work.
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+
+/** Two APIs and one or two workers, each a process of its own, on one Temporal, one Redis, one database. */
+
+let dataDir: string;
+let database: TestDatabase;
+let redis: TestRedis;
+let model: ScriptedModel;
+let mcp: TestMcpServer;
+let env: Record<string, string>;
+let api1: ServerProcess;
+let api2: ServerProcess;
+let worker1: ServerProcess;
+let worker2: ServerProcess;
+/** Settles the call of the tool `wait`. */
+let toolMayEnd: PromiseWithResolvers<void>;
+
+beforeAll(async () => {
+  dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-apart-'));
+  [redis, model, database] = await Promise.all([TestRedis.start(), ScriptedModel.start(), createTestDatabase(dataDir)]);
+  mcp = await TestMcpServer.start({
+    tools: [
+      {
+        name: 'wait',
+        handler: async () => {
+          await toolMayEnd.promise;
+          return 'waited';
+        },
+      },
+    ],
+  });
+  const mcpFile = path.join(dataDir, 'mcp.json');
+  await writeFile(mcpFile, JSON.stringify({ servers: { test: { url: mcp.url } } }));
+  const agents = path.join(dataDir, 'agents');
+  await mkdir(agents);
+  await writeFile(path.join(agents, 'filed.json'), JSON.stringify({ model: { name: 'filed' } }));
+  env = {
+    EVERTURN_TASK_QUEUE: newId('req'),
+    EVERTURN_MCP_SERVERS: mcpFile,
+    EVERTURN_AGENTS: agents,
+    DATABASE_URL: database.url,
+    REDIS_URL: redis.url,
+    OPENAI_API_KEY: 'x',
+    OPENAI_BASE_URL: model.url,
+    TEMPORAL_ADDRESS: inject('temporalAddress'),
+    TEMPORAL_NAMESPACE: inject('temporalNamespace'),
+  };
+  [api1, api2, worker1, worker2] = await Promise.all([
+    ServerProcess.prepare(dataDir, env, 'api'),
+    ServerProcess.prepare(dataDir, env, 'api'),
+    ServerProcess.prepare(dataDir, env, 'worker'),
+    ServerProcess.prepare(dataDir, env, 'worker'),
+  ]);
+});
+
+afterAll(async () => {
+  await expectReplays(loadConfig(env));
+  for (const part of [api1, api2, worker1, worker2]) await part.stop();
+  await Promise.all([redis.down(), model.stop(), mcp.stop(), database.close()]);
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+beforeEach(async () => {
+  toolMayEnd = Promise.withResolvers();
+  await worker2.stop();
+  await Promise.all([api1, api2, worker1].filter((part) => !part.isRunning).map((part) => part.start()));
+});
+
+/** A turn that is begun at the first API. */
+async function begin(...scripts: Script[]) {
+  const agent = newId('req');
+  model.script(agent, ...scripts);
+  await api1.api.putAgent(agent, { model: { name: agent }, ...onTestServer });
+  const sessionId = await api1.api.createSession(agent);
+  const first = api1.api.turn(sessionId, 'go');
+  const turnId = await first.turnId();
+  return {
+    first,
+    requests: () => model.requestsTo(agent).length,
+    /** A reader at an API, from a cursor on. */
+    read: ({ api }: ServerProcess, after?: number) => api.subscribe(sessionId, turnId, after),
+    more: () => api2.api.turn(sessionId, 'more'),
+  };
+}
+
+async function whole(...readers: EventReader[]): Promise<object[]> {
+  return folded(...(await Promise.all(readers.map(({ done, frames }) => done.catch(() => frames)))));
+}
+
+test('a turn begun at one API is streamed live by another; who comes late gets the text so far', async () => {
+  const answer = held(
+    (call) => call.text('I was saying '),
+    (call) => call.text('that all is well.').finish(),
+  );
+  const { first, read } = await begin(answer.script);
+  await first.says('I was saying');
+  const late = read(api2);
+  await late.says('I was saying');
+  answer.release();
+  await late.says('that all is well.');
+  expect(await whole(late)).toEqual(await whole(first));
+  expect(late.frames.filter(({ type }) => type === 'model.message.delta').length).toBe(3);
+  for (const part of [api1, api2, worker1]) {
+    expect(await part.api.get('/readyz')).toMatchObject({ status: 'ready', problems: [] });
+    expect(await part.api.get('/healthz')).toEqual({ status: 'ok' });
+  }
+  expect((await worker1.api.send('GET', '/v1/agents/filed')).status).toBe(404);
+});
+
+test('a worker killed in mid-stream: the other starts the message again, for the readers of both APIs', async () => {
+  const answer = held(
+    (call) => call.text('I was saying '),
+    () => undefined,
+  );
+  const { first, read, requests, more } = await begin(answer.script, say('I was saying that all is well.'));
+  const beside = read(api2);
+  await beside.says('I was saying');
+  await worker2.start();
+  await worker1.kill();
+  answer.release();
+  expect(await first.end()).toMatchObject({ status: 'done', output: { content: 'I was saying that all is well.' } });
+  expect(await whole(beside)).toEqual(await whole(first));
+  expect(await whole(read(api2))).toEqual(await whole(first));
+  expect(requests()).toBe(2);
+  expect(await more().end()).toMatchObject({ status: 'done' });
+});
+
+test('an API killed in mid-stream: its reader goes on at the other, from its cursor', async () => {
+  const answer = held(
+    (call) => call.text('I was saying '),
+    (call) => call.text('that all is well.').finish(),
+  );
+  const { first, read, requests } = await begin(answer.script);
+  await first.says('I was saying');
+  await api1.kill();
+  await first.done.catch(() => undefined);
+  const rest = read(api2, first.frames.at(-1)?.sequence_number);
+  await rest.says('I was saying');
+  answer.release();
+  expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'I was saying that all is well.' } });
+  expect(await whole(first, rest)).toEqual(await whole(read(api2)));
+  expect(requests()).toBe(1);
+});
+
+test('an API that is stopped answers what it owes and ends its streams, whose readers go on at the other', async () => {
+  const answer = held(
+    (call) => call.text('I was saying '),
+    (call) => call.text('that all is well.').finish(),
+  );
+  const { first, read } = await begin(answer.script);
+  await first.says('I was saying');
+  expect(await api1.stop()).toBe(0);
+  await expect(first.done).rejects.toThrow('terminated');
+  const rest = read(api2, first.frames.at(-1)?.sequence_number);
+  answer.release();
+  expect(await rest.end()).toMatchObject({ status: 'done' });
+  expect(await whole(first, rest)).toEqual(await whole(read(api2)));
+});
+
+test('Redis restarted in mid-stream: text in progress is brought up to date, and no event is lost', async () => {
+  const [down, up] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const [said, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const { first, read } = await begin(async (call) => {
+    call.text('before ');
+    await down.promise;
+    call.text('meanwhile ');
+    said.resolve();
+    await up.promise;
+    call.text('after ');
+    await end.promise;
+    call.finish();
+  });
+  const beside = read(api2);
+  await Promise.all([first.says('before'), beside.says('before')]);
+  await redis.down();
+  down.resolve();
+  await said.promise;
+  // Redis away is no reason for a turn to be slow, nor for its readers to miss what is durable.
+  const meanwhile = await begin(use({ name: 'wait' }), say('without Redis'));
+  toolMayEnd.resolve();
+  expect(await meanwhile.first.end()).toMatchObject({ status: 'done', output: { content: 'without Redis' } });
+  await redis.up();
+  // With no further word from the model.
+  await Promise.all([first.says('before meanwhile '), beside.says('before meanwhile ')]);
+  up.resolve();
+  await Promise.all([first.says('after'), beside.says('after')]);
+  end.resolve();
+  expect(await first.end()).toMatchObject({ output: { content: 'before meanwhile after ' } });
+  expect(await whole(beside)).toEqual(await whole(first));
+  expect(await whole(read(api2))).toEqual(await whole(first));
+});
+
+test('a worker that is stopped finishes its tools and hands its model calls to another', async () => {
+  const answer = held(
+    (call) => call.text('Half a '),
+    () => undefined,
+  );
+  const streaming = await begin(answer.script, say('Half a word.'));
+  const waiting = await begin(use({ name: 'wait' }), say('It has waited.'));
+  await streaming.first.says('Half a');
+  await expect.poll(() => mcp.calls.some(({ tool }) => tool === 'wait')).toBe(true);
+  await worker2.start();
+  const stopped = worker1.stop();
+  expect(await streaming.first.end()).toMatchObject({ status: 'done', output: { content: 'Half a word.' } });
+  toolMayEnd.resolve();
+  expect(await stopped).toBe(0);
+  expect(await waiting.first.end()).toMatchObject({ status: 'done', output: { content: 'It has waited.' } });
+  expect([streaming.requests(), waiting.requests()]).toEqual([2, 2]);
+  const outcomes = (await whole(waiting.first)).map((event) => 'outcome' in event && event.outcome);
+  expect(outcomes).toContain('succeeded');
+});
+
+test('an API whose workers are not there says so, until one comes', async () => {
+  const alone = { ...env, EVERTURN_TASK_QUEUE: newId('req') };
+  const api = await ServerProcess.prepare(dataDir, alone, 'api');
+  const worker = await ServerProcess.prepare(dataDir, alone, 'worker');
+  onTestFinished(async () => void (await Promise.all([api.stop(), worker.stop()])));
+  await api.start();
+  const { status, body } = await api.api.send('GET', '/readyz');
+  expect([status, body.problems]).toEqual([503, [expect.stringMatching(/^no worker is there: .*everturn worker/)]]);
+  await worker.start();
+  await expect.poll(async () => (await api.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+});
+
+test('agents in files are there once, however many APIs register them', async () => {
+  const { data } = await api2.api.get('/v1/agents/filed');
+  expect(data).toMatchObject({ name: 'filed', version: 1 });
+});
+
+test.each(['api', 'worker'])('%s without what it shares with others says what to set', async (command) => {
+  const { code, stderr } = await everturn([command], { EVERTURN_DATA: dataDir, DATABASE_URL: 'sqlite:x' });
+  expect(code).toBe(1);
+  expect(stderr).toMatch(
+    new RegExp(`^everturn: everturn ${command} .*\nTEMPORAL_ADDRESS .*\nREDIS_URL .*\nOPENAI_API_KEY`),
+  );
+});
