@@ -1,5 +1,7 @@
-import type { BeginModelCall } from '../src/live/head-starts.ts';
+import { context, propagation } from '@opentelemetry/api';
+import type { BeginModelCall, HeadStart } from '../src/live/head-starts.ts';
 import { ROOT_THREAD, type UnplacedRecord } from '../src/log/records.ts';
+import { turnContext } from '../src/log/trace-context.ts';
 import { inLogScope, logScope } from '../src/telemetry/log-scope.ts';
 import type { Dependencies } from './dependencies.ts';
 import { prepareModelCall } from './prepare-model-call.ts';
@@ -7,13 +9,20 @@ import { prepareModelCall } from './prepare-model-call.ts';
 /** Asks the model what `callModel` will ask it as the first thing in a turn, before the turn has begun. */
 export function createBeginModelCall(dependencies: Omit<Dependencies, 'headStarts'>): BeginModelCall {
   return (start, signal) =>
-    inLogScope({ ...logScope(), turnId: start.turnId, sessionId: start.sessionId }, async () => {
+    forTurn(start, async () => {
       const records = await dependencies.conversations.beginning(start, start.after, signal);
       if (waitsForAnswers(records)) return undefined;
       const call = { ...start, threadId: ROOT_THREAD };
       const { provider, request } = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
       return provider.stream(request, signal);
     });
+}
+
+/** What is done before the turn begins is done for the turn all the same, and a part of its span. */
+function forTurn<T>({ turnId, sessionId, trace }: HeadStart, work: () => T): T {
+  const span = trace && turnContext(trace, turnId);
+  const inside = span ? propagation.extract(context.active(), span) : context.active();
+  return context.with(inside, () => inLogScope({ ...logScope(), turnId, sessionId }, work));
 }
 
 /** The turn before ended with calls to answer: the session will refuse whatever does not answer them. */

@@ -115,7 +115,7 @@ class ToolRun {
         signal,
         timeoutMs: config.tool.timeoutSeconds * 1000,
       };
-      const outcome = await observeTool(metrics, endpoint, () =>
+      const outcome = await observeTool({ metrics, endpoint, tool: call.info.name }, () =>
         toolPool.call(endpoint, call.info.name, parsed.value, options),
       );
       const wait = UNREACHED_WAITS_MS[tries];

@@ -10,6 +10,7 @@ import { serveHttp } from './http-server.ts';
 import { modelAccess } from './models/model-access.ts';
 import { Readiness } from './readiness.ts';
 import { openServices, type Services } from './services.ts';
+import type { Tracing } from './telemetry/tracing.ts';
 import { createScrape } from './telemetry/scrape.ts';
 import { warnIfSlow } from './temporal/dispatch-speed.ts';
 import { checkPollers } from './temporal/pollers.ts';
@@ -17,6 +18,12 @@ import { provisionTemporal, type ProvisionedTemporal } from './temporal/provisio
 import { workflowBundle } from './temporal/workflow-bundle.ts';
 import { loadMcpRegistry } from './tools/registry.ts';
 import { startWorker } from './worker-process.ts';
+
+interface PartOptions {
+  config: Config;
+  log: Logger;
+  tracing?: Tracing | undefined;
+}
 
 /** One of several processes that make up an Everturn. */
 export interface RunningPart {
@@ -39,12 +46,12 @@ export interface RunningWorkerPart extends RunningPart {
 }
 
 /** Starts an API whose workers are processes of their own. */
-export async function startApiApart(config: Config, log: Logger): Promise<RunningApiPart> {
+export async function startApiApart({ config, log, tracing }: PartOptions): Promise<RunningApiPart> {
   const cleanup = new Cleanup();
   try {
     await checkReach(config, log);
     const agents = await readAgentFiles(config.agentsDir);
-    const { services, model } = await openPart(config, log, cleanup);
+    const { services, model } = await openPart({ config, log, tracing }, cleanup);
     await registerAgents(services, agents);
     const { client, keyring } = services;
     const api = await startApi(services, {
@@ -64,12 +71,12 @@ export async function startApiApart(config: Config, log: Logger): Promise<Runnin
 }
 
 /** Starts a worker beside others; if it is told a port, it answers there for its health. */
-export async function startWorkerApart(config: Config, log: Logger): Promise<RunningWorkerPart> {
+export async function startWorkerApart({ config, log, tracing }: PartOptions): Promise<RunningWorkerPart> {
   const cleanup = new Cleanup();
   try {
     const bundling = workflowBundle(config.cacheDir);
     bundling.catch(() => undefined); // awaited below, unless something else fails first
-    const { services, temporal, model } = await openPart(config, log, cleanup);
+    const { services, temporal, model } = await openPart({ config, log, tracing }, cleanup);
     const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
     cleanup.add(() => worker.stop());
     const healthUrl = await serveHealth(services, new Readiness(services, worker.check), cleanup);
@@ -83,8 +90,7 @@ export async function startWorkerApart(config: Config, log: Logger): Promise<Run
 
 /** What both are made of. */
 async function openPart(
-  config: Config,
-  log: Logger,
+  { config, log, tracing }: PartOptions,
   cleanup: Cleanup,
 ): Promise<{ services: Services; temporal: ProvisionedTemporal; model: string }> {
   const model = modelAccess(config);
@@ -94,7 +100,7 @@ async function openPart(
   const { foreign, namespace } = config.temporal;
   const temporal = await provisionTemporal({ dataDir, cacheDir, foreign, namespace, log });
   cleanup.add(() => temporal.stop());
-  const services = await openServices({ config, log, temporal, registry, openai: model.openai });
+  const services = await openServices({ config, log, temporal, registry, openai: model.openai, tracing });
   cleanup.add(() => services.close());
   return { services, temporal, model: model.name };
 }

@@ -44,6 +44,8 @@ export interface Config {
   /** Whether a URL from outside may lead to private or loopback addresses. Unset: as long as there are no keys. */
   allowPrivateUrls: boolean | undefined;
   logLevel: (typeof LOG_LEVELS)[number];
+  /** Whether traces are recorded; where they go and how is read by OpenTelemetry itself. */
+  tracing: boolean;
   openai: { apiKey: string | undefined; baseUrl: string | undefined };
   /** The model of the agent `demo`. */
   demoModel: string;
@@ -127,6 +129,9 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     // A worker does not know whether the API has keys in its environment.
     allowPrivateUrls: vars.EVERTURN_ALLOW_PRIVATE_URLS ?? (role === 'worker' ? false : undefined),
     logLevel: vars.LOG_LEVEL,
+    tracing:
+      !vars.OTEL_SDK_DISABLED &&
+      (vars.OTEL_EXPORTER_OTLP_ENDPOINT ?? vars.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) !== undefined,
     openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
     demoModel: vars.EVERTURN_DEMO_MODEL,
     temporal: {
@@ -296,6 +301,9 @@ const schema = z.object({
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   DATABASE_URL: databaseUrl.optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: url.optional(),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url.optional(),
+  OTEL_SDK_DISABLED: flag.optional(),
   OPENAI_API_KEY: z.string().optional(),
   OPENAI_BASE_URL: url.optional(),
   REDIS_URL: redisUrl.optional(),

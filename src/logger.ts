@@ -1,3 +1,4 @@
+import { trace } from '@opentelemetry/api';
 import { pino, type DestinationStream, type Logger } from 'pino';
 import type { Config } from './config.ts';
 import { logScope } from './telemetry/log-scope.ts';
@@ -10,5 +11,10 @@ export function createLogger(
   { logLevel: level }: Pick<Config, 'logLevel'>,
   destination: DestinationStream = pino.destination({ dest: 2, sync: true }),
 ): Logger {
-  return pino({ level, base: null, mixin: () => ({ ...logScope() }) }, destination);
+  return pino({ level, base: null, mixin: scopeFields }, destination);
+}
+
+function scopeFields(): object {
+  const span = trace.getActiveSpan()?.spanContext();
+  return { ...logScope(), ...(span && { traceId: span.traceId }) };
 }

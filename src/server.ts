@@ -12,6 +12,7 @@ import { startDemoModel } from './demo/demo-model.ts';
 import type { LiveBus } from './live/bus.ts';
 import { modelAccess, type ModelAccess } from './models/model-access.ts';
 import { openServices } from './services.ts';
+import type { Tracing } from './telemetry/tracing.ts';
 import { warnIfSlow } from './temporal/dispatch-speed.ts';
 import { provisionTemporal, type ProvisionedTemporal } from './temporal/provision.ts';
 import { workflowBundle } from './temporal/workflow-bundle.ts';
@@ -33,7 +34,7 @@ export interface RunningServer {
 export async function startServer(
   config: Config,
   log: Logger,
-  given: { temporal?: ProvisionedTemporal; bus?: LiveBus } = {},
+  given: { temporal?: ProvisionedTemporal; bus?: LiveBus; tracing?: Tracing | undefined } = {},
 ): Promise<RunningServer> {
   const cleanup = new Cleanup();
   try {
@@ -51,7 +52,15 @@ export async function startServer(
     registry.add(DEMO, { url: demoMcp.url });
     const model = modelAccess(config) ?? (await demoAccess(cleanup));
 
-    const services = await openServices({ config, log, temporal, registry, openai: model.openai, bus: given.bus });
+    const services = await openServices({
+      config,
+      log,
+      temporal,
+      registry,
+      openai: model.openai,
+      bus: given.bus,
+      tracing: given.tracing,
+    });
     cleanup.add(() => services.close());
     if (!agents.has(DEMO))
       await services.catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());

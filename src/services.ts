@@ -21,6 +21,7 @@ import { TurnHistory } from './temporal/history.ts';
 import { openRedis, type Redis } from './redis.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
 import { Metrics } from './telemetry/metrics.ts';
+import type { Tracing } from './telemetry/tracing.ts';
 import { ObservedModel } from './telemetry/observed-model.ts';
 import { requestHeader } from './temporal/request-header.ts';
 import { McpPool } from './tools/mcp-pool.ts';
@@ -31,6 +32,8 @@ export interface Services {
   config: Config;
   log: Logger;
   metrics: Metrics;
+  /** Undefined if no traces are recorded. */
+  tracing: Tracing | undefined;
   catalog: Catalog;
   keyring: Keyring;
   /** Whether URLs from outside may lead to private addresses now. */
@@ -61,6 +64,7 @@ interface ServicesOptions {
   bus?: LiveBus | undefined;
   /** Where models are, and the key for them. */
   openai: { apiKey: string; baseUrl: string | undefined };
+  tracing?: Tracing | undefined;
 }
 
 /** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
@@ -73,6 +77,7 @@ export async function openServices({
   registry,
   bus,
   openai,
+  tracing,
 }: ServicesOptions): Promise<Services> {
   const { connectionOptions, namespace } = temporal;
   const catalog = await Catalog.open(config.database, log);
@@ -84,12 +89,20 @@ export async function openServices({
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
   const connection = await Connection.connect({ ...connectionOptions, channelArgs: LARGE_MESSAGES, interceptors: [] });
-  const client = new Client({ connection, namespace, interceptors: { workflow: [requestHeader] } });
+  const client = new Client({
+    connection,
+    namespace,
+    interceptors: { workflow: [requestHeader, ...(tracing ? [tracing.commands] : [])] },
+  });
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogs({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
   const metrics = new Metrics();
-  const provider = new ObservedModel(new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }), metrics);
+  const provider = new ObservedModel(
+    new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }),
+    'openai',
+    metrics,
+  );
   const models = new Models('openai', { openai: provider });
   const toolPool = new McpPool({
     allowPrivateUrls,
@@ -100,6 +113,7 @@ export async function openServices({
     config,
     log,
     metrics,
+    tracing,
     catalog,
     keyring,
     allowPrivateUrls,

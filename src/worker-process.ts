@@ -7,6 +7,7 @@ import { Conversations } from './logs/conversations.ts';
 import type { Check } from './readiness.ts';
 import type { Services } from './services.ts';
 import { activityScope } from './telemetry/activity-scope.ts';
+import { traceActivity } from './telemetry/trace-activity.ts';
 import { countRetries } from './telemetry/count-retries.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
 import { createWorker } from './temporal/worker.ts';
@@ -37,7 +38,8 @@ export async function startWorker(
     taskQueue: config.temporal.taskQueue,
     workflowBundle,
     activities: createActivities(dependencies),
-    activityInterceptors: [activityScope, countRetries(metrics)],
+    activityInterceptors: [activityScope, countRetries(metrics), traceActivity],
+    onTurnEnded: (span) => services.tracing?.turnEnded(span),
     shutdownSeconds: config.shutdownSeconds,
   });
   const housekeeping = startHousekeeping({

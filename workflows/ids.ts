@@ -32,5 +32,9 @@ export const DELETE_SESSION_WORKFLOW = 'deleteSession';
  */
 export const WORKFLOW_TASK_TIMEOUT = '5 seconds';
 
-/** The header of Temporal's in which the id of the request that has caused something travels. */
+/** The headers of Temporal's in which travels what has caused something: the id of the request, and its trace. */
 export const REQUEST_HEADER = 'everturn-request-id';
+/** As Temporal's own interceptors for OpenTelemetry call it. */
+export const TRACE_HEADER = '_tracer-data';
+/** The trace of the turn before. */
+export const PREVIOUS_TRACE_HEADER = 'everturn-previous-trace';

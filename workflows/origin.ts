@@ -1,14 +1,22 @@
 import {
   defaultPayloadConverter,
+  proxySinks,
   workflowInfo,
   type Headers,
+  type Sinks,
   type WorkflowInterceptors,
-  type WorkflowOutboundCallsInterceptor,
 } from '@temporalio/workflow';
-import { REQUEST_HEADER, sessionIdOf, turnIdOf } from './ids.ts';
+import type { TurnClose, TurnStart } from '../src/log/history.ts';
+import { turnContext, type TraceContext, type TurnSpan } from '../src/log/trace-context.ts';
+import { PREVIOUS_TRACE_HEADER, REQUEST_HEADER, sessionIdOf, TRACE_HEADER, turnIdOf } from './ids.ts';
 
-/** What travels from the command that creates a turn to all that is done for the turn. */
-const CARRIED = new Set([REQUEST_HEADER]);
+/** To the worker; what it does with it is no part of the history. */
+export interface TraceSinks extends Sinks {
+  traces: { turnEnded(span: TurnSpan): void };
+}
+
+/** What a turn gets from the command that creates it. */
+const GIVEN = new Set([REQUEST_HEADER, TRACE_HEADER, PREVIOUS_TRACE_HEADER]);
 
 /** So many turns of a session are remembered: the one that runs, and those that are being archived. */
 const MAX_TURNS = 50;
@@ -16,7 +24,8 @@ const MAX_TURNS = 50;
 /**
  * Carries the origin of a turn along, in Temporal's headers: from the Update into the turn, from the turn into its
  * activities and its next run. Headers take no part in a replay, so a history that has none, or others, is as good. For
- * the same reason nothing here may wait: a tick more than before is another order of commands.
+ * the same reason nothing here may wait or draw a random number: a tick more than before is another order of commands.
+ * It is done whether this worker traces or not, so that the next one can.
  */
 export function interceptors(): WorkflowInterceptors {
   const { workflowId } = workflowInfo();
@@ -27,38 +36,52 @@ export function interceptors(): WorkflowInterceptors {
 }
 
 function ofTurn(turnId: string): WorkflowInterceptors {
+  let given: Headers = {};
   let origin: Headers = {};
   let sessionId: string | undefined;
-  const outbound: WorkflowOutboundCallsInterceptor = {
-    scheduleActivity: (input, next) => next({ ...input, headers: { ...input.headers, ...origin } }),
-    continueAsNew: (input, next) => next({ ...input, headers: { ...input.headers, ...origin } }),
-    getLogAttributes: (input, next) => next({ ...input, turnId, sessionId, requestId: requestIdOf(origin) }),
-  };
   return {
     inbound: [
       {
         execute: (input, next) => {
-          origin = originIn(input.headers);
-          sessionId = fieldOf(input.args, 'sessionId');
-          return next(input);
+          given = only(GIVEN, input.headers);
+          origin = originOf(given, turnId);
+          // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the argument of a turn's workflow
+          const start = input.args[0] as TurnStart;
+          sessionId = start.sessionId;
+          const running = next(input);
+          reportEnd(given, start, running);
+          return running;
         },
       },
     ],
-    outbound: [outbound],
+    outbound: [
+      {
+        scheduleActivity: (input, next) => next({ ...input, headers: { ...input.headers, ...origin } }),
+        continueAsNew: (input, next) => next({ ...input, headers: { ...input.headers, ...given } }),
+        getLogAttributes: (input, next) => next({ ...input, turnId, sessionId, requestId: requestIdOf(origin) }),
+      },
+    ],
   };
 }
 
 function ofSession(sessionId: string): WorkflowInterceptors {
-  const origins = new Map<string, Headers>();
+  const turns = new Map<string, Headers>();
   const remember = (turnId: string, headers: Headers): void => {
-    origins.set(turnId, originIn(headers));
-    const [oldest] = origins.keys();
-    if (origins.size > MAX_TURNS && oldest !== undefined) origins.delete(oldest);
+    turns.set(turnId, only(GIVEN, headers));
+    const [oldest] = turns.keys();
+    if (turns.size > MAX_TURNS && oldest !== undefined) turns.delete(oldest);
   };
   /** The headers of what concerns a turn, whichever command or background task it is done for. */
   const withOrigin = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
     const turnId = fieldOf(args, 'turnId');
-    return { headers: { ...headers, ...(turnId !== undefined && origins.get(turnId)) } };
+    const given = turnId === undefined ? undefined : turns.get(turnId);
+    return { headers: { ...headers, ...(turnId !== undefined && given && originOf(given, turnId)) } };
+  };
+  /** The headers of a turn that begins. */
+  const begun = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
+    const given = turns.get(fieldOf(args, 'turnId') ?? '');
+    const previous = turns.get(fieldOf(args, 'previousTurnId') ?? '')?.[TRACE_HEADER];
+    return { headers: { ...headers, ...given, ...(given && previous && { [PREVIOUS_TRACE_HEADER]: previous }) } };
   };
   return {
     inbound: [
@@ -72,7 +95,7 @@ function ofSession(sessionId: string): WorkflowInterceptors {
     ],
     outbound: [
       {
-        startChildWorkflowExecution: (input, next) => next({ ...input, ...withOrigin(input, input.options.args) }),
+        startChildWorkflowExecution: (input, next) => next({ ...input, ...begun(input, input.options.args) }),
         scheduleActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
         scheduleLocalActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
         getLogAttributes: (input, next) => next({ ...input, sessionId }),
@@ -81,16 +104,59 @@ function ofSession(sessionId: string): WorkflowInterceptors {
   };
 }
 
-function originIn(headers: Headers): Headers {
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => CARRIED.has(name)));
+/** What is done for a turn is a part of the turn's span. */
+function originOf(given: Headers, turnId: string): Headers {
+  const { [REQUEST_HEADER]: request } = given;
+  const parent = traceIn(given, TRACE_HEADER);
+  const span = parent && turnContext(parent, turnId);
+  return {
+    ...(request && { [REQUEST_HEADER]: request }),
+    ...(span && { [TRACE_HEADER]: defaultPayloadConverter.toPayload(span) }),
+  };
+}
+
+/** Tells the worker of the turn's span when the turn ends, beside what the workflow does. */
+function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>): void {
+  const parent = traceIn(given, TRACE_HEADER);
+  if (!parent) return;
+  const { turnId, sessionId, previousTurnId, createdAt } = start;
+  const before = traceIn(given, PREVIOUS_TRACE_HEADER);
+  const previous = before && previousTurnId !== null ? turnContext(before, previousTurnId) : undefined;
+  const { traces } = proxySinks<TraceSinks>();
+  running.then(
+    (result) => {
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the result of a turn's workflow
+      const close = result as TurnClose;
+      traces.turnEnded({
+        parent,
+        ...(previous && { previous }),
+        turnId,
+        sessionId,
+        startedAt: Date.parse(createdAt),
+        endedAt: Date.now(),
+        status: close.status,
+      });
+    },
+    // It continues as new: the turn goes on.
+    () => undefined,
+  );
+}
+
+function only(names: ReadonlySet<string>, headers: Headers): Headers {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => names.has(name)));
 }
 
 function requestIdOf({ [REQUEST_HEADER]: payload }: Headers): string | undefined {
   return payload && defaultPayloadConverter.fromPayload<string>(payload);
 }
 
+function traceIn(headers: Headers, name: string): TraceContext | undefined {
+  const { [name]: payload } = headers;
+  return payload && defaultPayloadConverter.fromPayload<TraceContext>(payload);
+}
+
 /** A text of what a workflow, an activity or an update is given first. */
-function fieldOf([first]: unknown[], name: 'sessionId' | 'turnId'): string | undefined {
+function fieldOf([first]: unknown[], name: 'turnId' | 'previousTurnId'): string | undefined {
   if (typeof first !== 'object' || first === null) return undefined;
   const value: unknown = Object.entries(first).find(([key]) => key === name)?.[1];
   return typeof value === 'string' ? value : undefined;

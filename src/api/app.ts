@@ -21,6 +21,7 @@ import { setContext } from './request.ts';
 import { RequestLimit } from './request-limit.ts';
 import { sessionListRoutes } from './session-lists.ts';
 import { sessionRoutes } from './sessions.ts';
+import { traceRequests } from './trace-requests.ts';
 import { turnRoutes } from './turns.ts';
 
 /** The HTTP API. */
@@ -34,6 +35,7 @@ export function createApp(context: ApiContext): Express {
     checkHost(request, keyring);
     next();
   });
+  if (context.tracing) app.use('/v1', traceRequests);
   app.use(PRIVATE_PATHS, async (request, response, next) => {
     setContext(response, { caller: await authenticate(request, response, { keyring, issuer, guesses }) });
     await requestLimit.count(request, response);

@@ -10,6 +10,7 @@ import type { TurnTails } from '../live/turn-tails.ts';
 import type { TurnIndex } from '../logs/turn-index.ts';
 import type { TurnLogs } from '../logs/turn-logs.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Tracing } from '../telemetry/tracing.ts';
 import type { Scrape } from '../telemetry/scrape.ts';
 import type { Readiness } from '../readiness.ts';
 import type { Redis } from '../redis.ts';
@@ -39,4 +40,5 @@ export interface ApiContext {
   log: Logger;
   metrics: Metrics;
   scrape: Scrape;
+  tracing: Tracing | undefined;
 }

@@ -7,6 +7,7 @@ import { newId } from '../log/ids.ts';
 import { turnCreated } from '../log/projection.ts';
 import type { InputItem, TurnCreated } from '../log/records.ts';
 import { titleOf } from '../log/title.ts';
+import { traceHeaders } from '../telemetry/propagation.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
 import type { CreateTurnBody } from '../wire/input.ts';
@@ -202,7 +203,9 @@ async function giveHeadStart(
   const after = last?.id ?? null;
   const previousTurnId = previous.turn === 'id' ? previous.turnId : previous.turn === 'last' ? after : null;
   const { turnId, createdAt, createdBy, input, specHash } = command;
-  headStarts.offer({ turnId, sessionId, previousTurnId, after, createdAt, createdBy, input, specHash });
+  const { traceparent } = traceHeaders();
+  const trace = traceparent === undefined ? {} : { trace: { traceparent } };
+  headStarts.offer({ turnId, sessionId, previousTurnId, after, createdAt, createdBy, input, specHash, ...trace });
 }
 
 /** @throws ApiError `turn_not_found` for what can't be a turn */

@@ -18,7 +18,7 @@ export function countRequests(metrics: Metrics): RequestHandler {
 }
 
 /** The pattern of the route, never the path: that would be another label with every id. */
-function routeOf({ route }: Request): string {
+export function routeOf({ route }: Request): string {
   const { path }: { path?: unknown } = route ?? {};
   return typeof path === 'string' ? path : 'none';
 }

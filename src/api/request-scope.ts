@@ -44,7 +44,8 @@ export const requestLog: Options = {
   },
 };
 
-function scopeOf(response: ServerResponse): LogScope {
+/** What the lines of a request belong to, as far as is known by now. */
+export function scopeOf(response: ServerResponse): LogScope {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- set where the request began
   return (response as Response).locals['logScope'] as LogScope;
 }

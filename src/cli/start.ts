@@ -1,9 +1,7 @@
 import type { Command } from 'commander';
-import { loadConfig } from '../config.ts';
-import { createLogger } from '../logger.ts';
 import { startServer, type RunningServer } from '../server.ts';
+import { beginProcess } from './begin-process.ts';
 import { keysLine } from './keys-line.ts';
-import { installTemporalRuntime } from '../telemetry/temporal-runtime.ts';
 import { untilStopped } from './until-stopped.ts';
 
 /** `everturn start` */
@@ -12,12 +10,11 @@ export function addStartCommand(program: Command): void {
 }
 
 async function start(): Promise<void> {
-  const config = loadConfig();
-  const log = createLogger(config);
-  await installTemporalRuntime(log);
-  const server = await startServer(config, log);
+  const { config, log, tracing } = await beginProcess('start');
+  const server = await startServer(config, log, { tracing });
   process.stdout.write(greeting(server));
   await untilStopped(server);
+  await tracing?.stop();
 }
 
 function greeting({ url, model, names }: RunningServer): string {

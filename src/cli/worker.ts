@@ -1,8 +1,6 @@
 import type { Command } from 'commander';
 import { startWorkerApart } from '../apart.ts';
-import { loadConfig } from '../config.ts';
-import { createLogger } from '../logger.ts';
-import { installTemporalRuntime } from '../telemetry/temporal-runtime.ts';
+import { beginProcess } from './begin-process.ts';
 import { untilStopped } from './until-stopped.ts';
 
 /** `everturn worker` */
@@ -11,14 +9,14 @@ export function addWorkerCommand(program: Command): void {
     .command('worker')
     .description('a worker alone, beside others and APIs')
     .action(async () => {
-      const config = loadConfig(process.env, 'worker');
-      const log = createLogger(config);
-      await installTemporalRuntime(log);
-      const worker = await startWorkerApart(config, log);
+      const begun = await beginProcess('worker');
+      const { config, tracing } = begun;
+      const worker = await startWorkerApart(begun);
       const health = worker.healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';
       process.stdout.write(
         `Everturn's worker polls the task queue ${config.temporal.taskQueue}\n  model  ${worker.model}\n  health ${health}\n`,
       );
       await untilStopped(worker);
+      await tracing?.stop();
     });
 }

@@ -1,4 +1,5 @@
 import type { CallModelInput, TurnBeginning } from '../log/history.ts';
+import type { TraceContext } from '../log/trace-context.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { unlessAborted } from '../tools/shared-attempt.ts';
 
@@ -6,6 +7,8 @@ import { unlessAborted } from '../tools/shared-attempt.ts';
 export interface HeadStart extends TurnBeginning {
   /** The session's newest turn, on whichever branch. It has to end first if it runs. */
   after: string | null;
+  /** Where the request for it is in a trace, if it is in one. */
+  trace?: TraceContext;
 }
 
 /** Asks the model; undefined if this turn's first model call can't be known before its session has answered. */

@@ -8,6 +8,7 @@ import type {
 import { Stream } from 'openai/streaming';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../log/records.ts';
 import { createAgent, createFetch } from '../guarded-fetch.ts';
+import { traceHeaders } from '../telemetry/propagation.ts';
 import { IdleWatch } from './idle-watch.ts';
 import { ModelError, type ModelFailure } from './model-error.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
@@ -40,7 +41,7 @@ export class OpenAIProvider implements ModelProvider {
       // Silence is what is bounded, not the length of an answer.
       timeout: MAX_ANSWER_MS,
       logLevel: 'off',
-      fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, init),
+      fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, withTrace(init)),
     });
     this.#isOpenAI = baseUrl === undefined;
     this.#idleMs = idleSeconds * 1000;
@@ -112,6 +113,13 @@ export class OpenAIProvider implements ModelProvider {
 /** No more of a tool than a provider knows: some refuse the rest, and none has any business with it. */
 function functionOf({ name, description, parameters }: OfferedTool): object {
   return { type: 'function', function: { name, description, parameters } };
+}
+
+/** With where we are in a trace. */
+function withTrace(init: RequestInit = {}): RequestInit {
+  const headers = new Headers(init.headers);
+  for (const [name, value] of Object.entries(traceHeaders())) headers.set(name, value);
+  return { ...init, headers };
 }
 
 /** The response again, with every chunk of its body reported. */

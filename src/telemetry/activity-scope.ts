@@ -1,7 +1,7 @@
 import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import { defaultPayloadConverter } from '@temporalio/common';
 import { inLogScope, type LogScope } from './log-scope.ts';
-import { REQUEST_HEADER } from '../../workflows/ids.ts';
+import { REQUEST_HEADER, sessionIdOf } from '../../workflows/ids.ts';
 
 /** Whatever an activity logs, and the SDK of it, says which turn, session and request it is for. */
 export const activityScope: ActivityInterceptorsFactory = ({ info }) => {
@@ -10,12 +10,13 @@ export const activityScope: ActivityInterceptorsFactory = ({ info }) => {
     attempt: info.attempt,
     ...(info.workflowExecution && { runId: info.workflowExecution.runId }),
   };
+  const ofWorkflow = sessionIdOf(info.workflowExecution?.workflowId ?? '');
   return {
     inbound: {
       execute: (input, next) => {
         const payload = input.headers[REQUEST_HEADER];
         if (payload) scope.requestId = defaultPayloadConverter.fromPayload<string>(payload);
-        const { sessionId, turnId }: LogScope = input.args[0] ?? {};
+        const { sessionId = ofWorkflow, turnId }: LogScope = input.args[0] ?? {};
         return inLogScope(Object.assign(scope, { sessionId, turnId }), () => next(input));
       },
     },

@@ -1,4 +1,11 @@
-import { Worker, type ActivityInterceptorsFactory, type NativeConnection } from '@temporalio/worker';
+import {
+  Worker,
+  type ActivityInterceptorsFactory,
+  type InjectedSinks,
+  type NativeConnection,
+} from '@temporalio/worker';
+import type { TurnSpan } from '../log/trace-context.ts';
+import type { TraceSinks } from '../../workflows/origin.ts';
 import type { createActivities } from '../../activities/index.ts';
 
 interface WorkerSettings {
@@ -8,16 +15,22 @@ interface WorkerSettings {
   workflowBundle: { code: string };
   activities: ReturnType<typeof createActivities>;
   activityInterceptors: ActivityInterceptorsFactory[];
+  /** Told of each turn with a trace that ends here. */
+  onTurnEnded: (span: TurnSpan) => void;
   /** How long tools that must not be cut off may take to finish when the worker is asked to stop. */
   shutdownSeconds: number;
 }
 
 /** The worker that runs sessions, turns and their activities: one task queue for all, as eager dispatch needs it. */
 export async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, activityInterceptors, ...options } = settings;
+  const { shutdownSeconds, activityInterceptors, onTurnEnded, ...options } = settings;
+  const sinks: InjectedSinks<TraceSinks> = {
+    traces: { turnEnded: { fn: (_workflow, span) => onTurnEnded(span), callDuringReplay: false } },
+  };
   return Worker.create({
     ...options,
     interceptors: { activity: activityInterceptors },
+    sinks,
     shutdownGraceTime: shutdownSeconds * 1000,
     // An activity that does not even end when it is cut off must not keep the process.
     shutdownForceTime: (shutdownSeconds + 10) * 1000,

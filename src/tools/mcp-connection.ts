@@ -15,6 +15,7 @@ import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
 import { waysTo, type ServerTransport, type TransportOptions, type Way } from './server-transport.ts';
 import { unlessAborted } from './shared-attempt.ts';
+import { traceHeaders } from '../telemetry/propagation.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
 
 export interface CallOptions {
@@ -177,12 +178,14 @@ export class McpConnection {
     // With a definition at hand the SDK neither repeats a call by itself nor, without an output schema, turns a result
     // that does not fit that schema into an error that looks like the server's.
     const { inputSchema } = this.#tools.find(name) ?? { inputSchema: { type: 'object' as const } };
+    // Both, as OpenTelemetry wants it: the one for the call, on every transport; the other for the HTTP request.
+    const trace = traceHeaders();
     return this.#client.callTool(
-      { name, arguments: args, _meta: { [OPERATION_ID]: operationId } },
+      { name, arguments: args, _meta: { ...trace, [OPERATION_ID]: operationId } },
       {
         signal,
         timeout: Math.min(timeoutMs, MAX_TIMER_MS),
-        headers: { 'Idempotency-Key': encodeURI(operationId.toWellFormed()) },
+        headers: { ...trace, 'Idempotency-Key': encodeURI(operationId.toWellFormed()) },
         toolDefinition: { name, inputSchema },
         ...(onProgress && { onprogress: onProgress }),
       },

@@ -10,6 +10,7 @@ import { createLogger } from '../../src/logger.ts';
 import { startServer, type RunningServer } from '../../src/server.ts';
 import type { RegisteredServer } from '../../src/tools/registry-file.ts';
 import { installTemporalRuntime } from '../../src/telemetry/temporal-runtime.ts';
+import type { Tracing } from '../../src/telemetry/tracing.ts';
 import type { AgentSpec } from '../../src/wire/agent-spec.ts';
 import { ApiClient, type EventReader } from './api-client.ts';
 import { TestMcpServer, type TestMcpServerOptions } from './mcp-server.ts';
@@ -53,6 +54,7 @@ interface TestServerOptions {
   bus?: LiveBus;
   mcp?: TestMcpServerOptions;
   log?: Logger;
+  tracing?: Tracing;
   /** Beside `test`. */
   servers?: Record<string, RegisteredServer>;
   /** A PostgreSQL of the test's own. */
@@ -69,6 +71,7 @@ export async function startTestServer({
   bus,
   mcp: mcpOptions = { tools: [] },
   log: givenLog,
+  tracing,
   servers = {},
   postgresUrl,
 }: TestServerOptions = {}): Promise<TestServer> {
@@ -96,7 +99,7 @@ export async function startTestServer({
   const log = givenLog ?? createLogger(config);
   runtimeInstalled ??= installTemporalRuntime(log);
   await runtimeInstalled;
-  let server = await startServer(config, log, { ...(bus && { bus }) });
+  let server = await startServer(config, log, { ...(bus && { bus }), tracing });
   let api = new ApiClient(server.url);
   return {
     get api() {
@@ -112,7 +115,7 @@ export async function startTestServer({
     database,
     restart: async () => {
       await server.stop();
-      server = await startServer(config, log, { ...(bus && { bus }) });
+      server = await startServer(config, log, { ...(bus && { bus }), tracing });
       api = new ApiClient(server.url);
     },
     stop: async () => {

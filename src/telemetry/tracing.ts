@@ -1,0 +1,100 @@
+import {
+  diag,
+  DiagLogLevel,
+  propagation,
+  ROOT_CONTEXT,
+  SpanStatusCode,
+  trace,
+  type Context,
+  type Link,
+} from '@opentelemetry/api';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { envDetectorSync, Resource } from '@opentelemetry/resources';
+import {
+  BatchSpanProcessor,
+  NodeTracerProvider,
+  RandomIdGenerator,
+  type Span,
+  type SpanProcessor,
+} from '@opentelemetry/sdk-trace-node';
+import type { WorkflowClientInterceptor } from '@temporalio/client';
+import { OpenTelemetryWorkflowClientInterceptor } from '@temporalio/interceptors-opentelemetry';
+import type { Logger } from 'pino';
+import packageJson from '../../package.json' with { type: 'json' };
+import { spanIdOf, type TraceContext, type TurnSpan } from '../log/trace-context.ts';
+import { logScope } from './log-scope.ts';
+import { scopeAttributes } from './scope-attributes.ts';
+import { SpanIds } from './span-ids.ts';
+
+/** What records traces, if they are. */
+export interface Tracing {
+  /** For the client of Temporal: a command is a span, and what it starts is in its trace. */
+  commands: WorkflowClientInterceptor;
+  /** Records the span of a turn that has ended. */
+  turnEnded: (turn: TurnSpan) => void;
+  /** Sends what has been recorded, and records nothing more. */
+  stop: () => Promise<void>;
+}
+
+/**
+ * Records traces and sends them by OTLP over HTTP, as the variables of OpenTelemetry say. Once per process. Spans have
+ * ids, names and numbers, and nothing of what was said.
+ */
+export function startTracing(log: Logger): Tracing {
+  const tell =
+    (level: 'warn' | 'error') =>
+    (message: string, ...more: unknown[]) =>
+      log[level]({ more }, message);
+  const silent = (): void => undefined;
+  const logger = { error: tell('error'), warn: tell('warn'), info: silent, debug: silent, verbose: silent };
+  diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
+  const ids = new SpanIds(new RandomIdGenerator());
+  const named = new Resource({ 'service.name': 'everturn', 'service.version': packageJson.version });
+  const provider = new NodeTracerProvider({
+    idGenerator: ids,
+    resource: named.merge(envDetectorSync.detect()),
+    spanProcessors: [new ScopeAttributes(), new BatchSpanProcessor(new OTLPTraceExporter())],
+  });
+  provider.register();
+  const tracer = provider.getTracer('everturn');
+  return {
+    commands: new OpenTelemetryWorkflowClientInterceptor({ tracer }),
+    turnEnded: ({ parent, previous, turnId, sessionId, startedAt, endedAt, status }) => {
+      const options = {
+        startTime: startedAt,
+        links: linksTo(previous),
+        attributes: { ...scopeAttributes({ sessionId, turnId }), 'everturn.turn.status': status },
+      };
+      const span = ids.with(spanIdOf(turnId), () => tracer.startSpan('turn', options, contextOf(parent)));
+      if (status === 'error') span.setStatus({ code: SpanStatusCode.ERROR });
+      span.end(endedAt);
+    },
+    stop: () => provider.shutdown(),
+  };
+}
+
+/** Every span says what it belongs to, as every line of the log does. */
+class ScopeAttributes implements SpanProcessor {
+  onStart(span: Span): void {
+    span.setAttributes(scopeAttributes(logScope()));
+  }
+
+  onEnd(): void {}
+
+  forceFlush(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  shutdown(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+function contextOf(carrier: TraceContext): Context {
+  return propagation.extract(ROOT_CONTEXT, carrier);
+}
+
+function linksTo(previous: TraceContext | undefined): Link[] {
+  const span = previous && trace.getSpanContext(contextOf(previous));
+  return span ? [{ context: span }] : [];
+}

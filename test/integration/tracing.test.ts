@@ -1,0 +1,185 @@
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { pino } from 'pino';
+import { startTracing, type Tracing } from '../../src/telemetry/tracing.ts';
+import { OtlpReceiver, type SeenSpan } from '../support/otlp-receiver.ts';
+import { say, use, type ModelCall } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+let collector: OtlpReceiver;
+let tracing: Tracing;
+let server: TestServer;
+beforeAll(async () => {
+  collector = await OtlpReceiver.start();
+  vi.stubEnv('OTEL_EXPORTER_OTLP_ENDPOINT', collector.url);
+  vi.stubEnv('OTEL_BSP_SCHEDULE_DELAY', '50');
+  vi.stubEnv('OTEL_SERVICE_NAME', 'everturn-test');
+  tracing = startTracing(pino({ level: 'silent' }));
+  server = await startTestServer({
+    tracing,
+    mcp: {
+      tools: [
+        { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen: the secret of the tool' },
+        { name: 'erase', annotations: { destructiveHint: true }, handler: () => 'erased' },
+      ],
+    },
+  });
+});
+afterAll(async () => {
+  await server.stop();
+  await tracing.stop();
+  await collector.stop();
+  vi.unstubAllEnvs();
+});
+
+const CALLER = { traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b7169203331' };
+const POST = 'POST /v1/agents/sessions/:session_id/turns';
+const UPDATE = 'UpdateWithStartWorkflow:createTurn';
+
+/** The spans of a trace, once the last of them is there: the turn's log has gone to the archive. */
+async function traceOf(traceId: string, archived = 1): Promise<Map<string, SeenSpan[]>> {
+  const spans = () =>
+    Map.groupBy(
+      collector.spans.filter((span) => span.traceId === traceId),
+      ({ name }) => name,
+    );
+  await expect.poll(() => spans().get('archiveTurn')?.length, { timeout: 20_000 }).toBe(archived);
+  return spans();
+}
+
+test('one turn is one trace, from the caller through session and turn to the model and the tool', async () => {
+  const asked: ModelCall[] = [];
+  const chat = await server.chat({
+    scripts: [
+      (call) => {
+        asked.push(call);
+        return use({ name: 'look', args: { at: 'the secret of the arguments' } })(call);
+      },
+      (call) => {
+        asked.push(call);
+        return say('The secret of the answer.')(call);
+      },
+    ],
+    spec: { ...onTestServer, instructions: 'the secret of the instructions' },
+  });
+  const headers = { traceparent: `00-${CALLER.traceId}-${CALLER.spanId}-01`, baggage: 'user=secret' };
+  const reader = chat.turn('the secret of the user', {}, headers);
+  await reader.done;
+  const turnId = await reader.turnId();
+  const spans = await traceOf(CALLER.traceId);
+  const model = `chat ${chat.agent}`;
+  expect(collector.tree(CALLER.traceId)).toEqual(
+    [
+      `${POST} < ?`,
+      `${UPDATE} < ${POST}`,
+      `turn < ${UPDATE}`,
+      'connectTools < turn',
+      // The first was begun while the turn was on its way; the activity has only taken its answer.
+      `${model} < turn`,
+      'callModel < turn',
+      'callTool < turn',
+      'tools/call look < callTool',
+      'callModel < turn',
+      `${model} < callModel`,
+      'archiveTurn < turn',
+    ].toSorted(),
+  );
+  const only = (name: string): SeenSpan => {
+    const [span, ...more] = spans.get(name) ?? [];
+    if (!span || more.length > 0) throw new Error(`${name}: ${more.length + 1}`);
+    return span;
+  };
+  expect(only(POST)).toMatchObject({
+    parentSpanId: CALLER.spanId,
+    service: 'everturn-test',
+    attributes: { 'http.response.status_code': 200, 'http.route': '/v1/agents/sessions/:session_id/turns' },
+  });
+  const ids = {
+    'gen_ai.conversation.id': chat.sessionId,
+    'everturn.session.id': chat.sessionId,
+    'everturn.turn.id': turnId,
+  };
+  for (const [name, all] of spans) for (const { attributes } of all) expect(attributes, name).toMatchObject(ids);
+  expect(only('turn').attributes).toMatchObject({ 'everturn.turn.status': 'done' });
+  for (const { attributes } of spans.get(model) ?? []) {
+    expect(attributes).toMatchObject({
+      'gen_ai.operation.name': 'chat',
+      'gen_ai.provider.name': 'openai',
+      'gen_ai.request.model': chat.agent,
+      'gen_ai.usage.input_tokens': 10,
+      'gen_ai.usage.output_tokens': 5,
+    });
+  }
+  expect(only('tools/call look').attributes).toMatchObject({
+    'mcp.method.name': 'tools/call',
+    'gen_ai.operation.name': 'execute_tool',
+    'gen_ai.tool.name': 'look',
+  });
+
+  // Those who are asked are told where in the trace they are.
+  const at = (span: SeenSpan) => `00-${CALLER.traceId}-${span.spanId}-01`;
+  const call = server.mcp.calls.at(-1);
+  expect([call?.headers['traceparent'], call?.meta['traceparent']]).toEqual(Array(2).fill(at(only('tools/call look'))));
+  const toldModels = asked.map((one) => one.headers['traceparent']);
+  expect(new Set(toldModels)).toEqual(new Set((spans.get(model) ?? []).map(at)));
+  expect([call?.headers['baggage'], ...asked.map((one) => one.headers['baggage'])]).toEqual(Array(3).fill(undefined));
+  // Nothing of what was said is in a trace.
+  expect(collector.text).not.toContain('secret');
+});
+
+test('a retried model call and a failed tool are spans of the same trace, with the class of what went wrong', async () => {
+  const chat = await server.chat({
+    scripts: [
+      (call) => call.fail(503, 'the words of the provider', { 'retry-after-ms': '1' }),
+      use({ name: 'gone' }),
+      say('ok'),
+    ],
+    spec: onTestServer,
+  });
+  const reader = chat.turn('go');
+  await reader.done;
+  const turnId = await reader.turnId();
+  const [post] = await found(({ name, attributes }) => name === POST && attributes['everturn.turn.id'] === turnId);
+  const spans = await traceOf(post?.traceId ?? '');
+  const chats = spans.get(`chat ${chat.agent}`) ?? [];
+  expect(chats.length).toBe(3);
+  expect(chats.flatMap(({ attributes }) => attributes['error.type'] ?? [])).toEqual(['overloaded']);
+  const attempts = (spans.get('callModel') ?? []).map(({ attributes }) => attributes['everturn.attempt']);
+  expect(attempts.map(Number).toSorted((a, b) => a - b)).toEqual([1, 1, 2]);
+  expect(collector.text).not.toContain('words of the provider');
+});
+
+test('a turn that goes on after an approval is a trace of its own, with a link to the turn before', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'erase', id: 'e1' }), say('Gone.')], spec: onTestServer });
+  const first = chat.turn('go');
+  await first.done;
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'e1', approval: { status: 'allow' } };
+  const second = chat.turn([approval]);
+  await second.done;
+  const [before, after] = await Promise.all(
+    [first, second].map(async (reader) => {
+      const turnId = await reader.turnId();
+      const [turn] = await found(
+        ({ name, attributes }) => name === 'turn' && attributes['everturn.turn.id'] === turnId,
+      );
+      return turn;
+    }),
+  );
+  expect(before?.links).toEqual([]);
+  expect(after?.links).toMatchObject([{ traceId: before?.traceId, spanId: before?.spanId }]);
+  expect(after?.traceId).not.toBe(before?.traceId);
+});
+
+test('a caller who does not want to be traced is not', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'look' }), say('ok')], spec: onTestServer });
+  const traceId = '1af7651916cd43dd8448eb211c80319c';
+  await chat.turn('go', {}, { traceparent: `00-${traceId}-${CALLER.spanId}-00` }).done;
+  expect(server.mcp.calls.at(-1)?.headers['traceparent']).toMatch(new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`));
+  await chat.turn('again').done;
+  await found(({ name, attributes }) => name === 'turn' && attributes['everturn.session.id'] === chat.sessionId);
+  expect(collector.spans.filter((span) => span.traceId === traceId)).toEqual([]);
+});
+
+async function found(isMeant: (span: SeenSpan) => boolean): Promise<SeenSpan[]> {
+  await expect.poll(() => collector.spans.some(isMeant), { timeout: 20_000 }).toBe(true);
+  return collector.spans.filter(isMeant);
+}
