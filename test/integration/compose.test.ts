@@ -1,14 +1,17 @@
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
 import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
 import { loadConfig } from '../../src/config.ts';
 
 const run = promisify(execFile);
-const ROOT = new URL('../../', import.meta.url);
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
 interface Service {
   environment?: Record<string, string>;
@@ -61,13 +64,37 @@ test.each(['POSTGRES_PASSWORD', 'EVERTURN_API_KEYS'])(
 );
 
 test('the images have the versions that the tests have, and nobody in them is root', async () => {
-  const [dockerfile, manifest] = await Promise.all([
-    readFile(new URL('Dockerfile', ROOT), 'utf8'),
-    readFile(new URL('package.json', ROOT), 'utf8'),
-  ]);
-  const { dependencies } = JSON.parse(manifest) as { dependencies: Record<string, string> };
+  const dockerfile = await readFile(path.join(ROOT, 'Dockerfile'), 'utf8');
+  const { dependencies } = await manifest();
   expect(dockerfile).toContain(`FROM node:${dependencies['node']}-bookworm-slim AS app\n`);
   const versions = [...dockerfile.matchAll(/(?:@v|temporal-server-|temporal-sql-tool-)(\d+\.\d+\.\d+)/g)];
   expect(versions.map(([, version]) => version)).toEqual(Array.from({ length: 4 }, () => TEMPORAL_VERSION));
   expect([...dockerfile.matchAll(/^USER (.*)$/gm)].map(([, user]) => user)).toEqual(['node']);
 });
+
+test('the images have all files and packages that what runs in them asks for', async () => {
+  const image = await mkdtemp(path.join(tmpdir(), 'everturn-image-'));
+  onTestFinished(() => rm(image, { recursive: true }));
+  const ignored = await readFile(path.join(ROOT, '.dockerignore'), 'utf8');
+  for (const [, name = ''] of ignored.matchAll(/^!(.*)$/gm)) {
+    const filter = (file: string) => !file.endsWith('.test.ts');
+    await cp(path.join(ROOT, name), path.join(image, name), { recursive: true, filter });
+  }
+  await symlink(path.join(ROOT, 'node_modules'), path.join(image, 'node_modules'));
+  for (const program of ['src/main.ts', 'deploy/temporal-on-postgres.ts']) {
+    await run(process.execPath, [program, '--help'], { cwd: image });
+  }
+  const { dependencies } = await manifest();
+  for (const file of await readdir(image, { recursive: true })) {
+    if (!file.endsWith('.ts') || file.startsWith('node_modules')) continue;
+    const imports = (await readFile(path.join(image, file), 'utf8')).matchAll(/ from '((?:@[^/']+\/)?[^./'][^/']*)/g);
+    for (const [, name = ''] of imports)
+      if (!name.startsWith('node:')) expect(dependencies, file).toHaveProperty([name]);
+  }
+});
+
+async function manifest(): Promise<{ dependencies: Record<string, string> }> {
+  return JSON.parse(await readFile(path.join(ROOT, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+  };
+}
