@@ -4,14 +4,16 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { pino } from 'pino';
-import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { temporalPrograms } from '../../deploy/temporal/programs.ts';
 import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../deploy/temporal/start.ts';
 import { loadConfig } from '../../src/config.ts';
 import { folded } from '../support/api-client.ts';
+import { Postgres } from '../support/postgres.ts';
+import type { TestTool } from '../support/mcp-server.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { freeTemporalPort } from '../support/temporal-ports.ts';
-import { onTestServer, startTestServer } from '../support/test-server.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 const run = promisify(execFile);
 const log = pino({ level: 'warn' }, pino.destination(2));
@@ -19,32 +21,38 @@ const { cacheDir } = loadConfig({ XDG_CACHE_HOME: process.env['XDG_CACHE_HOME'] 
 
 let folder: string;
 let port: number;
+let postgres: Postgres;
 let temporal: TemporalOnPostgres;
 // The first time it is built.
 beforeAll(async () => {
+  postgres = await Postgres.start();
   folder = await mkdtemp(path.join(tmpdir(), 'everturn-temporal-'));
   port = await freeTemporalPort();
   temporal = await start();
 }, 20 * 60_000);
 afterAll(async () => {
   await temporal.stop();
+  await postgres.stop();
   await rm(folder, { recursive: true, force: true });
 });
 
-/** On the PostgreSQL that has the catalogs, too. */
 async function start(): Promise<TemporalOnPostgres> {
-  const postgresUrl = inject('postgresUrl') ?? '';
+  const { url: postgresUrl } = postgres;
   return startTemporalOnPostgres({ postgresUrl, folder, cacheDir, log, port, historyShards: 4, output: 'ignore' });
+}
+
+/** An Everturn with its catalog there, too. */
+async function startEverturn(tools: TestTool[] = []): Promise<TestServer> {
+  const env = { TEMPORAL_ADDRESS: temporal.address, TEMPORAL_NAMESPACE: temporal.namespace };
+  const server = await startTestServer({ env, mcp: { tools }, postgresUrl: postgres.url });
+  onTestFinished(() => server.stop());
+  return server;
 }
 
 test('turns with an approval, and a restart of Temporal in between, on PostgreSQL alone', async () => {
   let notes = 0;
   const write = { name: 'write', annotations: { destructiveHint: true }, handler: () => `note ${(notes += 1)}` };
-  const server = await startTestServer({
-    env: { TEMPORAL_ADDRESS: temporal.address, TEMPORAL_NAMESPACE: temporal.namespace },
-    mcp: { tools: [write] },
-  });
-  onTestFinished(() => server.stop());
+  const server = await startEverturn([write]);
   const model = held(
     (call) => call.text('It is '),
     (call) => call.text('written').finish(),
@@ -69,6 +77,28 @@ test('turns with an approval, and a restart of Temporal in between, on PostgreSQ
   expect(folded(await allowed.done)).toEqual(folded(replay));
   chat.script(say('at once'));
   expect((await chat.turn('thanks').end()).status).toBe('done');
+}, 180_000);
+
+test('PostgreSQL restarted in the middle of a turn, under Temporal and the catalog: the turn goes on', async () => {
+  const look = { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' };
+  const server = await startEverturn([look]);
+  const model = held(
+    (call) => call.text('I go '),
+    (call) => call.text('on').finish(),
+  );
+  // If it takes long the model is asked again.
+  const scripts = [use({ name: 'look' }), model.script, say('I go on')];
+  const chat = await server.chat({ scripts, spec: onTestServer });
+  const reader = chat.turn('go');
+  await reader.says('I go');
+  await postgres.down();
+  const refused = await server.api.send('POST', `${chat.path}/turns`, { input: [] });
+  expect([refused.status, refused.body.error.code]).toEqual([503, 'unavailable']);
+  model.release();
+  await postgres.up();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I go on' } });
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 60_000 }).toBe(200);
+  expect((await chat.turn('more').end()).status).toBe('done');
 }, 180_000);
 
 test('its dynamic configuration is known to it, and its password is for nobody else', async () => {
