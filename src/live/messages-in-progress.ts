@@ -10,6 +10,10 @@ export class MessagesInProgress {
     return this.#turns.keys();
   }
 
+  has(turnId: string): boolean {
+    return this.#turns.has(turnId);
+  }
+
   add(frame: LiveFrame): void {
     const { n, delta, ...message } = frame;
     const turn = this.#turns.get(frame.turnId) ?? new Map<string, LiveSnapshot>();

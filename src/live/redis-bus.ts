@@ -47,7 +47,7 @@ export class RedisBus implements LiveBus {
   /** Turns of which frames were dropped. */
   readonly #dropped = new Set<string>();
   #unsent = 0;
-  #isRefused = false;
+  readonly #refusals = new Set<'publish' | 'subscribe'>();
 
   constructor({ redis, prefix, log }: RedisBusOptions) {
     this.#redis = redis;
@@ -64,6 +64,7 @@ export class RedisBus implements LiveBus {
 
   finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void {
     this.#inProgress.finish(message);
+    if (!this.#inProgress.has(message.turnId)) this.#dropped.delete(message.turnId);
   }
 
   subscribe(turnId: string, listener: LiveListener): () => void {
@@ -127,8 +128,11 @@ export class RedisBus implements LiveBus {
 
   #send(message: LiveFrame | LiveSnapshot): void {
     const { turnId } = message;
-    if (this.#unsent > MAX_UNSENT_CHARACTERS) this.#dropped.add(turnId);
-    else this.#publish(this.#channel(turnId), JSON.stringify(message), () => this.#dropped.add(turnId));
+    const drop = (): void => {
+      if (this.#inProgress.has(turnId)) this.#dropped.add(turnId);
+    };
+    if (this.#unsent > MAX_UNSENT_CHARACTERS) drop();
+    else this.#publish(this.#channel(turnId), JSON.stringify(message), drop);
   }
 
   #sendSnapshots(turnId: string): void {
@@ -142,13 +146,13 @@ export class RedisBus implements LiveBus {
     this.#redis.commands.publish(channel, message).then(
       () => {
         this.#unsent -= message.length;
-        this.#isRefused = false;
+        this.#refusals.delete('publish');
         if (this.#dropped.size > 0 && this.#unsent < MAX_UNSENT_CHARACTERS / 2) this.#makeUpForDropped();
       },
       (error: unknown) => {
         this.#unsent -= message.length;
         onLost?.();
-        this.#refused(error);
+        this.#refused('publish', error);
       },
     );
   }
@@ -160,9 +164,9 @@ export class RedisBus implements LiveBus {
   }
 
   /** One line in the log until Redis does as it is told again. An outage is not news here. */
-  #refused(error: unknown): void {
-    if (this.#isRefused || !this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
-    this.#isRefused = true;
+  #refused(what: 'publish' | 'subscribe', error: unknown): void {
+    if (this.#refusals.has(what) || !this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
+    this.#refusals.add(what);
     this.#log.warn(
       { reason: String(error) },
       'Redis does not carry live text: readers get it when a message is finished',
@@ -172,8 +176,9 @@ export class RedisBus implements LiveBus {
   async #subscribe(channel: string): Promise<void> {
     try {
       await this.#redis.subscriptions.subscribe(channel, this.#onMessage);
+      this.#refusals.delete('subscribe');
     } catch (error) {
-      this.#refused(error);
+      this.#refused('subscribe', error);
     }
   }
 

@@ -116,7 +116,6 @@ test('a turn begun at one API is streamed live by another; who comes late gets t
   answer.release();
   await late.says('that all is well.');
   expect(await whole(late)).toEqual(await whole(first));
-  expect(late.frames.filter(({ type }) => type === 'model.message.delta').length).toBe(3);
   for (const part of [api1, api2, worker1]) {
     expect(await part.api.get('/readyz')).toMatchObject({ status: 'ready', problems: [] });
     expect(await part.api.get('/healthz')).toEqual({ status: 'ok' });
