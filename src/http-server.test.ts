@@ -1,7 +1,7 @@
 import { once } from 'node:events';
-import { Agent, get, type IncomingMessage } from 'node:http';
+import { Agent, get, Server, type IncomingMessage } from 'node:http';
 import express from 'express';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { serveHttp } from './http-server.ts';
 
 const LOOPBACK = { host: '127.0.0.1', port: 0, setting: 'EVERTURN_PORT' };
@@ -19,6 +19,8 @@ test('a server that stops gives the answers that it owes, and cuts off its strea
     response.json({ well: true });
   });
   const server = await serveHttp(app, LOOPBACK);
+  const lastResort = vi.spyOn(Server.prototype, 'closeAllConnections');
+  onTestFinished(() => lastResort.mockRestore());
   const agent = new Agent({ keepAlive: true });
   onTestFinished(() => agent.destroy());
 
@@ -32,6 +34,7 @@ test('a server that stops gives the answers that it owes, and cuts off its strea
   mayAnswer.resolve();
   expect(await (await answer).setEncoding('utf8').toArray()).toEqual(['{"well":true}']);
   await stopped;
+  expect(lastResort).not.toHaveBeenCalled();
 });
 
 async function answerTo(url: string, agent?: Agent): Promise<IncomingMessage> {
