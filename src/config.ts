@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { ROLES, type Caller, type Role } from './auth/rights.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/node-sqlite.ts';
+import { hideSecrets } from './redact.ts';
 
 /**
  * All of the server's settings, from the environment, validated. The variables are documented in the README's table;
@@ -111,6 +112,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     throw new ConfigError(lines.join('\n'));
   }
   const vars = parsed.data;
+  hideSecrets(secretsOf(vars, env));
   if (role !== 'start') checkShared(vars, role);
   const dataDir = path.resolve(vars.EVERTURN_DATA);
   // An embedded Temporal loses its last moments with ours; a Temporal elsewhere would still have them.
@@ -329,6 +331,16 @@ function oidcOf(vars: z.infer<typeof schema>): Config['oidc'] {
 export const CONFIG_VARIABLES: readonly string[] = Object.keys(schema.shape);
 
 const SECRETS = new Set(['EVERTURN_API_KEYS', 'OPENAI_API_KEY', 'DATABASE_URL', 'REDIS_URL']);
+
+function secretsOf(vars: z.infer<typeof schema>, env: NodeJS.ProcessEnv): (string | undefined)[] {
+  const passwords = [vars.DATABASE_URL, vars.REDIS_URL].map((url) => url && URL.parse(url)?.password);
+  return [
+    ...vars.EVERTURN_API_KEYS.map(({ key }) => key),
+    vars.OPENAI_API_KEY,
+    env['TEMPORAL_API_KEY'],
+    ...passwords.flatMap((password) => (password ? [password, decodeURIComponent(password)] : [])),
+  ];
+}
 
 /** An empty variable is an unset one, as in `FOO= npm start`. */
 function withoutEmpty(env: NodeJS.ProcessEnv): Record<string, string> {

@@ -1,6 +1,8 @@
 import { once } from 'node:events';
 import { Agent, get, Server, type IncomingMessage } from 'node:http';
-import express from 'express';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import express, { type Response } from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { serveHttp } from './http-server.ts';
 
@@ -40,4 +42,44 @@ test('a server that stops gives the answers that it owes, and cuts off its strea
 async function answerTo(url: string, agent?: Agent): Promise<IncomingMessage> {
   const [response] = (await once(get(url, { agent }), 'response')) as [IncomingMessage];
   return response;
+}
+
+test('who sends a request byte by byte is cut off, while a stream goes on', async () => {
+  const app = express();
+  const streams: Response[] = [];
+  app.get('/stream', (_request, response) => {
+    response.set('content-type', 'text/event-stream; charset=utf-8').write('data: 1\n\n');
+    streams.push(response);
+  });
+  app.post('/body', express.text(), (_request, response) => void response.json({}));
+  const patience = { headMs: 2_000, requestMs: 3_000, checkMs: 100 };
+  const server = await serveHttp(app, LOOPBACK, patience);
+  onTestFinished(() => server.stop());
+  const stream = await answerTo(`${server.url}/stream`, new Agent());
+  const events: string[] = [];
+  stream.setEncoding('utf8').on('data', (data: string) => events.push(data));
+
+  const heads = ['', 'GET /', 'GET / HTTP/1.1\r\nhost: x\r\nx: '];
+  const bodies = ['POST /body HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 100000\r\n\r\n'];
+  const answers = await Promise.all([...heads, ...bodies].map((begin) => dribble(server.url, begin)));
+  for (const answer of answers) {
+    expect(answer).toMatch(/^HTTP\/1\.1 408 /);
+    expect(answer).toMatch(/"code":"request_timeout"/);
+  }
+  expect(events).toEqual(['data: 1\n\n']);
+  streams[0]?.write('data: 2\n\n');
+  await expect.poll(() => events.join('')).toBe('data: 1\n\ndata: 2\n\n');
+});
+
+/** Sends the beginning of a request, and then a byte now and again, until the server hangs up. Gives what that said. */
+async function dribble(url: string, begin: string): Promise<string> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  if (begin) socket.write(begin);
+  const more = setInterval(() => begin && socket.writable && socket.write('a'), 50);
+  try {
+    return await text(socket);
+  } finally {
+    clearInterval(more);
+  }
 }

@@ -19,10 +19,41 @@ interface Address {
 /** How long requests may take that are under way when the server stops. */
 const GRACE_MS = 5_000;
 
+/** How long the server waits for a request that has begun to come; what it answers may take any time. */
+interface Patience {
+  headMs: number;
+  /** With its body: 30 MB over a slow line take minutes. */
+  requestMs: number;
+  checkMs: number;
+}
+
+const PATIENCE: Patience = { headMs: 15_000, requestMs: 300_000, checkMs: 2_000 };
+
+/** Longer than proxies keep theirs, which is a minute: or they send into a connection that has just been closed. */
+const KEEP_ALIVE_MS = 75_000;
+
+const MAX_HEADERS = 200;
+
+/** More are closed at once: each takes memory and a file handle. */
+const MAX_CONNECTIONS = 10_000;
+
 /** @throws ConfigError if it can't listen there */
-export async function serveHttp(app: Express, address: Address): Promise<HttpServer> {
-  // A request without Host is refused by the app, in the form of its other errors.
-  const server = createServer({ requireHostHeader: false }, app);
+export async function serveHttp(
+  app: Express,
+  address: Address,
+  { headMs, requestMs, checkMs }: Patience = PATIENCE,
+): Promise<HttpServer> {
+  const options = {
+    // A request without Host is refused by the app, in the form of its other errors.
+    requireHostHeader: false,
+    headersTimeout: headMs,
+    requestTimeout: requestMs,
+    connectionsCheckingInterval: checkMs,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+  };
+  const server = createServer(options, app);
+  server.maxHeadersCount = MAX_HEADERS;
+  server.maxConnections = MAX_CONNECTIONS;
   answerProtocolErrors(server);
   const answers = new Set<ServerResponse>();
   server.on('request', (_request, response) => {

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { inspect } from 'node:util';
 import { Command, CommanderError } from 'commander';
 import { addApiCommand } from './cli/api.ts';
 import { addKeysCommand } from './cli/keys.ts';
@@ -8,6 +9,7 @@ import { addWorkerCommand } from './cli/worker.ts';
 import { CatalogError } from './catalog/prepare.ts';
 import { ConfigError } from './config.ts';
 import { DataDirInUseError } from './data-dir-lock.ts';
+import { redact } from './redact.ts';
 import { ProvisionError } from './temporal/provision-error.ts';
 
 /** The command line. Gives the exit code. */
@@ -28,8 +30,8 @@ async function main(argv: string[]): Promise<number> {
   } catch (error) {
     // It has printed what is wrong, or the help that was asked for.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    if (!isForThePerson(error)) throw error;
-    process.stderr.write(`everturn: ${error.message}\n`);
+    const message = isForThePerson(error) ? error.message : inspect(error);
+    process.stderr.write(redact(`everturn: ${message}\n`));
     return 1;
   }
 }

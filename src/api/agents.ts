@@ -77,6 +77,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
       '/v1/agents/:agent_name',
       {
         id: 'putAgent',
+        isLarge: true,
         needs: 'writeAgents',
         tag: 'Agents',
         summary: 'Register an agent, or a new version of it',

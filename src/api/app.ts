@@ -61,6 +61,17 @@ export function createOperationsApp(context: OperationsContext): Express {
 
 type OperationsContext = Pick<ApiContext, 'readiness' | 'scrape' | 'metrics' | 'log'>;
 
+/** Nothing here is a page, but for those that say otherwise of themselves; nothing may be framed or loaded. */
+const CONTENT_SECURITY_POLICY = {
+  useDefaults: false,
+  directives: {
+    defaultSrc: ["'none'"],
+    baseUri: ["'none'"],
+    formAction: ["'none'"],
+    frameAncestors: ["'none'"],
+  },
+};
+
 function newApp({ log, metrics }: Pick<ApiContext, 'log' | 'metrics'>): Express {
   const app = express();
   app.disable('x-powered-by');
@@ -73,9 +84,7 @@ function newApp({ log, metrics }: Pick<ApiContext, 'log' | 'metrics'>): Express 
     next();
   });
   app.use(pinoHttp({ logger: log, ...requestLog }));
-  app.use(
-    helmet({ hsts: false, contentSecurityPolicy: { useDefaults: false, directives: { defaultSrc: ["'none'"] } } }),
-  );
+  app.use(helmet({ hsts: false, contentSecurityPolicy: CONTENT_SECURITY_POLICY }));
   return app;
 }
 
@@ -92,7 +101,6 @@ function answerTheRest(app: Express): void {
 export function apiRoutes(context: ApiContext): Route[] {
   const routes = [
     ...sessionRoutes(context),
-    ...sessionListRoutes(context),
     ...sessionListRoutes(context),
     ...turnRoutes(context),
     ...eventRoutes(context),

@@ -23,6 +23,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       '/v1/agents/draft-sessions',
       {
         id: 'createDraftSession',
+        isLarge: true,
         needs: 'createSessions',
         tag: 'Draft sessions',
         summary: 'Begin a conversation with an agent of its own',
@@ -65,6 +66,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       '/v1/agents/draft-sessions/:session_id',
       {
         id: 'updateDraftSession',
+        isLarge: true,
         tag: 'Draft sessions',
         summary: 'Change the agent of a draft',
         description: 'The change applies from the next turn on.',

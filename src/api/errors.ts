@@ -69,7 +69,11 @@ export const ERRORS = {
     type: 'conflict_error',
     means: 'the request was under way for too long, and was not carried out: send it again',
   },
-  body_too_large: { status: 413, type: 'invalid_request_error', means: 'the body is larger than 30 MB' },
+  body_too_large: {
+    status: 413,
+    type: 'invalid_request_error',
+    means: 'the body is larger than it may be: 30 MB at most',
+  },
   unsupported_media_type: {
     status: 415,
     type: 'invalid_request_error',
@@ -225,12 +229,17 @@ export function errorAnswer(error: ApiError) {
   return { status, headers, body: { error: { message, type, code, ...(param && { param }) } } };
 }
 
+/** The limit that a parser has named. */
+function megabytesOf(error: object): number {
+  return 'limit' in error ? Number(error.limit) / 1024 / 1024 : 0;
+}
+
 /** What Express and its parsers find wrong with a request. */
 function requestError(error: unknown): ApiError | undefined {
   if (!(error instanceof Error)) return undefined;
   switch ('type' in error && error.type) {
     case 'entity.too.large':
-      return new ApiError('body_too_large', 'the body is larger than 30 MB', { cause: error });
+      return new ApiError('body_too_large', `the body is larger than ${megabytesOf(error)} MB`, { cause: error });
     case 'encoding.unsupported':
     case 'charset.unsupported':
       return new ApiError('unsupported_media_type', error.message, { cause: error });

@@ -2,7 +2,9 @@ import express, { type NextFunction, type Request, type Response } from 'express
 import { jsonShape } from '../json-shape.ts';
 import { ApiError } from './errors.ts';
 
-const MAX_BODY = '30mb';
+/** What a body may take, in megabytes: one with content, and one of a few fields. */
+const LARGE_MB = 30;
+const SMALL_MB = 1;
 
 /** Deeper values break those who walk them by recursion, such as the hash of a body. */
 const MAX_DEPTH = 100;
@@ -11,7 +13,8 @@ const MAX_DEPTH = 100;
 const MAX_VALUES = 100_000;
 
 /** Reads the body of a request: whatever the client calls it, it is JSON here. An empty one is none. */
-export const jsonBody = [express.text({ limit: MAX_BODY, type: () => true }), parseJson];
+export const smallJsonBody = [express.text({ limit: `${SMALL_MB}mb`, type: () => true }), parseJson];
+export const largeJsonBody = [express.text({ limit: `${LARGE_MB}mb`, type: () => true }), parseJson];
 
 function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const text: unknown = request.body;

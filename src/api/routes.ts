@@ -2,7 +2,7 @@ import type { IRouter, Request, RequestHandler, Response } from 'express';
 import { z } from 'zod';
 import { mayOnServer, refusalOnServer, type Caller, type ServerAction } from '../auth/rights.ts';
 import { ApiError, type ErrorCode } from './errors.ts';
-import { jsonBody } from './json-body.ts';
+import { largeJsonBody, smallJsonBody } from './json-body.ts';
 import { contextOf, parseBody, parseHeaders, parseQuery, type RequestContext } from './request.ts';
 
 export const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
@@ -75,6 +75,8 @@ interface Declaration<
   headers?: H;
   /** JSON. It is mandatory, unless its schema takes undefined. */
   body?: Content<B>;
+  /** Its body may be large: texts, files, schemas. */
+  isLarge?: true;
   /** None: 204. */
   answer?: A;
   /** Of the answer; 200 unless said otherwise. */
@@ -127,7 +129,7 @@ export function route<
   declaration: Declaration<Q, H, B, A>,
   handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
 ): Route {
-  const { query, headers, body, answer, status = 200, needs, mayRepeat } = declaration;
+  const { query, headers, body, answer, status = 200, needs, mayRepeat, isLarge } = declaration;
   const check: RequestHandler = (_request, response, next) => {
     const { caller, tooMany } = contextOf(response);
     if (tooMany && !mayRepeat) throw tooMany;
@@ -149,7 +151,8 @@ export function route<
     if (!answer) response.status(204).end();
     else if (!('written' in answer)) response.status(status).json(returned);
   };
-  return { method, path, declaration, handlers: body ? [check, ...jsonBody, respond] : [check, respond] };
+  const readBody = !body ? [] : isLarge ? largeJsonBody : smallJsonBody;
+  return { method, path, declaration, handlers: [check, ...readBody, respond] };
 }
 
 /** @throws ApiError `forbidden` */

@@ -58,6 +58,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       {
         id: 'createTurn',
         mayRepeat: true,
+        isLarge: true,
         tag: 'Turns',
         summary: 'Begin a turn',
         description:

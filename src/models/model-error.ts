@@ -1,4 +1,5 @@
 import { clip } from '../log/text.ts';
+import { redact } from '../redact.ts';
 
 /**
  * How a model call failed. The first group may work a moment later; the second will fail again, whatever one does.
@@ -26,7 +27,7 @@ const RETRYABLE: ReadonlySet<ModelFailure> = new Set([
 /** A provider's words may be a whole page of HTML; the end of a turn says this much of them, in JSON bytes. */
 const MAX_MESSAGE_BYTES = 2_000;
 
-/** A model call that failed, with the provider's own words in its message. */
+/** A model call that failed, with the provider's own words in its message, but for our key if they quote it. */
 export class ModelError extends Error {
   readonly failure: ModelFailure;
   /** How long the provider asks to wait, in milliseconds. */
@@ -38,7 +39,7 @@ export class ModelError extends Error {
     options: ErrorOptions & { retryAfterMs?: number | undefined } = {},
   ) {
     super(
-      clip(message.toWellFormed(), MAX_MESSAGE_BYTES, () => '…'),
+      clip(redact(message).toWellFormed(), MAX_MESSAGE_BYTES, () => '…'),
       options,
     );
     this.failure = failure;

@@ -1,5 +1,6 @@
 import { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } from '@modelcontextprotocol/client';
 import { z } from 'zod';
+import { redact } from '../redact.ts';
 import { ConnectionLostError } from './connection-lost.ts';
 
 const MAX_LENGTH = 300;
@@ -7,9 +8,9 @@ const MAX_LENGTH = 300;
 /** What is wrong with a server, in words of ours that read on after its name. */
 export class ServerProblem extends Error {}
 
-/** Why a server could not be used, in one line for a model or an operator; reads on after the server's name. */
+/** Why a server could not be used, in one line for a model or a person, without secrets; reads on after its name. */
 export function failureReason(error: unknown): string {
-  const line = reason(error).replaceAll(/\s+/g, ' ').trim().toWellFormed();
+  const line = redact(reason(error)).replaceAll(/\s+/g, ' ').trim().toWellFormed();
   return line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH).toWellFormed()}…` : line;
 }
 

@@ -1,4 +1,5 @@
 import { sha256 } from '../hash.ts';
+import { credentialsIn, hideSecrets } from '../redact.ts';
 import type { McpServer } from '../wire/agent-spec.ts';
 import {
   parseServer,
@@ -71,5 +72,12 @@ export async function loadMcpRegistry(
   file: string | undefined,
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<McpRegistry> {
-  return new McpRegistry(file === undefined ? undefined : await readRegistryFile(file, env));
+  const servers = file === undefined ? undefined : await readRegistryFile(file, env);
+  hideSecrets([...(servers?.values() ?? [])].flatMap(secretsOf));
+  return new McpRegistry(servers);
+}
+
+function secretsOf(server: ParsedServer): string[] {
+  if ('command' in server) return credentialsIn(server.env);
+  return [...credentialsIn(server.headers), ...(server.auth ? [server.auth.client_secret] : [])];
 }

@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { credentialsIn, hideSecrets, redact } from './redact.ts';
+
+const KEY = `everturn_${'0a'.repeat(32)}`;
+const TOKEN = `eyJ${'a'.repeat(20)}.${'b'.repeat(20)}.${'c'.repeat(20)}`;
+
+test.each([
+  ['an API key', `key ${KEY}.`, 'key [hidden].'],
+  ['a token', `{"t":"${TOKEN}"}`, '{"t":"[hidden]"}'],
+  ['a header', 'Authorization: Bearer abcd-1234.x', 'Authorization: Bearer [hidden]'],
+  ['a header of another kind', 'basic dXNlcjpwdw==, x', 'basic [hidden], x'],
+  ['a user in a URL', 'at redis://:pw@h:1/0 and http://u:p@h/x', 'at redis://[hidden]@h:1/0 and http://[hidden]@h/x'],
+  ['a password with an @', 'postgres://u:p@ss@h/db', 'postgres://[hidden]@h/db'],
+  ['a parameter', '/x?a=1&api_key=2&X-Amz-Signature=3#b', '/x?a=1&api_key=[hidden]&X-Amz-Signature=[hidden]#b'],
+  [
+    'a short parameter',
+    '"http://h/?key=1&sig=2&code=3&id=4"',
+    '"http://h/?key=[hidden]&sig=[hidden]&code=[hidden]&id=4"',
+  ],
+  [
+    'JSON',
+    '{"authorization":"x","x-api-key":"a\\"b","n":1}',
+    '{"authorization":"[hidden]","x-api-key":"[hidden]","n":1}',
+  ],
+  [
+    'JSON in JSON',
+    String.raw`{"body":"{\"client_secret\":\"x\",\"b\":\"c\"}"}`,
+    String.raw`{"body":"{\"client_secret\":\"[hidden]\",\"b\":\"c\"}"}`,
+  ],
+])('%s is hidden', (_, text, shown) => {
+  expect(redact(text)).toBe(shown);
+});
+
+test.each([
+  'the API key was revoked: send Authorization: Bearer <key>',
+  'bearer of bad news',
+  '{"turnId":"turn_1","input_tokens":7,"url":"/v1/agents/sessions?page_token=eyJsaXN0Ijoi&limit=2"}',
+  'mail to ann@example.com about https://example.com/a@b',
+])('nothing else is: %s', (text) => {
+  expect(redact(text)).toBe(text);
+});
+
+test('what this process knows to be secret is hidden, however it stands', () => {
+  const secret = 'pass"word/+ü';
+  const short = 'short';
+  hideSecrets([secret, short, undefined]);
+  const forms = [secret, JSON.stringify(secret), JSON.stringify(JSON.stringify(secret)), encodeURIComponent(secret)];
+  for (const form of forms) {
+    expect(redact(`a ${form} b`)).toMatch(/^a \W*\[hidden\]\W* b$/);
+  }
+  expect(redact(short)).toBe(short);
+});
+
+test('credentials are told by their names', () => {
+  const named = { Authorization: 'Bearer abc', 'X-Api-Key': 'k', MY_TOKEN: 't', accept: 'application/json' };
+  expect(credentialsIn(named)).toEqual(['Bearer abc', 'abc', 'k', 'k', 't', 't']);
+});
+
+test('long lines take no long time', () => {
+  const begun = process.cpuUsage().user;
+  for (const part of ['a', '"', '\\', '\\"', '://', '?a', '?token', 'eyJ', 'bearer ', '"token":"'])
+    redact(part.repeat(200_000));
+  // A quadratic pattern takes minutes.
+  expect((process.cpuUsage().user - begun) / 1e6).toBeLessThan(20);
+});

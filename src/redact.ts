@@ -1,0 +1,63 @@
+const HIDDEN = '[hidden]';
+
+/** Shorter values would be found in words that have nothing to do with them. */
+const MIN_SECRET_LENGTH = 8;
+
+const CREDENTIAL = '(?:authorization|cookie|password|passwd|secret|signature|credential|api[_-]?key|auth|token)';
+const CREDENTIAL_NAME = new RegExp(CREDENTIAL, 'i');
+
+/** Repetitions that may fail are bounded, or a long line that is made for it would take hours. */
+const PATTERNS: [RegExp, string][] = [
+  // Our own keys, and the tokens of OpenID Connect.
+  [/\beverturn_[0-9a-f]{64}\b/g, HIDDEN],
+  [/\beyJ[\w-]{8,500}\.[\w-]{8,}\.[\w-]*/g, HIDDEN],
+  [/\b(bearer|basic) {1,9}[\w.~+/=-]{8,}/gi, `$1 ${HIDDEN}`],
+  // In URLs: user and password, and parameters that are called like credentials.
+  [/\b([a-z][a-z\d+.-]{0,20}:\/\/)[^\s/?#"'\\]{0,500}@/gi, `$1${HIDDEN}@`],
+  [
+    new RegExp(
+      `([?&#](?!page_token=)(?:[\\w.-]{0,40}${CREDENTIAL}[\\w.-]{0,40}|key|sig|code)=)[^&#\\s"'\\\\<>]+`,
+      'gi',
+    ),
+    `$1${HIDDEN}`,
+  ],
+  // In JSON, also where it stands as text in JSON.
+  [
+    new RegExp(`(\\\\{0,3}")([\\w.-]{0,40}${CREDENTIAL})\\1(\\s{0,9}:\\s{0,9})\\1(?:(?!\\1)(?:[^\\\\"]|\\\\.))*`, 'gi'),
+    `$1$2$1$3$1${HIDDEN}`,
+  ],
+];
+
+const secrets = new Set<string>();
+let known: RegExp | undefined;
+
+/** From here on this process never says these: a key, a password. */
+export function hideSecrets(values: (string | undefined)[]): void {
+  for (const value of values) {
+    if (value === undefined || value.length < MIN_SECRET_LENGTH) continue;
+    // As it stands in JSON too, and as JSON that stands in JSON.
+    const inJson = JSON.stringify(value).slice(1, -1);
+    for (const form of [value, inJson, JSON.stringify(inJson).slice(1, -1), encodeURIComponent(value)])
+      secrets.add(form);
+  }
+  const longestFirst = [...secrets].sort((a, b) => b.length - a.length);
+  known = longestFirst.length > 0 ? new RegExp(longestFirst.map(escaped).join('|'), 'g') : undefined;
+}
+
+/** The values of what is called like a credential, in a set of headers or variables. */
+export function credentialsIn(named: Record<string, string>): string[] {
+  return Object.entries(named).flatMap(([name, value]) =>
+    CREDENTIAL_NAME.test(name) ? [value, value.replace(/^\w+ +/, '')] : [],
+  );
+}
+
+/** A text that may be shown: without the secrets that this process knows, and what looks like one. */
+export function redact(text: string): string {
+  let shown = known ? text.replace(known, HIDDEN) : text;
+  for (const [pattern, replacement] of PATTERNS) shown = shown.replace(pattern, replacement);
+  return shown;
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[.*+?^${}()|[\]\\/-]/g, '\\$&');
+}
