@@ -211,3 +211,25 @@ test('only the path decides where a request goes', async () => {
   expect(await ann.get('/healthz?x=/v1/agents/helper')).toEqual({ status: 'ok' });
   expect((await ann.get('/prefix/v1/agents/helper?x=/v1/agents/nobody')).data.name).toBe('helper');
 });
+
+test('a body of a few fields may take less than one with content', async () => {
+  const id = await ann.createSession('helper');
+  const large = { title: 'x'.repeat(1024 * 1024), agent_name: 'helper' };
+  for (const path of ['', `/${id}/cancel`, `/${id}/turns/turn_1/subscribe`]) {
+    const { status, body } = await ann.send('POST', `/v1/agents/sessions${path}`, large);
+    expect([status, body.error.code], path).toEqual([413, 'body_too_large']);
+    expect(body.error.message).toBe('the body is larger than 1 MB');
+  }
+  const tooLarge = await ann.send('PUT', '/v1/agents/x', { model: { name: 'x'.repeat(30 * 1024 * 1024) } });
+  expect([tooLarge.status, tooLarge.body.error.message]).toEqual([413, 'the body is larger than 30 MB']);
+});
+
+test('no answer can be framed, or run as a page', async () => {
+  for (const path of ['/healthz', '/v1/agents/helper', '/v1/nothing', '/docs']) {
+    const { headers } = await fetch(ann.url + path, { headers: { authorization: 'Bearer key-of-ann' } });
+    const policy = headers.get('content-security-policy');
+    expect(policy, path).toMatch(/default-src 'none'/);
+    expect(policy, path).toMatch(/frame-ancestors 'none'/);
+    expect(headers.get('x-content-type-options'), path).toBe('nosniff');
+  }
+});
