@@ -1,17 +1,15 @@
 import { proxyActivities, sleep } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 
-/** Whatever is away comes back: the session was deleted, and everything of it goes. */
-const retry = { maximumInterval: '1 minute' };
-
-/** A few quick calls to Temporal. */
-const { endSession } = proxyActivities<Pick<Activities, 'endSession'>>({ startToCloseTimeout: '5 minutes', retry });
-
-/** Two calls to Temporal for each turn, and a session may have thousands; another attempt goes on where one has stopped. */
-const { removeSession } = proxyActivities<Pick<Activities, 'removeSession'>>({
+/**
+ * Some calls to Temporal for each turn, and a session may have thousands. Another attempt goes on where one has stopped,
+ * so a worker that is silent for long is not waited for.
+ */
+const { endSession, removeSession } = proxyActivities<Pick<Activities, 'endSession' | 'removeSession'>>({
   startToCloseTimeout: '1 hour',
-  heartbeatTimeout: '30 seconds',
-  retry,
+  heartbeatTimeout: '5 seconds',
+  // For ever: the session was deleted, and everything of it goes.
+  retry: { maximumInterval: '1 minute' },
 });
 
 /** Who follows a turn that was ended with its session hears so, before the turn's history is gone. */

@@ -1,10 +1,12 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { Migrator, type Kysely } from 'kysely';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Catalog } from '../../src/catalog/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
+import { migrations } from '../../src/catalog/migrations.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { LogEntry } from '../../src/log/records.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
@@ -41,6 +43,7 @@ async function persist<T>(work: () => Promise<T>): Promise<T> {
       return await work();
     } catch (error) {
       if (!isCatalogUnavailable(error)) throw error;
+      await new Promise(setImmediate);
     }
   }
 }
@@ -207,4 +210,108 @@ test('a database that is away is an error that says so, and is over when it is b
   await bringBack();
   expect(failures).toEqual([true, true]);
   await catalog.check(NOW);
+});
+
+const turnOf = (turnId: string) => ({
+  turnId,
+  sessionId: 's',
+  previousTurnId: null,
+  sequence: 1,
+  createdAt: NOW,
+  title: 'x',
+});
+const ended: LogEntry[] = [{ ordinal: 1, record: { kind: 'turn.done', at: NOW } as unknown as LogEntry['record'] }];
+
+test('nothing comes back into a session that was deleted', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  await catalog.turns.accept(turnOf('t'));
+  await catalog.idempotency.claim({ ...claimOf('t'), sessionId: 's' }, NOW);
+  expect(await catalog.sessions.delete('s', LATER)).toBe(true);
+  expect(await catalog.sessions.delete('s', LATER)).toBe(false);
+  expect(await catalog.sessions.get('s')).toBe(undefined);
+  const filter = { type: 'session/draft' as const };
+  expect(await catalog.sessions.list(filter, { order: 'asc', after: undefined, limit: 10 })).toEqual([]);
+  expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
+  expect(await catalog.turns.accept(turnOf('u'))).toBe(false);
+  expect(await catalog.archive.add('t', ended, true)).toBe(false);
+  await catalog.turns.remove('t');
+  expect(await catalog.archive.add('t', ended, true)).toBe(false);
+  await catalog.sessions.forget('s', { again: undefined });
+  expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
+  for (const table of ['turns', 'archive', 'sessions', 'idempotency'] as const) {
+    expect(await database.rows.selectFrom(table).selectAll().execute(), table).toEqual([]);
+  }
+});
+
+test('a session in which something has happened since it was looked at is not deleted for being idle', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  await catalog.turns.request({ id: 't', session_id: 's', created_at: LATER });
+  expect(await catalog.sessions.delete('s', LATER, { idleSince: NOW })).toBe(false);
+  expect(await catalog.sessions.delete('s', LATER, { idleSince: LATER })).toBe(true);
+});
+
+test('no turn begins while blobs are collected, and none are collected while one may', async () => {
+  const [worker, api] = [await open(), await open()];
+  await insertSession(worker, 's');
+  await worker.turns.accept(turnOf('t'));
+  const removed: string[][] = [];
+  const sweep = (blobs: string[], during: () => Promise<void> = () => Promise.resolve()) =>
+    worker.blobReferences.sweep('s', { blobs, now: LATER, isLast: true }, async (names) => {
+      removed.push(names);
+      await during();
+    });
+  await sweep(['a']);
+  expect(removed).toEqual([]);
+  const blob = 'b'.repeat(64);
+  const record = { kind: 'turn.created', at: NOW, files: [{ type: 'file', blob }] } as unknown as LogEntry['record'];
+  await worker.archive.add(
+    't',
+    [
+      { ordinal: 1, record },
+      { ordinal: 2, record: ended[0]?.record ?? record },
+    ],
+    true,
+  );
+  const order: string[] = [];
+  let request: Promise<unknown> | undefined;
+  await sweep(['a', blob], async () => {
+    const asked = Promise.withResolvers<void>();
+    request = persist(() => {
+      asked.resolve();
+      return api.turns.request({ id: 'u', session_id: 's', created_at: LATER });
+    }).then(() => order.push('request'));
+    await asked.promise;
+    // Far longer than a request takes that does not have to wait.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    order.push('collected');
+  });
+  await request;
+  expect(order).toEqual(['collected', 'request']);
+  expect(removed).toEqual([['a']]);
+  await sweep(['a']);
+  expect(removed).toEqual([['a']]);
+});
+
+test('an older catalog knows after its migration which blobs its archive names', async () => {
+  const { rows } = database;
+  const migrator = new Migrator({ db: rows, provider: { getMigrations: () => Promise.resolve(migrations) } });
+  expect((await migrator.migrateTo('0001-sessions-and-turns')).error).toBe(undefined);
+  const [text, file] = ['1'.repeat(64), '2'.repeat(64)];
+  const said = `not {"blob":"${'3'.repeat(64)}"} itself`;
+  const record = JSON.stringify({ content: [{ $blob: text }, { type: 'file', name: 'x', blob: file }, said] });
+  const old = rows as unknown as Kysely<Record<string, Record<string, unknown>>>;
+  const at = { created_at: NOW, updated_at: NOW };
+  await old.insertInto('specs').values({ hash: 'h', spec: '{}' }).execute();
+  const owner = { subject_id: 'ann', subject_type: 'user', subject_slug: 'ann' };
+  await old
+    .insertInto('sessions')
+    .values({ id: 's', type: 'session', spec_hash: 'h', ...owner, ...at })
+    .execute();
+  await old.insertInto('turns').values({ id: 't', session_id: 's', created_at: NOW }).execute();
+  for (const ordinal of [1, 2]) await old.insertInto('archive').values({ turn_id: 't', ordinal, record }).execute();
+  const catalog = await open();
+  expect([...(await catalog.blobReferences.of('s'))].toSorted()).toEqual([text, file]);
+  expect(await catalog.sessions.get('s')).toMatchObject({ active_at: NOW, unswept_since: NOW, deleted_at: null });
 });

@@ -19,6 +19,9 @@ beforeAll(async () => {
     'limit.historyCount.suggestContinueAsNew': 60,
     // Runs as short as these would otherwise be held back for a second each.
     'history.continueAsNewMinInterval': '20ms',
+    // It deletes no run whose close it has not checked off, which by itself it does twice a minute.
+    'history.transferProcessorUpdateAckInterval': '200ms',
+    'history.visibilityProcessorUpdateAckInterval': '200ms',
   });
   server = await startTestServer({
     env: { TEMPORAL_ADDRESS: temporal.address },
@@ -64,6 +67,17 @@ test('a turn of forty steps goes through several runs: one log, one stream, one 
   // The whole log is in the archive, the runs that were over long before the turn too.
   const replay = await server.api.subscribe(chat.sessionId, turnId).done;
   expect(folded(replay)).toEqual(whole);
+});
+
+test('of a deleted session no run of its turns is left', async () => {
+  const steps = Array.from({ length: 25 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
+  const chat = await server.chat({ scripts: steps, spec: onTestServer });
+  const reader = chat.turn('look');
+  await reader.done;
+  const workflowId = turnWorkflowId(await reader.turnId());
+  await expect.poll(() => runsOf(workflowId), { timeout: 20_000 }).toBeGreaterThan(2);
+  expect((await server.api.send('DELETE', chat.path)).status).toBe(204);
+  await expect.poll(() => runsOf(workflowId), { timeout: 50_000 }).toBe(0);
 });
 
 test('the iteration limit counts through the runs', async () => {

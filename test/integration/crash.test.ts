@@ -1,7 +1,9 @@
+import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { DatabaseSync } from 'node:sqlite';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
 import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
 import { held, say, ScriptedModel, use } from '../support/scripted-model.ts';
@@ -146,3 +148,36 @@ test('an operator who stops it gets no half-done work: model calls are handed on
   const rest = server.api.subscribe(sessionId, await reader.turnId(), reader.frames.at(-1)?.sequence_number);
   expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'Half a word.' } });
 });
+
+test('after a session was deleted, again and again: it does not come back, and its removal comes to its end', async () => {
+  model.script('m', say('x'.repeat(200_000)), use({ name: 'pay', id: 'p1' }));
+  const sessionId = await server.api.createSession('agent');
+  await server.api.turn(sessionId, 'go').done;
+  stuck = true;
+  const reader = server.api.turn(sessionId, 'pay');
+  const turnId = await reader.turnId();
+  await expect.poll(() => ledger.size, { timeout: 10_000 }).toBe(1);
+  const folder = path.join(dataDir, 'blobs', sessionId);
+  expect(existsSync(folder)).toBe(true);
+  expect((await server.api.send('DELETE', `/v1/agents/sessions/${sessionId}`)).status).toBe(204);
+  for (let i = 0; i < 2; i++) {
+    await server.kill();
+    await server.start();
+    for (const url of ['', '/turns', `/turns/${turnId}`]) {
+      expect((await server.api.send('GET', `/v1/agents/sessions/${sessionId}${url}`)).status).toBe(404);
+    }
+  }
+  const catalog = new DatabaseSync(path.join(dataDir, 'catalog.db'), { readOnly: true });
+  onTestFinished(() => catalog.close());
+  const count = (table: string, column: string, value: string) =>
+    catalog.prepare(`SELECT count(*) AS n FROM ${table} WHERE ${column} = ?`).get(value)?.['n'];
+  const left = () => [
+    count('turns', 'session_id', sessionId),
+    count('archive', 'turn_id', turnId),
+    count('blob_references', 'session_id', sessionId),
+    existsSync(folder),
+  ];
+  await expect.poll(left, { timeout: 60_000 }).toEqual([0, 0, 0, false]);
+  // What ran was not run again.
+  expect([...ledger.values()]).toEqual([1]);
+}, 120_000);

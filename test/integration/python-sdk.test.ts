@@ -54,6 +54,8 @@ test('the unmodified Python SDK goes through a session', async () => {
     turn: true,
     fork: true,
     draft: ['session/draft', 'drafted'],
+    lists: [[true], ['session', 'session/draft', 'session', 'session', 'session'], ['session/draft']],
+    window: [true],
     errors: {
       'unknown agent': ['NotFoundError', 404],
       'unknown session': ['NotFoundError', 404],

@@ -48,6 +48,21 @@ async function startWorker(): Promise<{ stop: () => Promise<void> }> {
   };
 }
 
+function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTurnCommand {
+  return {
+    turnId,
+    isRepeated: false,
+    previous: { turn: 'last' },
+    createdAt: new Date().toISOString(),
+    createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+    input,
+    title: null,
+    specHash: '',
+    hasServers: false,
+    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1 },
+  };
+}
+
 test('an approval that comes together with the end of the turn that asked for it is accepted', async () => {
   const sessionId = newId('ses');
   const [before, after] = [newId('turn'), newId('turn')];
@@ -73,22 +88,34 @@ test('an approval that comes together with the end of the turn that asked for it
   await first.stop();
 
   await handle.signal(turnEnding, { turnId: before, pending: [call] });
-  const command: CreateTurnCommand = {
-    turnId: after,
-    isRepeated: false,
-    previous: { turn: 'last' },
-    createdAt: new Date().toISOString(),
-    createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
-    input: [{ type: 'user.tool_approval', threadId: 'main', toolCallId: 'w1', approval: { status: 'allow' } }],
-    title: null,
-    specHash: '',
-    hasServers: false,
-    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1 },
-  };
+  const command = commandOf(after, [
+    { type: 'user.tool_approval', threadId: 'main', toolCallId: 'w1', approval: { status: 'allow' } },
+  ]);
   const accepted = handle.executeUpdate(createTurn, { args: [command] });
   const second = await startWorker();
   expect(await accepted).toEqual({ turnId: after, previousTurnId: before, sequence: 2 });
   expect(await client.workflow.result(turnWorkflowId(after))).toMatchObject({ status: 'error' });
   await handle.terminate();
   await second.stop();
+});
+
+test('a command that was under way for half a day is refused: what it refers to may be gone', async () => {
+  const sessionId = newId('ses');
+  const state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
+  const handle = await client.workflow.start<typeof session>('session', {
+    workflowId: sessionWorkflowId(sessionId),
+    taskQueue,
+    args: [{ sessionId, state }],
+  });
+  const worker = await startWorker();
+  const sentAgo = (hours: number): CreateTurnCommand => ({
+    ...commandOf(newId('turn'), [{ type: 'user.message', content: 'x' }]),
+    createdAt: new Date(Date.now() - hours * 3_600_000).toISOString(),
+  });
+  const late = handle.executeUpdate(createTurn, { args: [sentAgo(12.1)] });
+  await expect(late).rejects.toMatchObject({ cause: { type: 'request_expired' } });
+  // Clocks may differ by much less than that.
+  expect(await handle.executeUpdate(createTurn, { args: [sentAgo(11.9)] })).toMatchObject({ sequence: 1 });
+  await handle.terminate();
+  await worker.stop();
 });

@@ -80,6 +80,17 @@ seen["fork"] = fork.previous_turn_id == turn.id
 draft = raw.private.agents.private.draft_sessions.create(agent_spec={"model": {"name": "drafted"}}).data
 seen["draft"] = [draft.type, raw.private.agents.private.draft_sessions.get(draft.id).data.agent_spec.model.name]
 
+# Sessions, page by page.
+sessions = [client.create_session(agent_name=agent).id for _ in range(3)]
+listed = [s.id for s in client.list_sessions(agent_name=agent, limit=2)]
+assert listed == [*reversed(sessions), session.id], listed
+drafts = raw.private.agents.private.draft_sessions
+owned = raw.private.agents.private.list_owned_sessions(limit=3, order="asc")
+found = raw.private.agents.private.search_sessions(session_id=draft.id)
+seen["lists"] = [[d.id == draft.id for d in drafts.list()], [s.type for s in owned], [s.type for s in found]]
+after = client.list_sessions(agent_name=agent, start_timestamp=session.created_at, end_timestamp=session.created_at)
+seen["window"] = [s.id == session.id for s in after]
+
 # Cancel is idempotent.
 session.cancel()
 session.cancel()

@@ -108,7 +108,7 @@ export async function startTestServer({
     get server() {
       return server;
     },
-    chat: (options) => openChat({ api, model }, options),
+    chat: (options) => openChat({ model, current: () => api }, options),
     model,
     mcp,
     dataDir,
@@ -130,19 +130,19 @@ export async function startTestServer({
 }
 
 async function openChat(
-  { api, model }: { api: ApiClient; model: ScriptedModel },
+  { model, current }: { model: ScriptedModel; current: () => ApiClient },
   { scripts = [], spec = {} }: ChatOptions = {},
 ): Promise<Chat> {
   const name = newId('req');
   model.script(name, ...scripts);
-  await api.putAgent(name, { ...spec, model: { ...spec.model, name } });
-  const sessionId = await api.createSession(name);
+  await current().putAgent(name, { ...spec, model: { ...spec.model, name } });
+  const sessionId = await current().createSession(name);
   return {
     agent: name,
     sessionId,
     path: `/v1/agents/sessions/${sessionId}`,
     requests: () => model.requestsTo(name),
     script: (...more) => model.script(name, ...more),
-    turn: (input, more, headers) => api.turn(sessionId, input, more, headers),
+    turn: (input, more, headers) => current().turn(sessionId, input, more, headers),
   };
 }
