@@ -1,6 +1,10 @@
 import { defineConfig } from 'vitest/config';
 
+/** How long is waited for something to become true: a busy machine takes longer than vitest's second. */
+const expectOptions = { poll: { timeout: 20_000 } };
+
 const onServers = {
+  expect: expectOptions,
   pool: 'forks' as const,
   testTimeout: 60_000,
   hookTimeout: 60_000,
@@ -11,7 +15,12 @@ export default defineConfig({
     projects: [
       {
         // On a machine that is busy with something else, some take more than vitest's 5 s.
-        test: { name: 'unit', include: ['{src,workflows,activities}/**/*.test.ts'], testTimeout: 60_000 },
+        test: {
+          name: 'unit',
+          include: ['{src,workflows,activities}/**/*.test.ts'],
+          testTimeout: 60_000,
+          expect: expectOptions,
+        },
       },
       {
         test: {
