@@ -44,7 +44,13 @@ async function answerTo(url: string, agent?: Agent): Promise<IncomingMessage> {
   return response;
 }
 
-test('who sends a request byte by byte is cut off, while a stream goes on', async () => {
+const HEADS = ['', 'GET /', 'GET / HTTP/1.1\r\nhost: x\r\nx: '];
+const BODY = 'POST /body HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 100000\r\n\r\n';
+
+test.each([
+  ['the head of a request', { headMs: 2_000, requestMs: 3_600_000, checkMs: 100 }, HEADS],
+  ['a body', { headMs: 2_000, requestMs: 2_000, checkMs: 100 }, [BODY]],
+])('who sends %s byte by byte is cut off, while a stream goes on', async (_, patience, beginnings) => {
   const app = express();
   const streams: Response[] = [];
   app.get('/stream', (_request, response) => {
@@ -52,17 +58,13 @@ test('who sends a request byte by byte is cut off, while a stream goes on', asyn
     streams.push(response);
   });
   app.post('/body', express.text(), (_request, response) => void response.json({}));
-  const patience = { headMs: 2_000, requestMs: 3_000, checkMs: 100 };
   const server = await serveHttp(app, LOOPBACK, patience);
   onTestFinished(() => server.stop());
   const stream = await answerTo(`${server.url}/stream`, new Agent());
   const events: string[] = [];
   stream.setEncoding('utf8').on('data', (data: string) => events.push(data));
 
-  const heads = ['', 'GET /', 'GET / HTTP/1.1\r\nhost: x\r\nx: '];
-  const bodies = ['POST /body HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 100000\r\n\r\n'];
-  const answers = await Promise.all([...heads, ...bodies].map((begin) => dribble(server.url, begin)));
-  for (const answer of answers) {
+  for (const answer of await Promise.all(beginnings.map((begin) => dribble(server.url, begin)))) {
     expect(answer).toMatch(/^HTTP\/1\.1 408 /);
     expect(answer).toMatch(/"code":"request_timeout"/);
   }

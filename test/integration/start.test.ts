@@ -4,7 +4,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -13,9 +12,9 @@ import { findTemporalBinary } from '../../src/temporal/binary.ts';
 import { freePort } from '../../src/temporal/free-port.ts';
 import { waitUntilReady } from '../../src/temporal/readiness.ts';
 import { folded } from '../support/api-client.ts';
+import { everturn as runEverturn } from '../support/command-line.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const run = promisify(execFile);
 
 let dataDir: string;
@@ -24,15 +23,8 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dataDir, { recursive: true, force: true }));
 
-/** Runs the command line until it ends by itself. */
-async function everturn(args: string[], env: Record<string, string> = {}) {
-  const { PATH = '', HOME = '' } = process.env;
-  const child = spawn(process.execPath, [MAIN, ...args], { env: { PATH, HOME, EVERTURN_DATA: dataDir, ...env } });
-  let stderr = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-  const [code] = (await once(child, 'close')) as [number];
-  return { code, stderr };
-}
+const everturn = (args: string[], env: Record<string, string> = {}) =>
+  runEverturn(args, { EVERTURN_DATA: dataDir, ...env });
 
 test('a wrong setting stops the start with its name and what it should be', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: 'eighty' });
@@ -43,7 +35,7 @@ test('a wrong setting stops the start with its name and what it should be', asyn
 });
 
 test.each([[[]], [['begin']], [['start', 'now']]])('%j is answered with what there is', async (args) => {
-  expect(await everturn(args)).toEqual({
+  expect(await everturn(args)).toMatchObject({
     code: 2,
     stderr: expect.stringMatching(/Usage: everturn (start|[^]* start )/),
   });
