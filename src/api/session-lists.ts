@@ -44,6 +44,11 @@ const place = z.object({ list: z.string(), created_at: z.iso.datetime({ precisio
 
 const BOTH = ['session', 'session/draft'] as const;
 
+const mixed = json(pageOf(anySessionResource), {
+  data: [exampleSession, exampleDraft],
+  pagination: examplePage(LIMIT),
+});
+
 /** What a list has: sessions of these types, that are the caller's own or all that it may read. */
 interface Listing<T> {
   types: readonly SessionRow['type'][];
@@ -101,10 +106,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         tag: 'Sessions',
         summary: 'Your sessions and drafts, newest first',
         query: listQuery,
-        answer: json(pageOf(anySessionResource), {
-          data: [exampleSession, exampleDraft],
-          pagination: examplePage(LIMIT),
-        }),
+        answer: mixed,
         errors: ['invalid_page_token'],
       },
       async ({ query, caller }) => list(query, caller, { types: BOTH, whose: 'own', toItem }),
@@ -117,10 +119,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         tag: 'Sessions',
         summary: 'The sessions and drafts that you may read, by all that they can be searched for',
         query: searchQuery,
-        answer: json(pageOf(anySessionResource), {
-          data: [exampleSession, exampleDraft],
-          pagination: examplePage(LIMIT),
-        }),
+        answer: mixed,
         errors: ['invalid_page_token'],
       },
       async ({ query, caller }) => {

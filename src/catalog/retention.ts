@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import type { ExpressionBuilder, Kysely } from 'kysely';
 import type { SessionRow, Tables } from './schema.ts';
 
 /** How long sessions are kept, by `config.retention_days` of their agents. */
@@ -26,16 +26,21 @@ export class Retention {
    * for the draft.
    */
   async idle({ days, before }: { days: number; before: string }, limit: number): Promise<SessionRow[]> {
+    const isDue = (eb: ExpressionBuilder<Tables, 'specs' | 'sessions'>) =>
+      eb.and([
+        eb('specs.retention_days', '=', days),
+        eb('sessions.active_at', '<', before),
+        eb('sessions.deleted_at', 'is', null),
+      ]);
     const drafts = await this.#db
       .selectFrom('specs')
       .innerJoin('sessions', 'sessions.spec_hash', 'specs.hash')
       .selectAll('sessions')
-      .where('specs.retention_days', '=', days)
+      .where(isDue)
       .where('sessions.agent_version', 'is', null)
-      .where('sessions.active_at', '<', before)
-      .where('sessions.deleted_at', 'is', null)
       .limit(limit)
       .execute();
+    // Cross joins, since SQLite takes these in their order: from an agent's versions to their sessions that are due.
     const ofAgents = await this.#db
       .selectFrom('specs')
       .innerJoin('agents', 'agents.spec_hash', 'specs.hash')
@@ -44,9 +49,7 @@ export class Retention {
       .whereRef('sessions.agent_name', '=', 'agent_versions.agent_name')
       .whereRef('sessions.agent_version', '=', 'agent_versions.version')
       .selectAll('sessions')
-      .where('specs.retention_days', '=', days)
-      .where('sessions.active_at', '<', before)
-      .where('sessions.deleted_at', 'is', null)
+      .where(isDue)
       .limit(limit)
       .execute();
     const ofDeletedAgents = await this.#db
@@ -56,9 +59,7 @@ export class Retention {
       .whereRef('sessions.agent_name', '=', 'agent_versions.agent_name')
       .whereRef('sessions.agent_version', '=', 'agent_versions.version')
       .selectAll('sessions')
-      .where('specs.retention_days', '=', days)
-      .where('sessions.active_at', '<', before)
-      .where('sessions.deleted_at', 'is', null)
+      .where(isDue)
       .where((eb) =>
         eb.not(
           eb.exists(

@@ -4,6 +4,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SessionCommands } from '../../src/api/session-commands.ts';
 import { newId } from '../../src/log/ids.ts';
+import type { CreateTurnCommand } from '../../workflows/messages.ts';
 import { deleteSessionWorkflowId, sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use } from '../support/scripted-model.ts';
@@ -188,7 +189,7 @@ test('a command that comes late is refused, and leaves nothing behind', async ()
   const log = pino({ level: 'silent' });
   const commands = new SessionCommands({ client: temporal.client, taskQueue, log });
   const turnId = newId('turn');
-  const createTurn = commands.createTurn(chat.sessionId, {
+  const command: CreateTurnCommand = {
     turnId,
     isRepeated: false,
     previous: { turn: 'last' },
@@ -199,9 +200,12 @@ test('a command that comes late is refused, and leaves nothing behind', async ()
     specHash: '',
     hasServers: false,
     limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1 },
-  });
-  await expect(createTurn).rejects.toMatchObject({ code: 'session_not_found' });
-  await expect(commands.cancel(chat.sessionId, { close: false })).rejects.toMatchObject({ code: 'session_not_found' });
+  };
+  const sent = [
+    commands.createTurn(chat.sessionId, command),
+    ...[1, 2].map(() => commands.cancel(chat.sessionId, { close: false })),
+  ];
+  for (const one of sent) await expect(one).rejects.toMatchObject({ code: 'session_not_found' });
   expect(await temporal.has(turnWorkflowId(turnId))).toBe(false);
   await expectRemoved(chat.sessionId, [turnId]);
 });
