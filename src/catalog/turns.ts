@@ -24,16 +24,20 @@ export class Turns {
     return this.#db.selectFrom('turns').selectAll().where('id', '=', id).executeTakeFirst();
   }
 
-  /** The newest accepted turn of a session. */
-  async last(sessionId: string): Promise<TurnRow | undefined> {
-    return this.#db
-      .selectFrom('turns')
-      .selectAll()
-      .where('session_id', '=', sessionId)
-      .where('sequence', 'is not', null)
-      .orderBy('sequence', 'desc')
-      .limit(1)
-      .executeTakeFirst();
+  /** The newest accepted turn of a session; with `before` of those with a lower number in their session. */
+  async last(sessionId: string, before = Number.MAX_SAFE_INTEGER): Promise<TurnRow | undefined> {
+    return (
+      this.#db
+        .selectFrom('turns')
+        .selectAll()
+        .where('session_id', '=', sessionId)
+        .where('sequence', '<', before)
+        .orderBy('sequence', 'desc')
+        // A session whose memory is older than the catalog counts some numbers again.
+        .orderBy('created_at', 'desc')
+        .limit(1)
+        .executeTakeFirst()
+    );
   }
 
   /** The requests of a session that nobody has confirmed or withdrawn. */

@@ -21,17 +21,32 @@ export class TurnIndex {
   /** The newest turn of a session, as far as that can be known now: if Temporal is away, of those in the index. */
   async last(sessionId: string): Promise<TurnRow | undefined> {
     try {
-      await this.settleRequests(sessionId);
+      return await this.certainLast(sessionId);
     } catch (error) {
       if (!isTemporalUnavailable(error)) throw error;
+      return this.#catalog.turns.last(sessionId);
     }
-    return this.#catalog.turns.last(sessionId);
   }
 
   /** The newest turn of a session, without a doubt. Throws if that can't be known now. */
   async certainLast(sessionId: string): Promise<TurnRow | undefined> {
     await this.settleRequests(sessionId);
-    return this.#catalog.turns.last(sessionId);
+    const { turns } = this.#catalog;
+    let row = await turns.last(sessionId);
+    while (row && !(await this.#exists(row))) row = await turns.last(sessionId, row.sequence ?? undefined);
+    return row;
+  }
+
+  /** Of a Temporal that was lost, or restored from a backup, the catalog may know turns whose logs are nowhere. */
+  async #exists({ id, archived }: TurnRow): Promise<boolean> {
+    if (archived) return true;
+    try {
+      await this.#logs.start(id);
+      return true;
+    } catch (error) {
+      if (error instanceof TurnNotFound) return false;
+      throw error;
+    }
   }
 
   /** Makes turns of those requests of a session that have become turns. */

@@ -1,0 +1,46 @@
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { newId } from '../../src/log/ids.ts';
+import { sessionWorkflowId } from '../../workflows/ids.ts';
+import { say } from '../support/scripted-model.ts';
+import { startTestServer, type TestServer } from '../support/test-server.ts';
+
+/** After a disaster: a catalog that knows of turns which were running in a Temporal that is gone. */
+
+let server: TestServer;
+let connection: Connection;
+beforeAll(async () => {
+  server = await startTestServer();
+  connection = await Connection.connect({ address: inject('temporalAddress') });
+});
+afterAll(async () => {
+  await connection.close();
+  await server.stop();
+});
+
+test('a session whose last turns are lost goes on from the last one that is there', async () => {
+  const chat = await server.chat({ scripts: [say('one'), say('two')] });
+  const first = chat.turn('hi');
+  await first.done;
+  const firstId = await first.turnId();
+  const lost = [newId('turn'), newId('turn')];
+  for (const [i, id] of lost.entries()) {
+    const created = new Date().toISOString();
+    const row = { id, session_id: chat.sessionId, previous_turn_id: firstId, sequence: i + 2, created_at: created };
+    await server.database.rows.insertInto('turns').values(row).execute();
+  }
+  // And with the turns the memory of their session.
+  const client = new Client({ connection, namespace: inject('temporalNamespace') });
+  await client.workflow.getHandle(sessionWorkflowId(chat.sessionId)).terminate();
+
+  const listed = async () => (await server.api.list<{ id: string }>(`${chat.path}/turns`, 25)).map(({ id }) => id);
+  expect(await listed()).toEqual([firstId]);
+  expect((await server.api.list(`${chat.path}/events`)).length).toBeGreaterThan(2);
+  const second = chat.turn('are you there?');
+  expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'two' } });
+  expect((await second.type('turn.created')).previous_turn_id).toBe(firstId);
+  expect(await listed()).toEqual([await second.turnId(), firstId]);
+  // The model has heard what was said before.
+  expect(chat.requests()[1]?.messages.map(({ content }) => content)).toEqual(['hi', 'one', 'are you there?']);
+  expect((await server.api.send('GET', `${chat.path}/turns/${lost[0]}`)).status).toBe(404);
+});
