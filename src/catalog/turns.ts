@@ -25,13 +25,14 @@ export class Turns {
   }
 
   /** The newest accepted turn of a session; with `before` of those with a lower number in their session. */
-  async last(sessionId: string, before = Number.MAX_SAFE_INTEGER): Promise<TurnRow | undefined> {
+  async last(sessionId: string, before?: number): Promise<TurnRow | undefined> {
     return (
       this.#db
         .selectFrom('turns')
         .selectAll()
         .where('session_id', '=', sessionId)
-        .where('sequence', '<', before)
+        .where('sequence', 'is not', null)
+        .$if(before !== undefined, (query) => query.where('sequence', '<', before ?? 0))
         .orderBy('sequence', 'desc')
         // A session whose memory is older than the catalog counts some numbers again.
         .orderBy('created_at', 'desc')
