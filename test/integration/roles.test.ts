@@ -112,3 +112,23 @@ test('who may create sessions, and who may write agents', async () => {
   }
   expect((await ann.get('/v1/agents/mine')).data.version).toBe(1);
 });
+
+test("who may delete somebody else's session, and list it", async () => {
+  const { admin, approver, ann, bob } = clients;
+  const id = await ann.createSession('writer');
+  const listed = async (client: ApiClient) =>
+    (await client.list<{ id: string }>('/v1/agents/sessions')).some((session) => session.id === id);
+  expect([await listed(ann), await listed(admin), await listed(approver), await listed(bob)]).toEqual([
+    true,
+    true,
+    true,
+    false,
+  ]);
+  const path = `/v1/agents/sessions/${id}`;
+  expect((await bob.send('DELETE', path)).status).toBe(404);
+  expect((await approver.send('DELETE', path)).status).toBe(403);
+  expect((await ann.send('GET', path)).status).toBe(200);
+  expect((await admin.send('DELETE', path)).status).toBe(204);
+  expect((await ann.send('GET', path)).status).toBe(404);
+  expect((await ann.send('DELETE', '/v1/agents/writer')).status).toBe(403);
+});
