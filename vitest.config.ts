@@ -40,7 +40,7 @@ export default defineConfig({
           globalSetup: ['test/support/global-setup.ts', 'test/support/postgres-setup.ts'],
           include: [
             'test/integration/{agents,apart,api,approvals,catalog,collect-blobs,continue-as-new,errors,forks}.test.ts',
-            'test/integration/{delete-session,idempotency,keys,limits,lists,openapi,outages,postgres}.test.ts',
+            'test/integration/{delete-session,idempotency,keys,limits,lists,lost-turns,openapi,outages,postgres}.test.ts',
             'test/integration/{retention,roles,session-lists,streams,temporal-on-postgres,turns}.test.ts',
             'test/integration/unavailable.test.ts',
           ],
