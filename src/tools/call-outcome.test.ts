@@ -4,6 +4,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { TestMcpServer, type Fault, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
 import type { CallOptions } from './mcp-connection.ts';
 import { McpPool, type McpPoolOptions } from './mcp-pool.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partial<McpPoolOptions> = {}) {
   const server = await TestMcpServer.start({ tools: [{ name: 'act' }], ...options });
@@ -151,7 +152,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(onProgress).toHaveBeenCalled();
     expect(server.calls).toHaveLength(1);
     if (kind.protocol === '2025-11-25') {
-      await vi.waitFor(() => expect(server.received).toContain('notifications/cancelled'));
+      await eventually(() => expect(server.received).toContain('notifications/cancelled'));
     }
   });
 
@@ -177,7 +178,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
       status: 'unknown',
       message: 'MCP server "test" had not answered when the call was cancelled',
     });
-    await vi.waitFor(() => expect(signal.aborted).toBe(true));
+    await eventually(() => expect(signal.aborted).toBe(true));
     expect(server.count('tools/call')).toBe(1);
     if (kind.protocol === '2025-11-25') expect(server.count('notifications/cancelled')).toBe(1);
   });
@@ -191,7 +192,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     server.faults.set('server/discover', 'stall');
     const cancel = new AbortController();
     const connecting = pool.call(endpoint, 'act', {}, calling({ signal: cancel.signal }));
-    await vi.waitFor(() => expect(server.received).toContain('server/discover'));
+    await eventually(() => expect(server.received).toContain('server/discover'));
     cancel.abort();
     expect(await connecting).toEqual({ status: 'not_sent', message });
     expect(server.count('tools/call')).toBe(0);
@@ -263,12 +264,12 @@ describe('a session that the server has lost', () => {
       tools: [{ name: 'slow', handler: () => promise }, { name: 'act' }],
     });
     const slow = pool.call(endpoint, 'slow', {}, calling());
-    await vi.waitFor(() => expect(server.calls).toHaveLength(1));
+    await eventually(() => expect(server.calls).toHaveLength(1));
     server.faults.set('tools/call', { status: 404 });
     const found = Promise.withResolvers<void>();
     server.faults.set('initialize', { until: found.promise });
     const outcome = pool.call(endpoint, 'act', {}, calling());
-    await vi.waitFor(() => expect(server.count('initialize')).toBe(2));
+    await eventually(() => expect(server.count('initialize')).toBe(2));
     server.faults.clear();
     found.resolve();
     expect(await outcome).toMatchObject({ status: 'result' });
@@ -296,7 +297,7 @@ describe('an event stream that can be resumed', () => {
           handler: async (_args, { hangUp }) => {
             const gets = server.count('GET');
             hangUp();
-            await vi.waitFor(() => expect(server.count('GET')).toBeGreaterThan(gets));
+            await eventually(() => expect(server.count('GET')).toBeGreaterThan(gets));
             return 'later';
           },
         },
@@ -322,14 +323,14 @@ describe('an event stream that can be resumed', () => {
       ],
     });
     await pool.tools(endpoint, calling().signal);
-    await vi.waitFor(() => expect(server.count('GET')).toBe(1));
+    await eventually(() => expect(server.count('GET')).toBe(1));
     const cancel = new AbortController();
     const outcome = pool.call(endpoint, 'act', {}, calling({ signal: cancel.signal }));
     const hangUp = await called.promise;
     cancel.abort();
     expect(await outcome).toMatchObject({ status: 'unknown' });
     hangUp();
-    await vi.waitFor(() => expect(server.openRequests).toBe(1));
+    await eventually(() => expect(server.openRequests).toBe(1));
     for (let calls = 0; calls < 3; calls++) await pool.call(endpoint, 'other', {}, calling());
     expect(server.count('GET')).toBe(1);
   });
@@ -446,7 +447,7 @@ test('closing the pool ends the calls that are under way', async () => {
   const { promise: never } = Promise.withResolvers<string>();
   const { server, pool, endpoint } = await start({ tools: [{ name: 'act', handler: () => never }] });
   const outcome = pool.call(endpoint, 'act', {}, calling());
-  await vi.waitFor(() => expect(server.calls).toHaveLength(1));
+  await eventually(() => expect(server.calls).toHaveLength(1));
   await pool.close();
   expect(await outcome).toMatchObject({ status: 'unknown' });
   expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'not_sent' });

@@ -2,6 +2,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { KINDS } from '../../test/support/mcp-kinds.ts';
 import type { CallOptions } from './mcp-connection.ts';
 import { McpPool } from './mcp-pool.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 const unaborted = new AbortController().signal;
 
@@ -103,7 +104,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     const cancel = new AbortController();
     const onProgress = vi.fn<() => void>();
     const outcome = call('wait', {}, { signal: cancel.signal, onProgress });
-    await vi.waitFor(() => expect(onProgress).toHaveBeenCalledTimes(3), { timeout: 5_000 });
+    await eventually(() => expect(onProgress).toHaveBeenCalledTimes(3));
     cancel.abort();
     expect(await outcome).toEqual({
       status: 'unknown',
@@ -136,7 +137,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     expect(await names()).not.toContain('renamed');
     if (tellsOfChanges(kind)) {
       // Changes are told of once the server has agreed to, which comes after the first list.
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         await call('rename');
         expect(await names()).toContain('renamed');
       });
@@ -151,7 +152,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     const { server, call, names, sleep } = await start(kind);
     expect(await call('echo', { text: 'a' })).toMatchObject({ status: 'result' });
     await server.restart();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       sleep(60_000);
       expect(await names()).toHaveLength(8);
     });
@@ -164,7 +165,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
       const { server, call } = await start(kind);
       const onProgress = vi.fn<() => void>();
       const outcome = call('wait', {}, { onProgress });
-      await vi.waitFor(() => expect(onProgress).toHaveBeenCalled(), { timeout: 5_000 });
+      await eventually(() => expect(onProgress).toHaveBeenCalled());
       await server.restart();
       expect(await outcome).toMatchObject({ status: 'unknown' });
     });
@@ -174,7 +175,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     const { pool, endpoint, call } = await start(kind);
     const onProgress = vi.fn<() => void>();
     const outcome = call('wait', {}, { onProgress });
-    await vi.waitFor(() => expect(onProgress).toHaveBeenCalled(), { timeout: 5_000 });
+    await eventually(() => expect(onProgress).toHaveBeenCalled());
     await pool.close();
     expect(await outcome).toMatchObject({ status: 'unknown' });
     expect(await call('echo')).toMatchObject({ status: 'not_sent' });

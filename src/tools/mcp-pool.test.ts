@@ -1,6 +1,7 @@
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { TestMcpServer, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
 import { McpPool, McpUnavailableError, type McpPoolOptions } from './mcp-pool.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 const unaborted = new AbortController().signal;
 const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000 };
@@ -100,7 +101,7 @@ describe('a server that is down', () => {
     const abort = new AbortController();
     const gone = pool.tools(endpoint, abort.signal);
     const waiting = pool.tools(endpoint, unaborted);
-    await vi.waitFor(() => expect(server.received).toEqual(['server/discover']));
+    await eventually(() => expect(server.received).toEqual(['server/discover']));
     const reason = new Error('enough');
     abort.abort(reason);
     await expect(gone).rejects.toBe(reason);
@@ -112,7 +113,7 @@ describe('a server that is down', () => {
 test('a connection that nobody uses closes, and another one is opened when it is needed', async () => {
   const { server, pool, endpoint } = await start({ protocol: '2025-11-25' }, { idleMs: 50 });
   await pool.tools(endpoint, unaborted);
-  await vi.waitFor(() => expect(server.received).toContain('DELETE'));
+  await eventually(() => expect(server.received).toContain('DELETE'));
   expect(await pool.call(endpoint, 'act', {}, calling)).toMatchObject({ status: 'result' });
   expect(server.count('initialize')).toBe(2);
 });
@@ -126,11 +127,11 @@ test('a connection with a call under way is in use', async () => {
   const outcome = pool.call(endpoint, 'act', {}, calling);
   const other = await start({ protocol: '2025-11-25' }, { idleMs: 20 });
   await other.pool.tools(other.endpoint, unaborted);
-  await vi.waitFor(() => expect(other.server.received).toContain('DELETE'));
+  await eventually(() => expect(other.server.received).toContain('DELETE'));
   expect(server.received).not.toContain('DELETE');
   resolve('done');
   expect(await outcome).toMatchObject({ status: 'result' });
-  await vi.waitFor(() => expect(server.received).toContain('DELETE'));
+  await eventually(() => expect(server.received).toContain('DELETE'));
 });
 
 test('closing ends sessions and connections, and what is being opened', async () => {
@@ -139,7 +140,7 @@ test('closing ends sessions and connections, and what is being opened', async ()
   const stalled = await start();
   stalled.server.faults.set('server/discover', 'stall');
   const opening = pool.tools(stalled.endpoint, unaborted).catch((error: unknown) => error);
-  await vi.waitFor(() => expect(stalled.server.received).toContain('server/discover'));
+  await eventually(() => expect(stalled.server.received).toContain('server/discover'));
   await pool.close();
   expect(server.received).toContain('DELETE');
   expect(await opening).toBeInstanceOf(McpUnavailableError);

@@ -4,6 +4,7 @@ import { isAlive } from '../../test/support/is-alive.ts';
 import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
 import { McpPool, type McpPoolOptions } from './mcp-pool.ts';
 import type { StdioEndpoint } from './registry.ts';
+import { eventually } from '../../test/support/eventually.ts';
 
 const unaborted = new AbortController().signal;
 const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000 };
@@ -102,7 +103,7 @@ describe('the program of a server', () => {
   test('is ended when nobody has used it for long, and started again', async () => {
     const { inspect } = start(undefined, { idleMs: 200 });
     const { pid } = await inspect();
-    await vi.waitFor(() => expect(isAlive(pid)).toBe(false), { timeout: 10_000 });
+    await eventually(() => expect(isAlive(pid)).toBe(false));
     expect((await inspect()).pid).not.toBe(pid);
   });
 
@@ -114,7 +115,7 @@ describe('the program of a server', () => {
     await pool.close();
     expect(isAlive(pid)).toBe(false);
     // Whoever adopts it has to see it dead.
-    await vi.waitFor(() => expect(isAlive(child)).toBe(false), { timeout: 10_000 });
+    await eventually(() => expect(isAlive(child)).toBe(false));
   });
 
   test('is killed with the pool when it does not end by itself', async () => {
@@ -128,7 +129,7 @@ describe('the program of a server', () => {
     const { pool, endpoint, logged } = start({ ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'] });
     const listing = pool.tools(endpoint, unaborted);
     listing.catch(() => undefined);
-    await vi.waitFor(() => expect(logged).toHaveLength(1));
+    await eventually(() => expect(logged).toHaveLength(1));
     await pool.close();
     expect(isAlive(logged[0]?.pid ?? 0)).toBe(false);
     await expect(listing).rejects.toThrow('shutting down');
@@ -149,7 +150,7 @@ describe('a server that dies', () => {
     await pool.tools(endpoint, unaborted);
     const { pid } = await inspect();
     process.kill(pid, 'SIGKILL');
-    await vi.waitFor(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
+    await eventually(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
     await pool.tools(endpoint, unaborted);
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
     expect((await inspect()).pid).not.toBe(pid);
@@ -159,7 +160,7 @@ describe('a server that dies', () => {
     const args = ['-c', ANSWERS_ONCE];
     const { pool, endpoint, call, logged } = start({ ...stdioEndpoint('2025-11-25'), command: '/bin/sh', args });
     expect((await pool.tools(endpoint, unaborted)).tools).toEqual([]);
-    await vi.waitFor(() => expect(logged.at(-1)?.msg).toBe('deaf'));
+    await eventually(() => expect(logged.at(-1)?.msg).toBe('deaf'));
     expect(await call('echo')).toMatchObject({ status: 'result' });
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
   });
@@ -169,7 +170,7 @@ describe('a server that dies', () => {
     const { pid } = await inspect();
     const child = Number(await textOf('breed'));
     process.kill(pid, 'SIGKILL');
-    await vi.waitFor(() => expect(isAlive(child)).toBe(false), { timeout: 10_000 });
+    await eventually(() => expect(isAlive(child)).toBe(false));
   });
 
   test('while its tools are listed is started again', async () => {

@@ -18,6 +18,7 @@ import {
   type EmbeddedTemporalOptions,
 } from '../../src/temporal/embedded-server.ts';
 import { ProvisionError } from '../../src/temporal/provision-error.ts';
+import { eventually } from '../support/eventually.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -157,7 +158,7 @@ test('one that does not answer any more is replaced', async () => {
   process.kill(left.pid, 'SIGSTOP');
   // On a busy machine it goes on for a moment.
   const answers = () => client.withDeadline(Date.now() + 1000, () => isThere(client, 'kept'));
-  await vi.waitFor(() => expect(answers()).rejects.toThrow(/Failed to describe/), 20_000);
+  await eventually(() => expect(answers()).rejects.toThrow(/Failed to describe/));
 
   const server = await start();
   expect(server.adopted).toBe(false);
@@ -186,7 +187,7 @@ test.each(['started', 'adopted'])(
     for (let death = 1; death <= 2; death += 1) {
       const { pid, port } = await theServer();
       process.kill(pid, 'SIGKILL');
-      await vi.waitFor(() => expect(messages.filter((line) => line.includes('is back'))).toHaveLength(death), 20_000);
+      await eventually(() => expect(messages.filter((line) => line.includes('is back'))).toHaveLength(death));
       expect(await theServer()).toMatchObject({ port });
       // The connection of before.
       expect(await isThere(client, 'kept')).toBe(true);
@@ -198,7 +199,7 @@ test.each(['started', 'adopted'])(
 test('stopping while the server is being started again leaves none behind', async () => {
   const server = await start();
   process.kill((await theServer()).pid, 'SIGKILL');
-  await vi.waitFor(() => expect(messages.join('')).toContain('is started again'), 20_000);
+  await eventually(() => expect(messages.join('')).toContain('is started again'));
   await server.stop();
   expect(await findDevServers(databaseFile())).toEqual([]);
 });
