@@ -42,6 +42,21 @@ const everyAnswer = {
     .meta({ description: 'names the request in the log of the server', header: { id: 'x-request-id' } }),
 };
 
+const ofLimited = {
+  ratelimit: z
+    .string()
+    .optional()
+    .meta({
+      description:
+        'how many requests are left in this minute, as in draft 8 of the RateLimit fields; none where nothing is limited',
+      header: { id: 'ratelimit' },
+    }),
+  'ratelimit-policy': z
+    .string()
+    .optional()
+    .meta({ description: 'how many requests a minute has', header: { id: 'ratelimit-policy' } }),
+};
+
 const tryAgain = {
   'retry-after': z.int().meta({ description: 'seconds until the request may succeed', header: { id: 'retry-after' } }),
 };
@@ -117,6 +132,7 @@ const asItIs: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
 function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObject {
   const { path, declaration } = described;
   const { id, tag, summary, description, query, headers, body } = declaration;
+  const answered = { ...everyAnswer, ...(isPrivate(path) && ofLimited) };
   const inPath = Object.entries(PATH_PARAMETERS).filter(([name]) => path.split('/').includes(`:${name}`));
   return {
     operationId: id,
@@ -131,14 +147,14 @@ function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObjec
     ...(body && {
       requestBody: { required: !isOptional(body.schema), content: { 'application/json': { ...body } } },
     }),
-    responses: { ...success(declaration), ...failures(refusals(described, { hasKeys })) },
+    responses: { ...success(declaration, answered), ...failures(refusals(described, { hasKeys }), answered) },
     security: hasKeys && isPrivate(path) ? [{ key: [] }] : [],
   };
 }
 
-function success(declaration: Route['declaration']): ZodOpenApiResponsesObject {
+function success(declaration: Route['declaration'], answered: z.core.$ZodShape): ZodOpenApiResponsesObject {
   const { answer, status = 200, nothing } = declaration;
-  const headers = z.object(everyAnswer);
+  const headers = z.object(answered);
   if (!answer) return { 204: { description: 'done', headers } };
   const contents = 'written' in answer ? answer.written : { 'application/json': answer };
   const content = Object.fromEntries(Object.entries(contents).map(([type, of]) => [type, { ...of }]));
@@ -167,12 +183,12 @@ function isPrivate(path: string): boolean {
   return PRIVATE_PATHS.some((prefix) => path === prefix || path.startsWith(`${prefix}/`));
 }
 
-function failures(codes: ErrorCode[]): ZodOpenApiResponsesObject {
+function failures(codes: ErrorCode[], answered: z.core.$ZodShape): ZodOpenApiResponsesObject {
   const responses: ZodOpenApiResponsesObject = {};
   for (const [status, same] of Map.groupBy(codes, (code) => ERRORS[code].status)) {
     responses[`${status}`] = {
       description: same.map((code) => `\`${code}\`: ${ERRORS[code].means}`).join('\n\n'),
-      headers: z.object({ ...everyAnswer, ...(same.some((code) => 'retryAfter' in ERRORS[code]) && tryAgain) }),
+      headers: z.object({ ...answered, ...(same.some((code) => 'retryAfter' in ERRORS[code]) && tryAgain) }),
       content: {
         'application/json': {
           schema: errorBody,
