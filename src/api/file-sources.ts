@@ -1,7 +1,7 @@
 import type { Caller } from '../auth/rights.ts';
 import { BlobNotFound } from '../blobs/blob-store.ts';
 import type { FileContent } from '../blobs/keep-files.ts';
-import { fetchFile } from '../fetch-file.ts';
+import { fetchFile, type FetchedFile } from '../fetch-file.ts';
 import { failureReason } from '../tools/failure-reason.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError } from './errors.ts';
@@ -21,7 +21,7 @@ interface SourceContext extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPri
   host: string | undefined;
 }
 
-/** For all that one request has fetched. */
+/** For all that one request names and does not bring: it is in memory at once, however small the request is. */
 const MAX_FETCHED_FILES = 20;
 const MAX_FETCHED_BYTES = 30 * 1024 * 1024;
 const FETCH_MS = 30_000;
@@ -32,10 +32,10 @@ export function checkFiles(files: SentFile[]): void {
     if (isDataUri(data)) parseDataUri(data, param);
     else if (!isUrl(data) && !OWN_FILE.test(data)) throw badData(param);
   }
-  const [tooMany] = files.filter(({ data }) => isUrl(data)).slice(MAX_FETCHED_FILES);
+  const [tooMany] = files.filter(({ data }) => !isDataUri(data)).slice(MAX_FETCHED_FILES);
   if (!tooMany) return;
   const { param } = tooMany;
-  throw new ApiError('invalid_request', `at most ${MAX_FETCHED_FILES} files of a turn may be URLs`, { param });
+  throw new ApiError('invalid_request', `at most ${MAX_FETCHED_FILES} files of a turn may be URLs or paths`, { param });
 }
 
 /**
@@ -54,9 +54,8 @@ export async function readFiles(files: SentFile[], context: SourceContext): Prom
       continue;
     }
     const own = ownFileOf(data, context.host);
-    const { mimeType, bytes } = own
-      ? await readOwn(own, context, param)
-      : await readUrl(data, { context, maxBytes: left, signal, param });
+    const options = { context, maxBytes: left, signal, param };
+    const { mimeType, bytes } = own ? await readOwn(own, options) : await readUrl(data, options);
     left -= bytes.length;
     contents.push({ name, mimeType, base64: bytes.toString('base64') });
   }
@@ -81,29 +80,30 @@ function ownFileOf(data: string, host: string | undefined): OwnFile | undefined 
   return { sessionId, blob, mimeType: /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : 'application/octet-stream' };
 }
 
-async function readOwn(
-  { sessionId, blob, mimeType }: OwnFile,
-  { catalog, blobs, caller }: SourceContext,
-  param: string,
-): Promise<{ mimeType: string; bytes: Buffer }> {
-  try {
-    await sessionFor(catalog, sessionId, caller, 'read');
-    return { mimeType, bytes: await blobs.get(sessionId, blob) };
-  } catch (error) {
-    const isGone = error instanceof BlobNotFound || error instanceof ApiError;
-    if (!isGone) throw error;
-    throw new ApiError('file_unavailable', `${param}: there is no such file here`, { param, cause: error });
-  }
-}
-
-interface UrlOptions {
+interface ReadOptions {
   context: SourceContext;
   maxBytes: number;
   signal: AbortSignal;
   param: string;
 }
 
-async function readUrl(url: string, { context, maxBytes, signal, param }: UrlOptions) {
+async function readOwn(
+  { sessionId, blob, mimeType }: OwnFile,
+  { context: { catalog, blobs, caller }, maxBytes, param }: ReadOptions,
+): Promise<FetchedFile> {
+  try {
+    await sessionFor(catalog, sessionId, caller, 'read');
+    const size = await blobs.size(sessionId, blob);
+    if (size <= maxBytes) return { mimeType, bytes: await blobs.get(sessionId, blob) };
+  } catch (error) {
+    const isGone = error instanceof BlobNotFound || error instanceof ApiError;
+    if (!isGone) throw error;
+    throw new ApiError('file_unavailable', `${param}: there is no such file here`, { param, cause: error });
+  }
+  throw new ApiError('file_unavailable', `${param}: the file is larger than ${maxBytes} bytes`, { param });
+}
+
+async function readUrl(url: string, { context, maxBytes, signal, param }: ReadOptions): Promise<FetchedFile> {
   try {
     return await fetchFile(url, { allowPrivate: context.allowPrivateUrls(), maxBytes, signal });
   } catch (error) {

@@ -8,6 +8,8 @@ export interface BlobStore {
    * @returns their SHA-256, in hex.
    */
   put(sessionId: string, bytes: Uint8Array): Promise<string>;
+  /** How many bytes it has. @throws BlobNotFound */
+  size(sessionId: string, blob: string): Promise<number>;
   /** @throws BlobNotFound */
   get(sessionId: string, blob: string): Promise<Buffer>;
   /** All that is stored for a session, also what was never finished. */

@@ -29,6 +29,13 @@ export class FolderBlobStore implements BlobStore {
     await writeFile(path.join(this.#root, '.writable'), 'yes');
   }
 
+  async size(sessionId: string, blob: string): Promise<number> {
+    const file = this.#file(sessionId, blob);
+    const stats = await this.#queue.run('files', () => unlessMissing(() => stat(file)));
+    if (!stats) throw new BlobNotFound(sessionId, blob);
+    return stats.size;
+  }
+
   async get(sessionId: string, blob: string): Promise<Buffer> {
     const file = this.#file(sessionId, blob);
     const bytes = await this.#queue.run('files', () => unlessMissing(() => readFile(file)));

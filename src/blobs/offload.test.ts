@@ -42,6 +42,7 @@ test('a store that fails is an error of the one who asked, however many blobs we
   const full = new Error('ENOSPC');
   const blobs: BlobStore = {
     put: () => Promise.reject(full),
+    size: () => Promise.resolve(0),
     get: () => Promise.reject(full),
     list: () => Promise.reject(full),
     delete: () => Promise.reject(full),

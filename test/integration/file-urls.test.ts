@@ -156,6 +156,23 @@ test('a file that can not be had refuses the turn, names the part and leaves not
   expect(status).toBe(200);
 });
 
+test('files of this server count too: naming one takes nothing, having it takes all of its bytes', async () => {
+  const big = Buffer.alloc(16 * 1024 * 1024).toString('base64');
+  const id = await bob.createSession('reader');
+  const [kept] = await sentBack(bob, id, file(`data:text/plain;base64,${big}`));
+  const own = kept?.data ?? '';
+  const path = `/v1/agents/sessions/${id}/turns`;
+  const twice = await bob.send('POST', path, { input: message(file(own), file(server.server.url + own)) });
+  expect([twice.status, twice.body.error.code, twice.body.error.param]).toEqual([
+    422,
+    'file_unavailable',
+    'input.0.content.1.data',
+  ]);
+  expect(twice.body.error.message).toMatch(/larger than 14680064 bytes/);
+  const many = await bob.send('POST', path, { input: message(...Array.from({ length: 21 }, () => file(own))) });
+  expect([many.status, many.body.error.param]).toEqual([400, 'input.0.content.20.data']);
+});
+
 test('with keys URLs do not lead to private addresses unless that is allowed; without keys they do', async () => {
   const web = await site((_request, response) => void response.end('inside'));
   const keyed = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' } });
