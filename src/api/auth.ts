@@ -62,6 +62,8 @@ async function callerOfKey(
 
 /** Cuts off an answer that is still on its way when its key has ended: a stream may take days. */
 function cutOffWithKey(response: Response, keyring: Keyring, key: string): void {
+  // Whoever has hung up meanwhile will not do so again.
+  if (response.closed) return;
   const watch = setInterval(() => {
     // A catalog that is away says nothing about the key.
     keyring.find(key).then(
