@@ -48,8 +48,8 @@ const HEADS = ['', 'GET /', 'GET / HTTP/1.1\r\nhost: x\r\nx: '];
 const BODY = 'POST /body HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 100000\r\n\r\n';
 
 test.each([
-  ['the head of a request', { headMs: 2_000, requestMs: 3_600_000, checkMs: 100 }, HEADS],
-  ['a body', { headMs: 2_000, requestMs: 2_000, checkMs: 100 }, [BODY]],
+  ['the head of a request', { headMs: 2_000, requestMs: 3_600_000, checkMs: 100, idleMs: 60_000 }, HEADS],
+  ['a body', { headMs: 2_000, requestMs: 2_000, checkMs: 100, idleMs: 60_000 }, [BODY]],
 ])('who sends %s byte by byte is cut off, while a stream goes on', async (_, patience, beginnings) => {
   const app = express();
   const streams: Response[] = [];
@@ -71,6 +71,30 @@ test.each([
   expect(events).toEqual(['data: 1\n\n']);
   streams[0]?.write('data: 2\n\n');
   await expect.poll(() => events.join('')).toBe('data: 1\n\ndata: 2\n\n');
+});
+
+test('who does not take an answer is cut off, and a quiet stream with a heartbeat is not', async () => {
+  const app = express();
+  const cutOff = Promise.withResolvers<void>();
+  app.get('/large', (_request, response) => {
+    response.once('close', () => {
+      if (!response.writableFinished) cutOff.resolve();
+    });
+    response.send(Buffer.alloc(32 * 1024 * 1024));
+  });
+  app.get('/stream', (_request, response) => {
+    response.set('content-type', 'text/event-stream; charset=utf-8');
+    const heartbeat = setInterval(() => response.write(': hb\n\n'), 100);
+    response.once('close', () => clearInterval(heartbeat));
+  });
+  const server = await serveHttp(app, LOOPBACK, { headMs: 5_000, requestMs: 5_000, checkMs: 100, idleMs: 2_000 });
+  onTestFinished(() => server.stop());
+  const stream = (await answerTo(`${server.url}/stream`, new Agent())).resume();
+  const large = await answerTo(`${server.url}/large`, new Agent());
+  large.on('error', () => undefined);
+  await cutOff.promise;
+  expect(stream.closed).toBe(false);
+  large.destroy();
 });
 
 /** Sends the beginning of a request, and then a byte now and again, until the server hangs up. Gives what that said. */

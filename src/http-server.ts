@@ -19,15 +19,18 @@ interface Address {
 /** How long requests may take that are under way when the server stops. */
 const GRACE_MS = 5_000;
 
-/** How long the server waits for a request that has begun to come; what it answers may take any time. */
+/** How long the server waits for its clients; what it answers may take any time. */
 interface Patience {
+  /** For a request that has begun to come. */
   headMs: number;
   /** With its body: 30 MB over a slow line take minutes. */
   requestMs: number;
   checkMs: number;
+  /** While nothing is sent or taken on a connection: streams send something every 15 s, and no command takes a minute. */
+  idleMs: number;
 }
 
-const PATIENCE: Patience = { headMs: 15_000, requestMs: 300_000, checkMs: 2_000 };
+const PATIENCE: Patience = { headMs: 15_000, requestMs: 300_000, checkMs: 2_000, idleMs: 120_000 };
 
 /** Longer than proxies keep theirs, which is a minute: or they send into a connection that has just been closed. */
 const KEEP_ALIVE_MS = 75_000;
@@ -41,7 +44,7 @@ const MAX_CONNECTIONS = 10_000;
 export async function serveHttp(
   app: Express,
   address: Address,
-  { headMs, requestMs, checkMs }: Patience = PATIENCE,
+  { headMs, requestMs, checkMs, idleMs }: Patience = PATIENCE,
 ): Promise<HttpServer> {
   const options = {
     // A request without Host is refused by the app, in the form of its other errors.
@@ -52,6 +55,8 @@ export async function serveHttp(
     keepAliveTimeout: KEEP_ALIVE_MS,
   };
   const server = createServer(options, app);
+  // Who does not take an answer holds it in our memory: the times above are for what comes, this one is for what goes.
+  server.timeout = idleMs;
   server.maxHeadersCount = MAX_HEADERS;
   server.maxConnections = MAX_CONNECTIONS;
   answerProtocolErrors(server);
