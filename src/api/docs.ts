@@ -61,7 +61,9 @@ export function docsRoutes(): Route[] {
         summary: 'This description of the API, as a page to try it on',
         answer: { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } },
       },
-      ({ response }) => {
+      ({ request, response }) => {
+        // The page's links are relative, so that it works behind any prefix, and lead nowhere from /docs/.
+        if (request.path.endsWith('/')) return response.redirect('../docs');
         response.set('content-security-policy', CONTENT_SECURITY_POLICY).type('html').send(PAGE);
       },
     ),
@@ -83,7 +85,12 @@ export function docsRoutes(): Route[] {
   ];
 }
 
+/** Read once: however many ask at a time, and take as long as they may, there is one of each in memory. */
+const read = new Map<string, Promise<Buffer>>();
+
 async function vendored(asset: string): Promise<Buffer> {
   if (!VENDORED.has(asset)) throw new ApiError('not_found', `the page has no file ${JSON.stringify(asset)}`);
-  return readFile(require.resolve(`swagger-ui-dist/${asset}`));
+  const content = read.get(asset) ?? readFile(require.resolve(`swagger-ui-dist/${asset}`));
+  read.set(asset, content);
+  return content;
 }

@@ -42,6 +42,9 @@ test('what runs on the page are our own files, over HTTP as over HTTPS', async (
   expect(status).toBe(200);
   expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'");
   expect(policy).not.toMatch(/unsafe|upgrade-insecure-requests|https?:/);
+  // With a slash at its end too, which would lead its links elsewhere.
+  const slashed = await fetch(`${server.api.url}/docs/`);
+  expect([slashed.status, slashed.url]).toEqual([200, `${server.api.url}/docs`]);
   const missing = await server.api.send('GET', '/docs/package.json');
   expect([missing.status, missing.body.error.code]).toEqual([404, 'not_found']);
 });
