@@ -21,8 +21,13 @@ export async function prepareModelCall(
   records: Promise<UnplacedRecord[]>,
   signal: AbortSignal,
 ): Promise<PreparedModelCall> {
-  const spec = await catalog.agents.spec(specHash);
-  const [toolset, all] = await Promise.all([toolsets.load(spec, signal), records]);
+  // Whichever of them fails first, somebody is there to hear of it: else the process would end.
+  const finding = catalog.agents.spec(specHash);
+  const [spec, toolset, all] = await Promise.all([
+    finding,
+    finding.then((found) => toolsets.load(found, signal)),
+    records,
+  ]);
   const conversation = transcript(all, threadId);
   const { provider, model } = models.resolve(spec.model.name);
   const request = promptOf({
