@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { CancelledFailure, Context } from '@temporalio/activity';
+import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
 import type { Appended, ConnectToolsInput } from '../src/log/history.ts';
 import type { NewRecord } from '../src/log/records.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -25,7 +25,9 @@ export function createConnectTools({ catalog, toolsets, conversations, log, drai
       return { records, stamp };
     } catch (error) {
       if (Context.current().cancellationSignal.aborted) throw new CancelledFailure('the turn does not wait any more');
-      throw error;
+      if (draining.aborted) throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
+      // What may pass was waited for. The turn can do without this, but not if it is tried for ever.
+      throw ApplicationFailure.nonRetryable(error instanceof Error ? error.message : String(error), 'internal_error');
     } finally {
       heartbeat.stop();
     }

@@ -1,4 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { Agents } from '../../src/catalog/agents.ts';
+import { logScope } from '../../src/telemetry/log-scope.ts';
 import { folded } from '../support/api-client.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
@@ -321,6 +323,19 @@ test('an MCP server that is down is no end of the turn: the model is told', asyn
     /^Be brief\.\n\nThe tools of the MCP server "gone" are not available now: /,
   );
   expect((await reader.done).some(({ type }) => type === 'mcp.initialize')).toBe(false);
+});
+
+test('tools that no attempt can get ready are no end of the turn, and are not tried for ever', async () => {
+  const chat = await server.chat({ spec: onTestServer });
+  // oxlint-disable-next-line typescript/unbound-method -- called on what the spy is called on
+  const { spec } = Agents.prototype;
+  const damaged = vi.fn(() => Promise.reject(new Error('the catalog has no such agent spec')));
+  const spy = vi.spyOn(Agents.prototype, 'spec').mockImplementation(function (this: Agents, hash) {
+    return logScope().activityType === 'connectTools' ? damaged() : spec.call(this, hash);
+  });
+  onTestFinished(() => spy.mockRestore());
+  expect(await chat.turn('hello').end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
+  expect(damaged).toHaveBeenCalledTimes(1);
 });
 
 test('files go to the model; large ones come back as URLs', async () => {
