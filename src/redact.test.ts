@@ -51,9 +51,14 @@ test('what this process knows to be secret is hidden, however it stands', () => 
   expect(redact(short)).toBe(short);
 });
 
+test('of a credential with its scheme also the credential alone is hidden', () => {
+  hideSecrets(['Token 0f1e2d3c4b5a']);
+  expect(redact('the token 0f1e2d3c4b5a is no good')).toBe('the token [hidden] is no good');
+});
+
 test('credentials are told by their names', () => {
-  const named = { Authorization: 'Bearer abc', 'X-Api-Key': 'k', MY_TOKEN: 't', accept: 'application/json' };
-  expect(credentialsIn(named)).toEqual(['Bearer abc', 'abc', 'k', 'k', 't', 't']);
+  const named = { HTTP_AUTHORIZATION: 'a', STRIPE_KEY: 'b', MY_TOKEN: 'c', GITHUB_PAT: 'd', KEYBOARD: 'us', PATH: '/bin' };
+  expect(credentialsIn(named)).toEqual(['a', 'b', 'c', 'd']);
 });
 
 test('long lines take no long time', () => {

@@ -4,7 +4,7 @@ const HIDDEN = '[hidden]';
 const MIN_SECRET_LENGTH = 8;
 
 const CREDENTIAL = '(?:authorization|cookie|password|passwd|secret|signature|credential|api[_-]?key|auth|token)';
-const CREDENTIAL_NAME = new RegExp(CREDENTIAL, 'i');
+const CREDENTIAL_NAME = new RegExp(`${CREDENTIAL}|(?:^|[_-])(?:key|pat)$`, 'i');
 
 /** Repetitions that may fail are bounded, or a long line that is made for it would take hours. */
 const PATTERNS: [RegExp, string][] = [
@@ -31,10 +31,11 @@ const PATTERNS: [RegExp, string][] = [
 const secrets = new Set<string>();
 let known: RegExp | undefined;
 
-/** From here on this process never says these: a key, a password. */
+/** From here on this process never says these: a key, a password, the value of a header. */
 export function hideSecrets(values: (string | undefined)[]): void {
-  for (const value of values) {
-    if (value === undefined || value.length < MIN_SECRET_LENGTH) continue;
+  // Of `Bearer …` the second word is the secret.
+  for (const value of values.flatMap((given) => (given === undefined ? [] : [given, given.replace(/^\w+ +/, '')]))) {
+    if (value.length < MIN_SECRET_LENGTH) continue;
     // As it stands in JSON too, and as JSON that stands in JSON.
     const inJson = JSON.stringify(value).slice(1, -1);
     for (const form of [value, inJson, JSON.stringify(inJson).slice(1, -1), encodeURIComponent(value)])
@@ -44,11 +45,9 @@ export function hideSecrets(values: (string | undefined)[]): void {
   known = longestFirst.length > 0 ? new RegExp(longestFirst.map(escaped).join('|'), 'g') : undefined;
 }
 
-/** The values of what is called like a credential, in a set of headers or variables. */
+/** The values of what is called like a credential, in a set of variables. */
 export function credentialsIn(named: Record<string, string>): string[] {
-  return Object.entries(named).flatMap(([name, value]) =>
-    CREDENTIAL_NAME.test(name) ? [value, value.replace(/^\w+ +/, '')] : [],
-  );
+  return Object.entries(named).flatMap(([name, value]) => (CREDENTIAL_NAME.test(name) ? [value] : []));
 }
 
 /** A text that may be shown: without the secrets that this process knows, and what looks like one. */

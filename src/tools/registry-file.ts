@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { ConfigError } from '../config.ts';
+import { hideSecrets } from '../redact.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: at a URL, or a program that we start and talk to over its pipes. */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
@@ -76,7 +77,7 @@ export function parseServer(value: RegisteredServer): ParsedServer {
 
 /**
  * Reads the file of `EVERTURN_MCP_SERVERS`: `{"servers": {"<name>": {"url", …} or {"command", …}}}`. `${NAME}` in a value
- * stands for the variable NAME of `env`, so that the file needs no secrets.
+ * stands for the variable NAME of `env`, so that the file needs no secrets; what stands there is taken for one.
  * @throws ConfigError that names the file, the place in it and what should be there, but no value.
  */
 export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Promise<Map<string, ParsedServer>> {
@@ -88,32 +89,27 @@ export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Pr
     throw wrong(error instanceof SyntaxError ? `is not JSON: ${error.message}` : `can't be read: ${String(error)}`);
   }
   const unset: string[] = [];
-  const parsed = registryFile.safeParse(filled(content, env, (name, at) => unset.push(`${at}: ${name} is not set`)));
+  const variable = (name: string, at: string): string => {
+    const value = env[name];
+    if (!value) unset.push(`${at}: ${name} is not set`);
+    hideSecrets([value]);
+    return value ?? '';
+  };
+  const parsed = registryFile.safeParse(filled(content, variable));
   if (unset.length > 0) throw wrong(unset.join('\n'));
   if (parsed.success) return new Map(Object.entries(parsed.data.servers));
   const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`);
   throw wrong(problems.join('\n'));
 }
 
-/** The value with its references to variables replaced; `onUnset` is told of those that can't be, and where. */
-function filled(
-  value: unknown,
-  env: NodeJS.ProcessEnv,
-  onUnset: (name: string, at: string) => void,
-  path: string[] = [],
-): unknown {
+/** The value with its references to variables replaced by what `variable` gives for their names and places. */
+function filled(value: unknown, variable: (name: string, at: string) => string, path: string[] = []): unknown {
   if (typeof value === 'string') {
-    return value.replaceAll(/\$\{(\w+)\}/g, (reference, name: string) => {
-      const known = env[name];
-      if (!known) onUnset(name, path.join('.'));
-      return known ?? reference;
-    });
+    return value.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => variable(name, path.join('.')));
   }
-  if (Array.isArray(value)) return value.map((item, i) => filled(item, env, onUnset, [...path, String(i)]));
+  if (Array.isArray(value)) return value.map((item, i) => filled(item, variable, [...path, String(i)]));
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [key, filled(item, env, onUnset, [...path, key])]),
-  );
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, filled(item, variable, [...path, key])]));
 }
 
 function httpUrl() {

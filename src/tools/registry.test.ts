@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { redact } from '../redact.ts';
 import { loadMcpRegistry, McpRegistry } from './registry.ts';
 
 const ENV = { CRM_SECRET: 's3cret', CRM_ID: 'crm', EMPTY: '' };
@@ -57,6 +58,16 @@ test('values may come from the environment', async () => {
     auth: { ...auth, client_id: 'crm', client_secret: 's3cret' },
   });
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'tools' })).toMatchObject({ args: ['crm'] });
+});
+
+test('what stands for a variable is a secret, wherever that is, and so is the value of a header, whatever its name', async () => {
+  const env = { STRIPE: 'sk-of-stripe', PAT: 'pat-of-github', PATH_KEY: 'key-in-the-path' };
+  const pay = { url: 'https://pay.example/${PATH_KEY}/mcp', headers: { 'Ocp-Apim-Subscription-Key': 'of-the-gateway' } };
+  const code = { command: 'x', args: ['--key', '${STRIPE}'], env: { GITHUB: '${PAT}', LITERAL_KEY: 'key-as-it-is' } };
+  await loadMcpRegistry(await fileOf(JSON.stringify({ servers: { pay, code } })), env);
+  for (const secret of [...Object.values(env), 'of-the-gateway', 'key-as-it-is']) {
+    expect(redact(`a ${secret} b`)).toBe('a [hidden] b');
+  }
 });
 
 test('a server can be registered when its URL is known', async () => {

@@ -79,5 +79,6 @@ export async function loadMcpRegistry(
 
 function secretsOf(server: ParsedServer): string[] {
   if ('command' in server) return credentialsIn(server.env);
-  return [...credentialsIn(server.headers), ...(server.auth ? [server.auth.client_secret] : [])];
+  // Headers are there for credentials, which servers call whatever they like.
+  return [...Object.values(server.headers), ...(server.auth ? [server.auth.client_secret] : [])];
 }

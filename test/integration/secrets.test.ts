@@ -17,6 +17,7 @@ const secrets = {
   model: 'sk-model-provider-key-77',
   redis: 'redis-pass/word-55',
   header: 'mcp-header-token-3310',
+  subscription: 'mcp-subscription-key-2203',
   inline: 'inline-url-token-8812',
   inlineUser: 'inline-password-4242',
   fileUser: 'file-password-6161',
@@ -45,7 +46,10 @@ beforeAll(async () => {
   closeEcho = () => void echo.close();
   const url = `http://127.0.0.1:${(echo.address() as AddressInfo).port}`;
   const mcpFile = path.join(dataDir, 'mcp.json');
-  const headers = { authorization: `Bearer ${secrets.header}` };
+  const headers = {
+    authorization: `Bearer ${secrets.header}`,
+    'Apim-Subscription-Key': secrets.subscription,
+  };
   await writeFile(mcpFile, JSON.stringify({ servers: { echo: { url: `${url}/mcp`, headers } } }));
   server = await ServerProcess.prepare(dataDir, {
     LOG_LEVEL: 'trace',
