@@ -57,7 +57,14 @@ test('of a credential with its scheme also the credential alone is hidden', () =
 });
 
 test('credentials are told by their names', () => {
-  const named = { HTTP_AUTHORIZATION: 'a', STRIPE_KEY: 'b', MY_TOKEN: 'c', GITHUB_PAT: 'd', KEYBOARD: 'us', PATH: '/bin' };
+  const named = {
+    HTTP_AUTHORIZATION: 'a',
+    STRIPE_KEY: 'b',
+    MY_TOKEN: 'c',
+    GITHUB_PAT: 'd',
+    KEYBOARD: 'us',
+    PATH: '/bin',
+  };
   expect(credentialsIn(named)).toEqual(['a', 'b', 'c', 'd']);
 });
 

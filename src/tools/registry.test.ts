@@ -62,7 +62,10 @@ test('values may come from the environment', async () => {
 
 test('what stands for a variable is a secret, wherever that is, and so is the value of a header, whatever its name', async () => {
   const env = { STRIPE: 'sk-of-stripe', PAT: 'pat-of-github', PATH_KEY: 'key-in-the-path' };
-  const pay = { url: 'https://pay.example/${PATH_KEY}/mcp', headers: { 'Ocp-Apim-Subscription-Key': 'of-the-gateway' } };
+  const pay = {
+    url: 'https://pay.example/${PATH_KEY}/mcp',
+    headers: { 'Ocp-Apim-Subscription-Key': 'of-the-gateway' },
+  };
   const code = { command: 'x', args: ['--key', '${STRIPE}'], env: { GITHUB: '${PAT}', LITERAL_KEY: 'key-as-it-is' } };
   await loadMcpRegistry(await fileOf(JSON.stringify({ servers: { pay, code } })), env);
   for (const secret of [...Object.values(env), 'of-the-gateway', 'key-as-it-is']) {
