@@ -46,6 +46,16 @@ export default defineConfig({
           ],
         },
       },
+      {
+        // Each has a Temporal, a Redis and processes of its own, and kills them; the long ones only when asked for.
+        test: {
+          ...onServers,
+          name: 'faults',
+          testTimeout: 300_000,
+          hookTimeout: 120_000,
+          include: ['test/faults/*.test.ts'],
+        },
+      },
     ],
   },
 });

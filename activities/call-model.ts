@@ -106,10 +106,13 @@ class ModelCall {
     return prepared;
   }
 
-  /** The first call of a turn may be under way already. */
+  /**
+   * The first call of a turn may be under way already. A later attempt does not look for it: the worker that began it
+   * may be the one that was lost, and nobody would say so.
+   */
   async #ask({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
-    const begun =
-      this.#input.step === 1 ? await this.#dependencies.headStarts.claim(this.#input, this.#signal) : undefined;
+    const mayBeBegun = this.#input.step === 1 && this.#context.info.attempt === 1;
+    const begun = mayBeBegun ? await this.#dependencies.headStarts.claim(this.#input, this.#signal) : undefined;
     return begun ?? provider.stream(request, this.#signal);
   }
 

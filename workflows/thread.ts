@@ -38,23 +38,27 @@ type ToolRun = Pick<PendingCall, 'toolCallId' | 'source'>;
  */
 const cancellationType = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED;
 
+/** After so long without a word a worker is taken for lost; a worker sends one each half second. */
+const HEARTBEAT_TIMEOUT = '4 seconds';
+
 /**
  * An attempt ends by itself when its model falls silent, and ends the turn when its provider fails for too long; what
- * is retried here are lost workers, however often. The heartbeat is short, so that another worker goes on soon.
+ * is retried here are lost workers, however often. Heartbeat and first interval are short, so that another worker goes on
+ * within 5 s.
  */
 const { callModel } = proxyActivities<Pick<Activities, 'callModel'>>({
   startToCloseTimeout: '2 hours',
-  heartbeatTimeout: '5 seconds',
+  heartbeatTimeout: HEARTBEAT_TIMEOUT,
   cancellationType,
-  retry: { initialInterval: '500 milliseconds', maximumInterval: '30 seconds' },
+  retry: { initialInterval: '100 milliseconds', maximumInterval: '30 seconds' },
 });
 
 /** Servers that can't be reached are not a failure but a result; what is retried is a lost worker. */
 const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   startToCloseTimeout: '5 minutes',
-  heartbeatTimeout: '5 seconds',
+  heartbeatTimeout: HEARTBEAT_TIMEOUT,
   cancellationType,
-  retry: { initialInterval: '500 milliseconds', maximumInterval: '10 seconds' },
+  retry: { initialInterval: '100 milliseconds', maximumInterval: '10 seconds' },
 });
 
 /** So many tools run at a time: a workflow task that schedules hundreds is slow and large. */
@@ -173,7 +177,7 @@ export class Thread {
       cancellationType,
       ...(source.run?.effect === 'retry'
         ? // To take its worker for dead too soon costs nothing. The activity counts failures; lost workers do not count.
-          { heartbeatTimeout: '5 seconds', retry: { maximumInterval: '30 seconds' } }
+          { heartbeatTimeout: HEARTBEAT_TIMEOUT, retry: { maximumInterval: '30 seconds' } }
         : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });

@@ -102,6 +102,8 @@ export class ApiClient {
 /** Reads an event stream as it comes, and holds it to the framing of the contract. */
 export class EventReader {
   readonly frames: Frame[] = [];
+  /** Gets each frame as it comes. */
+  onFrame: ((frame: Frame) => void) | undefined;
   readonly #abort: AbortController;
   readonly #waiting = new Set<() => void>();
   #ended = false;
@@ -172,6 +174,7 @@ export class EventReader {
         expect(id).toBe(String(frame.sequence_number));
         expect(frame.sequence_number).toBeGreaterThan(this.frames.at(-1)?.sequence_number ?? 0);
         this.frames.push(frame);
+        this.onFrame?.(frame);
         for (const wake of this.#waiting) wake();
         this.#waiting.clear();
       },

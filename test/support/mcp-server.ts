@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
@@ -32,6 +33,8 @@ export interface RunningCall {
   progress: (progress: number) => Promise<void>;
   /** Ends the stream of this call without a result; only with `resumable`, whose clients come back for it. */
   hangUp: () => void;
+  /** Cuts the connection on which the call came. */
+  cut: () => void;
 }
 
 /** A call that reached its tool. */
@@ -84,6 +87,7 @@ export class TestMcpServer {
   openRequests = 0;
 
   readonly #options: TestMcpServerOptions;
+  readonly #response = new AsyncLocalStorage<ServerResponse>();
   #tools: TestTool[];
   #port = 0;
   #http: HttpServer | undefined;
@@ -193,7 +197,9 @@ export class TestMcpServer {
       await context.mcpReq.notify({ method: 'notifications/progress', params });
     };
     const hangUp = (): void => context.http?.closeSSE?.();
-    const answer = await tool.handler?.(args, { meta, signal: context.mcpReq.signal, progress, hangUp });
+    const response = this.#response.getStore();
+    const cut = (): void => void response?.destroy();
+    const answer = await tool.handler?.(args, { meta, signal: context.mcpReq.signal, progress, hangUp, cut });
     if (typeof answer === 'object') return answer;
     return { content: [{ type: 'text', text: answer ?? 'ok' }] };
   }
@@ -214,14 +220,13 @@ export class TestMcpServer {
     }
     const gone = new AbortController();
     response.on('close', () => gone.abort());
-    const answer = await this.#answer(
-      new Request(new URL(request.url ?? '/', this.url), {
-        method: request.method ?? 'GET',
-        headers: pairs(request.rawHeaders),
-        signal: gone.signal,
-        ...(body && { body }),
-      }),
-    );
+    const forwarded = new Request(new URL(request.url ?? '/', this.url), {
+      method: request.method ?? 'GET',
+      headers: pairs(request.rawHeaders),
+      signal: gone.signal,
+      ...(body && { body }),
+    });
+    const answer = await this.#response.run(response, () => this.#answer(forwarded));
     if (typeof fault === 'object') await fault.until;
     if (response.destroyed) return;
     if (fault === 'swallow' && !isEventStream(answer)) return void response.destroy();

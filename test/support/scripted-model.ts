@@ -24,13 +24,14 @@ export type Script = (call: ModelCall) => void | Promise<void>;
 
 /**
  * Models that do what the test says: a real HTTP endpoint that speaks OpenAI's streaming protocol. Each model name has
- * scripts of its own, which its requests take in their order; without one the model says `ok`.
+ * scripts of its own, which its requests take in their order; where there is none, `otherwise` answers.
  */
 export class ScriptedModel {
   readonly requests: ChatRequest[] = [];
   readonly url: string;
   /** Models that `GET /models` lists; undefined: the endpoint does not exist. */
   models: string[] | undefined;
+  otherwise: Script = say('ok');
   readonly #scripts = new Map<string, Script[]>();
   readonly #stop: () => Promise<void>;
 
@@ -73,7 +74,7 @@ export class ScriptedModel {
 
   async answer(request: ChatRequest, headers: IncomingHttpHeaders, response: ServerResponse): Promise<void> {
     this.requests.push(request);
-    const script = this.#scripts.get(request.model)?.shift() ?? say('ok');
+    const script = this.#scripts.get(request.model)?.shift() ?? this.otherwise;
     await script(new ModelCall(request, headers, response));
   }
 

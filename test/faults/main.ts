@@ -1,0 +1,48 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { Command, InvalidArgumentError } from 'commander';
+import { FIGURES_FILE, summary } from './support/figures.ts';
+
+interface Options {
+  seed?: number;
+  duration: number;
+  long?: true;
+}
+
+const command = new Command('test:faults')
+  .description(
+    'Kills, stalls and cuts whatever Everturn depends on, and checks that nothing is lost and nothing doubled.',
+  )
+  .argument('[files...]', 'parts of the names of test files; default: all')
+  .option('--seed <n>', 'of the random schedules; default: another one each time, which is printed', wholeNumber)
+  .option('--duration <seconds>', 'for random schedules', wholeNumber, 60)
+  .option('--long', 'also what takes longer than a test should')
+  .action(run);
+await command.parseAsync();
+
+async function run(files: string[], { seed, duration, long }: Options): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-figures-'));
+  const figures = path.join(folder, 'figures.jsonl');
+  const vitest = spawn('npx', ['vitest', 'run', '--project', 'faults', ...files], {
+    stdio: 'inherit',
+    env: {
+      ...process.env,
+      [FIGURES_FILE]: figures,
+      DURATION: String(duration),
+      ...(seed !== undefined && { SEED: String(seed) }),
+      ...(long && { LONG: '1' }),
+    },
+  });
+  const [code] = (await once(vitest, 'exit')) as [number | null];
+  process.stdout.write(`${await summary(figures)}\n`);
+  await rm(folder, { recursive: true });
+  process.exitCode = code ?? 1;
+}
+
+function wholeNumber(value: string): number {
+  if (/^\d+$/.test(value)) return Number(value);
+  throw new InvalidArgumentError('It must be a whole number.');
+}

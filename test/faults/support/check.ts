@@ -1,0 +1,218 @@
+import { expect } from 'vitest';
+import type { SessionEvent } from '../../../src/wire/events.ts';
+import type { TurnResource } from '../../../src/wire/resources.ts';
+import { folded, type ApiClient, type Frame } from '../../support/api-client.ts';
+import { expectReplays } from '../../support/replay.ts';
+import type { Effect } from './ledger.ts';
+import { planOf, TOKENS, type Plan } from './plan.ts';
+import type { Recorder, SentInput } from './recorder.ts';
+import type { World } from './world.ts';
+
+/** A turn as it is stored. */
+interface Stored {
+  turn: TurnResource;
+  events: SessionEvent[];
+}
+
+type Message = Extract<SessionEvent, { type: 'model.message' }>;
+
+/** How long the last turn may take to end when the last fault is over. */
+const END_MS = 120_000;
+
+/**
+ * The invariants of the design, held against what clients got, what tools did and what is stored. It is told nothing of
+ * how the faults went: whatever happened, they hold. Gives the number of turns.
+ */
+export async function checkInvariants({ recorder, ledger, config }: World): Promise<number> {
+  const { api } = recorder;
+  const sessions = new Map<string, Stored[]>();
+  for (const sessionId of new Set(recorder.inputs.map((input) => input.sessionId))) {
+    sessions.set(sessionId, await stored(api, recorder, sessionId));
+  }
+  const turns = [...sessions.values()].flat();
+  checkStreams(recorder, turns);
+  for (const [sessionId, its] of sessions) {
+    const inputs = recorder.inputs.filter((input) => input.sessionId === sessionId);
+    checkInputs(inputs, its);
+    checkTexts(its);
+    checkOutcomes(its);
+    checkDecisions(ledger.effects, inputs, its);
+  }
+  checkEffects(ledger.effects, turns);
+  checkUsage(turns);
+  await expectReplays(config); // 8
+  return turns.length;
+}
+
+/** The turns of a session, oldest first, each followed to its end. */
+async function stored(api: ApiClient, recorder: Recorder, sessionId: string): Promise<Stored[]> {
+  const path = `/v1/agents/sessions/${sessionId}/turns`;
+  const turns = (await api.list<TurnResource>(path, 25)).toReversed();
+  const all: Stored[] = [];
+  for (const { id } of turns) {
+    const followed = recorder.turns.find(({ turnId }) => turnId === id) ?? recorder.follow(sessionId, id);
+    await within(END_MS, followed.done, `turn ${id} does not end`);
+    const { data: turn } = await api.get<{ data: TurnResource }>(`${path}/${id}`);
+    const frames = await api.subscribe(sessionId, id).done;
+    const events = folded(frames) as SessionEvent[];
+    const listed = await api.list<SessionEvent>(`${path}/${id}/events`);
+    // What is streamed again is what the lists have.
+    expect(events.filter(({ type }) => type !== 'turn.created' && type !== 'turn.done')).toEqual(listed);
+    expect(events.map(({ type }) => type).filter((type) => type.startsWith('turn.'))).toEqual([
+      'turn.created',
+      'turn.done',
+    ]);
+    all.push({ turn, events });
+  }
+  return all;
+}
+
+/** 1 and 6: whatever was cut, what each reader has put together is what is stored, to the last field. */
+function checkStreams({ turns: recorded }: Recorder, turns: Stored[]): void {
+  for (const { turnId, frames } of recorded) {
+    const found = turns.find(({ turn }) => turn.id === turnId);
+    expect(folded(frames), `turn ${turnId}, as its reader has it`).toEqual(found?.events);
+    expectRising(frames);
+    const end = frames.at(-1);
+    expect(end?.type === 'turn.done' && end.state).toEqual(found?.turn.state);
+  }
+}
+
+function expectRising(frames: Frame[]): void {
+  const numbers = frames.map((frame) => frame.sequence_number);
+  expect(numbers).toEqual([...new Set(numbers)].toSorted((a, b) => a - b));
+}
+
+/** 2: an input that was accepted is there once, one that was refused is not. */
+function checkInputs(inputs: SentInput[], turns: Stored[]): void {
+  expect(inputs.filter(({ outcome }) => outcome === 'under way')).toEqual([]);
+  const accepted = inputs.filter(({ outcome }) => outcome === 'accepted');
+  expect(turns.map(({ turn }) => turn.id).toSorted()).toEqual(
+    accepted.flatMap(({ turnId }) => turnId ?? []).toSorted(),
+  );
+  for (const { turnId, input } of accepted) {
+    const found = turns.find(({ turn }) => turn.id === turnId);
+    expect(found?.turn.input).toEqual(input.map((item) => expect.objectContaining(item)));
+  }
+}
+
+/** Every message says what the model said, and says it once. */
+function checkTexts(turns: Stored[]): void {
+  let plan: Plan | undefined;
+  let step = 0;
+  for (const { turn, events } of turns) {
+    const [first] = turn.input;
+    if (first?.type === 'user.message') [plan, step] = [planOf(first.content), 0];
+    if (!plan) continue;
+    for (const message of events.filter((event) => event.type === 'model.message')) {
+      const expected = plan.steps[step]?.say ?? 'Done.';
+      const isWhole = message.finish_reason === 'stop' || message.finish_reason === 'tool_calls';
+      if (isWhole) expect(message.content).toBe(expected);
+      else expect(expected.startsWith(message.content), `${message.content} is no beginning of ${expected}`).toBe(true);
+      if (isWhole) step += 1;
+    }
+    // A turn that ended well has not stopped half-way.
+    if (turn.state.status === 'done' && turn.state.required_actions.length === 0)
+      expect(step).toBeGreaterThanOrEqual(plan.steps.length);
+  }
+}
+
+/** 3: every call has ended in one way, or waits. */
+function checkOutcomes(turns: Stored[]): void {
+  const ends = turns.flatMap(({ turn, events }) => [
+    ...events.flatMap((event) => (event.type === 'tool.response' ? [event.tool_call_id] : [])),
+    ...turn.input.flatMap((item) => (item.type === 'user.tool_response' ? [item.tool_call_id] : [])),
+  ]);
+  const last = turns.at(-1)?.turn.state;
+  const waiting =
+    last?.status === 'done' ? last.required_actions.flatMap((action) => action.tool_calls.map(({ id }) => id)) : [];
+  expect([...ends, ...waiting].toSorted()).toEqual(
+    callsOf(turns)
+      .map(({ id }) => id)
+      .toSorted(),
+  );
+}
+
+/** 4: at most one effect of what must not be repeated; of what may be, one; and none that nobody asked for. */
+function checkEffects(effects: Effect[], turns: Stored[]): void {
+  const calls = new Map(callsOf(turns).map((call) => [call.id, call]));
+  const outcomes = new Map(
+    turns.flatMap(({ events }) =>
+      events.flatMap((event) => (event.type === 'tool.response' ? [[event.tool_call_id, event.outcome] as const] : [])),
+    ),
+  );
+  for (const { operation, tool, arguments: args } of effects) {
+    const call = calls.get(callOf(operation));
+    expect(call?.function.name, `${operation} was called for`).toBe(tool);
+    expect(args).toEqual(JSON.parse(call?.function.arguments ?? 'null'));
+    expect(outcomes.get(callOf(operation)), `${operation} has run`).not.toMatch(/^(denied|expired)$/);
+  }
+  for (const [
+    id,
+    {
+      function: { name },
+    },
+  ] of calls) {
+    const its = effects.filter(({ operation }) => callOf(operation) === id);
+    // A repetition goes by the operation id of the first.
+    expect(new Set(its.map(({ operation }) => operation)).size).toBeLessThanOrEqual(1);
+    const arrivals = name === 'pay' || name === 'refund' ? its.length : 0;
+    expect(arrivals, `${name} ${id} ran`).toBeLessThanOrEqual(1);
+    const took = its.filter(({ tookEffect }) => tookEffect).length;
+    if (outcomes.get(id) === 'succeeded' && name !== 'look' && name !== 'door')
+      expect(took, `${name} ${id} succeeded`).toBe(1);
+  }
+}
+
+/** 5: what needs a decision has run after one, with the arguments that were shown. */
+function checkDecisions(effects: Effect[], inputs: SentInput[], turns: Stored[]): void {
+  const calls = new Set(callsOf(turns).map(({ id }) => id));
+  const allowed = inputs
+    .filter(({ outcome }) => outcome === 'accepted')
+    .flatMap(({ input }) => input)
+    .flatMap((item) =>
+      item['type'] === 'user.tool_approval' && (item['approval'] as { status: string }).status === 'allow'
+        ? [item['tool_call_id']]
+        : [],
+    );
+  for (const { operation, tool } of effects) {
+    const id = callOf(operation);
+    if (tool === 'refund' && calls.has(id)) expect(allowed).toContain(id);
+  }
+}
+
+/** 7: what the messages cost is in the sum of their turn. */
+function checkUsage(turns: Stored[]): void {
+  for (const { turn, events } of turns) {
+    const messages = events.filter((event) => event.type === 'model.message');
+    for (const { finish_reason: reason, usage } of messages) {
+      if (reason !== 'stop' && reason !== 'tool_calls') continue;
+      expect(usage?.input_tokens).toBeGreaterThanOrEqual(TOKENS.prompt_tokens);
+      expect(usage?.output_tokens).toBeGreaterThanOrEqual(TOKENS.completion_tokens);
+    }
+    if (turn.state.status === 'running') continue;
+    const sum = messages.reduce((total, { usage }) => total + (usage?.output_tokens ?? 0), 0);
+    expect(turn.state.metrics.total_output_tokens).toBe(sum);
+  }
+}
+
+function callsOf(turns: Stored[]): Message['tool_calls'] {
+  return turns.flatMap(({ events }) =>
+    events.flatMap((event) => (event.type === 'model.message' ? event.tool_calls : [])),
+  );
+}
+
+/** The call of an operation id, which is `<turn>/<call>`. */
+function callOf(operation: string): string {
+  return operation.slice(operation.indexOf('/') + 1);
+}
+
+async function within<T>(ms: number, work: Promise<T>, message: string): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new Error(message)), ms);
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,114 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import type { ChatRequest, ModelCall } from '../../support/scripted-model.ts';
+
+/**
+ * What a turn is to do, written into the message that begins it. The model reads it there and knows by the messages
+ * behind it where it is, so whoever asks again after whatever fault is told the same; and who checks knows what had
+ * to come.
+ */
+const planSchema = z.object({
+  id: z.string(),
+  steps: z.array(
+    z.object({
+      say: z.string(),
+      /** Between two words. */
+      pauseMs: z.number().optional(),
+      tools: z
+        .array(z.object({ name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() }))
+        .optional(),
+      /** The first attempt falls silent behind so many words, for as long as somebody listens. */
+      hold: z.number().optional(),
+      /** What the first attempts meet instead of an answer; those after them are answered. */
+      faults: z.array(z.string()).optional(),
+    }),
+  ),
+});
+export type Plan = z.infer<typeof planSchema>;
+export type PlanStep = Plan['steps'][number];
+
+/** How a provider fails in one attempt. */
+export type ProviderFault = (call: ModelCall, step: PlanStep) => void | Promise<void>;
+
+export const TOKENS = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+
+const half = (text: string): string => text.slice(0, Math.ceil(text.length / 2));
+
+export const PROVIDER_FAULTS: Record<string, ProviderFault> = {
+  'rate limit': (call) => call.fail(429, 'slow down', { 'retry-after': '1' }),
+  'server error': (call) => call.fail(500, 'oops'),
+  overloaded: (call) => call.fail(529, 'overloaded'),
+  'no answer': (call) => call.closed,
+  'headers, then silence': (call) => call.raw(': here I am\n\n').closed,
+  'broken connection': (call, { say }) => call.text(half(say)).cut(),
+  'truncated JSON': (call, { say }) => call.text(half(say)).raw('data: {"choices":[{"index":0,"del\n\n').end(),
+  'end without a finish': (call, { say }) => call.text(half(say)).end(),
+  'error in the stream': (call, { say }) =>
+    call
+      .text(half(say))
+      .chunk({ error: { message: 'the model fell over', type: 'server_error', code: 500 } })
+      .end(),
+  'cost, then an error': (call, { say }) =>
+    call
+      .text(half(say))
+      .chunk({ choices: [], usage: TOKENS })
+      .chunk({ error: { message: 'too late' } })
+      .end(),
+};
+
+/** Answers as the plan in the conversation says. */
+export class PlannedModel {
+  /** Finished answers, by plan and step: whole, with their cost. An attempt that was cut off is none of them. */
+  readonly reported = new Map<string, number>();
+  readonly #attempts = new Map<string, number>();
+
+  /** How often a step of a plan was asked for. */
+  attempts(plan: Plan, step: number): number {
+    return this.#attempts.get(`${plan.id}/${step}`) ?? 0;
+  }
+
+  async answer(call: ModelCall): Promise<void> {
+    const place = placeOf(call.request);
+    const step = place?.plan.steps[place.step];
+    if (!place || !step) return call.text('Done.').finish();
+    const key = `${place.plan.id}/${place.step}`;
+    const attempt = this.#attempts.get(key) ?? 0;
+    this.#attempts.set(key, attempt + 1);
+    const fault = PROVIDER_FAULTS[step.faults?.[attempt] ?? ''];
+    if (fault) return fault(call, step);
+
+    let isGone = false;
+    void call.closed.then(() => (isGone = true));
+    for (const [i, word] of wordsOf(step.say).entries()) {
+      if (attempt === 0 && i === step.hold) return call.closed;
+      if (isGone) return;
+      call.text(word);
+      if (step.pauseMs) await sleep(step.pauseMs);
+    }
+    if (attempt === 0 && wordsOf(step.say).length === step.hold) return call.closed;
+    for (const { name, args, id } of step.tools ?? []) call.toolCall(name, args, id);
+    call.finish(undefined, TOKENS);
+    this.reported.set(key, (this.reported.get(key) ?? 0) + 1);
+  }
+}
+
+export function wordsOf(text: string): string[] {
+  return text.match(/\S+\s*/g) ?? [];
+}
+
+/** The message that has a plan carried out. */
+export function messageFor(plan: Plan): string {
+  return JSON.stringify(plan);
+}
+
+export function planOf(content: unknown): Plan | undefined {
+  if (typeof content !== 'string' || !content.startsWith('{')) return undefined;
+  return planSchema.safeParse(JSON.parse(content)).data;
+}
+
+function placeOf({ messages }: ChatRequest): { plan: Plan; step: number } | undefined {
+  const asked = messages.findLastIndex(({ role }) => role === 'user');
+  const plan = planOf(messages[asked]?.content);
+  if (!plan) return undefined;
+  return { plan, step: messages.slice(asked).filter(({ role }) => role === 'assistant').length };
+}

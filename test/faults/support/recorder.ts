@@ -1,0 +1,196 @@
+import { appendFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { folded, type ApiClient, type EventReader, type Frame } from '../../support/api-client.ts';
+import { newId } from '../../../src/log/ids.ts';
+
+/** An input as it was sent, and what became of it as far as its sender was told. */
+export interface SentInput {
+  sessionId: string;
+  /** Stands in the turn that it makes, and in no other. */
+  mark: string;
+  input: Record<string, unknown>[];
+  outcome: 'under way' | 'accepted' | 'refused';
+  turnId?: string;
+  /** Of a refusal. */
+  status?: number;
+  code?: string;
+}
+
+type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
+
+/** Between attempts at an API that is away. */
+const PAUSE_MS = 100;
+
+/**
+ * A client that does what clients must: it sends an input again, under the same key, until it is told what became of
+ * it, and goes on at its cursor when a stream breaks. Keeps everything that it got, and writes it to a file.
+ */
+export class Recorder {
+  readonly inputs: SentInput[] = [];
+  readonly turns: RecordedTurn[] = [];
+  readonly #apis: () => ApiClient[];
+  readonly #file: string;
+  #requests = 0;
+
+  constructor(apis: () => ApiClient[], file: string) {
+    this.#apis = apis;
+    this.#file = file;
+  }
+
+  /** The APIs take turns. */
+  get api(): ApiClient {
+    const apis = this.#apis();
+    const api = apis[this.#requests++ % apis.length];
+    if (!api) throw new Error('there is no API');
+    return api;
+  }
+
+  /** Asks until there is an answer that is not about the server's own troubles. */
+  async persist<T>(
+    ask: (api: ApiClient) => Promise<{ status: number; body: T }>,
+  ): Promise<{ status: number; body: T }> {
+    for (;;) {
+      try {
+        const answer = await ask(this.api);
+        if (answer.status < 500) return answer;
+      } catch (error) {
+        if (isFinding(error)) throw error;
+      }
+      await sleep(PAUSE_MS);
+    }
+  }
+
+  /** Begins a turn; settles when it is accepted or refused. */
+  async send(sessionId: string, input: Record<string, unknown>[], more: object = {}): Promise<SentInput> {
+    const key = newId('req');
+    const mark = JSON.stringify(input);
+    const sent: SentInput = { sessionId, mark, input, outcome: 'under way' };
+    this.inputs.push(sent);
+    const path = `/v1/agents/sessions/${sessionId}/turns`;
+    const body = { input, stream: false, ...more };
+    // oxlint-disable-next-line typescript/no-explicit-any -- an answer of either shape
+    const answer = await this.persist<any>((api) => api.send('POST', path, body, { 'idempotency-key': key }));
+    if (answer.status >= 400) {
+      return Object.assign(sent, { outcome: 'refused', status: answer.status, code: answer.body.error.code });
+    }
+    return Object.assign(sent, { outcome: 'accepted', turnId: answer.body.data.id });
+  }
+
+  /** Begins a turn and follows it to its end. */
+  async turn(sessionId: string, input: Record<string, unknown>[]): Promise<RecordedTurn> {
+    const sent = await this.send(sessionId, input);
+    if (sent.turnId === undefined) throw new Error(`the turn was refused: ${sent.status} ${sent.code}`);
+    return this.follow(sessionId, sent.turnId);
+  }
+
+  /** Follows a turn to its end, whatever breaks. */
+  follow(sessionId: string, turnId: string): RecordedTurn {
+    const turn = new RecordedTurn({ sessionId, turnId, recorder: this, file: this.#file });
+    this.turns.push(turn);
+    return turn;
+  }
+
+  /** Settles when all that is followed has ended. */
+  async settled(): Promise<void> {
+    for (const turn of this.turns) await turn.done;
+  }
+}
+
+/** A frame, when it came, and on which of the connections. */
+export interface RecordedFrame {
+  frame: Frame;
+  at: number;
+  connection: number;
+}
+
+/** What one reader got of one turn, over as many connections as it took. */
+export class RecordedTurn {
+  readonly sessionId: string;
+  readonly turnId: string;
+  readonly recorded: RecordedFrame[] = [];
+  /** Settles with the turn's end; rejects with what no server should send. */
+  readonly done: Promise<TurnEnd>;
+  readonly #recorder: Recorder;
+  readonly #file: string;
+  readonly #waiting = new Set<() => void>();
+  #reader: EventReader | undefined;
+  connections = 0;
+
+  constructor({
+    sessionId,
+    turnId,
+    recorder,
+    file,
+  }: Pick<RecordedTurn, 'sessionId' | 'turnId'> & { recorder: Recorder; file: string }) {
+    this.sessionId = sessionId;
+    this.turnId = turnId;
+    this.#recorder = recorder;
+    this.#file = file;
+    this.done = this.#follow();
+    this.done.catch(() => undefined);
+  }
+
+  get frames(): Frame[] {
+    return this.recorded.map(({ frame }) => frame);
+  }
+
+  /** Settles when what has come passes a check; rejects if the turn ends without. */
+  async until(check: (frames: Frame[]) => boolean): Promise<void> {
+    while (!check(this.frames)) {
+      if (this.frames.at(-1)?.type === 'turn.done') throw new Error('the turn has ended without it');
+      const news = new Promise<void>((resolve) => void this.#waiting.add(resolve));
+      await Promise.race([news, this.done]);
+    }
+  }
+
+  /** Settles when the messages have so many words, in however many deltas. */
+  async words(count: number): Promise<void> {
+    await this.until((frames) => {
+      const texts = folded(frames).map((event) => ('content' in event ? String(event.content) : ''));
+      return texts.join(' ').split(/\s+/).filter(Boolean).length >= count;
+    });
+  }
+
+  /** Milliseconds from a moment to the next frame behind it; undefined if there was none. */
+  resumedAfter(moment: number): number | undefined {
+    const next = this.recorded.find(({ at }) => at > moment);
+    return next && next.at - moment;
+  }
+
+  /** As a network does: the client goes on at its cursor. */
+  cut(): void {
+    this.#reader?.close();
+  }
+
+  async #follow(): Promise<TurnEnd> {
+    for (;;) {
+      const connection = this.connections++;
+      const cursor = this.frames.at(-1)?.sequence_number;
+      const reader = this.#recorder.api.subscribe(this.sessionId, this.turnId, cursor, 'header');
+      this.#reader = reader;
+      reader.onFrame = (frame) => this.#note({ frame, at: performance.now(), connection });
+      try {
+        await reader.done;
+      } catch (error) {
+        if (isFinding(error)) throw error;
+      }
+      const end = this.frames.at(-1);
+      if (end?.type === 'turn.done') return end.state;
+      await sleep(PAUSE_MS);
+    }
+  }
+
+  #note(recorded: RecordedFrame): void {
+    this.recorded.push(recorded);
+    appendFileSync(this.#file, `${JSON.stringify({ turn: this.turnId, ...recorded })}\n`);
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
+}
+
+/** What no fault explains, other than a connection that breaks or a server that says it can't. */
+function isFinding(error: unknown): boolean {
+  if (!(error instanceof Error)) return true;
+  if (error.name === 'AssertionError' || error.name === 'ZodError' || error instanceof SyntaxError) return true;
+  return /^4\d\d /.test(error.message);
+}

@@ -1,0 +1,58 @@
+import path from 'node:path';
+import { pino } from 'pino';
+import { loadConfig } from '../../../src/config.ts';
+import { findTemporalBinary } from '../../../src/temporal/binary.ts';
+import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal/dev-server.ts';
+import { freePort } from '../../../src/temporal/free-port.ts';
+import { launchServer, type ServerHome } from '../../../src/temporal/launch-server.ts';
+
+/** A Temporal server that only its test starts and stops: nobody sees to it that it runs. */
+export class TestTemporal {
+  readonly namespace = 'everturn';
+  readonly #home: ServerHome;
+  readonly #port: number;
+
+  private constructor(home: ServerHome, port: number) {
+    this.#home = home;
+    this.#port = port;
+  }
+
+  static async start(folder: string): Promise<TestTemporal> {
+    const { cacheDir } = loadConfig({});
+    const binary = await findTemporalBinary({ cacheDir, env: process.env, log: pino({ level: 'silent' }) });
+    const databaseFile = path.join(folder, 'temporal.db');
+    const namespace = 'everturn';
+    const settings = settingsArguments({ databaseFile, namespace, sqliteSync: 'normal', dynamicConfig: {} });
+    const home = { databaseFile, logFile: path.join(folder, 'temporal.log'), binary, namespace, settings };
+    const temporal = new TestTemporal(home, await freePort());
+    await temporal.up();
+    return temporal;
+  }
+
+  get address(): string {
+    return `127.0.0.1:${this.#port}`;
+  }
+
+  /** Starts it where it was, on what it has stored. */
+  async up(): Promise<void> {
+    await launchServer(this.#home, this.#port, new AbortController().signal);
+  }
+
+  /** As a crash does. */
+  async down(): Promise<void> {
+    await endDevServers(this.#home.databaseFile, 0);
+  }
+
+  /** Its connections stay, but nothing is answered any more. */
+  async hang(): Promise<void> {
+    await this.#signal('SIGSTOP');
+  }
+
+  async goOn(): Promise<void> {
+    await this.#signal('SIGCONT');
+  }
+
+  async #signal(signal: NodeJS.Signals): Promise<void> {
+    for (const { pid } of await findDevServers(this.#home.databaseFile)) process.kill(pid, signal);
+  }
+}

@@ -1,0 +1,200 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pino } from 'pino';
+import { loadConfig, type Config } from '../../../src/config.ts';
+import { newId } from '../../../src/log/ids.ts';
+import { TestMcpServer } from '../../support/mcp-server.ts';
+import { TestRedis } from '../../support/redis.ts';
+import { ScriptedModel } from '../../support/scripted-model.ts';
+import { ServerProcess } from '../../support/server-process.ts';
+import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
+import { checkInvariants } from './check.ts';
+import { report } from './figures.ts';
+import { EffectLedger } from './ledger.ts';
+import { messageFor, PlannedModel, type Plan } from './plan.ts';
+import { Recorder, type RecordedTurn } from './recorder.ts';
+import { TestTemporal } from './temporal.ts';
+
+export const AGENT = 'agent';
+
+/** What goes into a session, as the steps of a plan. */
+export type Steps = (Omit<Plan['steps'][number], 'tools'> & {
+  tools?: { name: string; args?: Record<string, unknown> }[];
+})[];
+
+export interface WorldOptions {
+  apis?: number;
+  workers?: number;
+  env?: Record<string, string>;
+  /** Of the agent, beside its model and its tools. */
+  spec?: object;
+}
+
+let runtimeInstalled: Promise<void> | undefined;
+
+/**
+ * Everturn in parts, each a process that can be killed, paused and started again, with all that it depends on; around
+ * it a model, tools and clients that no fault reaches. `check` holds what is left of it to the invariants.
+ */
+export class World {
+  readonly folder: string;
+  readonly temporal: TestTemporal;
+  readonly redis: TestRedis;
+  readonly model: ScriptedModel;
+  readonly planned = new PlannedModel();
+  readonly mcp: TestMcpServer;
+  readonly ledger: EffectLedger;
+  readonly recorder: Recorder;
+  readonly apis: ServerProcess[] = [];
+  readonly workers: ServerProcess[] = [];
+  readonly plans = new Map<string, Plan>();
+  readonly #env: Record<string, string>;
+  readonly #spec: object;
+  #faults = 0;
+  /** How long readers waited for the next word behind a fault, in milliseconds. */
+  readonly #resumed: number[] = [];
+
+  private constructor(
+    parts: Pick<World, 'folder' | 'temporal' | 'redis' | 'model' | 'mcp' | 'ledger'>,
+    { env = {}, spec = {} }: WorldOptions,
+  ) {
+    this.folder = parts.folder;
+    this.temporal = parts.temporal;
+    this.redis = parts.redis;
+    this.model = parts.model;
+    this.mcp = parts.mcp;
+    this.ledger = parts.ledger;
+    this.#spec = spec;
+    this.#env = {
+      EVERTURN_DATA: parts.folder,
+      EVERTURN_MCP_SERVERS: path.join(parts.folder, 'mcp.json'),
+      EVERTURN_TOOL_HEARTBEAT_SECONDS: '3',
+      EVERTURN_SHUTDOWN_SECONDS: '1',
+      DATABASE_URL: `sqlite:${path.join(parts.folder, 'catalog.db')}`,
+      REDIS_URL: parts.redis.url,
+      TEMPORAL_ADDRESS: parts.temporal.address,
+      TEMPORAL_NAMESPACE: parts.temporal.namespace,
+      OPENAI_API_KEY: 'x',
+      OPENAI_BASE_URL: parts.model.url,
+      ...env,
+    };
+    this.model.otherwise = (call) => this.planned.answer(call);
+    this.recorder = new Recorder(
+      () => this.apis.filter(({ isRunning }) => isRunning).map(({ api }) => api),
+      path.join(parts.folder, 'frames.jsonl'),
+    );
+  }
+
+  static async start(options: WorldOptions = {}): Promise<World> {
+    // It would tell of each history that is replayed.
+    runtimeInstalled ??= installTemporalRuntime(pino({ level: 'silent' }));
+    await runtimeInstalled;
+    const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
+    const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
+    const [temporal, redis, model, mcp] = await Promise.all([
+      TestTemporal.start(folder),
+      TestRedis.start(),
+      ScriptedModel.start(),
+      TestMcpServer.start({ tools: ledger.tools }),
+    ]);
+    await writeFile(path.join(folder, 'mcp.json'), JSON.stringify({ servers: { test: { url: mcp.url } } }));
+    const world = new World({ folder, temporal, redis, model, mcp, ledger }, options);
+    const { apis = 1, workers = 1 } = options;
+    for (let i = 0; i < apis; i++) world.apis.push(await ServerProcess.prepare(folder, world.#env, 'api'));
+    for (let i = 0; i < workers; i++) world.workers.push(await ServerProcess.prepare(folder, world.#env, 'worker'));
+    await world.up();
+    await world.putAgent();
+    return world;
+  }
+
+  /** As Everturn's processes have it. */
+  get config(): Config {
+    return loadConfig(this.#env);
+  }
+
+  get processes(): ServerProcess[] {
+    return [...this.apis, ...this.workers];
+  }
+
+  /** Starts those of its processes that do not run. */
+  async up(): Promise<void> {
+    await Promise.all(this.processes.filter(({ isRunning }) => !isRunning).map((one) => one.start()));
+  }
+
+  async putAgent(): Promise<void> {
+    const server = { type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: ['refund'] };
+    const door = { name: 'door', description: 'opens the door', input_schema: { type: 'object' } };
+    const spec = { model: { name: 'planned' }, mcp_servers: [server], client_tools: [door], ...this.#spec };
+    const { status, body } = await this.recorder.persist((api) => api.send('PUT', `/v1/agents/${AGENT}`, spec));
+    if (status !== 200) throw new Error(JSON.stringify(body));
+  }
+
+  async session(): Promise<string> {
+    const headers = { 'idempotency-key': newId('req') };
+    const { body } = await this.recorder.persist((api) =>
+      api.send<{ data: { id: string } }>('POST', '/v1/agents/sessions', { agent_name: AGENT }, headers),
+    );
+    return body.data.id;
+  }
+
+  /** Makes a plan of steps: its calls have ids by which they can be found again. */
+  plan(...steps: Steps): Plan {
+    const id = `p${this.plans.size}`;
+    const plan = {
+      id,
+      steps: steps.map(({ tools, ...step }, s) => ({
+        ...step,
+        ...(tools && { tools: tools.map(({ name, args = {} }, i) => ({ name, args, id: `${id}_${s}_${i}` })) }),
+      })),
+    };
+    this.plans.set(id, plan);
+    return plan;
+  }
+
+  /** Begins a turn that carries out a plan, and follows it. */
+  async turn(sessionId: string, plan: Plan): Promise<RecordedTurn> {
+    return this.recorder.turn(sessionId, [{ type: 'user.message', content: messageFor(plan) }]);
+  }
+
+  /** Answers calls that wait for a human, and follows the turn that goes on. */
+  async decide(sessionId: string, status: 'allow' | 'deny', ...toolCallIds: string[]): Promise<RecordedTurn> {
+    const input = toolCallIds.map((id) => ({
+      type: 'user.tool_approval',
+      thread_id: 'main',
+      tool_call_id: id,
+      approval: { status },
+    }));
+    return this.recorder.turn(sessionId, input);
+  }
+
+  /** Does something bad. Gives the moment, on the clock of the recorded frames. */
+  async fault(inflict: () => unknown): Promise<number> {
+    this.#faults += 1;
+    const moment = performance.now();
+    await inflict();
+    return moment;
+  }
+
+  /** Waits for the end of a turn; gives how long its reader waited for the next word behind a fault, in milliseconds. */
+  async resumed(turn: RecordedTurn, moment: number): Promise<number> {
+    await turn.done;
+    const waited = turn.resumedAfter(moment);
+    if (waited === undefined) throw new Error('nothing came behind the fault: it came too late');
+    this.#resumed.push(waited);
+    return waited;
+  }
+
+  /** Waits until all turns have ended, and holds what was seen and what is stored to the invariants. */
+  async check(): Promise<void> {
+    const turns = await checkInvariants(this);
+    const effects = this.ledger.effects.filter(({ tookEffect }) => tookEffect).length;
+    await report({ faults: this.#faults, turns, effects, resumed: this.#resumed });
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.processes.map((one) => one.kill()));
+    await Promise.all([this.temporal.down(), this.redis.down(), this.model.stop(), this.mcp.stop()]);
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
