@@ -19,49 +19,40 @@ export class Archive {
   }
 
   /**
-   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Entries that are there already are
-   * left alone. False if the turn's session was deleted: nothing is added then.
+   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Gives those that were not there
+   * already: whoever else archives the turn has added the others. Undefined if the turn's session was deleted: nothing
+   * is added then.
    */
-  async add(turnId: string, entries: LogEntry[], complete: boolean): Promise<boolean> {
+  async add(turnId: string, entries: LogEntry[], complete: boolean): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
-    if (!last) return true;
+    if (!last) return [];
     return this.#db.transaction().execute(async (db) => {
-      const turn = await db.selectFrom('turns').select('session_id').where('id', '=', turnId).executeTakeFirst();
-      if (!turn || !(await noteActivity(db, { id: turn.session_id, at: last.record.at }))) return false;
-      const { ordinal: through } = last;
+      const row = db.selectFrom('turns').select(['session_id', 'archived_through']).where('id', '=', turnId);
+      const turn = await row.executeTakeFirst();
+      if (!turn || !(await noteActivity(db, { id: turn.session_id, at: last.record.at }))) return undefined;
+      // Read again, since from here on the session's row is held, and nobody else adds any. There are no gaps.
+      const { archived_through: before } = (await row.executeTakeFirst()) ?? turn;
       const { numUpdatedRows } = await db
         .updateTable('turns')
-        .set((eb) => ({
-          // Another worker may have come further.
-          archived_through: eb
-            .case()
-            .when('archived_through', '<', through)
-            .then(through)
-            .else(eb.ref('archived_through'))
-            .end(),
-          ...(complete && { archived: 1 }),
-        }))
+        .set({ archived_through: Math.max(before, last.ordinal), ...(complete && { archived: 1 }) })
         .where('id', '=', turnId)
         .executeTakeFirst();
-      if (numUpdatedRows === 0n) return false;
-      for (let from = 0; from < entries.length; from += ROWS_AT_ONCE) {
-        const rows = entries.slice(from, from + ROWS_AT_ONCE).map(({ ordinal, record }) => ({
+      if (numUpdatedRows === 0n) return undefined;
+      const added = entries.filter(({ ordinal }) => ordinal > before);
+      for (let from = 0; from < added.length; from += ROWS_AT_ONCE) {
+        const rows = added.slice(from, from + ROWS_AT_ONCE).map(({ ordinal, record }) => ({
           turn_id: turnId,
           ordinal,
           record: JSON.stringify(record),
         }));
-        await db
-          .insertInto('archive')
-          .values(rows)
-          .onConflict((conflict) => conflict.columns(['turn_id', 'ordinal']).doNothing())
-          .execute();
+        await db.insertInto('archive').values(rows).execute();
         await referToBlobs(
           db,
           turn.session_id,
           rows.map(({ record }) => record),
         );
       }
-      return true;
+      return added;
     });
   }
 

@@ -1,16 +1,14 @@
-import type { Client } from '@temporalio/client';
-import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
-import { inLogScope } from '../telemetry/log-scope.ts';
 import type { TurnIndex } from '../logs/turn-index.ts';
 import type { TurnLogs } from '../logs/turn-logs.ts';
-import { TURN_WORKFLOW, turnIdOf } from '../../workflows/ids.ts';
+import { archiveEnded, type Archiving } from './archive-ended.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { expireSessions } from './expire-sessions.ts';
+import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
 
+/** From the end of a sweep to the next. */
 const EVERY_MS = 3 * 60_000;
 
 /** Turns that ended this long before the last sweep are looked at again: visibility lags behind, and clocks differ. */
@@ -22,14 +20,6 @@ interface HousekeepingOptions extends Archiving {
   turnIndex: TurnIndex;
 }
 
-interface Archiving {
-  client: Client;
-  taskQueue: string;
-  catalog: Catalog;
-  archiveTurn: (turnId: string, signal: AbortSignal) => Promise<void>;
-  log: Logger;
-}
-
 /**
  * From time to time: archives ended turns that their sessions have not, because they were terminated, deleted or failed;
  * deletes sessions that are kept no longer, and has deleted ones removed; deletes blobs that nothing refers to; forgets
@@ -39,63 +29,43 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
   const stop = new AbortController();
   let since: Date | undefined;
   let failed: string[] = [];
-  let running = sweep();
-  const timer = setInterval(() => {
-    running = running.then(sweep);
-  }, EVERY_MS);
+  /** Not known before the first sweep has listed the turns that run; from then on those of requests are in the index. */
+  let unindexed: string[] | undefined;
+  let next: NodeJS.Timeout | undefined;
+  let running = run();
   return {
     stop: async () => {
-      clearInterval(timer);
       stop.abort();
+      clearTimeout(next);
       await running;
     },
   };
+
+  async function run(): Promise<void> {
+    await sweep();
+    if (stop.signal.aborted) return;
+    next = setTimeout(() => {
+      running = run();
+    }, EVERY_MS);
+  }
 
   async function sweep(): Promise<void> {
     const started = new Date();
     const when = { now: started, stop: stop.signal };
     try {
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
-      await expireSessions(options, when);
-      await removeDeleted(options, when);
-      failed = await archiveEnded(options, { since, again: failed, stop: stop.signal });
+      // Before the ended ones are listed: one that ends meanwhile is among those.
+      unindexed ??= await runningTurns(options);
+      failed = await archiveEnded(options, { ...when, since, again: failed });
       since = new Date(started.getTime() - OVERLAP_MS);
-      // Last, for only the archive says what is referred to.
-      await collectBlobs(options, when);
+      unindexed = await indexTurns(options, [...unindexed, ...failed], stop.signal);
+      // Only the index and the archive say what a session waits for, and to which blobs it refers.
+      const isComplete = unindexed.length === 0;
+      if (isComplete) await expireSessions(options, when);
+      await removeDeleted(options, when);
+      if (isComplete) await collectBlobs(options, when);
     } catch (error) {
       options.log.warn({ err: error }, 'housekeeping failed; it is tried again');
     }
   }
-}
-
-/** Archives the turns that have ended since, and those that are tried again. Gives those that could not be archived. */
-export async function archiveEnded(
-  { client, taskQueue, catalog, archiveTurn, log }: Archiving,
-  { since, again, stop }: { since: Date | undefined; again: string[]; stop: AbortSignal },
-): Promise<string[]> {
-  const closed = since ? `CloseTime > '${since.toISOString()}'` : 'CloseTime IS NOT NULL';
-  const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus != 'ContinuedAsNew' AND ${closed}`;
-  const failed = new Set<string>();
-  const archive = async (turnId: string): Promise<void> => {
-    if (stop.aborted || failed.has(turnId)) return;
-    const row = await catalog.turns.get(turnId);
-    if (row?.archived) return;
-    await inLogScope({ turnId, sessionId: row?.session_id }, async () => {
-      try {
-        await archiveTurn(turnId, stop);
-        log.info('a turn that its session had not archived was archived');
-      } catch (error) {
-        // One turn that can't be read must not keep the others from the archive.
-        failed.add(turnId);
-        log.warn({ err: error }, 'a turn could not be archived; it is tried again');
-      }
-    });
-  };
-  for (const turnId of again) await archive(turnId);
-  for await (const { workflowId } of client.workflow.list({ query })) {
-    if (stop.aborted) break;
-    const turnId = turnIdOf(workflowId);
-    if (turnId !== undefined) await archive(turnId);
-  }
-  return [...failed];
 }

@@ -16,7 +16,7 @@ interface ArchiveOptions {
 
 /**
  * Copies a turn's log into the archive. Goes on where an earlier attempt stopped; a turn that is archived is left alone,
- * and one whose session was deleted too.
+ * and one whose session was deleted too. Gives whether there was something to copy.
  * @throws TurnNotFound
  */
 export async function archive({
@@ -27,19 +27,24 @@ export async function archive({
   turnId,
   through,
   signal,
-}: ArchiveOptions): Promise<void> {
+}: ArchiveOptions): Promise<boolean> {
   const known = await catalog.turns.get(turnId);
-  if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return;
+  if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return false;
   // Whoever started the turn may have died before it was entered in the index.
   if (known?.sequence === undefined || known.sequence === null) {
-    if (!(await turnIndex.accept(await logs.start(turnId)))) return;
+    if (!(await turnIndex.accept(await logs.start(turnId)))) return false;
   }
+  let isCopied = false;
   const from = (known?.archived_through ?? 0) + 1;
   for await (const { entries } of logs.readStored(turnId, { from, follow: signal })) {
     const wanted = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
     const last = wanted.at(-1);
-    if (!(await catalog.archive.add(turnId, wanted, last?.record.kind === 'turn.done'))) return;
-    metrics.archived(wanted.map(({ record }) => record));
-    if (through !== undefined && (wanted.length < entries.length || last?.ordinal === through)) return;
+    const added = await catalog.archive.add(turnId, wanted, last?.record.kind === 'turn.done');
+    if (!added) return false;
+    // Others may archive it too; each entry counts where it was added.
+    isCopied ||= added.length > 0;
+    metrics.archived(added.map(({ record }) => record));
+    if (through !== undefined && (wanted.length < entries.length || last?.ordinal === through)) break;
   }
+  return isCopied;
 }

@@ -190,10 +190,27 @@ test('records with texts of every kind come back from the archive as they were',
   await insertSession(catalog, 's');
   await catalog.turns.request({ id: 't', session_id: 's', created_at: NOW });
   await catalog.archive.add('t', entries, true);
-  await catalog.archive.add('t', entries.slice(0, 3), false);
   expect(await catalog.archive.read('t', 1, 2_000)).toEqual(entries);
   expect(await catalog.archive.read('t', Number.MAX_SAFE_INTEGER, 10)).toEqual([]);
   expect(await catalog.turns.get('t')).toMatchObject({ archived: 1, archived_through: 1_201 });
+});
+
+test('of those who archive the same turn, each is told which entries it has added', async () => {
+  const [worker, other] = [await open(), await open()];
+  const entries: LogEntry[] = [1, 2, 3].map((ordinal) => ({
+    ordinal,
+    record: { kind: 'tool.result', id: `evt_${ordinal}`, at: NOW } as unknown as LogEntry['record'],
+  }));
+  await insertSession(worker, 's');
+  await worker.turns.accept(turnOf('t'));
+  expect(await worker.archive.add('t', entries.slice(0, 2), false)).toEqual(entries.slice(0, 2));
+  const added = await Promise.all(
+    [worker, other].map((catalog) => persist(() => catalog.archive.add('t', entries, true))),
+  );
+  expect(added.flat()).toEqual(entries.slice(2));
+  expect(await worker.archive.add('t', entries.slice(0, 1), false)).toEqual([]);
+  expect(await worker.archive.read('t', 1, 10)).toEqual(entries);
+  expect(await worker.turns.get('t')).toMatchObject({ archived: 1, archived_through: 3 });
 });
 
 test('a database that is away is an error that says so, and is over when it is back', async () => {
@@ -234,9 +251,9 @@ test('nothing comes back into a session that was deleted', async () => {
   expect(await catalog.sessions.list(filter, { order: 'asc', after: undefined, limit: 10 })).toEqual([]);
   expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
   expect(await catalog.turns.accept(turnOf('u'))).toBe(false);
-  expect(await catalog.archive.add('t', ended, true)).toBe(false);
+  expect(await catalog.archive.add('t', ended, true)).toBe(undefined);
   await catalog.turns.remove('t');
-  expect(await catalog.archive.add('t', ended, true)).toBe(false);
+  expect(await catalog.archive.add('t', ended, true)).toBe(undefined);
   await catalog.sessions.forget('s', { again: undefined });
   expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
   for (const table of ['turns', 'archive', 'sessions', 'idempotency'] as const) {

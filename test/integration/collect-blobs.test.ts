@@ -2,7 +2,7 @@ import { readdir, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sha256 } from '../../src/hash.ts';
-import { say, use } from '../support/scripted-model.ts';
+import { held, say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -77,7 +77,7 @@ test('blobs that no record names are deleted when they are a day old, the others
     .poll(async () => (await readdir(folderOf(chat))).toSorted())
     .toEqual([...named, garbage, young].toSorted());
   // It is looked at again, since it has something that may be garbage by then.
-  expect(Date.parse((await unsweptSince(chat)) ?? '')).toBeGreaterThan(Date.now() - 60_000);
+  await expect.poll(async () => Date.parse((await unsweptSince(chat)) ?? '')).toBeGreaterThan(Date.now() - 60_000);
   await age(chat);
   await server.restart();
   await expect.poll(async () => (await readdir(folderOf(chat))).toSorted()).toEqual(named);
@@ -88,4 +88,29 @@ test('blobs that no record names are deleted when they are a day old, the others
   for (const [, file] of JSON.stringify(events).matchAll(/"(\/v1\/agents\/sessions\/[^"]*\/files\/[^"]*)"/g)) {
     expect((await fetch(server.api.url + file)).status).toBe(200);
   }
+});
+
+test('the blobs of a turn that runs, and that a restored catalog has missed, are kept', async () => {
+  const [first, second] = [1, 2].map(() =>
+    held(
+      (call) => call.text('I read'),
+      (call) => call.finish(),
+    ),
+  );
+  const chat = await server.chat({ scripts: [first?.script ?? say(''), second?.script ?? say('')] });
+  const reader = chat.turn(withFile('d'));
+  await reader.says('I read');
+  const turnId = await reader.turnId();
+  const { rows } = server.database;
+  const turn = () => rows.selectFrom('turns').selectAll().where('id', '=', turnId).executeTakeFirst();
+  await expect.poll(turn).toMatchObject({ sequence: 1 });
+  await rows.deleteFrom('turns').where('id', '=', turnId).execute();
+  await age(chat);
+  await server.restart();
+  first?.release();
+  await expect.poll(async () => Date.parse((await unsweptSince(chat)) ?? '')).toBeGreaterThan(Date.now() - 60_000);
+  expect(await readdir(folderOf(chat))).toEqual([sha256(bytes('d'))]);
+  expect(await turn()).toMatchObject({ sequence: 1 });
+  second?.release();
+  expect(await server.api.subscribe(chat.sessionId, turnId).end()).toMatchObject({ status: 'done' });
 });

@@ -122,3 +122,22 @@ test('a session that waits for somebody is kept until it is closed, one with a t
   const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w1', approval: { status: 'allow' } };
   expect(await server.api.turn(waits.sessionId, [approval]).end()).toMatchObject({ status: 'done' });
 });
+
+test('a session that waits for somebody is kept when the catalog was restored and has missed its turn', async () => {
+  const pausing = { ...onTestServer, ...keptFor(1) };
+  const chat = await server.chat({ scripts: [use({ name: 'write', id: 'w1' }), say('Written.')], spec: pausing });
+  await talk(chat);
+  const { rows } = server.database;
+  const { id } = await rows
+    .selectFrom('turns')
+    .select('id')
+    .where('session_id', '=', chat.sessionId)
+    .executeTakeFirstOrThrow();
+  await rows.deleteFrom('turns').where('id', '=', id).execute();
+  await rows.deleteFrom('archive').where('turn_id', '=', id).execute();
+  await letPass(3, chat.sessionId);
+  await server.restart();
+  await expect.poll(() => idleDays(chat.sessionId)).toBeLessThan(1);
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w1', approval: { status: 'allow' } };
+  expect(await chat.turn([approval]).end()).toMatchObject({ status: 'done', output: { content: 'Written.' } });
+});
