@@ -38,7 +38,8 @@ export async function indexTurns(
     if (stop.aborted || (await catalog.turns.get(turnId))) continue;
     await inLogScope({ turnId }, async () => {
       try {
-        if (await turnIndex.accept(await logs.start(turnId))) log.info('a turn that the catalog had missed was indexed');
+        if (await turnIndex.accept(await logs.start(turnId)))
+          log.info('a turn that the catalog had missed was indexed');
       } catch (error) {
         if (error instanceof TurnNotFound) return;
         unknown.push(turnId);
