@@ -46,6 +46,8 @@ export class RedisHeadStarts implements HeadStarts {
   readonly #local = new InProcessHeadStarts();
   /** This process, among the workers. */
   readonly #name = randomUUID();
+  /** Turns that this worker wants to begin, until Redis has said whether it may; not those that are over meanwhile. */
+  readonly #wanted = new Set<string>();
   /** Claims of this worker at others, and of others here. */
   readonly #asked = new Map<string, (letter: { n: number; part: Part }) => void>();
   readonly #served = new Map<string, AbortController>();
@@ -80,7 +82,7 @@ export class RedisHeadStarts implements HeadStarts {
   }
 
   async claim(call: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined> {
-    const own = await this.#local.claim(call, signal);
+    const own = await this.#claimHere(call, signal);
     if (own) return own;
     const { commands } = this.#redis;
     // From here on nobody else can take it: a worker that hears of the offer only now makes no call.
@@ -92,6 +94,12 @@ export class RedisHeadStarts implements HeadStarts {
     );
     if (!owner || owner === 'claimed' || owner === this.#name) return undefined;
     return this.#claimFrom(owner, call, signal);
+  }
+
+  /** What this worker has begun; what it has only wanted to begin, it will not begin any more. */
+  #claimHere(call: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined> {
+    this.#wanted.delete(call.turnId);
+    return this.#local.claim(call, signal);
   }
 
   async #claimFrom(
@@ -147,15 +155,19 @@ export class RedisHeadStarts implements HeadStarts {
   readonly #onNotice = (text: string): void => {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by another process of ours
     const notice = JSON.parse(text) as Notice;
-    if ('withdraw' in notice) this.#local.withdraw(notice.withdraw);
-    else void this.#take(notice.offer);
+    if ('withdraw' in notice) {
+      this.#wanted.delete(notice.withdraw);
+      this.#local.withdraw(notice.withdraw);
+    } else void this.#take(notice.offer);
   };
 
   async #take(start: HeadStart): Promise<void> {
     const { commands } = this.#redis;
     const expiration = { type: 'EX', value: REMEMBERED_SECONDS } as const;
+    this.#wanted.add(start.turnId);
     const taken = await quickly(commands.set(this.#key(start.turnId), this.#name, { condition: 'NX', expiration }));
-    if (taken) this.#local.offer(start);
+    const isWanted = this.#wanted.delete(start.turnId);
+    if (taken && isWanted) this.#local.offer(start);
   }
 
   readonly #onLetter = (text: string): void => {
@@ -174,13 +186,13 @@ export class RedisHeadStarts implements HeadStarts {
     const send = (part: Part): void => this.#publish(this.#letters(from), { claim, n: n++, part });
     const alive = setInterval(() => send({ type: 'alive' }), ALIVE_MS);
     try {
-      const chunks = await this.#local.claim(call, dropped.signal);
+      const chunks = await this.#claimHere(call, dropped.signal);
       send({ type: chunks ? 'begun' : 'none' });
       for await (const chunk of chunks ?? []) send({ type: 'chunk', chunk });
       // One that was ended here is not the whole of it.
       if (chunks) send({ type: dropped.signal.aborted ? 'lost' : 'end' });
     } catch (error) {
-      if (!dropped.signal.aborted) send(failed(error));
+      send(dropped.signal.aborted ? { type: 'lost' } : failed(error));
     } finally {
       clearInterval(alive);
       this.#served.delete(claim);

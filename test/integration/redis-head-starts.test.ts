@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { BeginModelCall, HeadStart } from '../../src/live/head-starts.ts';
 import { RedisHeadStarts } from '../../src/live/redis-head-starts.ts';
 import { newId } from '../../src/log/ids.ts';
@@ -7,6 +7,7 @@ import { ModelError } from '../../src/models/model-error.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
 import { openRedis, type Redis } from '../../src/redis.ts';
 import { TestRedis } from '../support/redis.ts';
+import { TcpProxy } from '../support/tcp-proxy.ts';
 
 const log = pino({ level: 'silent' });
 const never = new AbortController().signal;
@@ -29,7 +30,7 @@ interface Peer {
 let api: Peer;
 let workers: Peer[];
 let prefix: string;
-let model: (signal: AbortSignal) => AsyncIterable<ModelChunk>;
+let model: (signal: AbortSignal) => AsyncIterable<ModelChunk> | Promise<AsyncIterable<ModelChunk>>;
 beforeEach(async () => {
   prefix = `${newId('req')}:`;
   api = await peer();
@@ -160,6 +161,58 @@ test.each(['stops', 'dies'])('a worker that %s breaks off what another has claim
   else owner.redis.close();
   await expect(all(chunks)).rejects.toMatchObject({ failure: 'broken_stream' });
 });
+
+test('a worker that stops before the model has said a word lets whoever has claimed the answer ask for itself', async () => {
+  model = () => new Promise(() => undefined);
+  const start = startOf();
+  const { owner, other } = await offered(start);
+  const letters: string[] = [];
+  await api.redis.subscriptions.pSubscribe(`${prefix}worker:*`, (letter) => void letters.push(letter));
+  const chunks = other.headStarts.claim(start, never);
+  await expect.poll(() => letters.join(), { timeout: 30_000 }).toContain('alive');
+  owner.draining.abort();
+  expect(await chunks).toBeUndefined();
+  // It was told so: by silence it would know after five seconds.
+  expect(letters.join()).toContain('lost');
+});
+
+test.each(['withdrawn', 'claimed'])(
+  'a turn that is %s while its worker asks Redis whether it may begin is not begun',
+  async (how) => {
+    model = () => words(1);
+    for (const { redis } of workers) redis.close();
+    const proxy = await TcpProxy.start(new URL(server.url).host);
+    onTestFinished(() => proxy.stop());
+    const [{ commands, close }, direct] = [await openRedis({ url: `redis://${proxy.address}`, log }), await peer()];
+    onTestFinished(close);
+    const redis = { ...direct.redis, commands };
+    const worker: Peer = { ...direct, redis, headStarts: new RedisHeadStarts({ redis, prefix, log }) };
+    workers = [worker];
+    await serve(worker);
+    const notices: string[] = [];
+    // Listeners are called in their order: what this one has heard, the worker has.
+    await redis.subscriptions.subscribe(`${prefix}head-starts`, (notice) => void notices.push(notice));
+
+    proxy.hold();
+    const start = startOf();
+    api.headStarts.offer(start);
+    await expect.poll(() => notices.length, { interval: 5 }).toBe(1);
+    let claim: Promise<unknown> = Promise.resolve(undefined);
+    if (how === 'withdrawn') {
+      api.headStarts.withdraw(start.turnId);
+      await expect.poll(() => notices.length, { interval: 5 }).toBe(2);
+    } else {
+      claim = worker.headStarts.claim(start, never);
+    }
+    proxy.flow();
+    expect(await claim).toBeUndefined();
+    // Redis has answered in the order in which it was asked, so the next turn is begun after this one would have been.
+    const next = startOf();
+    api.headStarts.offer(next);
+    await expect.poll(() => worker.begun.has(next.turnId)).toBe(true);
+    expect(worker.begun.has(start.turnId)).toBe(false);
+  },
+);
 
 test('while Redis hangs or is away, a claim takes no time and an offer nothing at all', async () => {
   server.hang();
