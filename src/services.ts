@@ -9,7 +9,7 @@ import type { BlobStore } from './blobs/blob-store.ts';
 import { Catalog } from './catalog/catalog.ts';
 import type { Config } from './config.ts';
 import type { LiveBus } from './live/bus.ts';
-import { InProcessHeadStarts, type HeadStarts } from './live/head-starts.ts';
+import { InProcessHeadStarts, type HeadStartOutcome, type HeadStarts } from './live/head-starts.ts';
 import { InProcessBus } from './live/in-process-bus.ts';
 import { RedisBus } from './live/redis-bus.ts';
 import { RedisHeadStarts } from './live/redis-head-starts.ts';
@@ -82,7 +82,8 @@ export async function openServices({
   const { connectionOptions, namespace } = temporal;
   const catalog = await Catalog.open(config.database, log);
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
-  const live = openLive({ redis, config, log });
+  const metrics = new Metrics();
+  const live = openLive({ redis, config, log, metrics });
   const keyring = await Keyring.open({ catalog, config, log });
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
@@ -97,7 +98,6 @@ export async function openServices({
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogs({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
-  const metrics = new Metrics();
   const provider = new ObservedModel(
     new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }),
     'openai',
@@ -144,9 +144,11 @@ function openLive({
   redis,
   config,
   log,
-}: Pick<Services, 'redis' | 'config' | 'log'>): Pick<Services, 'bus' | 'headStarts'> {
-  if (!redis) return { bus: new InProcessBus(), headStarts: new InProcessHeadStarts() };
+  metrics,
+}: Pick<Services, 'redis' | 'config' | 'log' | 'metrics'>): Pick<Services, 'bus' | 'headStarts'> {
+  const onEnd = (outcome: HeadStartOutcome) => metrics.headStarts.inc({ outcome });
+  if (!redis) return { bus: new InProcessBus(), headStarts: new InProcessHeadStarts(onEnd) };
   const { namespace, taskQueue } = config.temporal;
   const prefix = `everturn:${namespace}:${taskQueue}:`;
-  return { bus: new RedisBus({ redis, prefix, log }), headStarts: new RedisHeadStarts({ redis, prefix, log }) };
+  return { bus: new RedisBus({ redis, prefix, log }), headStarts: new RedisHeadStarts({ redis, prefix, log, onEnd }) };
 }

@@ -7,7 +7,6 @@ import { newId } from '../log/ids.ts';
 import { turnCreated } from '../log/projection.ts';
 import type { InputItem, TurnCreated } from '../log/records.ts';
 import { titleOf } from '../log/title.ts';
-import { traceHeaders } from '../telemetry/propagation.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
 import type { CreateTurnBody } from '../wire/input.ts';
@@ -16,6 +15,7 @@ import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError, isRefusal } from './errors.ts';
 import { readFiles } from './file-sources.ts';
+import { giveHeadStart } from './give-head-start.ts';
 import { claimRequest, isClaimed, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { hasTurn } from './own-turn.ts';
@@ -124,6 +124,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
   const items = body.input ?? [];
   const { resourceId: turnId } = claim;
   const sessionId = session.id;
+  const answered = new AbortController();
   try {
     if (session.closed) throw new ApiError('session_closed', 'the session is closed');
     const spec = await catalog.agents.spec(session.spec_hash);
@@ -138,7 +139,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     turn.leave();
     const input = await keepInput(items, { contents, blobs, sessionId });
     const command = await commandOf(context, { ...turn, spec, input, createdAt });
-    await giveHeadStart(context, sessionId, command);
+    giveHeadStart(context, sessionId, command, answered.signal);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
     context.metrics.turnsStarted.inc();
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
@@ -148,6 +149,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
       .catch((error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'));
     return turnCreated({ ...start, input });
   } catch (error) {
+    answered.abort();
     // A repetition may be refused while the first is still on its way.
     if (claim.isNew) context.headStarts.withdraw(turnId);
     if (claim.isNew && isRefusal(error)) {
@@ -155,6 +157,8 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
       await claim.release();
     }
     throw error;
+  } finally {
+    answered.abort();
   }
 }
 
@@ -185,27 +189,6 @@ async function commandOf(
       toolHeartbeatSeconds: config.tool.heartbeatSeconds,
     },
   };
-}
-
-/**
- * The session will most probably accept the turn, so the model may begin. Not with a turn that answers calls: these are
- * run first; nor with one that may have begun already, or that meets another on the way: nobody knows yet which of the
- * two has to end before the other asks its model.
- */
-async function giveHeadStart(
-  { catalog, headStarts }: ApiContext,
-  sessionId: string,
-  { previous, isRepeated, ...command }: CreateTurnCommand,
-): Promise<void> {
-  if (isRepeated || command.input.some(({ type }) => type !== 'user.message')) return;
-  const [requests, last] = await Promise.all([catalog.turns.requests(sessionId), catalog.turns.last(sessionId)]);
-  if (requests.some(({ id }) => id !== command.turnId)) return;
-  const after = last?.id ?? null;
-  const previousTurnId = previous.turn === 'id' ? previous.turnId : previous.turn === 'last' ? after : null;
-  const { turnId, createdAt, createdBy, input, specHash } = command;
-  const { traceparent } = traceHeaders();
-  const trace = traceparent === undefined ? {} : { trace: { traceparent } };
-  headStarts.offer({ turnId, sessionId, previousTurnId, after, createdAt, createdBy, input, specHash, ...trace });
 }
 
 /** @throws ApiError `turn_not_found` for what can't be a turn */

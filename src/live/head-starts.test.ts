@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { ModelChunk } from '../models/provider.ts';
-import { InProcessHeadStarts, type BeginModelCall, type HeadStart } from './head-starts.ts';
+import { InProcessHeadStarts, type BeginModelCall, type HeadStart, type HeadStartOutcome } from './head-starts.ts';
 
 const START: HeadStart = {
   turnId: 'turn_1',
@@ -14,10 +14,12 @@ const START: HeadStart = {
 };
 
 let headStarts: InProcessHeadStarts;
+let outcomes: HeadStartOutcome[];
 const stop = new AbortController();
 const never = new AbortController().signal;
 beforeEach(() => {
-  headStarts = new InProcessHeadStarts();
+  outcomes = [];
+  headStarts = new InProcessHeadStarts((outcome) => void outcomes.push(outcome));
 });
 afterEach(() => void vi.useRealTimers());
 
@@ -50,6 +52,15 @@ test('an answer is claimed once, with all that was said before', async () => {
   await new Promise((resolve) => void setImmediate(resolve));
   expect(await textOf(await headStarts.claim(START, never))).toBe('abc');
   expect(await headStarts.claim(START, never)).toBeUndefined();
+  expect(outcomes).toEqual(['claimed']);
+});
+
+test('an offer that comes after its claim begins nothing', async () => {
+  const { begin, signal } = model(['a']);
+  headStarts.serve(begin, stop.signal);
+  expect(await headStarts.claim(START, never)).toBeUndefined();
+  headStarts.offer(START);
+  expect(signal()).toBeUndefined();
 });
 
 test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { specHash: 'other' }])(
@@ -59,6 +70,7 @@ test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { specHash: '
     headStarts.serve(begin, stop.signal);
     headStarts.offer(START);
     expect(await headStarts.claim({ ...START, ...other }, never)).toBeUndefined();
+    expect(outcomes).toEqual(['mismatched']);
     expect(signal()?.aborted).toBe(true);
   },
 );
@@ -69,6 +81,7 @@ test('a turn that was withdrawn has no answer, and its call is ended', async () 
   headStarts.offer(START);
   headStarts.withdraw(START.turnId);
   expect(signal()?.aborted).toBe(true);
+  expect(outcomes).toEqual(['withdrawn']);
   expect(await headStarts.claim(START, never)).toBeUndefined();
 });
 
@@ -85,6 +98,7 @@ test('an answer that nobody claims is ended after a while; one that was claimed 
   await headStarts.claim(START, never);
   vi.advanceTimersByTime(60_000);
   expect(calls.map(({ aborted }) => aborted)).toEqual([false, true]);
+  expect(outcomes).toEqual(['claimed', 'expired']);
 });
 
 test('whoever has claimed an answer can end it', async () => {
@@ -108,9 +122,10 @@ test('a call that could not be begun is no answer; one that fails later fails fo
     throw new Error('cut off');
   }
   headStarts.serve(() => Promise.resolve(broken()), stop.signal);
-  headStarts.offer(START);
+  const next = { ...START, turnId: 'turn_2' };
+  headStarts.offer(next);
   await new Promise((resolve) => void setImmediate(resolve));
-  const chunks = await headStarts.claim(START, never);
+  const chunks = await headStarts.claim(next, never);
   const heard: ModelChunk[] = [];
   await expect(
     (async () => {

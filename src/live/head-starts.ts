@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { CallModelInput, TurnBeginning } from '../log/history.ts';
 import type { TraceContext } from '../log/trace-context.ts';
 import type { ModelChunk } from '../models/provider.ts';
@@ -38,6 +39,16 @@ export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'sp
 /** A turn that has not come by then was refused, or runs on another worker. */
 const UNCLAIMED_MS = 30_000;
 
+/** Whoever is to have a head start has it by then, or never. */
+const REMEMBERED_MS = 60_000;
+
+const MAX_REMEMBERED = 10_000;
+
+/** What became of a model call that was begun: all but the first were for nothing, and may have cost something. */
+export const HEAD_START_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired', 'failed'] as const;
+
+export type HeadStartOutcome = (typeof HEAD_START_OUTCOMES)[number];
+
 interface Begun extends HeadStart {
   controller: AbortController;
   answer: Promise<AsyncIterable<ModelChunk> | undefined>;
@@ -47,7 +58,14 @@ interface Begun extends HeadStart {
 /** The head starts of a server whose API and worker share a process. */
 export class InProcessHeadStarts implements HeadStarts {
   readonly #begun = new Map<string, Begun>();
+  /** Turns that have asked for their answers: an offer that comes later would be for nobody. */
+  readonly #claimed = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
+  readonly #onEnd: (outcome: HeadStartOutcome) => void;
   #begin: BeginModelCall | undefined;
+
+  constructor(onEnd: (outcome: HeadStartOutcome) => void = () => undefined) {
+    this.#onEnd = onEnd;
+  }
 
   serve(begin: BeginModelCall, stop: AbortSignal): void {
     this.#begin = begin;
@@ -58,36 +76,46 @@ export class InProcessHeadStarts implements HeadStarts {
   }
 
   offer(start: HeadStart): void {
-    if (!this.#begin) return;
+    if (!this.#begin || this.#claimed.has(start.turnId)) return;
     const controller = new AbortController();
     const answer = this.#begin(start, controller.signal).then((chunks) => chunks && readAhead(chunks));
     // Whoever claims it asks the model itself then, and meets what was wrong.
-    answer.catch(() => this.withdraw(start.turnId));
-    const expiry = setTimeout(() => this.withdraw(start.turnId), UNCLAIMED_MS).unref();
+    answer.catch(() => this.#end(start.turnId, 'failed'));
+    const expiry = setTimeout(() => this.#end(start.turnId, 'expired'), UNCLAIMED_MS).unref();
     this.#begun.set(start.turnId, { ...start, controller, answer, expiry });
   }
 
   withdraw(turnId: string): void {
-    this.#take(turnId)?.controller.abort();
+    this.#end(turnId, 'withdrawn');
   }
 
   async claim(
     { turnId, previousTurnId, specHash }: ClaimedCall,
     signal: AbortSignal,
   ): Promise<AsyncIterable<ModelChunk> | undefined> {
+    this.#claimed.set(turnId, true);
     const begun = this.#take(turnId);
     if (!begun) return undefined;
     // Another turn may have come in between, or the agent of a draft may have changed.
     if (begun.previousTurnId !== previousTurnId || begun.specHash !== specHash) {
       begun.controller.abort();
+      this.#onEnd('mismatched');
       return undefined;
     }
+    this.#onEnd('claimed');
     if (signal.aborted) begun.controller.abort();
     signal.addEventListener('abort', () => begun.controller.abort(), { once: true });
     return unlessAborted(
       begun.answer.catch(() => undefined),
       signal,
     );
+  }
+
+  #end(turnId: string, outcome: HeadStartOutcome): void {
+    const begun = this.#take(turnId);
+    if (!begun) return;
+    begun.controller.abort();
+    this.#onEnd(outcome);
   }
 
   #take(turnId: string): Begun | undefined {

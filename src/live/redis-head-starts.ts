@@ -9,6 +9,7 @@ import {
   type BeginModelCall,
   type ClaimedCall,
   type HeadStart,
+  type HeadStartOutcome,
   type HeadStarts,
 } from './head-starts.ts';
 
@@ -34,6 +35,14 @@ const ALIVE_MS = 1_000;
 /** A worker that says nothing for so long is gone. */
 const SILENCE_MS = 5_000;
 
+interface RedisHeadStartsOptions {
+  redis: Redis;
+  prefix: string;
+  log: Logger;
+  /** Of those that were begun here. */
+  onEnd?: (outcome: HeadStartOutcome) => void;
+}
+
 /**
  * The head starts of an Everturn whose processes run apart. An offer goes to all workers, and the first one that has
  * its name in Redis makes the call. The activity may run on another worker: then that one gets the answer by Redis,
@@ -43,7 +52,7 @@ export class RedisHeadStarts implements HeadStarts {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #log: Logger;
-  readonly #local = new InProcessHeadStarts();
+  readonly #local: InProcessHeadStarts;
   /** This process, among the workers. */
   readonly #name = randomUUID();
   /** Turns that this worker wants to begin, until Redis has said whether it may; not those that are over meanwhile. */
@@ -52,10 +61,11 @@ export class RedisHeadStarts implements HeadStarts {
   readonly #asked = new Map<string, (letter: { n: number; part: Part }) => void>();
   readonly #served = new Map<string, AbortController>();
 
-  constructor({ redis, prefix, log }: { redis: Redis; prefix: string; log: Logger }) {
+  constructor({ redis, prefix, log, onEnd }: RedisHeadStartsOptions) {
     this.#redis = redis;
     this.#prefix = prefix;
     this.#log = log;
+    this.#local = new InProcessHeadStarts(onEnd);
   }
 
   serve(begin: BeginModelCall, stop: AbortSignal): void {

@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import packageJson from '../../package.json' with { type: 'json' };
+import { HEAD_START_OUTCOMES } from '../live/head-starts.ts';
 import type { LogRecord, ToolOutcome } from '../log/records.ts';
 import { StepClock } from './step-clock.ts';
 
@@ -55,6 +56,12 @@ export class Metrics {
     help: 'Requests to models, to the last byte of their answers; by outcome: answered, cancelled, or the class of the failure',
     labelNames: ['outcome'] as const,
     buckets: CALL_BUCKETS,
+    registers: [this.registry],
+  });
+  readonly headStarts = new Counter({
+    name: 'everturn_head_starts_total',
+    help: 'Model calls that were begun before their turns were accepted, by outcome: claimed, or what made them be for nothing',
+    labelNames: ['outcome'] as const,
     registers: [this.registry],
   });
   readonly toolCalls = new Histogram({
@@ -132,6 +139,7 @@ export class Metrics {
     info.set({ version: packageJson.version }, 1);
     // What has not happened yet is 0, and not unknown: an alert on an increase sees the first one.
     for (const status of ['done', 'action_required', 'cancelled', 'error']) this.turnsEnded.inc({ status }, 0);
+    for (const outcome of HEAD_START_OUTCOMES) this.headStarts.inc({ outcome }, 0);
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
 

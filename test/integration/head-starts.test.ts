@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
+import { newId } from '../../src/log/ids.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
@@ -48,6 +49,23 @@ test('the model is asked before Temporal has heard of the turn, once, and nothin
   expect(folded(live)).toContainEqual(expect.objectContaining({ type: 'model.message', content: 'Well, hello.' }));
   expect(folded(await server.api.subscribe(chat.sessionId, await turn.turnId()).done)).toEqual(folded(live));
   expect(chat.requests()).toHaveLength(1);
+});
+
+test('a request that came to nothing does not keep the turns after it from their head starts', async () => {
+  const gate = held(
+    (call) => call.text('Well, '),
+    (call) => call.text('hello.').finish(),
+  );
+  const chat = await server.chat({ scripts: [gate.script] });
+  const createdAt = new Date(Date.now() - 61_000).toISOString();
+  const lost = { id: newId('turn'), session_id: chat.sessionId, created_at: createdAt };
+  await server.database.rows.insertInto('turns').values(lost).execute();
+  proxy.hold();
+  const turn = chat.turn('hi');
+  await gate.reached;
+  proxy.flow();
+  gate.release();
+  expect((await turn.end()).status).toBe('done');
 });
 
 test('a head start has the whole conversation, large texts and tools too', async () => {
