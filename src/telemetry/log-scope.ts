@@ -34,3 +34,6 @@ export function beyondRequest<T>(work: () => T): T {
   const { sessionId, turnId } = logScope();
   return scopes.run({ sessionId, turnId }, work);
 }
+
+/** Runs `work` that somebody happens to set off and all will share: for no turn and no request, and in no trace. */
+export const outsideScopes: <T>(work: () => T) => T = AsyncLocalStorage.snapshot();

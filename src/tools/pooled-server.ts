@@ -1,3 +1,4 @@
+import { outsideScopes } from '../telemetry/log-scope.ts';
 import { McpConnection, type ConnectionOptions } from './mcp-connection.ts';
 import type { McpEndpoint } from './registry.ts';
 import { SharedAttempt, unlessAborted } from './shared-attempt.ts';
@@ -29,7 +30,8 @@ export class PooledServer {
     return (
       this.#opened ??
       unlessAborted(
-        this.#opening.run(() => this.#open()),
+        // What the server says as long as it lives is not of the turn that happens to be the first.
+        this.#opening.run(() => outsideScopes(() => this.#open())),
         signal,
       )
     );

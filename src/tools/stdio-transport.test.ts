@@ -2,6 +2,7 @@ import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { isAlive } from '../../test/support/is-alive.ts';
 import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
+import { inLogScope, logScope } from '../telemetry/log-scope.ts';
 import { McpPool, type McpPoolOptions } from './mcp-pool.ts';
 import type { StdioEndpoint } from './registry.ts';
 import { eventually } from '../../test/support/eventually.ts';
@@ -11,8 +12,8 @@ const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60
 
 /** The servers are of the older era, with which all but the first test of the handshake are the same. */
 function start(endpoint: StdioEndpoint = stdioEndpoint('2025-11-25'), options: Partial<McpPoolOptions> = {}) {
-  const logged: { level: number; msg: string; mcpServer?: string; pid?: number }[] = [];
-  const log = pino({ base: null }, { write: (line) => void logged.push(JSON.parse(line)) });
+  const logged: { level: number; msg: string; mcpServer?: string; pid?: number; turnId?: string }[] = [];
+  const log = pino({ base: null, mixin: () => ({ ...logScope() }) }, { write: (line) => void logged.push(JSON.parse(line)) });
   const pool = new McpPool({ allowPrivateUrls: () => false, log, ...options });
   onTestFinished(() => pool.close());
   const call = (tool: string, args: Record<string, unknown> = {}) => pool.call(endpoint, tool, args, calling);
@@ -194,4 +195,14 @@ test('what a server says on its standard error is in our log, line by line, each
       expect.objectContaining({ level: 30, mcpServer: 'test', msg }),
     ),
   );
+});
+
+test('what a server says as long as it lives is not of the turn that was the first to need it', async () => {
+  const { pool, endpoint, inspect, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
+  const { pid } = await inLogScope({ turnId: 'turn_1' }, inspect);
+  process.kill(pid, 'SIGKILL');
+  await eventually(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
+  await inLogScope({ turnId: 'turn_2' }, () => pool.tools(endpoint, unaborted));
+  expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
+  expect(logged.filter(({ turnId }) => turnId !== undefined)).toEqual([]);
 });
