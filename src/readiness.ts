@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { inTime } from './in-time.ts';
 import type { Services } from './services.ts';
 
 /** One thing that a process stands on. */
@@ -56,7 +56,7 @@ export class Readiness {
     const { metrics, log } = this.#services;
     const { dependency, problem } = check;
     try {
-      await inTime(check.run());
+      await inTime(TIMEOUT_MS, check.run());
       metrics.up.set({ dependency }, 1);
       if (this.#failingSince.delete(check)) log.info({ dependency }, `it is over that ${problem}`);
       return [];
@@ -98,19 +98,4 @@ function storeChecks({
     checks.push({ dependency: 'redis', problem: 'Redis can not be reached', run, isOptional: true });
   }
   return checks;
-}
-
-async function inTime(work: Promise<unknown>): Promise<void> {
-  const timer = new AbortController();
-  const late = sleep(TIMEOUT_MS, undefined, { signal: timer.signal, ref: false }).then(() => {
-    throw new Error(`no answer within ${TIMEOUT_MS / 1000} s`);
-  });
-  try {
-    await Promise.race([work, late]);
-  } finally {
-    timer.abort();
-    // Whatever comes now comes too late.
-    late.catch(() => undefined);
-    work.catch(() => undefined);
-  }
 }

@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
+import { inTime } from '../in-time.ts';
 import { describeExecution } from '../temporal/execution.ts';
 import { sessionWorkflowId, TURN_WORKFLOW, turnIdOf, turnWorkflowId } from '../../workflows/ids.ts';
 import type { Metrics } from './metrics.ts';
@@ -11,6 +12,14 @@ interface WorkloadOptions {
   taskQueue: string;
   metrics: Metrics;
   log: Logger;
+}
+
+interface Found {
+  turnsRunning: number;
+  archiveBacklog: number;
+  /** Seconds. */
+  archiveBacklogAge: number;
+  stuckWorkflows: Record<string, number>;
 }
 
 /** However often somebody asks, the stores are asked this often. */
@@ -54,30 +63,41 @@ export class Workload {
     const { client, log, metrics } = this.#options;
     const { turnsRunning, archiveBacklog, archiveBacklogAge, stuckWorkflows } = metrics;
     try {
-      await client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#ask());
+      // The deadline is for Temporal alone; a catalog that hangs is left to itself.
+      const asking = client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#ask());
+      const found = await inTime(TIMEOUT_MS, asking);
+      turnsRunning.set(found.turnsRunning);
+      archiveBacklog.set(found.archiveBacklog);
+      archiveBacklogAge.set(found.archiveBacklogAge);
+      for (const [type, count] of Object.entries(found.stuckWorkflows)) stuckWorkflows.set({ type }, count);
     } catch (error) {
-      for (const gauge of [turnsRunning, archiveBacklog, archiveBacklogAge, stuckWorkflows]) gauge.remove();
+      for (const gauge of [turnsRunning, archiveBacklog, archiveBacklogAge]) gauge.remove();
+      // All its labels; of a gauge without labels this would make a 0.
+      stuckWorkflows.reset();
       log.warn({ err: error }, 'the workload could not be measured');
     }
   }
 
-  async #ask(): Promise<void> {
-    const { catalog, metrics } = this.#options;
+  async #ask(): Promise<Found> {
+    const { catalog } = this.#options;
     const running = await this.#running();
     const unarchived = await catalog.turns.unarchived();
     const ended = unarchived.filter(({ id }) => !running.has(id));
-    metrics.turnsRunning.set(running.size);
     const endedAt = await Promise.all(ended.slice(0, MAX_LOOKED_AT).map(({ id }) => this.#endOf(id)));
     const waiting = endedAt.filter((at) => at !== undefined);
-    metrics.archiveBacklog.set(waiting.length + Math.max(0, ended.length - MAX_LOOKED_AT));
-    metrics.archiveBacklogAge.set(waiting.length > 0 ? (Date.now() - Math.min(...waiting)) / 1000 : 0);
-
     const before = Date.now() - LOOK_AFTER_MS;
     const turns = [...running].filter(([, startedAt]) => startedAt < before).toSorted(([, a], [, b]) => a - b);
     const old = unarchived.filter(({ created_at: createdAt }) => Date.parse(createdAt) < before);
     const sessions = new Set(old.map(({ session_id: id }) => id));
-    metrics.stuckWorkflows.set({ type: 'turn' }, await this.#stuck(turns.map(([id]) => turnWorkflowId(id))));
-    metrics.stuckWorkflows.set({ type: 'session' }, await this.#stuck([...sessions].map(sessionWorkflowId)));
+    return {
+      turnsRunning: running.size,
+      archiveBacklog: waiting.length + Math.max(0, ended.length - MAX_LOOKED_AT),
+      archiveBacklogAge: waiting.length > 0 ? (Date.now() - Math.min(...waiting)) / 1000 : 0,
+      stuckWorkflows: {
+        turn: await this.#stuck(turns.map(([id]) => turnWorkflowId(id))),
+        session: await this.#stuck([...sessions].map(sessionWorkflowId)),
+      },
+    };
   }
 
   /** The turns that run, with the times at which they began. */

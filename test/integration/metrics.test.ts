@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { Turns } from '../../src/catalog/turns.ts';
 import { freePort } from '../../src/temporal/free-port.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { Exposition } from '../support/prometheus.ts';
@@ -112,6 +113,29 @@ test('what runs, who reads and what waits for the archive is said as it is now',
   model.release();
   await reader.done;
   await expect.poll(async () => (await scrape()).value('everturn_readers')).toBe(0);
+});
+
+test('a catalog that hangs does not hold the scrape, which says nothing of what only that knows', async () => {
+  const workload = [
+    'everturn_turns_running',
+    'everturn_archive_backlog_turns',
+    'everturn_archive_backlog_oldest_seconds',
+    'everturn_stuck_workflows',
+  ];
+  const said = async () => {
+    const metrics = await scrape();
+    return workload.filter((name) => metrics.all(name).length > 0);
+  };
+  expect(await said()).toEqual(workload);
+  const late = Promise.withResolvers<[]>();
+  const never = new Promise<[]>(() => undefined);
+  const unarchived = vi.spyOn(Turns.prototype, 'unarchived').mockReturnValue(never).mockReturnValueOnce(late.promise);
+  onTestFinished(() => unarchived.mockRestore());
+  // The stores are not asked at every scrape.
+  await expect.poll(said).toEqual([]);
+  // What comes too late is not taken for how it is now.
+  late.resolve([]);
+  expect(await said()).toEqual([]);
 });
 
 test('a path of which there is no route counts, without the path', async () => {

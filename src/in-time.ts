@@ -1,0 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** What `work` comes to, or an error if that takes longer than `ms` milliseconds; whatever comes later is ignored. */
+export async function inTime<T>(ms: number, work: Promise<T>): Promise<T> {
+  const timer = new AbortController();
+  const late = sleep(ms, undefined, { signal: timer.signal, ref: false }).then(() => {
+    throw new Error(`no answer within ${ms / 1000} s`);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    timer.abort();
+    // Whatever comes now comes too late.
+    late.catch(() => undefined);
+    work.catch(() => undefined);
+  }
+}
