@@ -13,7 +13,10 @@ const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60
 /** The servers are of the older era, with which all but the first test of the handshake are the same. */
 function start(endpoint: StdioEndpoint = stdioEndpoint('2025-11-25'), options: Partial<McpPoolOptions> = {}) {
   const logged: { level: number; msg: string; mcpServer?: string; pid?: number; turnId?: string }[] = [];
-  const log = pino({ base: null, mixin: () => ({ ...logScope() }) }, { write: (line) => void logged.push(JSON.parse(line)) });
+  const log = pino(
+    { base: null, mixin: () => ({ ...logScope() }) },
+    { write: (line) => void logged.push(JSON.parse(line)) },
+  );
   const pool = new McpPool({ allowPrivateUrls: () => false, log, ...options });
   onTestFinished(() => pool.close());
   const call = (tool: string, args: Record<string, unknown> = {}) => pool.call(endpoint, tool, args, calling);
