@@ -78,12 +78,21 @@ export class FolderBlobStore implements BlobStore {
   }
 }
 
-/** Whoever finds the name finds all of the bytes: they are written aside, synced, and then get it. */
+/**
+ * Whoever finds the name finds all of the bytes: they are written aside, synced, and then get it. Their name and the
+ * session's are synced too, also when they are there already: whoever wrote them may not have come to that yet.
+ */
 async function write(file: string, bytes: Uint8Array): Promise<void> {
-  if (await isRefreshed(file)) return;
   const folder = path.dirname(file);
-  await mkdir(folder, { recursive: true });
-  const aside = path.join(folder, `.${randomUUID()}`);
+  if (!(await isRefreshed(file))) {
+    await mkdir(folder, { recursive: true });
+    await writeAside(file, bytes);
+  }
+  for (const names of [folder, path.dirname(folder)]) await unlessMissing(() => sync(names));
+}
+
+async function writeAside(file: string, bytes: Uint8Array): Promise<void> {
+  const aside = path.join(path.dirname(file), `.${randomUUID()}`);
   try {
     const handle = await open(aside, 'wx');
     try {
@@ -96,6 +105,16 @@ async function write(file: string, bytes: Uint8Array): Promise<void> {
   } catch (error) {
     await rm(aside, { force: true });
     throw error;
+  }
+}
+
+/** Has the names in a folder survive a power cut. */
+async function sync(folder: string): Promise<void> {
+  const handle = await open(folder);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
   }
 }
 

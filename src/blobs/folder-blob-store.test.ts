@@ -1,0 +1,41 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { FolderBlobStore } from './folder-blob-store.ts';
+
+/** What was made durable, and when names came, in their order: nobody can cut the power in a test. */
+const steps: string[] = [];
+
+vi.mock('node:fs/promises', async (original) => {
+  const real = await original<typeof import('node:fs/promises')>();
+  return {
+    ...real,
+    rename: async (from: string, to: string) => {
+      await real.rename(from, to);
+      steps.push(`rename ${to}`);
+    },
+    open: async (file: string, flags?: string) => {
+      const handle = await real.open(file, flags);
+      const sync = handle.sync.bind(handle);
+      handle.sync = async () => {
+        await sync();
+        steps.push(`sync ${path.basename(file).startsWith('.') ? 'bytes' : file}`);
+      };
+      return handle;
+    },
+  };
+});
+
+test('a blob that is stored survives a power cut with its name and the folder of its session', async () => {
+  const root = await mkdtemp(path.join(tmpdir(), 'everturn-blobs-'));
+  onTestFinished(() => rm(root, { recursive: true, force: true }));
+  const blobs = new FolderBlobStore(root);
+  const folder = path.join(root, 'ses_1');
+  const name = await blobs.put('ses_1', Buffer.from('x'));
+  const names = [`sync ${folder}`, `sync ${root}`];
+  expect(steps.splice(0)).toEqual(['sync bytes', `rename ${path.join(folder, name)}`, ...names]);
+  // Somebody else may have given it its name a moment ago.
+  expect(await blobs.put('ses_1', Buffer.from('x'))).toBe(name);
+  expect(steps).toEqual(names);
+});
