@@ -1,11 +1,8 @@
 import type { Kysely } from 'kysely';
 import type { LogEntry, LogRecord } from '../log/records.ts';
-import { referToBlobs } from './blob-references.ts';
+import { referToBlobs, ROWS_AT_ONCE } from './blob-references.ts';
 import type { Tables } from './schema.ts';
 import { noteActivity } from './sessions.ts';
-
-/** Rows per statement: SQLite takes 32,766 variables in one. */
-const ROWS_AT_ONCE = 500;
 
 /** What the column holds on PostgreSQL; a client's cursor may point beyond it. */
 const MAX_ORDINAL = 2 ** 31 - 1;

@@ -2,7 +2,7 @@ import type { Kysely, Transaction } from 'kysely';
 import type { Tables } from './schema.ts';
 
 /** Rows per statement: SQLite takes 32,766 variables in one. */
-const ROWS_AT_ONCE = 500;
+export const ROWS_AT_ONCE = 500;
 
 /** Which blobs of a session its archive names, and when that is to be compared with those that are stored. */
 export class BlobReferences {

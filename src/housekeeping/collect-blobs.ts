@@ -1,9 +1,8 @@
 import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { TurnIndex } from '../logs/turn-index.ts';
+import { REQUEST_LIFETIME_MS, type TurnIndex } from '../logs/turn-index.ts';
 import { isUnavailable } from '../unavailable.ts';
-import { COMMAND_LIFETIME_MS } from '../../workflows/messages.ts';
 
 interface Collecting {
   catalog: Catalog;
@@ -11,9 +10,6 @@ interface Collecting {
   turnIndex: TurnIndex;
   log: Logger;
 }
-
-/** A blob may be stored for a turn that is asked for and not even in the index: see `TurnIndex` for how long. */
-const GRACE_MS = 2 * COMMAND_LIFETIME_MS;
 
 /** Of a sweep; the others come with the next one. */
 const MAX_SESSIONS = 1_000;
@@ -30,7 +26,7 @@ export async function collectBlobs(
   { now, stop }: { now: Date; stop: AbortSignal },
 ): Promise<void> {
   const { catalog, log } = context;
-  const before = new Date(now.getTime() - GRACE_MS);
+  const before = new Date(now.getTime() - REQUEST_LIFETIME_MS);
   for (const sessionId of await catalog.blobReferences.unswept(before.toISOString(), MAX_SESSIONS)) {
     if (stop.aborted) return;
     try {

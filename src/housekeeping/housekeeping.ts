@@ -1,10 +1,12 @@
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
+import type { Config } from '../config.ts';
 import type { TurnIndex } from '../logs/turn-index.ts';
 import type { TurnLogs } from '../logs/turn-logs.ts';
 import { archiveEnded, type Archiving } from './archive-ended.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { expireSessions } from './expire-sessions.ts';
+import { forgetLost } from './forget-lost.ts';
 import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
 
@@ -18,11 +20,12 @@ interface HousekeepingOptions extends Archiving {
   blobs: BlobStore;
   logs: TurnLogs;
   turnIndex: TurnIndex;
+  config: Pick<Config, 'turnSeconds'>;
 }
 
 /**
  * From time to time: archives ended turns that their sessions have not, because they were terminated, deleted or failed;
- * deletes sessions that are kept no longer, and has deleted ones removed; deletes blobs that nothing refers to; forgets
+ * forgets those that Temporal has lost; deletes sessions that are kept no longer, and has deleted ones removed; deletes blobs that nothing refers to; forgets
  * old idempotency keys. The first sweep looks at all turns that Temporal still has. Every worker does it.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
@@ -59,6 +62,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       failed = await archiveEnded(options, { ...when, since, again: failed });
       since = new Date(started.getTime() - OVERLAP_MS);
       unindexed = await indexTurns(options, [...unindexed, ...failed], stop.signal);
+      await forgetLost(options, when);
       // Only the index and the archive say what a session waits for, and to which blobs it refers.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);

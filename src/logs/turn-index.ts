@@ -5,8 +5,11 @@ import { COMMAND_LIFETIME_MS } from '../../workflows/messages.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { TurnNotFound, type TurnLogs } from './turn-logs.ts';
 
-/** A request that has not become a turn by then never will: its session does not take so old a command any more. */
-const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
+/**
+ * A request that has not become a turn by then never will: its session does not take so old a command any more. Blobs
+ * may be stored for it before it is even in the index.
+ */
+export const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
 
 /** Which turns a session has. The catalog knows it but for a crash at the wrong moment; then Temporal is asked. */
 export class TurnIndex {

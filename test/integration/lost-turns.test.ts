@@ -44,3 +44,28 @@ test('a session whose last turns are lost goes on from the last one that is ther
   expect(chat.requests()[1]?.messages.map(({ content }) => content)).toEqual(['hi', 'one', 'are you there?']);
   expect((await server.api.send('GET', `${chat.path}/turns/${lost[0]}`)).status).toBe(404);
 });
+
+test('a lost turn is forgotten when it can not run any more, unless the conversation goes through it', async () => {
+  const chat = await server.chat({ scripts: [say('one'), say('two')] });
+  const { rows } = server.database;
+  const turn = (id: string) => rows.selectFrom('turns').selectAll().where('id', '=', id).executeTakeFirst();
+  const before = new Date(Date.now() - 3 * 86_400_000).toISOString();
+  const [through, followed, lost, young] = [newId('turn'), newId('turn'), newId('turn'), newId('turn')];
+  const lostTurn = (id: string, previous: string | null, sequence: number, at: string) => {
+    const row = { id, session_id: chat.sessionId, previous_turn_id: previous, sequence, created_at: at };
+    return rows.insertInto('turns').values(row).execute();
+  };
+  await lostTurn(through, null, 11, before);
+  await lostTurn(followed, through, 12, before);
+  await lostTurn(lost, null, 13, before);
+  await lostTurn(young, null, 14, new Date().toISOString());
+  await rows.updateTable('turns').set({ archived: 1 }).where('id', '=', followed).execute();
+  const running = chat.turn('hi');
+  await running.done;
+  const id = await running.turnId();
+  // Whatever its row says, Temporal has it.
+  await rows.updateTable('turns').set({ created_at: before }).where('id', '=', id).execute();
+  await server.restart();
+  await expect.poll(() => turn(lost)).toBe(undefined);
+  for (const kept of [through, young, id]) expect(await turn(kept), kept).toBeDefined();
+});

@@ -1,0 +1,42 @@
+import type { Logger } from 'pino';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { Config } from '../config.ts';
+import { REQUEST_LIFETIME_MS } from '../logs/turn-index.ts';
+import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
+
+interface Forgetting {
+  catalog: Catalog;
+  logs: TurnLogs;
+  config: Pick<Config, 'turnSeconds'>;
+  log: Logger;
+}
+
+/**
+ * Forgets turns whose Temporal was lost: nothing more will come to the archive of them, and their sessions' blobs, which
+ * are not collected while a turn may run, would be kept for their sake. Only when they can't run any more, so that a
+ * Temporal that is put back finds them.
+ */
+export async function forgetLost(
+  { catalog, logs, config, log }: Forgetting,
+  { now, stop }: { now: Date; stop: AbortSignal },
+): Promise<void> {
+  const before = new Date(now.getTime() - config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
+  const old = (await catalog.turns.unarchived()).filter(({ created_at: createdAt }) => createdAt < before);
+  // The newest first: one that others have followed stands in their conversation.
+  for (const { id, session_id: sessionId } of old.toReversed()) {
+    if (stop.aborted) return;
+    if ((await exists(logs, id)) || (await catalog.turns.isFollowed(id))) continue;
+    await catalog.turns.remove(id);
+    log.warn({ turnId: id, sessionId }, 'a turn that Temporal has lost was forgotten');
+  }
+}
+
+/** One that can't be read now may exist. */
+async function exists(logs: TurnLogs, turnId: string): Promise<boolean> {
+  try {
+    await logs.start(turnId);
+    return true;
+  } catch (error) {
+    return !(error instanceof TurnNotFound);
+  }
+}
