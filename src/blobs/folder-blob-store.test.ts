@@ -1,3 +1,4 @@
+import type fs from 'node:fs/promises';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -8,7 +9,7 @@ import { FolderBlobStore } from './folder-blob-store.ts';
 const steps: string[] = [];
 
 vi.mock('node:fs/promises', async (original) => {
-  const real = await original<typeof import('node:fs/promises')>();
+  const real = await original<typeof fs>();
   return {
     ...real,
     rename: async (from: string, to: string) => {
