@@ -4,7 +4,6 @@ import type { LiveBus } from '../src/live/bus.ts';
 import type { CallModelInput } from '../src/log/history.ts';
 import { applyDelta, emptyText, splitDelta, type MessageDelta, type ToolCallText } from '../src/log/message.ts';
 import {
-  addUsage,
   type FinishReason,
   type ModelMessage,
   type NewRecord,
@@ -63,8 +62,9 @@ export class Answer {
   /**
    * The message as it enters the log, and the results of those calls that can't be carried out. A message that did not
    * come to its end keeps its text but not its calls, since nobody knows whether they were complete.
+   * @param usage of all attempts at it
    */
-  records(end: 'answered' | 'cancelled' | 'error', earlierUsage: Usage): NewRecord[] {
+  records(end: 'answered' | 'cancelled' | 'error', usage: Usage): NewRecord[] {
     const { messageId: id, createdAt, threadId } = this.#options.input;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';
     const calls = isWhole ? this.#text.toolCalls.map((call) => ({ call, decided: this.#route(call) })) : [];
@@ -78,7 +78,7 @@ export class Answer {
       reasoning: this.#text.reasoning,
       toolCalls: calls.map(({ call, decided }) => ({ ...call, route: decided.route })),
       finishReason: end === 'answered' ? this.#endReason(calls.length > 0) : end,
-      ...reported(addUsage(earlierUsage, this.usage)),
+      ...reported(usage),
       ...(this.#providerFields && { providerFields: this.#providerFields }),
     };
     const at = new Date().toISOString();

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
 import { isWorthKeepingLater, MAX_PAYLOAD_BYTES, offload, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/log/history.ts';
-import { addUsage, NO_USAGE, type ModelMessage, type Usage } from '../src/log/records.ts';
+import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type Usage } from '../src/log/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
 import { isUnavailable } from '../src/unavailable.ts';
@@ -17,8 +17,9 @@ interface AttemptDetails {
   /** How often the provider has failed, and for how many milliseconds in all, waits included. */
   failures: number;
   failingMs: number;
-  /** What earlier attempts have cost, as far as they were told. */
+  /** What the attempts before the `accounted`-th have cost, as far as they were told. */
   usage: Usage;
+  accounted: number;
 }
 
 /** Between attempts at a provider that fails, unless it says how long to wait. */
@@ -63,6 +64,9 @@ class ModelCall {
   /** When the provider last said something, or was asked. */
   #heardAt = Date.now();
   #answer: Answer | undefined;
+  /** Whether the model may have begun to work for this attempt. */
+  #wasAsked = false;
+  #isAnswering = false;
 
   constructor(dependencies: Dependencies, input: CallModelInput) {
     this.#dependencies = dependencies;
@@ -73,7 +77,11 @@ class ModelCall {
       failures: 0,
       failingMs: 0,
       usage: NO_USAGE,
+      accounted: 0,
     };
+    // Those that went with their workers could not say anything.
+    const { attempt } = this.#context.info;
+    for (; this.details.accounted < attempt - 1; this.details.accounted++) this.#add(UNREPORTED);
   }
 
   async run(): Promise<CallModelResult> {
@@ -82,6 +90,7 @@ class ModelCall {
       this.#heardAt = Date.now();
       for await (const chunk of await this.#ask(prepared)) {
         this.#heardAt = Date.now();
+        this.#isAnswering = true;
         this.#answer?.add(chunk);
       }
       return this.#signal.aborted ? await this.#stopped() : await this.#result({ status: 'answered' });
@@ -112,6 +121,7 @@ class ModelCall {
    */
   async #ask({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
     const mayBeBegun = this.#input.step === 1 && this.#context.info.attempt === 1;
+    this.#wasAsked = true;
     const begun = mayBeBegun ? await this.#dependencies.headStarts.claim(this.#input, this.#signal) : undefined;
     return begun ?? provider.stream(request, this.#signal);
   }
@@ -120,6 +130,7 @@ class ModelCall {
     const { conversations, blobs } = this.#dependencies;
     const { sessionId } = this.#input;
     const end = outcome.status;
+    this.#account();
     const records = this.#answer?.records(end, this.details.usage) ?? [this.#emptyMessage(end)];
     const stamp = randomUUID();
     const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;
@@ -149,13 +160,15 @@ class ModelCall {
       throw error;
     }
     const failure = failureOf(error);
+    if (failure === error && failure.isRefusal && !this.#isAnswering) this.#wasAsked = false;
     if (failure !== error) {
       const { turnId, messageId } = this.#input;
       this.#dependencies.log.error({ err: error, turnId, messageId }, 'a model call failed unexpectedly');
     }
     const wait = this.#mayRetryIn(failure);
     if (wait === undefined) {
-      if (error instanceof PayloadTooLarge) this.#dropAnswer();
+      this.#account();
+      if (error instanceof PayloadTooLarge) this.#answer = undefined;
       return this.#result({ status: 'error', message: failure.message });
     }
     this.#handOver();
@@ -179,14 +192,19 @@ class ModelCall {
 
   /** Leaves what the next attempt must know. */
   #handOver(): void {
-    this.#dropAnswer();
+    this.#account();
     this.#context.heartbeat(this.details);
   }
 
-  /** What was said is void, but not what it cost. */
-  #dropAnswer(): void {
-    this.details.usage = addUsage(this.details.usage, this.#answer?.usage);
-    this.#answer = undefined;
+  /** Adds what this attempt has cost, once: what was said may be void, but not that. */
+  #account(): void {
+    if (this.details.accounted === this.#context.info.attempt) return;
+    this.details.accounted = this.#context.info.attempt;
+    if (this.#wasAsked) this.#add(this.#answer?.usage ?? UNREPORTED);
+  }
+
+  #add(usage: Usage): void {
+    this.details.usage = addUsage(this.details.usage, usage);
   }
 
   /** For a call that has no answer. */

@@ -86,6 +86,7 @@ export const exampleTurn: TurnResource = {
       total_cache_read_tokens: 0,
       total_cache_write_tokens: 0,
       total_reasoning_tokens: 0,
+      unreported_attempts: 0,
     },
   },
   created_by_subject: ofTheSession.created_by_subject,

@@ -15,6 +15,7 @@ import {
   type TurnCreated,
   type TurnEnd,
   type UnplacedRecord,
+  UNREPORTED,
   type Usage,
 } from './records.ts';
 import type {
@@ -286,6 +287,7 @@ function emptyMessage(
     reasoning: '',
     toolCalls: [],
     finishReason,
+    usage: UNREPORTED,
   };
 }
 

@@ -73,6 +73,8 @@ export interface Usage {
   cacheReadTokens: number;
   cacheWriteTokens: number;
   reasoningTokens: number;
+  /** Attempts at the model that ended before it had said what they cost; the tokens are without theirs. */
+  unreportedAttempts?: number;
 }
 
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'cancelled' | 'error';
@@ -197,13 +199,18 @@ export const NO_USAGE: Usage = {
   reasoningTokens: 0,
 };
 
+/** An attempt of which only is known that it was made. */
+export const UNREPORTED: Usage = { ...NO_USAGE, unreportedAttempts: 1 };
+
 export function addUsage(a: Usage, b: Usage | undefined): Usage {
   if (!b) return a;
+  const unreportedAttempts = (a.unreportedAttempts ?? 0) + (b.unreportedAttempts ?? 0);
   return {
     inputTokens: a.inputTokens + b.inputTokens,
     outputTokens: a.outputTokens + b.outputTokens,
     cacheReadTokens: a.cacheReadTokens + b.cacheReadTokens,
     cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
+    ...(unreportedAttempts > 0 && { unreportedAttempts }),
   };
 }

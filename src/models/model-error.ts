@@ -24,6 +24,15 @@ const RETRYABLE: ReadonlySet<ModelFailure> = new Set([
   'broken_stream',
 ]);
 
+/** As the first word of an answer: the provider did not take the request, so there is nothing to pay for. */
+const REFUSALS: ReadonlySet<ModelFailure> = new Set([
+  'rate_limited',
+  'overloaded',
+  'bad_request',
+  'auth',
+  'refused_model',
+]);
+
 /** A provider's words may be a whole page of HTML; the end of a turn says this much of them, in JSON bytes. */
 const MAX_MESSAGE_BYTES = 2_000;
 
@@ -44,6 +53,10 @@ export class ModelError extends Error {
     );
     this.failure = failure;
     this.retryAfterMs = options.retryAfterMs;
+  }
+
+  get isRefusal(): boolean {
+    return REFUSALS.has(this.failure);
   }
 
   get isRetryable(): boolean {

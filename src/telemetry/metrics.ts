@@ -38,6 +38,11 @@ export class Metrics {
     labelNames: ['type'] as const,
     registers: [this.registry],
   });
+  readonly unreportedAttempts = new Counter({
+    name: 'everturn_model_attempts_unreported_total',
+    help: 'Attempts at models that ended before it was said what they cost; the tokens are without theirs',
+    registers: [this.registry],
+  });
   readonly firstDelta = new Histogram({
     name: 'everturn_first_delta_seconds',
     help: 'From the request that creates a turn to the first delta that is given to its reader',
@@ -156,6 +161,7 @@ export class Metrics {
       this.modelTokens.inc({ type: 'cache_read' }, usage.cacheReadTokens);
       this.modelTokens.inc({ type: 'cache_write' }, usage.cacheWriteTokens);
       this.modelTokens.inc({ type: 'reasoning' }, usage.reasoningTokens);
+      this.unreportedAttempts.inc(usage.unreportedAttempts ?? 0);
     }
   }
 }

@@ -150,6 +150,9 @@ export const turnMetrics = z
     total_cache_read_tokens: z.int(),
     total_cache_write_tokens: z.int(),
     total_reasoning_tokens: z.int(),
+    unreported_attempts: z
+      .int()
+      .describe('attempts at a model that ended before it had said what they cost; the tokens are without theirs'),
   })
   .meta({ id: 'TurnMetrics' });
 

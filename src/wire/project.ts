@@ -1,6 +1,7 @@
 import { responseText } from '../log/projection.ts';
 import { clip, fairShare } from '../log/text.ts';
 import type { MessageDelta, ToolCallDelta } from '../log/message.ts';
+import { NO_USAGE } from '../log/records.ts';
 import type {
   ActionRequired,
   InputItem,
@@ -124,6 +125,7 @@ function metrics(usage: Usage): WireTurnMetrics {
     total_cache_read_tokens: usage.cacheReadTokens,
     total_cache_write_tokens: usage.cacheWriteTokens,
     total_reasoning_tokens: usage.reasoningTokens,
+    unreported_attempts: usage.unreportedAttempts ?? 0,
   };
 }
 
@@ -193,7 +195,12 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 
 /** The end of a message: what its last delta carries. */
 export function messageEnd(message: ModelMessage): Pick<WireModelMessageDelta, 'finish_reason' | 'usage'> {
-  return { finish_reason: message.finishReason, ...(message.usage && { usage: usageToWire(message.usage) }) };
+  const { finishReason, usage = NO_USAGE } = message;
+  return { finish_reason: finishReason, ...(hasTokens(usage) && { usage: usageToWire(usage) }) };
+}
+
+function hasTokens({ unreportedAttempts: _, ...tokens }: Usage): boolean {
+  return Object.values(tokens).some((count) => count > 0);
 }
 
 function usageToWire(usage: Usage): WireUsage {

@@ -4,7 +4,7 @@ import type { TurnResource } from '../../../src/wire/resources.ts';
 import { folded, type ApiClient, type Frame } from '../../support/api-client.ts';
 import { expectReplays } from '../../support/replay.ts';
 import type { Effect } from './ledger.ts';
-import { planOf, TOKENS, type Plan } from './plan.ts';
+import { planOf, TOKENS, type Plan, type PlannedModel } from './plan.ts';
 import type { Recorder, SentInput } from './recorder.ts';
 import type { World } from './world.ts';
 
@@ -23,7 +23,7 @@ const END_MS = 120_000;
  * The invariants of the design, held against what clients got, what tools did and what is stored. It is told nothing of
  * how the faults went: whatever happened, they hold. Gives the number of turns.
  */
-export async function checkInvariants({ recorder, ledger, config }: World): Promise<number> {
+export async function checkInvariants({ recorder, ledger, planned, config }: World): Promise<number> {
   const { api } = recorder;
   const sessions = new Map<string, Stored[]>();
   for (const sessionId of new Set(recorder.inputs.map((input) => input.sessionId))) {
@@ -37,9 +37,10 @@ export async function checkInvariants({ recorder, ledger, config }: World): Prom
     checkTexts(its);
     checkOutcomes(its);
     checkDecisions(ledger.effects, inputs, its);
+    checkUsage(planned, its);
   }
   checkEffects(ledger.effects, turns);
-  checkUsage(turns);
+
   await expectReplays(config); // 8
   return turns.length;
 }
@@ -96,8 +97,8 @@ function checkInputs(inputs: SentInput[], turns: Stored[]): void {
   }
 }
 
-/** Every message says what the model said, and says it once. */
-function checkTexts(turns: Stored[]): void {
+/** The messages of a session, each with the step of the plan that it was for. */
+function* stepsOf(turns: Stored[]): Generator<{ turn: TurnResource; message: Message; plan: Plan; step: number }> {
   let plan: Plan | undefined;
   let step = 0;
   for (const { turn, events } of turns) {
@@ -105,15 +106,29 @@ function checkTexts(turns: Stored[]): void {
     if (first?.type === 'user.message') [plan, step] = [planOf(first.content), 0];
     if (!plan) continue;
     for (const message of events.filter((event) => event.type === 'model.message')) {
-      const expected = plan.steps[step]?.say ?? 'Done.';
-      const isWhole = message.finish_reason === 'stop' || message.finish_reason === 'tool_calls';
-      if (isWhole) expect(message.content).toBe(expected);
-      else expect(expected.startsWith(message.content), `${message.content} is no beginning of ${expected}`).toBe(true);
-      if (isWhole) step += 1;
+      yield { turn, message, plan, step };
+      if (isWhole(message)) step += 1;
     }
-    // A turn that ended well has not stopped half-way.
-    if (turn.state.status === 'done' && turn.state.required_actions.length === 0)
-      expect(step).toBeGreaterThanOrEqual(plan.steps.length);
+  }
+}
+
+function isWhole({ finish_reason: reason }: Message): boolean {
+  return reason === 'stop' || reason === 'tool_calls';
+}
+
+/** Every message says what the model said, and says it once; a turn that ended well has not stopped half-way. */
+function checkTexts(turns: Stored[]): void {
+  const last = new Map<string, { plan: Plan; step: number }>();
+  for (const { turn, message, plan, step } of stepsOf(turns)) {
+    const expected = plan.steps[step]?.say ?? 'Done.';
+    if (isWhole(message)) expect(message.content).toBe(expected);
+    else expect(expected.startsWith(message.content), `${message.content} is no beginning of ${expected}`).toBe(true);
+    last.set(turn.id, { plan, step });
+  }
+  for (const { turn } of turns) {
+    const at = last.get(turn.id);
+    if (!at || turn.state.status !== 'done' || turn.state.required_actions.length > 0) continue;
+    expect(at.step).toBeGreaterThanOrEqual(at.plan.steps.length - 1);
   }
 }
 
@@ -181,18 +196,24 @@ function checkDecisions(effects: Effect[], inputs: SentInput[], turns: Stored[])
   }
 }
 
-/** 7: what the messages cost is in the sum of their turn. */
-function checkUsage(turns: Stored[]): void {
+/** 7: what the model was asked for is in the sum of its turn: with its cost, or as an attempt whose cost nobody knows. */
+function checkUsage(planned: PlannedModel, turns: Stored[]): void {
+  const taken = [...stepsOf(turns)];
   for (const { turn, events } of turns) {
-    const messages = events.filter((event) => event.type === 'model.message');
-    for (const { finish_reason: reason, usage } of messages) {
-      if (reason !== 'stop' && reason !== 'tool_calls') continue;
-      expect(usage?.input_tokens).toBeGreaterThanOrEqual(TOKENS.prompt_tokens);
-      expect(usage?.output_tokens).toBeGreaterThanOrEqual(TOKENS.completion_tokens);
-    }
     if (turn.state.status === 'running') continue;
-    const sum = messages.reduce((total, { usage }) => total + (usage?.output_tokens ?? 0), 0);
-    expect(turn.state.metrics.total_output_tokens).toBe(sum);
+    const { metrics } = turn.state;
+    const messages = events.filter((event) => event.type === 'model.message');
+    const reported = messages.reduce((sum, { usage }) => sum + (usage?.output_tokens ?? 0), 0);
+    expect(metrics.total_output_tokens).toBe(reported);
+    // Of a call that was cancelled between two attempts only one is known.
+    if (turn.state.status === 'cancelled') continue;
+    const begun = taken
+      .filter((one) => one.turn.id === turn.id)
+      // A first call may have been begun ahead by a worker that was lost, too.
+      .map(({ plan, step }) => (step === 0 ? Math.min(1, planned.begun(plan, 0)) : planned.begun(plan, step)))
+      .reduce((sum, count) => sum + count, 0);
+    const accounted = metrics.total_output_tokens / TOKENS.completion_tokens + metrics.unreported_attempts;
+    expect(accounted, `attempts that turn ${turn.id} accounts for`).toBeGreaterThanOrEqual(begun);
   }
 }
 

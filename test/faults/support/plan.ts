@@ -56,15 +56,23 @@ export const PROVIDER_FAULTS: Record<string, ProviderFault> = {
       .end(),
 };
 
+/** With these the model has not begun to work. */
+const REFUSALS = ['rate limit', 'server error', 'overloaded'];
+
 /** Answers as the plan in the conversation says. */
 export class PlannedModel {
-  /** Finished answers, by plan and step: whole, with their cost. An attempt that was cut off is none of them. */
-  readonly reported = new Map<string, number>();
   readonly #attempts = new Map<string, number>();
 
   /** How often a step of a plan was asked for. */
   attempts(plan: Plan, step: number): number {
     return this.#attempts.get(`${plan.id}/${step}`) ?? 0;
+  }
+
+  /** How often the model has begun to work on a step. */
+  begun(plan: Plan, step: number): number {
+    const attempts = this.attempts(plan, step);
+    const faults = plan.steps[step]?.faults?.slice(0, attempts) ?? [];
+    return attempts - faults.filter((fault) => REFUSALS.includes(fault)).length;
   }
 
   async answer(call: ModelCall): Promise<void> {
@@ -88,7 +96,6 @@ export class PlannedModel {
     if (attempt === 0 && wordsOf(step.say).length === step.hold) return call.closed;
     for (const { name, args, id } of step.tools ?? []) call.toolCall(name, args, id);
     call.finish(undefined, TOKENS);
-    this.reported.set(key, (this.reported.get(key) ?? 0) + 1);
   }
 }
 
