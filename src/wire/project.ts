@@ -199,8 +199,10 @@ export function messageEnd(message: ModelMessage): Pick<WireModelMessageDelta, '
   return { finish_reason: finishReason, ...(hasTokens(usage) && { usage: usageToWire(usage) }) };
 }
 
-function hasTokens({ unreportedAttempts: _, ...tokens }: Usage): boolean {
-  return Object.values(tokens).some((count) => count > 0);
+/** Whether anything was reported, and not only that attempts were made. */
+function hasTokens(usage: Usage): boolean {
+  const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens } = usage;
+  return [inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens].some((count) => count > 0);
 }
 
 function usageToWire(usage: Usage): WireUsage {

@@ -57,7 +57,7 @@ export const PROVIDER_FAULTS: Record<string, ProviderFault> = {
 };
 
 /** With these the model has not begun to work. */
-const REFUSALS = ['rate limit', 'server error', 'overloaded'];
+const REFUSALS = new Set(['rate limit', 'server error', 'overloaded']);
 
 /** Answers as the plan in the conversation says. */
 export class PlannedModel {
@@ -72,7 +72,7 @@ export class PlannedModel {
   begun(plan: Plan, step: number): number {
     const attempts = this.attempts(plan, step);
     const faults = plan.steps[step]?.faults?.slice(0, attempts) ?? [];
-    return attempts - faults.filter((fault) => REFUSALS.includes(fault)).length;
+    return attempts - faults.filter((fault) => REFUSALS.has(fault)).length;
   }
 
   async answer(call: ModelCall): Promise<void> {
