@@ -13,46 +13,65 @@ export interface Check {
   isOptional?: boolean;
 }
 
+/** What does not work. */
+export interface Finding {
+  problem: string;
+  /** What the attempt has met; it may name hosts and folders. */
+  reason: string;
+  since: string;
+}
+
 export interface Findings {
   /** Why requests can't be answered as they should be now; empty if they can. */
-  problems: string[];
+  problems: Finding[];
   /** What else does not work. */
-  warnings: string[];
+  warnings: Finding[];
 }
 
 /** What takes longer than this does not work. */
 const TIMEOUT_MS = 2_000;
+
+/** Anybody may ask, as often as they like, and finding out writes to the stores. */
+const REMEMBERED_MS = 1_000;
 
 /** Finds out whether a process can do its work, and since when it can't. */
 export class Readiness {
   readonly #checks: Check[];
   readonly #services: Pick<Services, 'metrics' | 'log'>;
   readonly #failingSince = new Map<Check, string>();
-  #checking: Promise<Findings> | undefined;
+  readonly #now: () => number;
+  #found: Promise<Findings> | undefined;
+  #foundAt = Infinity;
 
   /** @param worker how to find out whether somebody does the work */
-  constructor(services: Pick<Services, 'catalog' | 'blobs' | 'client' | 'redis' | 'metrics' | 'log'>, worker: Check) {
+  constructor(
+    services: Pick<Services, 'catalog' | 'blobs' | 'client' | 'redis' | 'metrics' | 'log'>,
+    worker: Check,
+    now = () => performance.now(),
+  ) {
     this.#services = services;
     this.#checks = [...storeChecks(services), worker];
+    this.#now = now;
   }
 
-  /** Whoever asks while somebody is being answered gets the same answer. */
+  /** Whoever asks while somebody is being answered, or shortly after, gets the same answer. */
   check(): Promise<Findings> {
-    this.#checking ??= this.#check().finally(() => {
-      this.#checking = undefined;
-    });
-    return this.#checking;
+    if (!this.#found || this.#now() - this.#foundAt >= REMEMBERED_MS) {
+      this.#foundAt = Infinity;
+      this.#found = this.#check().finally(() => (this.#foundAt = this.#now()));
+    }
+    return this.#found;
   }
 
   async #check(): Promise<Findings> {
     const found = await Promise.all(this.#checks.map((check) => this.#run(check)));
-    const texts = (isOptional: boolean) =>
+    const those = (isOptional: boolean) =>
       this.#checks.flatMap((check, i) => ((check.isOptional ?? false) === isOptional ? (found[i] ?? []) : []));
-    return { problems: texts(false), warnings: texts(true) };
+    return { problems: those(false), warnings: those(true) };
   }
 
   /** What is wrong, if anything is. */
-  async #run(check: Check): Promise<string[]> {
+  async #run(check: Check): Promise<Finding[]> {
     const { metrics, log } = this.#services;
     const { dependency, problem } = check;
     try {
@@ -65,7 +84,7 @@ export class Readiness {
       const since = this.#failingSince.get(check) ?? new Date().toISOString();
       if (!this.#failingSince.has(check)) log.warn({ dependency, err: error }, problem);
       this.#failingSince.set(check, since);
-      return [`${problem}: ${error instanceof Error ? error.message : String(error)} (since ${since})`];
+      return [{ problem, reason: error instanceof Error ? error.message : String(error), since }];
     }
   }
 }

@@ -54,7 +54,7 @@ export function createOperationsApp(context: OperationsContext): Express {
     setContext(response, { caller: LOCAL });
     next();
   });
-  mount(app, [...healthRoutes(context), ...metricsRoutes(context)]);
+  mount(app, [...healthRoutes({ ...context, saysWhy: () => true }), ...metricsRoutes(context)]);
   answerTheRest(app);
   return app;
 }
@@ -107,7 +107,8 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
     ...agentRoutes(context),
-    ...healthRoutes(context),
+    // Without keys only this machine asks.
+    ...healthRoutes({ ...context, saysWhy: () => context.keyring.isKeyless }),
     ...docsRoutes(),
     ...metricsRoutes(context),
   ];

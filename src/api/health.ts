@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Finding } from '../readiness.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError, errorAnswer } from './errors.ts';
 import { json, route, type Route } from './routes.ts';
@@ -11,8 +12,15 @@ const findings = z.object({
     .meta({ description: 'what does not work, and does not keep requests from being answered' }),
 });
 
+interface HealthContext extends Pick<ApiContext, 'readiness'> {
+  /** Whether whoever asks may know what the machines and folders inside are called. */
+  saysWhy: () => boolean;
+}
+
 /** Whether the process lives, and whether it can do its work; for load balancers and operators, without a key. */
-export function healthRoutes({ readiness }: Pick<ApiContext, 'readiness'>): Route[] {
+export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
+  const inWords = ({ problem, reason, since }: Finding): string =>
+    `${problem}${saysWhy() ? `: ${reason}` : ''} (since ${since})`;
   return [
     route(
       'get',
@@ -36,7 +44,8 @@ export function healthRoutes({ readiness }: Pick<ApiContext, 'readiness'>): Rout
         errors: ['unavailable'],
       },
       async ({ response }) => {
-        const { problems, warnings } = await readiness.check();
+        const found = await readiness.check();
+        const [problems, warnings] = [found.problems.map(inWords), found.warnings.map(inWords)];
         if (problems.length === 0) {
           response.json({ status: 'ready', problems, warnings });
           return;

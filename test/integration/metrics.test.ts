@@ -1,3 +1,5 @@
+import { rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { Turns } from '../../src/catalog/turns.ts';
 import { freePort } from '../../src/temporal/free-port.ts';
@@ -172,6 +174,15 @@ test('where keys are needed the metrics are for admins, or at a port of their ow
     expect(
       (await own.send('GET', '/v1/agents/sessions', undefined, { authorization: 'Bearer key-of-ann' })).status,
     ).toBe(404);
+
+    // What is wrong inside is for operators: everybody else learns that something is, and the log has it all.
+    const blobs = path.join(keyed.dataDir, 'blobs');
+    await rm(blobs, { recursive: true, force: true });
+    await writeFile(blobs, 'not a folder');
+    const unready = async ({ url }: { url: string }) =>
+      (await new ApiClient(url).send('GET', '/readyz')).body.problems?.join();
+    await expect.poll(() => unready(keyed.api)).toMatch(/^the blob store can not be written \(since \S+Z\)$/);
+    expect(await unready(own)).toMatch(/^the blob store can not be written: .*EEXIST.* \(since \S+Z\)$/);
   } finally {
     await keyed.stop();
   }
