@@ -27,8 +27,9 @@ export async function prepareSchemas({
   for (const { name, schema } of Object.values(DATABASES)) {
     await createDatabase(postgresUrl, name);
     const env = toolEnvironment(access, name);
-    if (!(await hasSchema(postgresUrl, name))) await run(sqlTool, ['setup-schema', '--version', '0.0'], { env });
-    await run(sqlTool, ['update-schema', '--schema-name', schema], { env });
+    const tool = (...args: string[]) => orProvisionError(run(sqlTool, args, { env }));
+    if (!(await hasSchema(postgresUrl, name))) await tool('setup-schema', '--version', '0.0');
+    await tool('update-schema', '--schema-name', schema);
   }
 }
 
@@ -51,14 +52,20 @@ async function hasSchema(postgresUrl: string, database: string): Promise<boolean
 
 async function withClient<T>(connectionString: string, work: (client: Client) => Promise<T>): Promise<T> {
   const client = new Client({ connectionString });
-  await client.connect().catch((cause: unknown) => {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ProvisionError(`PostgreSQL can not be used for Temporal: ${reason}`, { cause });
-  });
+  await orProvisionError(client.connect());
   try {
-    return await work(client);
+    return await orProvisionError(work(client));
   } finally {
     await client.end();
+  }
+}
+
+async function orProvisionError<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ProvisionError(`PostgreSQL can not be used for Temporal: ${reason}`, { cause });
   }
 }
 

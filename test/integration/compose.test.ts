@@ -63,6 +63,19 @@ test.each(['POSTGRES_PASSWORD', 'EVERTURN_API_KEYS'])(
   },
 );
 
+test.each(['postgresql://me:hunter2@[here', 'postgresql://me:100%hunter2@here', 'me:hunter2'])(
+  'a URL that Temporal can not be started with is not printed, for its password: %s',
+  async (url) => {
+    const { PATH = '' } = process.env;
+    const options = { cwd: ROOT, env: { PATH, TEMPORAL_POSTGRES_URL: url } };
+    const { stderr } = await run(process.execPath, ['deploy/temporal-on-postgres.ts'], options).catch(
+      (error: { stderr: string }) => error,
+    );
+    expect(stderr).toContain('temporal-on-postgres: the URL of PostgreSQL must ');
+    expect(stderr).not.toContain('hunter2');
+  },
+);
+
 test('the images have the versions that the tests have, and nobody in them is root', async () => {
   const dockerfile = await readFile(path.join(ROOT, 'Dockerfile'), 'utf8');
   const { dependencies } = await manifest();

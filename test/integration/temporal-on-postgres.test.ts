@@ -1,13 +1,16 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
 import { temporalPrograms } from '../../deploy/temporal/programs.ts';
+import { prepareSchemas } from '../../deploy/temporal/schemas.ts';
 import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../deploy/temporal/start.ts';
 import { loadConfig } from '../../src/config.ts';
+import { ProvisionError } from '../../src/temporal/provision-error.ts';
 import { folded } from '../support/api-client.ts';
 import { Postgres } from '../support/postgres.ts';
 import type { TestTool } from '../support/mcp-server.ts';
@@ -100,6 +103,15 @@ test('PostgreSQL restarted in the middle of a turn, under Temporal and the catal
   await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 60_000 }).toBe(200);
   expect((await chat.turn('more').end()).status).toBe('done');
 }, 180_000);
+
+test('tables that can not be made stop the start with the reason', async () => {
+  const { url: postgresUrl } = postgres;
+  const sqlTool = path.join(folder, 'sql-tool');
+  await writeFile(sqlTool, '#!/bin/sh\necho no room >&2\nexit 1\n', { mode: 0o700 });
+  const failed = prepareSchemas({ postgresUrl, access: postgresAccess(postgresUrl), sqlTool });
+  await expect(failed).rejects.toThrow(ProvisionError);
+  await expect(failed).rejects.toThrow(/no room/);
+});
 
 test('its dynamic configuration is known to it, and its password is for nobody else', async () => {
   const { server } = await temporalPrograms({ cacheDir, env: process.env, log });
