@@ -12,8 +12,11 @@ const { endSession, removeSession } = proxyActivities<Pick<Activities, 'endSessi
   retry: { maximumInterval: '1 minute' },
 });
 
-/** Who follows a turn that was ended with its session hears so, before the turn's history is gone. */
-const READERS_GRACE = '2 seconds';
+/**
+ * Who follows a turn that was ended with its session hears so, before the turn's history is gone: within milliseconds,
+ * unless the machine is very busy.
+ */
+const READERS_GRACE = '5 seconds';
 
 /** Removes what is left of a session that was deleted: from the catalog's point of view it is gone already. */
 export async function deleteSession({ sessionId }: { sessionId: string }): Promise<void> {

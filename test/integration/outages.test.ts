@@ -71,7 +71,7 @@ test('Temporal away in the middle of a turn: its readers wait, and it goes on', 
   await reader.says('I was');
   proxy.down();
   model.release();
-  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(503);
   proxy.up();
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I was saying' } });
   const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;

@@ -215,10 +215,12 @@ test.each(['withdrawn', 'claimed'])(
 );
 
 test('while Redis hangs or is away, a claim takes no time and an offer nothing at all', async () => {
+  const [worker] = workers;
+  let isGivenUp = false;
+  worker?.redis.commands.once('error', () => (isGivenUp = true));
   server.hang();
   api.headStarts.offer(startOf());
-  const before = performance.now();
-  expect(await workers[0]?.headStarts.claim(startOf(), never)).toBeUndefined();
-  // Half a second; the rest is for a busy machine. A Redis that hangs is given up after five.
-  expect(performance.now() - before).toBeLessThan(4_000);
+  expect(await worker?.headStarts.claim(startOf(), never)).toBeUndefined();
+  // Half a second, however long that is on a busy machine; a Redis that hangs is given up after five.
+  expect(isGivenUp).toBe(false);
 });
