@@ -121,12 +121,13 @@ test('tasks are dispatched and timers fire without the delays of a server as it 
   for (let round = 0; round < 100; round += 1) times.push(await dispatchMs(`round-${round}`));
   // 2000 if a task went to a part of the queue that is not polled; on average that was one in 30.
   expect(Math.max(...times)).toBeLessThan(1_900);
-  // All of them 50 when a burst has been used up; here it is 6, and a busy machine makes only some slower than that.
-  expect(Math.min(...times.slice(60))).toBeLessThan(40);
-  // All of them 1000; here it is 110.
+  // 50 when a burst has been used up; here it is 6. What else the machine does makes some of them slow, but not all.
+  const means = [60, 70, 80, 90].map((from) => times.slice(from, from + 10).reduce((sum, ms) => sum + ms / 10, 0));
+  expect(Math.min(...means)).toBeLessThan(40);
+  // 900 or more, each of them; here it is 110.
   const delayed: number[] = [];
   for (let round = 0; round < 5; round += 1) delayed.push(await dispatchMs(`delayed-${round}`, 100));
-  expect(Math.min(...delayed)).toBeLessThan(800);
+  expect(Math.min(...delayed)).toBeLessThan(500);
 });
 
 test('settings of the caller are in force', async () => {
