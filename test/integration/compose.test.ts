@@ -16,6 +16,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 interface Service {
   environment?: Record<string, string>;
   ports?: string[];
+  volumes?: unknown[];
   healthcheck?: object;
   depends_on?: Record<string, { condition: string }>;
 }
@@ -38,7 +39,12 @@ test("Compose takes the file, and Everturn's parts the settings that it gives th
   const { api, worker, temporal, ...others } = await composed(SECRETS);
   expect(Object.keys(others).toSorted()).toEqual(['postgres', 'redis']);
   expect(loadConfig(api?.environment, 'api')).toMatchObject({ host: '0.0.0.0', temporal: { namespace: 'everturn' } });
-  expect(loadConfig(worker?.environment, 'worker')).toMatchObject({ workerPort: 8081 });
+  expect(loadConfig(worker?.environment, 'worker')).toMatchObject({
+    host: '0.0.0.0',
+    workerPort: 8081,
+    mcpServersFile: undefined,
+    tracing: false,
+  });
   expect(postgresAccess(temporal?.environment?.['TEMPORAL_POSTGRES_URL'] ?? '')).toMatchObject({
     host: 'postgres',
     password: 'pass',
@@ -47,6 +53,23 @@ test("Compose takes the file, and Everturn's parts the settings that it gives th
     expect(Object.keys(part?.depends_on ?? {}).toSorted()).toEqual(['postgres', 'redis', 'temporal']);
     expect(part?.healthcheck).toBeDefined();
   }
+});
+
+test('what Compose is given of MCP servers, tokens and traces reaches Everturn', async () => {
+  const { api, worker } = await composed({
+    ...SECRETS,
+    EVERTURN_FILES: ROOT,
+    EVERTURN_MCP_SERVERS: '/files/mcp.json',
+    EVERTURN_OIDC_ISSUER: 'https://login.example.com',
+    EVERTURN_OIDC_AUDIENCE: 'everturn',
+    EVERTURN_OIDC_ROLE_CLAIM: 'groups',
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318',
+  });
+  const given = { mcpServersFile: '/files/mcp.json', tracing: true };
+  const oidc = { issuer: 'https://login.example.com', nameClaim: 'preferred_username', roleClaim: 'groups' };
+  expect(loadConfig(api?.environment, 'api')).toMatchObject({ ...given, oidc });
+  expect(loadConfig(worker?.environment, 'worker')).toMatchObject(given);
+  for (const part of [api, worker]) expect(JSON.stringify(part?.volumes)).toContain(':/files:ro');
 });
 
 test('only the API can be reached, and from elsewhere only if somebody says so', async () => {
