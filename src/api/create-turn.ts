@@ -141,7 +141,8 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     const command = await commandOf(context, { ...turn, spec, input, createdAt });
     giveHeadStart(context, sessionId, command, answered.signal);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
-    context.metrics.turnsStarted.inc();
+    // A repetition that found no turn may still have met it at its session.
+    if (claim.isNew) context.metrics.turnsStarted.inc();
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
     // The turn runs: whatever is wrong with the index now, the answer is a success, and the archive will mend it.
     await turnIndex

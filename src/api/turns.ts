@@ -179,9 +179,10 @@ export function turnRoutes(context: ApiContext): Route[] {
     const lease = tails.lease(turnId);
     const stream = new EventStream(response, metrics);
     stream.onDelivered(wanted.delivered);
-    stream.onFirstDelta(() => metrics.firstDelta.observe(secondsSinceBegun(response)));
     try {
-      await wanted.start();
+      const created = await wanted.start();
+      // The deltas of a turn that began with an earlier request say nothing about this one.
+      if (created) stream.onFirstDelta(() => metrics.firstDelta.observe(secondsSinceBegun(response)));
       await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease });
     } finally {
       lease.release();

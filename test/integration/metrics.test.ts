@@ -108,13 +108,23 @@ test('what runs, who reads and what waits for the archive is said as it is now',
   expect(before.value('everturn_readers')).toBe(0);
   expect(before.value('everturn_stuck_workflows', { type: 'turn' })).toBe(0);
   expect(before.value('everturn_stuck_workflows', { type: 'session' })).toBe(0);
-  const reader = chat.turn('go');
+  const key = { 'idempotency-key': 'once' };
+  const reader = chat.turn('go', {}, key);
   await reader.says('I am');
   expect((await scrape()).value('everturn_readers')).toBe(1);
   await expect.poll(async () => (await scrape()).value('everturn_turns_running'), later).toBe(1);
   model.release();
   await reader.done;
   await expect.poll(async () => (await scrape()).value('everturn_readers')).toBe(0);
+
+  // A repetition is given what has been said, and starts nothing.
+  const again = chat.turn('go', {}, key);
+  await again.done;
+  expect(await again.turnId()).toBe(await reader.turnId());
+  const after = await scrape();
+  for (const name of ['everturn_first_delta_seconds_count', 'everturn_turns_started_total']) {
+    expect(after.value(name)).toBe((before.value(name) ?? 0) + 1);
+  }
 });
 
 test('a catalog that hangs does not hold the scrape, which says nothing of what only that knows', async () => {
