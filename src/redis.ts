@@ -1,5 +1,6 @@
 import { createClient } from '@redis/client';
 import type { Logger } from 'pino';
+import type { Config } from './config.ts';
 
 /**
  * Two connections to one Redis. They come back by themselves, for as long as it takes; until then commands are refused at
@@ -11,6 +12,11 @@ export interface Redis {
   /** Redis wants a connection of their own for them. */
   subscriptions: RedisClient;
   close: () => void;
+}
+
+/** What all names of an Everturn begin with: several may share a Redis, as they may share a Temporal. */
+export function redisPrefix({ namespace, taskQueue }: Config['temporal']): string {
+  return `everturn:${namespace}:${taskQueue}:`;
 }
 
 export type RedisClient = ReturnType<typeof createClient>;

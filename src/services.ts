@@ -18,7 +18,7 @@ import { TurnLogs } from './logs/turn-logs.ts';
 import { Models } from './models/models.ts';
 import { OpenAIProvider } from './models/openai.ts';
 import { TurnHistory } from './temporal/history.ts';
-import { openRedis, type Redis } from './redis.ts';
+import { openRedis, redisPrefix, type Redis } from './redis.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
 import { Metrics } from './telemetry/metrics.ts';
 import type { Tracing } from './telemetry/tracing.ts';
@@ -148,7 +148,6 @@ function openLive({
 }: Pick<Services, 'redis' | 'config' | 'log' | 'metrics'>): Pick<Services, 'bus' | 'headStarts'> {
   const onEnd = (outcome: HeadStartOutcome) => metrics.headStarts.inc({ outcome });
   if (!redis) return { bus: new InProcessBus(), headStarts: new InProcessHeadStarts(onEnd) };
-  const { namespace, taskQueue } = config.temporal;
-  const prefix = `everturn:${namespace}:${taskQueue}:`;
+  const prefix = redisPrefix(config.temporal);
   return { bus: new RedisBus({ redis, prefix, log }), headStarts: new RedisHeadStarts({ redis, prefix, log, onEnd }) };
 }

@@ -20,7 +20,7 @@ import type { TurnLimits } from './turn-limits.ts';
 
 /** What the routes work with; one object per server. */
 export interface ApiContext {
-  config: Pick<Config, 'turnSeconds' | 'tool' | 'trustedProxies'>;
+  config: Pick<Config, 'turnSeconds' | 'tool' | 'trustedProxies' | 'temporal'>;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
   catalog: Catalog;

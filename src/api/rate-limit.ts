@@ -3,12 +3,14 @@ import type { Request, Response } from 'express';
 import { rateLimit, type Options, type RateLimitRequestHandler } from 'express-rate-limit';
 import type { Logger } from 'pino';
 import { RedisStore } from 'rate-limit-redis';
-import type { Redis } from '../redis.ts';
+import type { Config } from '../config.ts';
+import { redisPrefix, type Redis } from '../redis.ts';
 
 /** What all rate limits of this server need. */
 export interface RateLimitServices {
   /** Counts for all processes, if there is one; else each process counts for itself. */
   redis: Redis | undefined;
+  config: Pick<Config, 'temporal'>;
   log: Logger;
 }
 
@@ -21,7 +23,7 @@ const REDIS_MS = 1_000;
  * Counts requests per minute. Where Redis counts and does not answer nobody is refused: what is there to keep the
  * service up must not take it down.
  */
-export function perMinute(name: string, options: Partial<Options>, { redis, log }: RateLimitServices) {
+export function perMinute(name: string, options: Partial<Options>, { redis, config, log }: RateLimitServices) {
   const note = (error: unknown) => log.debug({ err: error }, 'requests are not counted for the moment');
   return rateLimit({
     windowMs: WINDOW_MS,
@@ -30,7 +32,7 @@ export function perMinute(name: string, options: Partial<Options>, { redis, log 
     // It looks for mistakes in the use of the library, and takes some of our ways for such.
     validate: false,
     logger: { warn: note, error: note },
-    ...(redis && { store: redisStore(redis, `everturn:${name}:`) }),
+    ...(redis && { store: redisStore(redis, `${redisPrefix(config.temporal)}${name}:`) }),
     ...options,
   });
 }

@@ -1,32 +1,38 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { newId } from '../../src/log/ids.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { TestRedis } from '../support/redis.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let redis: TestRedis;
+/** Two processes of one Everturn... */
 const servers: TestServer[] = [];
+/** ... and another Everturn, which uses the same Redis. */
+let stranger: TestServer;
 beforeAll(async () => {
   redis = await TestRedis.start();
   // As if it came up later than the servers.
   await redis.down();
   const env = {
     REDIS_URL: redis.url,
+    EVERTURN_TASK_QUEUE: newId('req'),
     EVERTURN_API_KEYS: 'ann=key-of-ann,bob=key-of-bob',
     EVERTURN_REQUESTS_PER_MINUTE: '4',
     EVERTURN_UNKNOWN_KEYS_PER_MINUTE: '2',
   };
   for (let i = 0; i < 2; i++) servers.push(await startTestServer({ env }));
+  stranger = await startTestServer({ env: { ...env, EVERTURN_TASK_QUEUE: newId('req') } });
 }, 120_000);
 afterAll(async () => {
-  for (const server of servers) await server.stop();
+  for (const server of [...servers, stranger]) await server.stop();
   await redis.down();
 });
 
 /** What each process answers, one request after the other. */
-async function statuses(key: string, requests: number): Promise<number[]> {
+async function statuses(key: string, requests: number, processes = servers): Promise<number[]> {
   const answers = [];
   for (let i = 0; i < requests; i++) {
-    const url = servers[i % servers.length]?.server.url ?? '';
+    const url = processes[i % processes.length]?.server.url ?? '';
     answers.push((await new ApiClient(url, key).send('GET', '/v1/agents/demo')).status);
   }
   return answers;
@@ -40,6 +46,7 @@ test('processes with one Redis count together; while it is away or hangs everybo
   await expect.poll(async () => (await statuses('key-of-ann', 2)).join(), { timeout: 30_000 }).toBe('429,429');
   expect(await statuses('key-of-bob', 6)).toEqual([200, 200, 200, 200, 429, 429]);
   expect(await statuses('guess', 4)).toEqual([401, 401, 429, 429]);
+  expect(await statuses('key-of-bob', 5, [stranger])).toEqual([200, 200, 200, 200, 429]);
   redis.hang();
   expect(await statuses('key-of-bob', 2)).toEqual([200, 200]);
   expect(await statuses('guess', 2)).toEqual([401, 401]);
