@@ -11,7 +11,7 @@ export const LOCAL: Caller = {
   roles: ['admin'],
 };
 
-/** How long a stream goes on after its key has ended. */
+/** How long a stream goes on after its key or token has ended. */
 const RECHECK_MS = 5_000;
 
 interface Gate {
@@ -29,12 +29,16 @@ export async function authenticate(request: Request, response: Response, gate: G
   if (gate.keyring.isKeyless) return LOCAL;
   const [, credential] = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '') ?? [];
   if (!credential) throw new ApiError('unauthenticated', 'send your API key: Authorization: Bearer <key>');
-  return (await callerOfToken(gate, credential)) ?? callerOfKey(request, response, gate, credential);
+  return (await callerOfToken(response, gate, credential)) ?? callerOfKey(request, response, gate, credential);
 }
 
-async function callerOfToken({ issuer }: Gate, token: string): Promise<Caller | undefined> {
+async function callerOfToken(response: Response, { issuer }: Gate, token: string): Promise<Caller | undefined> {
   try {
-    return await issuer?.identify(token);
+    const bearer = await issuer?.identify(token);
+    if (!bearer) return undefined;
+    const { caller, expiresAt } = bearer;
+    cutOffOnce(response, async () => Date.now() > expiresAt);
+    return caller;
   } catch (error) {
     if (error instanceof TokenRefusedError) throw new ApiError('unauthenticated', error.message, { cause: error });
     if (!(error instanceof IssuerUnavailableError)) throw error;
@@ -56,19 +60,22 @@ async function callerOfKey(
   }
   if ('ended' in found) throw new ApiError('unauthenticated', `the API key ${found.ended}: get a new one`);
   guesses.right(request, key);
-  cutOffWithKey(response, keyring, key);
+  cutOffOnce(response, async () => {
+    const now = await keyring.find(key);
+    return !now || 'ended' in now;
+  });
   return found.caller;
 }
 
-/** Cuts off an answer that is still on its way when its key has ended: a stream may take days. */
-function cutOffWithKey(response: Response, keyring: Keyring, key: string): void {
+/** Cuts off an answer that is still on its way when its key or token has ended: a stream may take days. */
+function cutOffOnce(response: Response, hasEnded: () => Promise<boolean>): void {
   // Whoever has hung up meanwhile will not do so again.
   if (response.closed) return;
   const watch = setInterval(() => {
     // A catalog that is away says nothing about the key.
-    keyring.find(key).then(
-      (found) => {
-        if (!found || 'ended' in found) response.destroy();
+    hasEnded().then(
+      (isEnded) => {
+        if (isEnded) response.destroy();
       },
       () => undefined,
     );

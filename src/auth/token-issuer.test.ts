@@ -23,12 +23,13 @@ function issuerFor(env: Record<string, string> = {}, cooldownMs = 0): TokenIssue
 
 test('a token says who its bearer is', async () => {
   const issuer = issuerFor();
-  expect(await issuer.identify(await idp.token())).toEqual({
-    subject: { subjectId: `${idp.url}#u-1`, subjectType: 'user', subjectSlug: 'u-1' },
-    roles: ['user'],
+  const exp = Math.floor(Date.now() / 1000) + 300;
+  expect(await issuer.identify(await idp.token({ exp }))).toEqual({
+    caller: { subject: { subjectId: `${idp.url}#u-1`, subjectType: 'user', subjectSlug: 'u-1' }, roles: ['user'] },
+    expiresAt: (exp + 30) * 1000,
   });
   const named = await idp.token({ preferred_username: 'an\0n', aud: ['other', 'everturn'] });
-  expect((await issuer.identify(named))?.subject.subjectSlug).toBe('ann');
+  expect((await issuer.identify(named))?.caller.subject.subjectSlug).toBe('ann');
 });
 
 test.each<[string, JWTPayload, Record<string, string>, string[]]>([
@@ -41,7 +42,7 @@ test.each<[string, JWTPayload, Record<string, string>, string[]]>([
   ['a name with dots', { 'https://x.y/r': ['admin'] }, { EVERTURN_OIDC_ROLE_CLAIM: 'https://x.y/r' }, ['admin']],
   ['mapped values', { roles: ['ops', 'admin'] }, { EVERTURN_OIDC_ROLES: 'ops=approver' }, ['approver']],
 ])('roles from %s', async (_, claims, env, roles) => {
-  expect((await issuerFor(env).identify(await idp.token(claims)))?.roles).toEqual(roles);
+  expect((await issuerFor(env).identify(await idp.token(claims)))?.caller.roles).toEqual(roles);
 });
 
 test('what is no token of this issuer is not judged, nor is the issuer asked', async () => {

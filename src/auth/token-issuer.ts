@@ -34,6 +34,12 @@ const MAX_AGE_MS = 24 * 3_600_000;
 /** Nobody waits again for an issuer that has just failed. */
 const AFTER_FAILURE_MS = 2_000;
 
+/** Who has a token, and until when it is good here: milliseconds since 1970. */
+export interface Bearer {
+  caller: Caller;
+  expiresAt: number;
+}
+
 const discovery = z.object({ issuer: z.string(), jwks_uri: z.url({ protocol: /^https?$/ }) });
 
 /** The OpenID Connect provider whose access tokens let people in. */
@@ -55,7 +61,7 @@ export class TokenIssuer {
    * Whose token it is; undefined if it is not one of this issuer.
    * @throws TokenRefusedError, IssuerUnavailableError
    */
-  async identify(token: string): Promise<Caller | undefined> {
+  async identify(token: string): Promise<Bearer | undefined> {
     const { issuer, audience } = this.#oidc;
     if (issuerOf(token) !== issuer) return undefined;
     const keys = await this.#current();
@@ -67,7 +73,9 @@ export class TokenIssuer {
         clockTolerance: CLOCK_TOLERANCE_SECONDS,
         requiredClaims: ['sub', 'exp'],
       });
-      return this.#callerOf(payload);
+      // It is one of the required claims.
+      const expiresAt = ((payload.exp ?? 0) + CLOCK_TOLERANCE_SECONDS) * 1000;
+      return { caller: this.#callerOf(payload), expiresAt };
     } catch (error) {
       const reason = refusalOf(error);
       if (reason) throw new TokenRefusedError(reason, { cause: error });
