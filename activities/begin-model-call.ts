@@ -1,6 +1,6 @@
 import { context, propagation } from '@opentelemetry/api';
 import type { BeginModelCall, HeadStart } from '../src/live/head-starts.ts';
-import { ROOT_THREAD, type UnplacedRecord } from '../src/log/records.ts';
+import { endStatus, ROOT_THREAD, type UnplacedRecord } from '../src/log/records.ts';
 import { turnContext } from '../src/log/trace-context.ts';
 import { inLogScope, logScope } from '../src/telemetry/log-scope.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -28,5 +28,5 @@ function forTurn<T>({ turnId, sessionId, trace }: HeadStart, work: () => T): T {
 /** The turn before ended with calls to answer: the session will refuse whatever does not answer them. */
 function waitsForAnswers(records: UnplacedRecord[]): boolean {
   const previous = records.findLast(({ kind }) => kind === 'turn.done');
-  return previous?.kind === 'turn.done' && previous.end.status === 'done' && previous.end.requiredActions.length > 0;
+  return previous?.kind === 'turn.done' && endStatus(previous.end) === 'action_required';
 }

@@ -13,7 +13,7 @@ export function textOf(report: TurnReport): string {
     ['turn', turnId],
     ['session', sessionId],
     ['previous', previousTurnId ?? 'none'],
-    ['state', isFollowed && state === 'waiting' ? 'waiting, and answered by a turn that has followed' : state],
+    ['state', isFollowed && state === 'action_required' ? `${state}, and answered by a turn that has followed` : state],
     [
       'workflow',
       workflow
@@ -29,21 +29,23 @@ export function textOf(report: TurnReport): string {
   );
   return [
     ...head,
-    ...problems.map((problem) => `problem   ${printable(problem)}`),
+    ...problems.map((problem) => `problem   ${problem}`),
     '',
     ...(entries.length > 0 ? entries : ['The log is empty.']),
     '',
     ...(waitsFor.length > 0 ? ['It waits for', ...waitsFor.map((wait) => `  ${waitText(wait)}`)] : [nothing(report)]),
     '',
-  ].join('\n');
+  ]
+    .map(printable)
+    .join('\n');
 }
 
 function nothing({ state }: TurnReport): string {
-  return state === 'running' || state === 'asked' ? 'Nothing is known that it waits for.' : 'It waits for nothing.';
+  return ['running', 'asked', 'unknown'].includes(state) ? 'Nothing is known that it waits for.' : 'It waits for nothing.';
 }
 
 function waitText({ for: what, toolCallId, tool, since, activity }: Wait): string {
-  const call = toolCallId === undefined ? '' : ` ${toolCallId}${tool === undefined ? '' : ` (${printable(tool)})`}`;
+  const call = toolCallId === undefined ? '' : ` ${toolCallId}${tool === undefined ? '' : ` (${tool})`}`;
   const names: Record<Wait['for'], string> = {
     model: 'the model',
     tools: 'the lists of tools',
@@ -76,7 +78,7 @@ function summary(record: LogRecord): string {
     case 'tool.response':
       return `${record.toolCallId} ${record.outcome}: ${shown(responseText(record))}`;
     case 'mcp.initialize':
-      return record.servers.map(({ name }) => printable(name)).join(', ');
+      return record.servers.map(({ name }) => name).join(', ');
     case 'tool.approval_required':
     case 'tool.response_required':
       return record.calls.map(({ toolCallId }) => toolCallId).join(', ');
@@ -92,7 +94,7 @@ function inputText(item: InputItem): string {
   switch (item.type) {
     case 'user.message': {
       const parts = typeof item.content === 'string' ? [{ type: 'text' as const, text: item.content }] : item.content;
-      return parts.map((part) => (part.type === 'text' ? shown(part.text) : `file ${printable(part.name)}`)).join(', ');
+      return parts.map((part) => (part.type === 'text' ? shown(part.text) : `file ${part.name}`)).join(', ');
     }
     case 'user.tool_approval':
       return `${item.toolCallId} ${item.approval.status === 'allow' ? 'allowed' : 'denied'}`;
@@ -106,7 +108,7 @@ function messageText({ content, refusal, toolCalls, finishReason, usage }: Model
   const parts = [
     ...(content ? [shown(content)] : []),
     ...(refusal ? [`refusal ${shown(refusal)}`] : []),
-    ...toolCalls.map(({ id, name }) => `calls ${printable(name)} as ${id}`),
+    ...toolCalls.map(({ id, name }) => `calls ${name} as ${id}`),
     `(${finishReason}${tokens})`,
   ];
   return parts.join(' ');
@@ -117,7 +119,7 @@ function shown(text: string): string {
   return JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
 }
 
-/** Without what a terminal would take for a command. */
+/** A line without what a terminal would take for a command, or for another direction of writing. */
 function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '�');
 }

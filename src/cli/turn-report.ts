@@ -2,7 +2,7 @@ import type { Client } from '@temporalio/client';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { CallToolInput } from '../log/history.ts';
-import type { LogEntry } from '../log/records.ts';
+import { endStatus, type EndStatus, type LogEntry } from '../log/records.ts';
 import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { describeExecution, type Execution, type PendingActivity } from '../temporal/execution.ts';
@@ -14,8 +14,8 @@ export interface TurnReport {
   turnId: string;
   sessionId: string;
   previousTurnId: string | null;
-  /** `asked`: nobody has confirmed that it has become a turn. */
-  state: 'asked' | 'running' | 'done' | 'waiting' | 'cancelled' | 'error';
+  /** `asked`: nobody has confirmed that it has become a turn. `unknown`: those who know can't be asked, or have lost it. */
+  state: 'asked' | 'running' | 'unknown' | EndStatus;
   /** How much of the log is in the archive: up to this ordinal, and whether that is all. */
   archive: { through: number; complete: boolean };
   /** The turn's workflow; absent if Temporal has none, or can't be asked. */
@@ -63,7 +63,7 @@ export async function reportTurn(turnId: string, sources: ReportSources): Promis
   const created = first?.record.kind === 'turn.created' ? first.record : undefined;
   const done = last?.record.kind === 'turn.done' ? last.record : undefined;
   const sessionId = created?.sessionId ?? row?.session_id ?? '';
-  const state = done ? stateAtEnd(log) : isRunning(workflow, log) ? 'running' : 'asked';
+  const state = done ? endStatus(done.end) : stateBeforeEnd(row, workflow);
   if (client && state !== 'done') problems.push(...(await sessionProblems(client, sessionId)));
   if (workflow) problems.push(...taskProblems('the turn', workflow));
   const isFollowed = await catalog.turns.isFollowed(turnId);
@@ -77,13 +77,18 @@ export async function reportTurn(turnId: string, sources: ReportSources): Promis
     isFollowed,
     log,
     waitsFor: await waits(turnId, { log, workflow, isFollowed, sources }),
-    problems: [...problems, ...stateProblems(state, row)],
+    problems: [...problems, ...stateProblems(state, row, workflow)],
   };
 }
 
-async function execution(client: Client, workflowId: string, problems: string[]): Promise<Execution | undefined> {
+/** Null: Temporal has no such workflow. Undefined: it can't be asked. */
+async function execution(
+  client: Client,
+  workflowId: string,
+  problems: string[],
+): Promise<Execution | null | undefined> {
   try {
-    return await describeExecution(client, workflowId);
+    return (await describeExecution(client, workflowId)) ?? null;
   } catch (error) {
     if (!isTemporalUnavailable(error)) throw error;
     problems.push(`Temporal can not be asked now: ${error instanceof Error ? error.message : String(error)}`);
@@ -112,15 +117,10 @@ async function readLog(
   return log;
 }
 
-function stateAtEnd(log: LogEntry[]): TurnReport['state'] {
-  const record = log.at(-1)?.record;
-  if (record?.kind !== 'turn.done') return 'running';
-  const { end } = record;
-  return end.status === 'done' && end.requiredActions.length > 0 ? 'waiting' : end.status;
-}
-
-function isRunning(workflow: Execution | undefined, log: LogEntry[]): boolean {
-  return workflow ? workflow.status === 'running' : log.length > 0;
+/** Of a turn of whose end nothing can be read. */
+function stateBeforeEnd(row: TurnRow | undefined, workflow: Execution | null | undefined): TurnReport['state'] {
+  if (workflow) return workflow.status === 'running' ? 'running' : 'unknown';
+  return workflow === null && row?.sequence === null ? 'asked' : 'unknown';
 }
 
 async function sessionProblems(client: Client, sessionId: string): Promise<string[]> {
@@ -136,8 +136,14 @@ function taskProblems(whose: string, { workflowId, workflowTask }: Execution): s
   ];
 }
 
-function stateProblems(state: TurnReport['state'], row: TurnRow | undefined): string[] {
+function stateProblems(
+  state: TurnReport['state'],
+  row: TurnRow | undefined,
+  workflow: Execution | null | undefined,
+): string[] {
   if (state === 'asked') return [`it was asked for at ${row?.created_at}, and its session has not begun it`];
+  if (state === 'unknown' && workflow === null)
+    return ['its log is not in the archive to its end, and Temporal has nothing of it any more: the rest is lost'];
   if (!row)
     return ['it is not in the index of the catalog: the next command to its session, or the archive, enters it'];
   return [];
@@ -145,7 +151,7 @@ function stateProblems(state: TurnReport['state'], row: TurnRow | undefined): st
 
 interface Waiting {
   log: LogEntry[];
-  workflow: Execution | undefined;
+  workflow: Execution | null | undefined;
   isFollowed: boolean;
   sources: ReportSources;
 }

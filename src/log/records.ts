@@ -169,6 +169,13 @@ export type TurnEnd =
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
 
+/** In one word; `action_required`: it has done what it could, and waits for somebody. */
+export type EndStatus = TurnEnd['status'] | 'action_required';
+
+export function endStatus(end: TurnEnd): EndStatus {
+  return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
+}
+
 export interface TurnDone extends Base {
   kind: 'turn.done';
   end: TurnEnd;

@@ -1,7 +1,7 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import packageJson from '../../package.json' with { type: 'json' };
 import { HEAD_START_OUTCOMES } from '../live/head-starts.ts';
-import type { LogRecord, ToolOutcome } from '../log/records.ts';
+import { endStatus, type EndStatus, type LogRecord, type ToolOutcome } from '../log/records.ts';
 import { StepClock } from './step-clock.ts';
 
 /** From an answer of the cache to a model that thinks for minutes. */
@@ -143,7 +143,7 @@ export class Metrics {
     });
     info.set({ version: packageJson.version }, 1);
     // What has not happened yet is 0, and not unknown: an alert on an increase sees the first one.
-    for (const status of ['done', 'action_required', 'cancelled', 'error']) this.turnsEnded.inc({ status }, 0);
+    for (const status of STATUSES) this.turnsEnded.inc({ status }, 0);
     for (const outcome of HEAD_START_OUTCOMES) this.headStarts.inc({ outcome }, 0);
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
@@ -154,8 +154,7 @@ export class Metrics {
       if (record.kind === 'tool.response') this.toolCallsEnded.inc({ outcome: record.outcome });
       if (record.kind !== 'turn.done') continue;
       const { end, usage } = record;
-      const waits = end.status === 'done' && end.requiredActions.length > 0;
-      this.turnsEnded.inc({ status: waits ? 'action_required' : end.status });
+      this.turnsEnded.inc({ status: endStatus(end) });
       this.modelTokens.inc({ type: 'input' }, usage.inputTokens);
       this.modelTokens.inc({ type: 'output' }, usage.outputTokens);
       this.modelTokens.inc({ type: 'cache_read' }, usage.cacheReadTokens);
@@ -166,4 +165,5 @@ export class Metrics {
   }
 }
 
+const STATUSES: readonly EndStatus[] = ['done', 'action_required', 'cancelled', 'error'];
 const OUTCOMES: readonly ToolOutcome[] = ['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'];

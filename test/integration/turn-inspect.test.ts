@@ -9,6 +9,7 @@ import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
 import { Exposition } from '../support/prometheus.ts';
 import { held, say, ScriptedModel, use, type Script } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
+import { openRows } from '../support/test-database.ts';
 import { onTestServer } from '../support/test-server.ts';
 
 /** On a server with its own Temporal, as a person would who wonders about a turn. */
@@ -88,14 +89,15 @@ test(
   'a turn that waits for an approval: its log line by line, and the call since when',
   async () => {
     const sessionId = await scripted(use({ name: 'refund', id: 'r1' }), say('Refunded.'));
-    const first = server.api.turn(sessionId, 'Give it back.');
+    // What a terminal would take for a command, and for another direction of writing.
+    const first = server.api.turn(sessionId, 'Give it back.\u009b2J\u202e');
     await first.done;
     const turnId = await first.turnId();
     const text = await inspect(turnId);
-    expect(text).toMatch(new RegExp(`^turn +${turnId}\nsession +${sessionId}\nprevious +none\nstate +waiting\n`));
+    expect(text).toMatch(new RegExp(`^turn +${turnId}\nsession +${sessionId}\nprevious +none\nstate +action_required\n`));
     const time = String.raw`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
     for (const line of [
-      `1  ${time}  turn.created            by local: "Give it back."`,
+      `1  ${time}  turn.created            by local: "Give it back.�2J�"`,
       `2  ${time}  mcp.initialize          test`,
       `3  ${time}  model.message           calls refund as r1 \\(tool_calls, 10 tokens in, 5 out\\)`,
       `4  ${time}  tool.approval_required  r1`,
@@ -113,7 +115,7 @@ test(
     await server.api.turn(sessionId, [approval]).done;
     expect(await inspect(turnId)).toMatch(/answered by a turn that has followed[^]*It waits for nothing\.\n$/);
     const report = JSON.parse(await inspect(turnId, '--json')) as Record<string, unknown>;
-    expect(report).toMatchObject({ turnId, sessionId, state: 'waiting', isFollowed: true, waitsFor: [], problems: [] });
+    expect(report).toMatchObject({ turnId, sessionId, state: 'action_required', isFollowed: true, waitsFor: [], problems: [] });
     expect(report['log']).toHaveLength(5);
 
     // What is in the archive is there without Temporal too.
@@ -154,6 +156,31 @@ test(
     paid.resolve('paid');
     await paying.done;
     expect(await inspect(askingId)).toMatch(/^\d .* turn\.done .* cancelled: cancelled-for-next-turn$/m);
+  },
+  LONG,
+);
+
+test(
+  'a turn without an end: asked for if nobody has begun it, unknown if it is lost or nobody can be asked',
+  async () => {
+    const rows = openRows(`sqlite:${path.join(env['EVERTURN_DATA'] ?? '', 'catalog.db')}`);
+    const row = { session_id: 'ses_1', previous_turn_id: null, created_at: new Date().toISOString() };
+    const claimed = { ...row, id: 'turn_claimed', sequence: null };
+    const lost = { ...row, id: 'turn_lost', sequence: 1 };
+    await rows.insertInto('turns').values([claimed, lost]).execute();
+    await rows.destroy();
+    const asked = await inspect(claimed.id);
+    expect(asked).toMatch(/^state +asked$[^]*^problem +it was asked for at .*, and its session has not begun it$/m);
+    expect(asked).toMatch(/^Nothing is known that it waits for\.$/m);
+    expect(await inspect(lost.id)).toMatch(/^state +unknown$[^]*^problem +its log is not in the archive .*is lost$/m);
+    await server.stop();
+    try {
+      for (const { id } of [claimed, lost]) {
+        expect(await inspect(id)).toMatch(/^state +unknown$[^]*^problem +its log .*, and no Temporal runs here/m);
+      }
+    } finally {
+      await server.start();
+    }
   },
   LONG,
 );
