@@ -6,7 +6,7 @@ import { BlobReferences } from './blob-references.ts';
 import { dialectOf, type Database } from './database.ts';
 import { Idempotency } from './idempotency.ts';
 import { Keys } from './keys.ts';
-import { prepareDatabase } from './prepare.ts';
+import { checkDatabase, prepareDatabase } from './prepare.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { Sessions } from './sessions.ts';
@@ -39,6 +39,12 @@ export class Catalog {
   /** Opens the catalog and brings its schema up to date. @throws CatalogError */
   static async open(database: Database, log: Logger): Promise<Catalog> {
     await prepareDatabase(database, log);
+    return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }));
+  }
+
+  /** Opens the catalog of a server that runs, or has run, and leaves its schema as it is. @throws CatalogError */
+  static async openExisting(database: Database, log: Logger): Promise<Catalog> {
+    await checkDatabase(database, log);
     return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }));
   }
 

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, Migrator, sql, type Dialect } from 'kysely';
 import type { Logger } from 'pino';
@@ -17,11 +18,28 @@ const PAUSE_MS = 200;
  *
  * @throws CatalogError
  */
-export async function prepareDatabase(database: Database, log: Logger): Promise<void> {
+export function prepareDatabase(database: Database, log: Logger): Promise<void> {
+  return whenAvailable(database, log, prepare);
+}
+
+/**
+ * Waits for the database, and changes nothing.
+ *
+ * @throws CatalogError also if there is no catalog in it, or one with another schema than this code's
+ */
+export function checkDatabase(database: Database, log: Logger): Promise<void> {
+  return whenAvailable(database, log, checkSchema);
+}
+
+async function whenAvailable(
+  database: Database,
+  log: Logger,
+  work: (database: Database, log: Logger) => Promise<void>,
+): Promise<void> {
   const deadline = Date.now() + PATIENCE_MS;
   for (let isFirst = true; ; isFirst = false) {
     try {
-      await prepare(database, log);
+      await work(database, log);
       return;
     } catch (error) {
       if (error instanceof CatalogError) throw error;
@@ -37,12 +55,42 @@ async function prepare(database: Database, log: Logger): Promise<void> {
   const db = new Kysely<unknown>({ dialect: migrationDialect(database, log) });
   try {
     if (database.kind === 'postgres') await checkEncoding(db);
-    const migrator = new Migrator({ db, provider: { getMigrations: () => Promise.resolve(migrations) } });
-    const { error } = await migrator.migrateToLatest();
+    const { error } = await migratorOf(db).migrateToLatest();
     if (error) throw error;
   } finally {
     await db.destroy();
   }
+}
+
+async function checkSchema(database: Database, log: Logger): Promise<void> {
+  // To open a file would make it.
+  if (database.kind === 'sqlite' && !existsSync(database.file)) throw noCatalog(database);
+  const db = new Kysely<{ kysely_migration: { name: string } }>({ dialect: dialectOf(database, log) });
+  try {
+    const ours = await migratorOf(db).getMigrations();
+    if (ours.every(({ executedAt }) => executedAt === undefined)) throw noCatalog(database);
+    const theirs = await db.selectFrom('kysely_migration').select('name').execute();
+    const lacks = ours.filter(({ executedAt }) => executedAt === undefined).map(({ name }) => `lacks ${name}`);
+    const has = theirs.filter(({ name }) => !Object.hasOwn(migrations, name)).map(({ name }) => `has ${name}`);
+    if (lacks.length + has.length === 0) return;
+    throw new CatalogError(
+      `the catalog is of another version of Everturn (it ${[...lacks, ...has].join(', ')}): ` +
+        `use the command of the version that its server runs`,
+    );
+  } finally {
+    await db.destroy();
+  }
+}
+
+function noCatalog(database: Database): CatalogError {
+  const where = database.kind === 'sqlite' ? `at ${database.file}` : 'in the database of DATABASE_URL';
+  return new CatalogError(
+    `there is no catalog ${where}: check DATABASE_URL and EVERTURN_DATA. A server that starts makes one`,
+  );
+}
+
+function migratorOf<T>(db: Kysely<T>): Migrator {
+  return new Migrator({ db, provider: { getMigrations: () => Promise.resolve(migrations) } });
 }
 
 /** An index on a large table takes its time, and so does another process of which this one waits for the end. */

@@ -33,7 +33,11 @@ async function create(name: string, options: { role: Role; expiresDays?: number 
   const now = Date.now();
   const id = newId('key', now);
   const { role, expiresDays } = options;
-  await withCatalog(async (catalog) => {
+  const config = loadConfig();
+  // It may be made for a server that is yet to start.
+  await mkdir(config.dataDir, { recursive: true });
+  const catalog = await Catalog.open(config.database, createLogger(config));
+  await closing(catalog, async () => {
     const isFirst = !(await catalog.keys.any());
     await catalog.keys.insert({
       id,
@@ -85,10 +89,13 @@ function table(rows: string[][]): string {
 
 async function withCatalog<T>(work: (catalog: Catalog) => Promise<T>): Promise<T> {
   const config = loadConfig();
-  await mkdir(config.dataDir, { recursive: true });
-  const catalog = await Catalog.open(config.database, createLogger(config));
+  const catalog = await Catalog.openExisting(config.database, createLogger(config));
+  return closing(catalog, () => work(catalog));
+}
+
+async function closing<T>(catalog: Catalog, work: () => Promise<T>): Promise<T> {
   try {
-    return await work(catalog);
+    return await work();
   } finally {
     await catalog.close();
   }

@@ -35,7 +35,7 @@ async function inspect(turnId: string, { json }: { json?: boolean }): Promise<vo
 /** @throws ConfigError if neither the catalog nor Temporal knows the turn */
 async function readReport(turnId: string, config: Config): Promise<TurnReport> {
   const log = createLogger(config);
-  const catalog = await Catalog.open(config.database, log);
+  const catalog = await Catalog.openExisting(config.database, log);
   const address = await temporalAddress(config);
   const connection = Connection.lazy({ ...address, channelArgs: LARGE_MESSAGES, interceptors: [] });
   try {

@@ -1,9 +1,12 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Migrator, sql } from 'kysely';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { migrations } from '../../src/catalog/migrations.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';
+import { createTestDatabase } from '../support/test-database.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -121,3 +124,33 @@ test('an address that others can reach needs a key, which may be in the catalog'
   await open.stop();
   await rm(dataDir, { recursive: true, force: true });
 }, 120_000);
+
+test('who only looks at a catalog neither makes one nor changes its schema', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-look-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const expectRefusal = async (look: string, env: Record<string, string>, message: RegExp): Promise<void> => {
+    const { code, stdout, stderr } = await everturn(look.split(' '), { EVERTURN_DATA: folder, ...env });
+    expect([code, stdout, stderr], look).toEqual([1, '', expect.stringMatching(message)]);
+  };
+  for (const look of ['keys list', 'keys revoke key_1', 'turn inspect turn_1']) {
+    await expectRefusal(look, {}, /^everturn: there is no catalog at .*: check DATABASE_URL and EVERTURN_DATA\./);
+  }
+  expect(await readdir(folder)).toEqual([]);
+
+  const { url, rows, close } = await createTestDatabase(folder);
+  onTestFinished(close);
+  const other = { DATABASE_URL: url };
+  const migrated = async (): Promise<unknown[]> => (await sql`select name from kysely_migration`.execute(rows)).rows;
+  await rows.schema.createTable('something').addColumn('else', 'text').execute();
+  await expectRefusal('keys list', other, /^everturn: there is no catalog (?:at|in) /);
+  const migrator = new Migrator({ db: rows, provider: { getMigrations: () => Promise.resolve(migrations) } });
+  await migrator.migrateTo('0003-api-keys');
+  const before = await migrated();
+  await expectRefusal('turn inspect turn_1', other, /^everturn: the catalog is of another version .*\(it lacks 0009-unarchived-turns/);
+  expect(await migrated()).toEqual(before);
+
+  await migrator.migrateToLatest();
+  expect((await everturn(['keys', 'list'], { EVERTURN_DATA: folder, ...other })).code).toBe(0);
+  await sql`insert into kysely_migration (name, timestamp) values ('9999-later', '2030-01-01')`.execute(rows);
+  await expectRefusal('keys list', other, /^everturn: the catalog is of another version .*\(it has 9999-later\)/);
+}, 240_000);
