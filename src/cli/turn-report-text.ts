@@ -41,7 +41,9 @@ export function textOf(report: TurnReport): string {
 }
 
 function nothing({ state }: TurnReport): string {
-  return ['running', 'asked', 'unknown'].includes(state) ? 'Nothing is known that it waits for.' : 'It waits for nothing.';
+  return ['running', 'asked', 'unknown'].includes(state)
+    ? 'Nothing is known that it waits for.'
+    : 'It waits for nothing.';
 }
 
 function waitText({ for: what, toolCallId, tool, since, activity }: Wait): string {

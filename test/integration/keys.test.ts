@@ -146,7 +146,11 @@ test('who only looks at a catalog neither makes one nor changes its schema', asy
   const migrator = new Migrator({ db: rows, provider: { getMigrations: () => Promise.resolve(migrations) } });
   await migrator.migrateTo('0003-api-keys');
   const before = await migrated();
-  await expectRefusal('turn inspect turn_1', other, /^everturn: the catalog is of another version .*\(it lacks 0009-unarchived-turns/);
+  await expectRefusal(
+    'turn inspect turn_1',
+    other,
+    /^everturn: the catalog is of another version .*\(it lacks 0009-unarchived-turns/,
+  );
   expect(await migrated()).toEqual(before);
 
   await migrator.migrateToLatest();

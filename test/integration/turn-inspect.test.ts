@@ -94,7 +94,9 @@ test(
     await first.done;
     const turnId = await first.turnId();
     const text = await inspect(turnId);
-    expect(text).toMatch(new RegExp(`^turn +${turnId}\nsession +${sessionId}\nprevious +none\nstate +action_required\n`));
+    expect(text).toMatch(
+      new RegExp(`^turn +${turnId}\nsession +${sessionId}\nprevious +none\nstate +action_required\n`),
+    );
     const time = String.raw`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
     for (const line of [
       `1  ${time}  turn.created            by local: "Give it back.�2J�"`,
@@ -115,7 +117,14 @@ test(
     await server.api.turn(sessionId, [approval]).done;
     expect(await inspect(turnId)).toMatch(/answered by a turn that has followed[^]*It waits for nothing\.\n$/);
     const report = JSON.parse(await inspect(turnId, '--json')) as Record<string, unknown>;
-    expect(report).toMatchObject({ turnId, sessionId, state: 'action_required', isFollowed: true, waitsFor: [], problems: [] });
+    expect(report).toMatchObject({
+      turnId,
+      sessionId,
+      state: 'action_required',
+      isFollowed: true,
+      waitsFor: [],
+      problems: [],
+    });
     expect(report['log']).toHaveLength(5);
 
     // What is in the archive is there without Temporal too.
