@@ -6,8 +6,6 @@ import { newId } from '../../../src/log/ids.ts';
 /** An input as it was sent, and what became of it as far as its sender was told. */
 export interface SentInput {
   sessionId: string;
-  /** Stands in the turn that it makes, and in no other. */
-  mark: string;
   input: Record<string, unknown>[];
   outcome: 'under way' | 'accepted' | 'refused';
   turnId?: string;
@@ -63,8 +61,7 @@ export class Recorder {
   /** Begins a turn; settles when it is accepted or refused. */
   async send(sessionId: string, input: Record<string, unknown>[], more: object = {}): Promise<SentInput> {
     const key = newId('req');
-    const mark = JSON.stringify(input);
-    const sent: SentInput = { sessionId, mark, input, outcome: 'under way' };
+    const sent: SentInput = { sessionId, input, outcome: 'under way' };
     this.inputs.push(sent);
     const path = `/v1/agents/sessions/${sessionId}/turns`;
     const body = { input, stream: false, ...more };

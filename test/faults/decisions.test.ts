@@ -1,0 +1,111 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { World } from './support/world.ts';
+
+/** Row 7: the same decision many times, and decisions that contradict each other. */
+
+let world: World;
+beforeAll(async () => {
+  world = await World.start({ apis: 2 });
+});
+afterAll(async () => {
+  await world.check();
+  await world.stop();
+});
+
+/** A session whose turn waits for the approval of a refund. Gives the session and the call. */
+async function waiting(): Promise<{ sessionId: string; call: string; effects: () => number; turnId: string }> {
+  const sessionId = await world.session();
+  const plan = world.plan({ say: 'I will pay it back.', tools: [{ name: 'refund' }] }, { say: 'That is that.' });
+  const turn = await world.turn(sessionId, plan);
+  expect(await turn.done).toMatchObject({ status: 'done', output: null });
+  const call = `${plan.id}_0_0`;
+  const effects = (): number => world.ledger.effects.filter(({ operation }) => operation.endsWith(`/${call}`)).length;
+  return { sessionId, call, effects, turnId: turn.turnId };
+}
+
+function decision(call: string, status: 'allow' | 'deny'): Record<string, unknown>[] {
+  return [{ type: 'user.tool_approval', thread_id: 'main', tool_call_id: call, approval: { status } }];
+}
+
+const TOLD = { outcome: 'refused', status: 422 };
+
+test('the same approval ten times at once: one is taken, the others are told so, the tool runs once', async () => {
+  const { sessionId, call, effects } = await waiting();
+  const sent = await Promise.all(
+    Array.from({ length: 10 }, () => world.recorder.send(sessionId, decision(call, 'allow'))),
+  );
+  const [accepted, ...more] = sent.filter(({ outcome }) => outcome === 'accepted');
+  expect(more).toEqual([]);
+  const turn = world.recorder.follow(sessionId, accepted?.turnId ?? '');
+  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'That is that.' } });
+  for (const one of sent) if (one !== accepted) expect(one).toMatchObject(TOLD);
+  expect(effects()).toBe(1);
+});
+
+test('the same approval again under its own key is the same turn', async () => {
+  const { sessionId, call, effects } = await waiting();
+  const send = () =>
+    world.recorder.api.send(
+      'POST',
+      `/v1/agents/sessions/${sessionId}/turns`,
+      { input: decision(call, 'allow'), stream: false },
+      { 'idempotency-key': call },
+    );
+  const answers = await Promise.all(Array.from({ length: 5 }, send));
+  const ids = new Set(answers.map(({ status, body }) => [status, body.data.id].join(' ')));
+  expect(ids.size).toBe(1);
+  const [turnId = ''] = answers.map(({ body }) => body.data.id as string);
+  world.recorder.inputs.push({ sessionId, input: decision(call, 'allow'), outcome: 'accepted', turnId });
+  await world.recorder.follow(sessionId, turnId).done;
+  expect(effects()).toBe(1);
+});
+
+test.each([
+  ['allow', 'deny', 1],
+  ['deny', 'allow', 0],
+] as const)('%s, then %s: the first one stands', async (first, second, effects) => {
+  const it = await waiting();
+  const turn = await world.decide(it.sessionId, first, it.call);
+  expect(await world.recorder.send(it.sessionId, decision(it.call, second))).toMatchObject(TOLD);
+  await turn.done;
+  expect(await world.recorder.send(it.sessionId, decision(it.call, second))).toMatchObject(TOLD);
+  expect(it.effects()).toBe(effects);
+  const events = await world.recorder.api.list<{ type: string; outcome?: string }>(
+    `/v1/agents/sessions/${it.sessionId}/turns/${turn.turnId}/events`,
+  );
+  expect(events.find(({ type }) => type === 'tool.response')?.outcome).toBe(first === 'allow' ? 'succeeded' : 'denied');
+});
+
+test('two people at once, one allows and one denies: one of them is told that it is decided', async () => {
+  const { sessionId, call, effects } = await waiting();
+  const [allowed, denied] = await Promise.all([
+    world.recorder.send(sessionId, decision(call, 'allow')),
+    world.recorder.send(sessionId, decision(call, 'deny')),
+  ]);
+  expect([allowed.outcome, denied.outcome].toSorted()).toEqual(['accepted', 'refused']);
+  const turnId = allowed.turnId ?? denied.turnId ?? '';
+  await world.recorder.follow(sessionId, turnId).done;
+  expect(effects()).toBe(allowed.outcome === 'accepted' ? 1 : 0);
+});
+
+test('after a cancel what waits is still decided once', async () => {
+  const { sessionId, call, effects } = await waiting();
+  const cancelled = await world.recorder.api.send('POST', `/v1/agents/sessions/${sessionId}/cancel`, {});
+  expect(cancelled.status).toBeLessThan(300);
+  const turn = await world.decide(sessionId, 'allow', call);
+  expect(await turn.done).toMatchObject({ status: 'done' });
+  expect(effects()).toBe(1);
+});
+
+test('in a closed session nothing is decided any more', async () => {
+  const { sessionId, call, effects } = await waiting();
+  await world.recorder.api.send('POST', `/v1/agents/sessions/${sessionId}/cancel`, { close: true });
+  expect(await world.recorder.send(sessionId, decision(call, 'allow'))).toMatchObject({ outcome: 'refused' });
+  expect(effects()).toBe(0);
+});
+
+test('what was never asked for can not be approved', async () => {
+  const { sessionId, effects } = await waiting();
+  expect(await world.recorder.send(sessionId, decision('call_made_up', 'allow'))).toMatchObject(TOLD);
+  expect(effects()).toBe(0);
+});
