@@ -44,6 +44,12 @@ export class Answer {
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
   }
 
+  /** Whole, but without a word to anybody; there may be reasoning. */
+  get saysNothing(): boolean {
+    const { content, refusal, toolCalls } = this.#text;
+    return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0;
+  }
+
   add({ content, refusal, reasoning, toolCalls, finishReason, usage, providerFields }: ModelChunk): void {
     const calls = (toolCalls ?? []).map((call) => this.#calls.next(call)).filter((call) => call !== undefined);
     if (content || refusal || reasoning || calls.length > 0) {

@@ -93,7 +93,12 @@ class ModelCall {
         this.#isAnswering = true;
         this.#answer?.add(chunk);
       }
-      return this.#signal.aborted ? await this.#stopped() : await this.#result({ status: 'answered' });
+      if (this.#signal.aborted) return await this.#stopped();
+      // Providers do that now and then, and not when they are asked again. A model that insists has nothing to say.
+      if (this.#answer?.saysNothing && this.details.failures === 0) {
+        throw new ModelError('empty_answer', 'the model gave an empty answer');
+      }
+      return await this.#result({ status: 'answered' });
     } catch (error) {
       return this.#signal.aborted ? await this.#stopped() : await this.#failed(error);
     }

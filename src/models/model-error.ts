@@ -11,6 +11,7 @@ export type ModelFailure =
   | 'connection'
   | 'stalled'
   | 'broken_stream'
+  | 'empty_answer'
   | 'bad_request'
   | 'auth'
   | 'refused_model';
@@ -22,6 +23,7 @@ const RETRYABLE: ReadonlySet<ModelFailure> = new Set([
   'connection',
   'stalled',
   'broken_stream',
+  'empty_answer',
 ]);
 
 /** As the first word of an answer: the provider did not take the request, so there is nothing to pay for. */

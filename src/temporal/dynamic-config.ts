@@ -18,4 +18,8 @@ export const DYNAMIC_CONFIG: DynamicConfig = {
   'system.enableActivityEagerExecution': true,
   // Long polls at a time: one per watched turn; 1200 otherwise.
   'frontend.namespaceCount': 20_000,
+  // A worker that freezes, or whose host loses its network, leaves its polls behind, and tasks are given to them until
+  // its connection is taken for dead: for more than a minute otherwise.
+  'frontend.keepAliveTime': '5s',
+  'frontend.keepAliveTimeout': '5s',
 };

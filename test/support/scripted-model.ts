@@ -155,6 +155,12 @@ export class ModelCall {
     this.#response.end(JSON.stringify({ error: { message, type: 'test_error', ...more } }));
   }
 
+  /** Settles when all that was said so far is on its way. */
+  async sent(): Promise<this> {
+    await new Promise((resolve) => void this.#response.write('', resolve));
+    return this;
+  }
+
   /** Ends the answer in the middle, in good order. */
   end(): void {
     this.#response.end();

@@ -70,6 +70,15 @@ export class ServerProcess {
     await this.#end('SIGKILL');
   }
 
+  /** Nothing of it moves until `goOn`; its connections stay. */
+  pause(): void {
+    this.#child?.kill('SIGSTOP');
+  }
+
+  goOn(): void {
+    this.#child?.kill('SIGCONT');
+  }
+
   /** As an operator does. Gives the exit code. */
   async stop(): Promise<number | null> {
     return this.#end('SIGTERM');

@@ -17,8 +17,10 @@ const planSchema = z.object({
       tools: z
         .array(z.object({ name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() }))
         .optional(),
-      /** The first attempt falls silent behind so many words, for as long as somebody listens. */
-      hold: z.number().optional(),
+      /** What the first attempt says instead: to tell the two apart where it must leave no trace. */
+      sayFirst: z.string().optional(),
+      /** The first attempt, or those of a list, falls silent behind so many words, until `goOn` or nobody listens. */
+      hold: z.number().or(z.array(z.number())).optional(),
       /** What the first attempts meet instead of an answer; those after them are answered. */
       faults: z.array(z.string()).optional(),
     }),
@@ -36,12 +38,22 @@ const half = (text: string): string => text.slice(0, Math.ceil(text.length / 2))
 
 export const PROVIDER_FAULTS: Record<string, ProviderFault> = {
   'rate limit': (call) => call.fail(429, 'slow down', { 'retry-after': '1' }),
+  'come back tomorrow': (call) => call.fail(429, 'come back tomorrow', { 'retry-after': '86400' }),
+  'bad request': (call) => call.fail(400, 'messages.3: that is no role'),
+  'time-out': (call) => call.fail(504, 'upstream'),
   'server error': (call) => call.fail(500, 'oops'),
   overloaded: (call) => call.fail(529, 'overloaded'),
   'no answer': (call) => call.closed,
   'headers, then silence': (call) => call.raw(': here I am\n\n').closed,
-  'broken connection': (call, { say }) => call.text(half(say)).cut(),
+  'broken connection': async (call, { say }) => (await call.text(half(say)).sent()).cut(),
   'truncated JSON': (call, { say }) => call.text(half(say)).raw('data: {"choices":[{"index":0,"del\n\n').end(),
+  'broken arguments': (call, { say, tools = [] }) => {
+    call.text(say);
+    for (const { name, id } of tools) call.toolCall(name, '{"amount": 10', id);
+    call.finish(undefined, TOKENS);
+  },
+  'empty body': (call) => call.raw('').end(),
+  'empty answer': (call) => call.finish(undefined, TOKENS),
   'end without a finish': (call, { say }) => call.text(half(say)).end(),
   'error in the stream': (call, { say }) =>
     call
@@ -57,15 +69,28 @@ export const PROVIDER_FAULTS: Record<string, ProviderFault> = {
 };
 
 /** With these the model has not begun to work. */
-const REFUSALS = new Set(['rate limit', 'server error', 'overloaded']);
+const REFUSALS = new Set(['rate limit', 'come back tomorrow', 'bad request', 'time-out', 'server error', 'overloaded']);
 
 /** Answers as the plan in the conversation says. */
 export class PlannedModel {
-  readonly #attempts = new Map<string, number>();
+  /** How many faults its answers were. */
+  faults = 0;
+  readonly #asked = new Map<string, number[]>();
+  readonly #goOn = new Map<string, PromiseWithResolvers<void>>();
 
   /** How often a step of a plan was asked for. */
   attempts(plan: Plan, step: number): number {
-    return this.#attempts.get(`${plan.id}/${step}`) ?? 0;
+    return this.askedAt(plan, step).length;
+  }
+
+  /** When a step of a plan was asked for: milliseconds, of no clock. */
+  askedAt(plan: Plan, step: number): number[] {
+    return this.#asked.get(`${plan.id}/${step}`) ?? [];
+  }
+
+  /** An attempt at a plan that has fallen silent says the rest. */
+  goOn(plan: Plan, attempt = 0): void {
+    this.#mayGoOn(plan, attempt).resolve();
   }
 
   /** How often the model has begun to work on a step. */
@@ -80,22 +105,34 @@ export class PlannedModel {
     const step = place?.plan.steps[place.step];
     if (!place || !step) return call.text('Done.').finish();
     const key = `${place.plan.id}/${place.step}`;
-    const attempt = this.#attempts.get(key) ?? 0;
-    this.#attempts.set(key, attempt + 1);
+    const asked = this.#asked.get(key) ?? [];
+    const attempt = asked.length;
+    this.#asked.set(key, [...asked, performance.now()]);
     const fault = PROVIDER_FAULTS[step.faults?.[attempt] ?? ''];
-    if (fault) return fault(call, step);
+    if (fault) {
+      this.faults += 1;
+      return fault(call, step);
+    }
 
     let isGone = false;
     void call.closed.then(() => (isGone = true));
-    for (const [i, word] of wordsOf(step.say).entries()) {
-      if (attempt === 0 && i === step.hold) return call.closed;
+    const words = wordsOf(attempt === 0 ? (step.sayFirst ?? step.say) : step.say);
+    for (const [i, word] of [...words, undefined].entries()) {
+      if (i === [step.hold].flat()[attempt]) {
+        await Promise.race([call.closed, this.#mayGoOn(place.plan, attempt).promise]);
+      }
       if (isGone) return;
-      call.text(word);
+      if (word !== undefined) call.text(word);
       if (step.pauseMs) await sleep(step.pauseMs);
     }
-    if (attempt === 0 && wordsOf(step.say).length === step.hold) return call.closed;
     for (const { name, args, id } of step.tools ?? []) call.toolCall(name, args, id);
     call.finish(undefined, TOKENS);
+  }
+
+  #mayGoOn({ id }: Plan, attempt: number): PromiseWithResolvers<void> {
+    const known = this.#goOn.get(`${id}/${attempt}`) ?? Promise.withResolvers<void>();
+    this.#goOn.set(`${id}/${attempt}`, known);
+    return known;
   }
 }
 

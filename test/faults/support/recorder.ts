@@ -140,6 +140,13 @@ export class RecordedTurn {
     }
   }
 
+  /** Settles when the text of a message begins like this, in however many deltas. */
+  async says(beginning: string): Promise<void> {
+    await this.until((frames) =>
+      folded(frames).some((event) => 'content' in event && String(event.content).startsWith(beginning)),
+    );
+  }
+
   /** Settles when the messages have so many words, in however many deltas. */
   async words(count: number): Promise<void> {
     await this.until((frames) => {

@@ -5,12 +5,14 @@ import { findTemporalBinary } from '../../../src/temporal/binary.ts';
 import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal/dev-server.ts';
 import { freePort } from '../../../src/temporal/free-port.ts';
 import { launchServer, type ServerHome } from '../../../src/temporal/launch-server.ts';
+import { TemporalClient } from '../../support/temporal-client.ts';
 
 /** A Temporal server that only its test starts and stops: nobody sees to it that it runs. */
 export class TestTemporal {
   readonly namespace = 'everturn';
   readonly #home: ServerHome;
   readonly #port: number;
+  #operator: TemporalClient | undefined;
 
   private constructor(home: ServerHome, port: number) {
     this.#home = home;
@@ -33,6 +35,12 @@ export class TestTemporal {
     return `127.0.0.1:${this.#port}`;
   }
 
+  /** Who sees and does what is not for Everturn's clients. */
+  async operator(): Promise<TemporalClient> {
+    this.#operator ??= await TemporalClient.connect(this);
+    return this.#operator;
+  }
+
   /** Starts it where it was, on what it has stored. */
   async up(): Promise<void> {
     await launchServer(this.#home, this.#port, new AbortController().signal);
@@ -50,6 +58,11 @@ export class TestTemporal {
 
   async goOn(): Promise<void> {
     await this.#signal('SIGCONT');
+  }
+
+  async stop(): Promise<void> {
+    await this.#operator?.close();
+    await this.down();
   }
 
   async #signal(signal: NodeJS.Signals): Promise<void> {

@@ -122,6 +122,14 @@ export class World {
     await Promise.all(this.processes.filter(({ isRunning }) => !isRunning).map((one) => one.start()));
   }
 
+  /** One more, which takes part from now on. */
+  async addWorker(): Promise<ServerProcess> {
+    const worker = await ServerProcess.prepare(this.folder, this.#env, 'worker');
+    this.workers.push(worker);
+    await worker.start();
+    return worker;
+  }
+
   async putAgent(): Promise<void> {
     const server = { type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: ['refund'] };
     const door = { name: 'door', description: 'opens the door', input_schema: { type: 'object' } };
@@ -189,12 +197,21 @@ export class World {
   async check(): Promise<void> {
     const turns = await checkInvariants(this);
     const effects = this.ledger.effects.filter(({ tookEffect }) => tookEffect).length;
-    await report({ faults: this.#faults, turns, effects, resumed: this.#resumed });
+    await report({ faults: this.#faults + this.planned.faults, turns, effects, resumed: this.#resumed });
+  }
+
+  /** Of a world that several tests have shared. */
+  async checkAndStop(): Promise<void> {
+    try {
+      await this.check();
+    } finally {
+      await this.stop();
+    }
   }
 
   async stop(): Promise<void> {
     await Promise.all(this.processes.map((one) => one.kill()));
-    await Promise.all([this.temporal.down(), this.redis.down(), this.model.stop(), this.mcp.stop()]);
+    await Promise.all([this.temporal.stop(), this.redis.down(), this.model.stop(), this.mcp.stop()]);
     await rm(this.folder, { recursive: true, force: true });
   }
 }
