@@ -18,24 +18,6 @@ afterAll(async () => {
 
 const as = (credential?: string) => new ApiClient(server.server.url, credential);
 
-test('a stream ends with the token that opened it, and goes on with a newer one', async () => {
-  const admin = as(await idp.token({ roles: ['admin'] }));
-  await admin.putAgent('slow', { model: { name: 'slow' } });
-  server.model.script('slow', async (call) => {
-    call.text('Slowly');
-    await call.closed;
-  });
-  const id = await admin.createSession('slow');
-  // Clocks may differ by 30 s, so it has some seconds left.
-  const reader = as(await idp.token({ exp: Math.floor(Date.now() / 1000) - 25 })).turn(id, 'hi');
-  await reader.says('Slowly');
-  await expect(reader.done).rejects.toThrow(/terminated/);
-  const next = admin.subscribe(id, await reader.turnId());
-  await next.says('Slowly');
-  await admin.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
-  expect(await next.end()).toMatchObject({ status: 'cancelled' });
-}, 60_000);
-
 test('a token of the provider lets people in, as who they are and with their roles', async () => {
   // A provider that is away does not stop the start, nor who has a key.
   idp.isAway = true;
@@ -74,3 +56,21 @@ test('a token of the provider lets people in, as who they are and with their rol
   }
   expect(server.server.names).toEqual(['bot', `who has a token of ${idp.url}`]);
 });
+
+test('a stream ends with the token that opened it, and goes on with a newer one', async () => {
+  const admin = as(await idp.token({ roles: ['admin'] }));
+  await admin.putAgent('slow', { model: { name: 'slow' } });
+  server.model.script('slow', async (call) => {
+    call.text('Slowly');
+    await call.closed;
+  });
+  const id = await admin.createSession('slow');
+  // Clocks may differ by 30 s, so it has some seconds left.
+  const reader = as(await idp.token({ exp: Math.floor(Date.now() / 1000) - 25 })).turn(id, 'hi');
+  await reader.says('Slowly');
+  await expect(reader.done).rejects.toThrow(/terminated/);
+  const next = admin.subscribe(id, await reader.turnId());
+  await next.says('Slowly');
+  await admin.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
+  expect(await next.end()).toMatchObject({ status: 'cancelled' });
+}, 60_000);
