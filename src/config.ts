@@ -84,6 +84,10 @@ export interface Config {
     turnsPerSubject: number | undefined;
     /** Turns that run at once. */
     turns: number | undefined;
+    /** Event streams of one subject that are open in one process. */
+    streamsPerSubject: number | undefined;
+    /** Event streams that are open in one process. */
+    streams: number | undefined;
   };
   /** Proxies whose word on where a request comes from counts: addresses or networks. */
   trustedProxies: string[];
@@ -154,6 +158,8 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       unknownKeysPerMinute: vars.EVERTURN_UNKNOWN_KEYS_PER_MINUTE,
       turnsPerSubject: vars.EVERTURN_TURNS_PER_SUBJECT,
       turns: vars.EVERTURN_TURNS,
+      streamsPerSubject: vars.EVERTURN_STREAMS_PER_SUBJECT,
+      streams: vars.EVERTURN_STREAMS,
     },
     trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
     turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
@@ -299,6 +305,8 @@ const schema = z.object({
   EVERTURN_UNKNOWN_KEYS_PER_MINUTE: limit,
   EVERTURN_TURNS_PER_SUBJECT: limit,
   EVERTURN_TURNS: limit,
+  EVERTURN_STREAMS_PER_SUBJECT: limit,
+  EVERTURN_STREAMS: limit,
   EVERTURN_TRUSTED_PROXIES: proxies,
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   DATABASE_URL: databaseUrl.optional(),

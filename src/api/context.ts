@@ -16,6 +16,7 @@ import type { Readiness } from '../readiness.ts';
 import type { Redis } from '../redis.ts';
 import type { Limits } from './limits.ts';
 import type { SessionCommands } from './session-commands.ts';
+import type { StreamLimits } from './stream-limits.ts';
 import type { TurnLimits } from './turn-limits.ts';
 
 /** What the routes work with; one object per server. */
@@ -33,6 +34,7 @@ export interface ApiContext {
   allowPrivateUrls: () => boolean;
   limits: () => Limits;
   turnLimits: TurnLimits;
+  streamLimits: StreamLimits;
   redis: Redis | undefined;
   headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
   agentCheck: AgentCheck;

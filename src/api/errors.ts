@@ -143,6 +143,12 @@ export const ERRORS = {
     retryAfter: 3,
     means: 'too many turns run, of yours or in all',
   },
+  too_many_streams: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryAfter: 3,
+    means: 'too many streams are open, of yours or in all; a turn that has begun goes on',
+  },
   internal_error: { status: 500, type: 'server_error', means: 'the server failed' },
   unavailable: {
     status: 503,

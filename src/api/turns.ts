@@ -28,7 +28,7 @@ const stream = json(serverSentEvent, exampleServerSentEvent);
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
 export function turnRoutes(context: ApiContext): Route[] {
-  const { catalog, logs, turnIndex, tails, metrics } = context;
+  const { catalog, logs, turnIndex, tails, metrics, streamLimits } = context;
   return [
     route(
       'get',
@@ -86,10 +86,12 @@ export function turnRoutes(context: ApiContext): Route[] {
           'content_too_large',
           'file_unavailable',
           'too_many_turns',
+          'too_many_streams',
         ],
       },
       async ({ params, headers, body, caller, tooMany, request, response }) => {
         const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        if (body.stream !== false) streamLimits.admit(caller, response);
         const key = headers['Idempotency-Key'];
         const wanted = await readTurnRequest(context, {
           key,
@@ -135,12 +137,13 @@ export function turnRoutes(context: ApiContext): Route[] {
         headers: z.object(lastEventId),
         body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
         answer: { written: { 'text/event-stream': stream } },
-        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found'],
+        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, headers, body, caller, response }) => {
         const session = await sessionFor(catalog, sessionId, caller, 'read');
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await ownTurn(context, session, turnId);
+        streamLimits.admit(caller, response);
         await streamTurn({ context, turnId, cursor, stream: new EventStream(response, metrics) });
       },
     ),
@@ -158,7 +161,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         headers: z.object(lastEventId),
         answer: { written: { 'text/event-stream': stream } },
         nothing: 'the turn has ended, and the cursor is at its end',
-        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found'],
+        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
         const session = await sessionFor(catalog, sessionId, caller, 'read');
@@ -167,6 +170,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         const cursor = cursorOf(undefined, seen);
         await ownTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
+        streamLimits.admit(caller, response);
         const stream = new EventStream(response, metrics);
         await streamTurn({ context, turnId, cursor, stream, endsWithNothing: true });
       },

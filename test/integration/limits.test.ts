@@ -142,6 +142,52 @@ test('the repetition of a turn that has begun is never one too many', async () =
   first.close();
 });
 
+test.each([
+  ['a subject', { EVERTURN_STREAMS_PER_SUBJECT: '2' }, 200],
+  ['a process', { EVERTURN_STREAMS: '2' }, 429],
+])('%s has so many streams open and no more, however they are asked for', async (_, env, forOthers) => {
+  const { ann, bob } = await start(env);
+  server.model.script('slow', untilClosed, untilClosed);
+  const id = await ann.createSession('slow');
+  const first = ann.turn(id, 'hi');
+  await first.says('Slowly');
+  const turnId = await first.turnId();
+  const second = ann.subscribe(id, turnId);
+  await second.says('Slowly');
+  const path = `/v1/agents/sessions/${id}/turns`;
+  const before = await server.database.rows.selectFrom('turns').selectAll().execute();
+  for (const answer of [
+    await ann.send('POST', path, message),
+    await ann.send('POST', `${path}/${turnId}/subscribe`, {}),
+    await ann.send('GET', `${path}/${turnId}/stream`),
+  ]) {
+    expect([answer.status, answer.body.error.type]).toEqual([429, 'rate_limit_error']);
+    expect([answer.body.error.code, answer.headers.get('retry-after')]).toEqual(['too_many_streams', '3']);
+  }
+  expect(await server.database.rows.selectFrom('turns').selectAll().execute()).toEqual(before);
+  expect(await server.database.rows.selectFrom('idempotency').selectAll().execute()).toEqual([]);
+  // What is no stream is answered; so is who has none open, if there is room.
+  expect((await ann.send('GET', `${path}/${turnId}`)).status).toBe(200);
+  const theirs = await bob.createSession('slow');
+  const other = bob.turn(theirs, 'hi');
+  if (forOthers === 200) await other.says('Slowly');
+  else await expect(other.done).rejects.toThrow(/429 .*too_many_streams/);
+  other.close();
+  // A reader that goes makes room.
+  second.close();
+  const again = async () => {
+    const reader = ann.subscribe(id, turnId);
+    const isIn = await reader.says('Slowly').then(
+      () => true,
+      () => false,
+    );
+    reader.close();
+    return isIn;
+  };
+  await expect.poll(again, { timeout: 30_000 }).toBe(true);
+  first.close();
+});
+
 test('each subject has its requests per minute, and is told how many are left', async () => {
   const { ann, bob } = await start({ EVERTURN_REQUESTS_PER_MINUTE: '3' });
   const get = (client: ApiClient) => client.send('GET', '/v1/agents/slow');
