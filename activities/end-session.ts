@@ -1,5 +1,5 @@
 import { ApplicationFailure } from '@temporalio/activity';
-import { terminateWorkflow } from '../src/temporal/executions.ts';
+import { terminateWorkflow } from '../src/temporal/end-execution.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../workflows/ids.ts';
 import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat } from './heartbeat.ts';

@@ -1,5 +1,5 @@
 import { TurnNotFound } from '../src/logs/turn-logs.ts';
-import { deleteExecution } from '../src/temporal/executions.ts';
+import { deleteExecution } from '../src/temporal/end-execution.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../workflows/ids.ts';
 import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat } from './heartbeat.ts';

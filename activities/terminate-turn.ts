@@ -1,6 +1,6 @@
 import type { CancelReason } from '../src/log/records.ts';
 import { isNotFound } from '../src/temporal/errors.ts';
-import { terminateWorkflow } from '../src/temporal/executions.ts';
+import { terminateWorkflow } from '../src/temporal/end-execution.ts';
 import { turnWorkflowId } from '../workflows/ids.ts';
 import type { Dependencies } from './dependencies.ts';
 

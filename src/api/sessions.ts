@@ -65,7 +65,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
         summary: 'Delete a session or draft with all that belongs to it',
         description:
           'A turn that runs is ended. From the answer on the session does not exist; its log, its files and its ' +
-          'histories in Temporal are removed within a minute.',
+          'histories in Temporal are removed, usually within a minute.',
         errors: ['forbidden', 'session_not_found'],
       },
       async ({ params, caller }) =>

@@ -5,7 +5,7 @@ import type { CallToolInput } from '../log/history.ts';
 import { endStatus, type EndStatus, type LogEntry } from '../log/records.ts';
 import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
-import { describeExecution, type Execution, type PendingActivity } from '../temporal/execution.ts';
+import { describeExecution, type Execution, type PendingActivity } from '../temporal/describe-execution.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
 

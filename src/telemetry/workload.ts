@@ -2,7 +2,7 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import { inTime } from '../in-time.ts';
-import { describeExecution } from '../temporal/execution.ts';
+import { describeExecution } from '../temporal/describe-execution.ts';
 import { sessionWorkflowId, TURN_WORKFLOW, turnIdOf, turnWorkflowId } from '../../workflows/ids.ts';
 import type { Metrics } from './metrics.ts';
 

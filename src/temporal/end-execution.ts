@@ -3,9 +3,9 @@ import type { Client } from '@temporalio/client';
 import type { CancelReason } from '../log/records.ts';
 import { isNotFound } from './errors.ts';
 
-interface Execution {
+interface Run {
   workflowId: string;
-  /** Without it: the current run, or the last one. */
+  /** Without it: the current one, or the last. */
   runId?: string;
 }
 
@@ -26,7 +26,7 @@ export async function terminateWorkflow(
 }
 
 /** Deletes a run of a workflow with its history; one that does not exist is deleted already. */
-export async function deleteExecution({ connection, options }: Client, workflowExecution: Execution): Promise<void> {
+export async function deleteExecution({ connection, options }: Client, workflowExecution: Run): Promise<void> {
   await unlessGone(() =>
     connection.workflowService.deleteWorkflowExecution({ namespace: options.namespace, workflowExecution }),
   );
