@@ -29,7 +29,8 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
       }
       await deleteSession(sessionId);
       await blobs.deleteAll(sessionId);
-      await catalog.sessions.forget(sessionId, { again: isLast ? undefined : again.toISOString() });
+      const now = new Date().toISOString();
+      await catalog.sessions.forget(sessionId, { now, again: isLast ? undefined : again.toISOString() });
     } finally {
       heartbeat.stop();
     }

@@ -93,15 +93,36 @@ export class Agents {
       .execute();
   }
 
-  /** Stores a spec under its hash. */
+  /** Stores a spec under its hash. Until a session or an agent has it, it is kept for as long as `forgetSpecs` waits. */
   async putSpec(spec: AgentSpec): Promise<string> {
     const hash = hashOf(spec);
     await this.#db
       .insertInto('specs')
       .values({ hash, spec: JSON.stringify(spec), retention_days: spec.config?.retention_days ?? null })
-      .onConflict((conflict) => conflict.column('hash').doNothing())
+      .onConflict((conflict) =>
+        conflict.column('hash').doUpdateSet({ unused_since: null }).where('specs.unused_since', 'is not', null),
+      )
       .execute();
     return hash;
+  }
+
+  /** Forgets specs that a session has ceased to use before this time, if no other has them, nor any version of an agent. */
+  async forgetSpecs(before: string): Promise<void> {
+    await this.#db.transaction().execute(async (db) => {
+      await db
+        .updateTable('specs')
+        .set({ unused_since: null })
+        .where('unused_since', '<', before)
+        .where(({ or, exists, selectFrom }) =>
+          or([
+            exists(selectFrom('sessions').select('id').whereRef('sessions.spec_hash', '=', 'specs.hash')),
+            exists(selectFrom('agents').select('name').whereRef('agents.spec_hash', '=', 'specs.hash')),
+            exists(selectFrom('agent_versions').select('version').whereRef('agent_versions.spec_hash', '=', 'specs.hash')),
+          ]),
+        )
+        .execute();
+      await db.deleteFrom('specs').where('unused_since', '<', before).execute();
+    });
   }
 
   /** @throws Error if the hash is unknown, which only a damaged catalog can be the reason for. */

@@ -17,12 +17,14 @@ export interface Tables {
   api_keys: ApiKeysTable;
 }
 
-/** Agent specs by their content; never changed. */
+/** Agent specs by their content, which is never changed. */
 interface SpecsTable {
   hash: string;
   spec: string;
   /** `config.retention_days` of the spec, to be searched for. */
   retention_days: number | null;
+  /** When somebody last ceased to use it; whether others do is looked at later. */
+  unused_since: Generated<string | null>;
 }
 
 /** The newest version of each agent that has not been deleted. */

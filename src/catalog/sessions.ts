@@ -87,11 +87,14 @@ export class Sessions {
 
   /** A draft's new spec; without one the draft is only touched. */
   async update(id: string, change: { spec_hash?: string; updated_at: string }): Promise<void> {
-    await this.#db
-      .updateTable('sessions')
-      .set({ ...change, active_at: change.updated_at })
-      .where('id', '=', id)
-      .execute();
+    await this.#db.transaction().execute(async (db) => {
+      const session = db.updateTable('sessions').where('id', '=', id);
+      // First, since it holds the row: of two changes at once the second one finds what the first has left.
+      await session.set({ updated_at: change.updated_at, active_at: change.updated_at }).execute();
+      if (change.spec_hash === undefined) return;
+      await leaveSpec(db, id, change.updated_at);
+      await session.set({ spec_hash: change.spec_hash }).execute();
+    });
   }
 
   async close(id: string): Promise<void> {
@@ -142,15 +145,26 @@ export class Sessions {
    * Forgets what the catalog knows of a deleted session beside its turns, and in the end that it was there; until then
    * it is looked after once more at `again`.
    */
-  async forget(id: string, { again }: { again: string | undefined }): Promise<void> {
+  async forget(id: string, { now, again }: { now: string; again: string | undefined }): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
       await db.deleteFrom('blob_references').where('session_id', '=', id).execute();
       const deleted = db.deleteFrom('sessions').where('id', '=', id).where('deleted_at', 'is not', null);
-      if (again === undefined) await deleted.execute();
-      else await db.updateTable('sessions').set({ removal_at: again }).where('id', '=', id).execute();
+      if (again === undefined) {
+        await leaveSpec(db, id, now);
+        await deleted.execute();
+      } else await db.updateTable('sessions').set({ removal_at: again }).where('id', '=', id).execute();
     });
   }
+}
+
+/** Notes that the session has another spec than its present one from `now` on, or none. */
+async function leaveSpec(db: Transaction<Tables>, sessionId: string, now: string): Promise<void> {
+  await db
+    .updateTable('specs')
+    .set({ unused_since: now })
+    .where('hash', '=', (eb) => eb.selectFrom('sessions').select('spec_hash').where('id', '=', sessionId))
+    .execute();
 }
 
 /**

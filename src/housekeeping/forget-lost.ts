@@ -1,26 +1,22 @@
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { Config } from '../config.ts';
-import { REQUEST_LIFETIME_MS } from '../logs/turn-index.ts';
 import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
 
 interface Forgetting {
   catalog: Catalog;
   logs: TurnLogs;
-  config: Pick<Config, 'turnSeconds'>;
   log: Logger;
 }
 
 /**
  * Forgets turns whose Temporal was lost: nothing more will come to the archive of them, and their sessions' blobs, which
- * are not collected while a turn may run, would be kept for their sake. Only when they can't run any more, so that a
- * Temporal that is put back finds them.
+ * are not collected while a turn may run, would be kept for their sake. Only those from
+ * before a time since which none can run any more, so that a Temporal that is put back finds the others.
  */
 export async function forgetLost(
-  { catalog, logs, config, log }: Forgetting,
-  { now, stop }: { now: Date; stop: AbortSignal },
+  { catalog, logs, log }: Forgetting,
+  { before, stop }: { before: string; stop: AbortSignal },
 ): Promise<void> {
-  const before = new Date(now.getTime() - config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
   const old = (await catalog.turns.unarchived()).filter(({ created_at: createdAt }) => createdAt < before);
   // The newest first: one that others have followed stands in their conversation.
   for (const { id, session_id: sessionId } of old.toReversed()) {

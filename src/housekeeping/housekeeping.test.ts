@@ -13,6 +13,7 @@ test('sweeps that take longer than the time between them do not pile up, and non
   const sweeps: PromiseWithResolvers<void>[] = [];
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of them as a sweep that fails uses
   const options = {
+    config: { turnSeconds: 1 },
     catalog: {
       idempotency: {
         forget: () => {

@@ -1,7 +1,7 @@
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import type { Config } from '../config.ts';
-import type { TurnIndex } from '../logs/turn-index.ts';
+import { REQUEST_LIFETIME_MS, type TurnIndex } from '../logs/turn-index.ts';
 import type { TurnLogs } from '../logs/turn-logs.ts';
 import { archiveEnded, type Archiving } from './archive-ended.ts';
 import { collectBlobs } from './collect-blobs.ts';
@@ -26,7 +26,7 @@ interface HousekeepingOptions extends Archiving {
 /**
  * From time to time: archives ended turns that their sessions have not, because they were terminated, deleted or failed;
  * forgets those that Temporal has lost; deletes sessions that are kept no longer, and has deleted ones removed; deletes blobs that nothing refers to; forgets
- * old idempotency keys. The first sweep looks at all turns that Temporal still has. Every worker does it.
+ * old idempotency keys, and specs that nobody has. The first sweep looks at all turns that Temporal still has. Every worker does it.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
@@ -55,6 +55,8 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
   async function sweep(): Promise<void> {
     const started = new Date();
     const when = { now: started, stop: stop.signal };
+    // Whatever turn was asked for before this has ended.
+    const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       // Before the ended ones are listed: one that ends meanwhile is among those.
@@ -62,12 +64,13 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       failed = await archiveEnded(options, { ...when, since, again: failed });
       since = new Date(started.getTime() - OVERLAP_MS);
       unindexed = await indexTurns(options, [...unindexed, ...failed], stop.signal);
-      await forgetLost(options, when);
+      await forgetLost(options, { before, stop: stop.signal });
       // Only the index and the archive say what a session waits for, and to which blobs it refers.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);
       await removeDeleted(options, when);
       if (isComplete) await collectBlobs(options, when);
+      await options.catalog.agents.forgetSpecs(before);
     } catch (error) {
       options.log.warn({ err: error }, 'housekeeping failed; it is tried again');
     }

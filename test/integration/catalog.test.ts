@@ -9,6 +9,7 @@ import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { migrations } from '../../src/catalog/migrations.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { LogEntry } from '../../src/log/records.ts';
+import type { AgentSpec } from '../../src/wire/agent-spec.ts';
 import { eventually } from '../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 
@@ -256,11 +257,43 @@ test('nothing comes back into a session that was deleted', async () => {
   expect(await catalog.archive.add('t', ended, true)).toBe(undefined);
   await catalog.turns.remove('t');
   expect(await catalog.archive.add('t', ended, true)).toBe(undefined);
-  await catalog.sessions.forget('s', { again: undefined });
+  await catalog.sessions.forget('s', { now: LATER, again: undefined });
   expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
   for (const table of ['turns', 'archive', 'sessions', 'idempotency'] as const) {
     expect(await database.rows.selectFrom(table).selectAll().execute(), table).toEqual([]);
   }
+});
+
+test('a spec is forgotten a while after the last of those that had it has another one, or is gone', async () => {
+  const catalog = await open();
+  const known = async () => {
+    const specs = await database.rows.selectFrom('specs').select('spec').execute();
+    return specs.map(({ spec }) => (JSON.parse(spec) as AgentSpec).model.name).toSorted();
+  };
+  const put = (name: string) => catalog.agents.putSpec({ model: { name } });
+  const change = async (id: string, name: string) =>
+    catalog.sessions.update(id, { updated_at: NOW, spec_hash: await put(name) });
+  await insertSession(catalog, 's');
+  await insertSession(catalog, 'other');
+  await catalog.agents.put('agent', { model: { name: 'published' } }, NOW);
+  for (const name of ['published', 'm3', 'm2']) await change('s', name);
+  await catalog.agents.delete('agent');
+  // A turn may still run with it.
+  await catalog.agents.forgetSpecs(NOW);
+  expect(await known()).toEqual(['m', 'm2', 'm3', 'published']);
+  await catalog.agents.forgetSpecs(LATER);
+  expect(await known()).toEqual(['m', 'm2', 'published']);
+  await change('other', 'm2');
+  await catalog.sessions.delete('s', NOW);
+  await catalog.sessions.forget('s', { now: NOW, again: undefined });
+  await catalog.agents.forgetSpecs(LATER);
+  expect(await known()).toEqual(['m2', 'published']);
+  await catalog.sessions.delete('other', NOW);
+  await catalog.sessions.forget('other', { now: NOW, again: undefined });
+  // Somebody is about to use it.
+  await put('m2');
+  await catalog.agents.forgetSpecs(LATER);
+  expect(await known()).toEqual(['m2', 'published']);
 });
 
 test('a session in which something has happened since it was looked at is not deleted for being idle', async () => {

@@ -141,3 +141,21 @@ test('a session that waits for somebody is kept when the catalog was restored an
   const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w1', approval: { status: 'allow' } };
   expect(await chat.turn([approval]).end()).toMatchObject({ status: 'done', output: { content: 'Written.' } });
 });
+
+test('what the agent of a draft was is forgotten when no turn can run with it any more', async () => {
+  const [was, is] = [newId('req'), newId('req')];
+  const draft = '/v1/agents/draft-sessions';
+  const spec = (name: string) => ({ agent_spec: { model: { name } } });
+  const { id } = (await server.api.send('POST', draft, spec(was))).body.data;
+  await server.api.send('PATCH', `${draft}/${id}`, spec(is));
+  const { rows } = server.database;
+  const known = async () => {
+    const specs = await rows.selectFrom('specs').select('spec').execute();
+    return [was, is].map((name) => specs.some((row) => row.spec.includes(name)));
+  };
+  expect(await known()).toEqual([true, true]);
+  const before = new Date(Date.now() - 3 * DAY_MS).toISOString();
+  await rows.updateTable('specs').set({ unused_since: before }).execute();
+  await server.restart();
+  await expect.poll(known).toEqual([false, true]);
+});
