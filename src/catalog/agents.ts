@@ -117,7 +117,9 @@ export class Agents {
           or([
             exists(selectFrom('sessions').select('id').whereRef('sessions.spec_hash', '=', 'specs.hash')),
             exists(selectFrom('agents').select('name').whereRef('agents.spec_hash', '=', 'specs.hash')),
-            exists(selectFrom('agent_versions').select('version').whereRef('agent_versions.spec_hash', '=', 'specs.hash')),
+            exists(
+              selectFrom('agent_versions').select('version').whereRef('agent_versions.spec_hash', '=', 'specs.hash'),
+            ),
           ]),
         )
         .execute();
