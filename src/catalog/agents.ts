@@ -113,12 +113,12 @@ export class Agents {
         .updateTable('specs')
         .set({ unused_since: null })
         .where('unused_since', '<', before)
-        .where(({ or, exists, selectFrom }) =>
-          or([
-            exists(selectFrom('sessions').select('id').whereRef('sessions.spec_hash', '=', 'specs.hash')),
-            exists(selectFrom('agents').select('name').whereRef('agents.spec_hash', '=', 'specs.hash')),
-            exists(
-              selectFrom('agent_versions').select('version').whereRef('agent_versions.spec_hash', '=', 'specs.hash'),
+        .where((eb) =>
+          eb.or([
+            eb.exists(eb.selectFrom('sessions').select('id').whereRef('sessions.spec_hash', '=', 'specs.hash')),
+            eb.exists(eb.selectFrom('agents').select('name').whereRef('agents.spec_hash', '=', 'specs.hash')),
+            eb.exists(
+              eb.selectFrom('agent_versions').select('version').whereRef('agent_versions.spec_hash', '=', 'specs.hash'),
             ),
           ]),
         )
