@@ -32,7 +32,7 @@ export interface Tracing {
   commands: WorkflowClientInterceptor;
   /** Records the span of a turn that has ended. */
   turnEnded: (turn: TurnSpan) => void;
-  /** Sends what has been recorded, and records nothing more. */
+  /** Sends what has been recorded, and records nothing more. Never rejects. */
   stop: () => Promise<void>;
 }
 
@@ -69,7 +69,8 @@ export function startTracing(log: Logger): Tracing {
       if (status === 'error') span.setStatus({ code: SpanStatusCode.ERROR });
       span.end(endedAt);
     },
-    stop: () => provider.shutdown(),
+    stop: () =>
+      provider.shutdown().catch((error: unknown) => log.warn({ err: error }, 'the last traces could not be sent')),
   };
 }
 
