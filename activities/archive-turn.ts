@@ -4,9 +4,16 @@ import { TurnNotFound } from '../src/logs/turn-logs.ts';
 import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat } from './heartbeat.ts';
 
+interface ArchiveTurnInput {
+  turnId: string;
+  /** For the log. */
+  sessionId: string;
+  through?: number;
+}
+
 /** Archives a turn: all of it, which waits for the turn to close, or the part up to `through`. */
 export function createArchiveTurn(dependencies: Dependencies) {
-  return async function archiveTurn({ turnId, through }: { turnId: string; through?: number }): Promise<void> {
+  return async function archiveTurn({ turnId, through }: ArchiveTurnInput): Promise<void> {
     const heartbeat = startHeartbeat();
     try {
       await archive({ ...dependencies, turnId, through, signal: Context.current().cancellationSignal });

@@ -22,6 +22,11 @@ export function sessionIdOf(workflowId: string): string | undefined {
   return workflowId.startsWith('session/') ? workflowId.slice('session/'.length) : undefined;
 }
 
+/** The session whose removal a workflow id names; undefined if it names something else. */
+export function deletedSessionIdOf(workflowId: string): string | undefined {
+  return workflowId.startsWith('delete-session/') ? workflowId.slice('delete-session/'.length) : undefined;
+}
+
 export const SESSION_WORKFLOW = 'session';
 export const TURN_WORKFLOW = 'turn';
 export const DELETE_SESSION_WORKFLOW = 'deleteSession';

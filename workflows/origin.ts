@@ -8,7 +8,14 @@ import {
 } from '@temporalio/workflow';
 import type { TurnClose, TurnStart } from '../src/log/history.ts';
 import { turnContext, type TraceContext, type TurnSpan } from '../src/log/trace-context.ts';
-import { PREVIOUS_TRACE_HEADER, REQUEST_HEADER, sessionIdOf, TRACE_HEADER, turnIdOf } from './ids.ts';
+import {
+  deletedSessionIdOf,
+  PREVIOUS_TRACE_HEADER,
+  REQUEST_HEADER,
+  sessionIdOf,
+  TRACE_HEADER,
+  turnIdOf,
+} from './ids.ts';
 
 /** To the worker; what it does with it is no part of the history. */
 export interface TraceSinks extends Sinks {
@@ -23,7 +30,7 @@ const MAX_TURNS = 50;
 
 /**
  * Carries the origin of a turn along, in Temporal's headers: from the Update into the turn, from the turn into its
- * activities and its next run. Headers take no part in a replay, so a history that has none, or others, is as good. For
+ * activities and its next run. And the request that a session was deleted by, into what removes it. Headers take no part in a replay, so a history that has none, or others, is as good. For
  * the same reason nothing here may wait or draw a random number: a tick more than before is another order of commands.
  * It is done whether this worker traces or not, so that the next one can.
  */
@@ -32,7 +39,9 @@ export function interceptors(): WorkflowInterceptors {
   const turnId = turnIdOf(workflowId);
   if (turnId !== undefined) return ofTurn(turnId);
   const sessionId = sessionIdOf(workflowId);
-  return sessionId === undefined ? {} : ofSession(sessionId);
+  if (sessionId !== undefined) return ofSession(sessionId);
+  const deleted = deletedSessionIdOf(workflowId);
+  return deleted === undefined ? {} : ofRemoval(deleted);
 }
 
 function ofTurn(turnId: string): WorkflowInterceptors {
@@ -99,6 +108,27 @@ function ofSession(sessionId: string): WorkflowInterceptors {
         scheduleActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
         scheduleLocalActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
         getLogAttributes: (input, next) => next({ ...input, sessionId }),
+      },
+    ],
+  };
+}
+
+/** No part of a trace: it goes on long after the request. */
+function ofRemoval(sessionId: string): WorkflowInterceptors {
+  let request: Headers = {};
+  return {
+    inbound: [
+      {
+        execute: (input, next) => {
+          request = only(new Set([REQUEST_HEADER]), input.headers);
+          return next(input);
+        },
+      },
+    ],
+    outbound: [
+      {
+        scheduleActivity: (input, next) => next({ ...input, headers: { ...input.headers, ...request } }),
+        getLogAttributes: (input, next) => next({ ...input, sessionId, requestId: requestIdOf(request) }),
       },
     ],
   };

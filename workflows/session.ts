@@ -347,7 +347,7 @@ class SessionRun {
 
   async #archive(turnId: string): Promise<void> {
     this.#archiving.add(turnId);
-    await archiveTurn({ turnId });
+    await archiveTurn({ turnId, sessionId: this.#sessionId });
     this.#archiving.delete(turnId);
     this.#state.unarchived = this.#state.unarchived.filter((id) => id !== turnId);
   }

@@ -42,7 +42,8 @@ export async function turn(start: TurnStart): Promise<TurnClose> {
     () => stop('server-execution-timeout'),
     () => undefined,
   );
-  if (carry) archiveTurn({ turnId: start.turnId, through: carry.ordinal }).catch(() => undefined);
+  const { turnId, sessionId } = start;
+  if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadEnd;
   try {

@@ -2,7 +2,7 @@ import { DefaultLogger, Runtime, type LogLevel, type LogMetadata, type RuntimeOp
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { freePort } from '../temporal/free-port.ts';
-import { sessionIdOf, turnIdOf } from '../../workflows/ids.ts';
+import { deletedSessionIdOf, sessionIdOf, turnIdOf } from '../../workflows/ids.ts';
 import type { LogScope } from './log-scope.ts';
 
 /** Where the SDK's native part serves its metrics; nobody else is told. */
@@ -61,7 +61,7 @@ const origins = new LRUCache<string, Pick<LogScope, 'sessionId' | 'requestId'>>(
 function idsOf({ workflowId, sessionId, requestId }: LogMetadata & LogScope): LogScope {
   if (typeof workflowId !== 'string') return {};
   const turnId = turnIdOf(workflowId);
-  if (turnId === undefined) return { sessionId: sessionIdOf(workflowId) };
+  if (turnId === undefined) return { sessionId: sessionIdOf(workflowId) ?? deletedSessionIdOf(workflowId) };
   if (sessionId !== undefined) origins.set(turnId, { sessionId, requestId });
   return { turnId, ...origins.get(turnId) };
 }

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { deleteSessionWorkflowId } from '../../workflows/ids.ts';
 import { createLogger } from '../../src/logger.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
@@ -53,6 +54,24 @@ test('every line that belongs to a turn names the turn, its session and the requ
   expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, res: { statusCode: 200 } }));
   expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, activityType: 'callModel', msg: 'Activity failed' }));
   for (const line of about(chat.sessionId)) expect(line).toMatchObject({ sessionId: chat.sessionId });
+});
+
+test('every line about the removal of a session names the session and the request that deleted it', async () => {
+  const chat = await server.chat();
+  await chat.turn('go').done;
+  const from = lines.length;
+  const requestId = 'proxy-delete.2026:78';
+  expect((await server.api.send('DELETE', chat.path, undefined, { 'x-request-id': requestId })).status).toBe(204);
+  const workflowId = deleteSessionWorkflowId(chat.sessionId);
+  const ofRemoval = () => lines.slice(from).filter((line) => line['workflowId'] === workflowId);
+  await expect.poll(ofRemoval).toContainEqual(expect.objectContaining({ msg: 'Workflow completed' }));
+  const ids = { sessionId: chat.sessionId, requestId };
+  for (const line of ofRemoval().filter(isInformed)) expect(line).toMatchObject(ids);
+  for (const activityType of ['endSession', 'removeSession']) {
+    expect(ofRemoval()).toContainEqual(
+      expect.objectContaining({ ...ids, activityType, msg: 'Activity completed', attempt: 1 }),
+    );
+  }
 });
 
 test('a request keeps its id through everything, and gets one if it has none that is fit to be logged', async () => {

@@ -100,6 +100,11 @@ test('a turn is one trace over crashes, runs and servers that do not trace, and 
     expect(activities.length).toBeGreaterThan(35);
     for (const { traceId, parentSpanId } of activities)
       expect([traceId, parentSpanId]).toEqual([TRACE, turn[0]?.spanId]);
+    // What the turn itself sends to the archive belongs to its session as much as what the session sends there.
+    const archiving = collector.spans.filter(({ name }) => name === 'archiveTurn');
+    expect(archiving.length).toBeGreaterThan(1);
+    for (const { attributes } of archiving)
+      expect(attributes).toMatchObject({ 'everturn.turn.id': turnId, 'everturn.session.id': sessionId });
     const log = await third.api.list<{ type: string }>(`/v1/agents/sessions/${sessionId}/turns/${turnId}/events`);
     expect(log.filter(({ type }) => type === 'tool.response').length).toBe(30);
     await expectReplays(loadConfig({ ...process.env, ...env }));
