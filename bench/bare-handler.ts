@@ -2,50 +2,54 @@ import type { RequestListener } from 'node:http';
 import express from 'express';
 import { EventStream } from '../src/api/sse.ts';
 import { Metrics } from '../src/telemetry/metrics.ts';
-import { listen, type LocalServer } from '../src/demo/local-server.ts';
+import { listen } from '../src/demo/local-server.ts';
 import { newId } from '../src/log/ids.ts';
 import type { StreamFrame } from '../src/live/turn-reader.ts';
 import { OpenAIProvider } from '../src/models/openai.ts';
 import { promptOf } from '../src/models/prompt.ts';
 import type { AgentSpec } from '../src/wire/agent-spec.ts';
 import { createTurnBody } from '../src/wire/input.ts';
+import { THINKING_AGENT } from './bench-client.ts';
 
 /**
  * A handler that takes the body of `POST …/turns`, calls the model and streams what it says: the same libraries and the
  * same request to the model as Everturn's, but no Temporal, no catalog and no log. What it has done is gone with the
- * connection.
+ * connection. In a process of its own as Everturn is, and says its URL. Argument: the URL of the model.
  */
-export async function startBareHandler(modelUrl: string, spec: AgentSpec): Promise<LocalServer> {
-  const provider = new OpenAIProvider({ apiKey: 'none', baseUrl: modelUrl, idleSeconds: 45 });
-  const app = express();
-  app.use(express.json());
-  const metrics = new Metrics();
-  app.post('/turns', async (request, response) => {
-    const { input } = createTurnBody.parse(request.body);
-    const transcript = (input ?? []).flatMap((item) =>
-      item.type === 'user.message' && typeof item.content === 'string'
-        ? [{ role: 'user' as const, content: [{ type: 'text' as const, text: item.content }] }]
-        : [],
-    );
-    const prompt = promptOf({
-      spec,
-      model: spec.model.name,
-      transcript,
-      tools: [],
-      unavailable: [],
-      fileContent: () => Promise.reject(new Error('there are no files here')),
-    });
-    const stream = new EventStream(response, metrics);
-    stream.open();
-    const message = { id: newId('msg'), thread_id: 'main' };
-    let sequenceNumber = 0;
-    const send = (event: StreamFrame['event']): Promise<void> =>
-      stream.write([{ sequenceNumber: ++sequenceNumber, event }]);
-    for await (const { content } of provider.stream(prompt, new AbortController().signal)) {
-      if (content) await send({ type: 'model.message.delta', ...message, content });
-    }
-    stream.end();
+
+const [modelUrl = ''] = process.argv.slice(2);
+
+const spec: AgentSpec = THINKING_AGENT;
+const provider = new OpenAIProvider({ apiKey: 'none', baseUrl: modelUrl, idleSeconds: 45 });
+const metrics = new Metrics();
+const app = express();
+app.use(express.json());
+app.post('/turns', async (request, response) => {
+  const { input } = createTurnBody.parse(request.body);
+  const transcript = (input ?? []).flatMap((item) =>
+    item.type === 'user.message' && typeof item.content === 'string'
+      ? [{ role: 'user' as const, content: [{ type: 'text' as const, text: item.content }] }]
+      : [],
+  );
+  const prompt = promptOf({
+    spec,
+    model: spec.model.name,
+    transcript,
+    tools: [],
+    unavailable: [],
+    fileContent: () => Promise.reject(new Error('there are no files here')),
   });
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an Express app is a listener; its types say more
-  return listen(app as RequestListener, '');
-}
+  const stream = new EventStream(response, metrics);
+  stream.open();
+  const message = { id: newId('msg'), thread_id: 'main' };
+  let sequenceNumber = 0;
+  const send = (event: StreamFrame['event']): Promise<void> =>
+    stream.write([{ sequenceNumber: ++sequenceNumber, event }]);
+  for await (const { content } of provider.stream(prompt, new AbortController().signal)) {
+    if (content) await send({ type: 'model.message.delta', ...message, content });
+  }
+  stream.end();
+});
+// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an Express app is a listener; its types say more
+const { url } = await listen(app as RequestListener, '');
+process.stdout.write(`${JSON.stringify({ url })}\n`);

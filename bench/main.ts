@@ -10,8 +10,7 @@ import { Client, Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
 import { createLogger } from '../src/logger.ts';
 import { installTemporalRuntime } from '../src/telemetry/temporal-runtime.ts';
-import { startBareHandler } from './bare-handler.ts';
-import { BenchClient, THINKING_AGENT } from './bench-client.ts';
+import { BenchClient } from './bench-client.ts';
 import { Floor } from './floor.ts';
 import { startApart, startTogether, type Form } from './forms.ts';
 import { WORDS } from './talk.ts';
@@ -67,7 +66,7 @@ async function measureForm(start: (typeof FORMS)['together']): Promise<Report> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-bench-'));
   const cleanup: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })];
   try {
-    const instant = await startInstantServers(cleanup);
+    const instant = await startBeside<{ model: string; mcp: string }>('instant-servers.ts', [], cleanup);
     const mcpFile = path.join(folder, 'mcp.json');
     await writeFile(mcpFile, JSON.stringify({ servers: { bench: { url: instant.mcp } } }));
     const env = { EVERTURN_MCP_SERVERS: mcpFile, OPENAI_API_KEY: 'none', OPENAI_BASE_URL: instant.model };
@@ -84,8 +83,7 @@ async function measureForm(start: (typeof FORMS)['together']): Promise<Report> {
 
     const client = new BenchClient(form.url, temporalClient);
     await client.putAgents();
-    const bare = await startBareHandler(instant.model, THINKING_AGENT);
-    cleanup.push(() => bare.stop());
+    const bare = await startBeside<{ url: string }>('bare-handler.ts', [instant.model], cleanup);
     return await measure({ client, floor, form, bareUrl: bare.url, modelUrl: instant.model });
   } finally {
     for (const step of cleanup.toReversed()) await step();
@@ -205,15 +203,16 @@ async function timed(task: () => Promise<unknown>): Promise<number> {
   return performance.now() - start;
 }
 
-async function startInstantServers(cleanup: (() => Promise<unknown>)[]): Promise<{ model: string; mcp: string }> {
-  const script = new URL('instant-servers.ts', import.meta.url).pathname;
-  const child = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] });
+/** Starts a program of ours in a process of its own. Gives what it says on its first line. */
+async function startBeside<T>(name: string, args: string[], cleanup: (() => Promise<unknown>)[]): Promise<T> {
+  const script = fileURLToPath(new URL(name, import.meta.url));
+  const child = spawn(process.execPath, [script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
   cleanup.push(async () => {
     child.kill();
     await once(child, 'exit');
   });
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-  return JSON.parse(line) as { model: string; mcp: string };
+  return JSON.parse(line) as T;
 }
 
 function median(values: number[]): number {
