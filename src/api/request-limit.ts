@@ -1,8 +1,12 @@
 import type { Request, Response } from 'express';
+import type { AugmentedRequest } from 'express-rate-limit';
 import { ApiError } from './errors.ts';
 import type { Limits } from './limits.ts';
 import { count, perMinute, type RateLimitServices } from './rate-limit.ts';
-import { contextOf } from './request.ts';
+import { contextOf, setContext } from './request.ts';
+
+/** A request beyond the limit may be the repetition of one before, but nobody repeats all of theirs more than once. */
+const REPEATS = 2;
 
 /** Limits the requests of each subject. */
 export class RequestLimit {
@@ -18,13 +22,18 @@ export class RequestLimit {
         limit,
         skip: () => limit() === Infinity,
         keyGenerator: (_request, response) => contextOf(response).caller.subject.subjectId,
-        handler: (_request, response, next) => {
+        handler: (request, response, next) => {
           const retryAfter = Number(response.getHeader('retry-after'));
           // The answer may be another one.
           response.removeHeader('retry-after');
           const message = `you may send ${limit()} requests a minute: wait for ${retryAfter} s`;
-          contextOf(response).tooMany = new ApiError('rate_limited', message, { retryAfter });
-          next();
+          const tooMany = new ApiError('rate_limited', message, { retryAfter });
+          // A repetition is not one too many, but to find out whether it is one its body has to be read.
+          // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the library has made of it
+          const { rateLimit } = request as Partial<AugmentedRequest>;
+          const isFarTooMany = (rateLimit?.used ?? 0) > REPEATS * limit();
+          setContext(response, { tooMany });
+          next(isFarTooMany ? tooMany : undefined);
         },
       },
       services,

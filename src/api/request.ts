@@ -10,14 +10,15 @@ export interface RequestContext {
   tooMany?: ApiError;
 }
 
-/** Set for every request behind authentication. */
-export function setContext(response: Response, context: RequestContext): void {
+/** For every request behind authentication: first of all who calls. */
+export function setContext(response: Response, context: Partial<RequestContext>): void {
   Object.assign(response.locals, context);
 }
 
 export function contextOf(response: Response): RequestContext {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- `setContext` has written it
-  return response.locals as RequestContext;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- `setContext` has written it, beside what others have
+  const { caller, tooMany } = response.locals as RequestContext;
+  return { caller, ...(tooMany && { tooMany }) };
 }
 
 /** Past these a client has seen enough of what is wrong. */
