@@ -162,14 +162,12 @@ export class RedisHeadStarts implements HeadStarts {
     }
   }
 
-  readonly #onNotice = (text: string): void => {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by another process of ours
-    const notice = JSON.parse(text) as Notice;
+  readonly #onNotice = this.#reading((notice: Notice) => {
     if ('withdraw' in notice) {
       this.#wanted.delete(notice.withdraw);
       this.#local.withdraw(notice.withdraw);
     } else void this.#take(notice.offer);
-  };
+  });
 
   async #take(start: HeadStart): Promise<void> {
     const { commands } = this.#redis;
@@ -180,13 +178,23 @@ export class RedisHeadStarts implements HeadStarts {
     if (taken && isWanted) this.#local.offer(start);
   }
 
-  readonly #onLetter = (text: string): void => {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
-    const letter = JSON.parse(text) as Letter;
+  readonly #onLetter = this.#reading((letter: Letter) => {
     if ('call' in letter) void this.#serveClaim(letter);
     else if ('drop' in letter) this.#served.get(letter.claim)?.abort();
     else this.#asked.get(letter.claim)?.(letter);
-  };
+  });
+
+  #reading<T>(handle: (message: T) => void): (text: string) => void {
+    return (text) => {
+      try {
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by another process of ours
+        handle(JSON.parse(text) as T);
+      } catch (error) {
+        // Thrown at the client it would cost the connection.
+        this.#log.error({ err: error }, 'a message about head starts could not be used');
+      }
+    };
+  }
 
   /** Sends an answer to the worker that has claimed it. */
   async #serveClaim({ claim, from, call }: Extract<Letter, { call: unknown }>): Promise<void> {

@@ -132,6 +132,17 @@ test('a turn that was withdrawn ends its call', async () => {
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
 });
 
+test('what nobody can read costs no worker its connection', async () => {
+  model = () => words(1);
+  const errors: Error[] = [];
+  for (const { redis } of workers) redis.subscriptions.on('error', (error: Error) => void errors.push(error));
+  for (const nonsense of ['', 'null', '{"offer":']) await api.redis.commands.publish(`${prefix}head-starts`, nonsense);
+  const start = startOf();
+  const { owner } = await offered(start);
+  expect(await all(await owner.headStarts.claim(start, never))).toEqual(await all(words(1)));
+  expect(errors).toEqual([]);
+});
+
 test('whoever has claimed it can end it, and learns how it failed', async () => {
   model = untilAborted;
   const start = startOf();
