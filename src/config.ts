@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
-import { ROLES, type Caller, type Role } from './auth/rights.ts';
+import { ROLES, subjectNamed, type Caller, type Role } from './auth/rights.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/node-sqlite.ts';
 import { hideSecrets } from './redact.ts';
@@ -223,8 +223,7 @@ const apiKeys = z
         return [];
       }
       seen.add(key);
-      const subject = { subjectId: name, subjectType: 'user', subjectSlug: name };
-      return [{ key, caller: { subject, roles: [known] } }];
+      return [{ key, caller: { subject: subjectNamed(name), roles: [known] } }];
     });
   })
   .default([]);

@@ -1,15 +1,12 @@
 import type { Request, Response } from 'express';
 import type { Keyring } from '../auth/keyring.ts';
-import type { Caller } from '../auth/rights.ts';
+import { subjectNamed, type Caller } from '../auth/rights.ts';
 import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../auth/token-issuer.ts';
 import { ApiError } from './errors.ts';
 import type { KeyGuesses } from './key-guesses.ts';
 
 /** Everybody, on a server without keys. */
-export const LOCAL: Caller = {
-  subject: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
-  roles: ['admin'],
-};
+export const LOCAL: Caller = { subject: subjectNamed('local'), roles: ['admin'] };
 
 /** How long a stream goes on after its key or token has ended. */
 const RECHECK_MS = 5_000;

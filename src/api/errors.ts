@@ -41,7 +41,7 @@ export const ERRORS = {
   unauthenticated: {
     status: 401,
     type: 'authentication_error',
-    means: 'there is no API key in the request, or it is not known here',
+    means: 'there is no API key or token in the request, or it is not good here: the message says why',
   },
   forbidden: {
     status: 403,

@@ -4,7 +4,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
 import { hashOfKey } from './api-key.ts';
-import type { Caller } from './rights.ts';
+import { subjectNamed, type Caller } from './rights.ts';
 
 /** A revoked key works for at most this long in a process that has just used it. */
 const TRUSTED_FOR_MS = 2_000;
@@ -115,5 +115,5 @@ export class Keyring {
 }
 
 function callerOf({ name, role }: KeyRow): Caller {
-  return { subject: { subjectId: name, subjectType: 'user', subjectSlug: name }, roles: [role] };
+  return { subject: subjectNamed(name), roles: [role] };
 }

@@ -11,6 +11,11 @@ export interface Caller {
   roles: readonly Role[];
 }
 
+/** Who has a key of this name. */
+export function subjectNamed(name: string): Subject {
+  return { subjectId: name, subjectType: 'user', subjectSlug: name };
+}
+
 /** What can be done to a session, and how that is called. */
 const SESSION_ACTIONS = {
   read: 'read',
