@@ -184,11 +184,11 @@ export class RedisHeadStarts implements HeadStarts {
     else this.#asked.get(letter.claim)?.(letter);
   });
 
-  #reading<T>(handle: (message: T) => void): (text: string) => void {
+  #reading(handle: (message: never) => void): (text: string) => void {
     return (text) => {
       try {
         // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by another process of ours
-        handle(JSON.parse(text) as T);
+        handle(JSON.parse(text) as never);
       } catch (error) {
         // Thrown at the client it would cost the connection.
         this.#log.error({ err: error }, 'a message about head starts could not be used');
