@@ -128,7 +128,7 @@ export class Metrics {
   });
   readonly stuckWorkflows = new Gauge({
     name: 'everturn_stuck_workflows',
-    help: 'Sessions and turns whose workflow tasks fail again and again, of all processes together',
+    help: 'Turns, sessions and removals of sessions whose workflow tasks fail again and again, of all processes together',
     labelNames: ['type'] as const,
     registers: [this.registry],
   });
@@ -148,7 +148,7 @@ export class Metrics {
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
 
-  /** Counts what has gone into the archive: each record of each turn goes there once, also of turns that died. */
+  /** Counts what has gone into the archive, also of turns that died. */
   archived(records: readonly LogRecord[]): void {
     for (const record of records) {
       if (record.kind === 'tool.response') this.toolCallsEnded.inc({ outcome: record.outcome });

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import { inTime } from '../in-time.ts';
 import { describeExecution } from '../temporal/describe-execution.ts';
-import { sessionWorkflowId, TURN_WORKFLOW, turnIdOf, turnWorkflowId } from '../../workflows/ids.ts';
+import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../../workflows/ids.ts';
 import type { Metrics } from './metrics.ts';
 
 interface WorkloadOptions {
@@ -40,7 +40,7 @@ const STUCK_ATTEMPTS = 3;
 /**
  * What only the stores know, for all processes together: the turns that run, those that have ended and are not in the
  * archive, and the workflows that do not get on. Server 1.29 has no list of the last, so those are looked at that somebody
- * waits for: turns that run, and the sessions of turns that are not in the archive.
+ * waits for: turns that run, the sessions of turns that are not in the archive, and removals of sessions.
  */
 export class Workload {
   readonly #options: WorkloadOptions;
@@ -80,13 +80,17 @@ export class Workload {
 
   async #ask(): Promise<Found> {
     const { catalog } = this.#options;
-    const running = await this.#running();
+    const running = await this.#running(TURN_WORKFLOW);
+    const removals = await this.#running(DELETE_SESSION_WORKFLOW);
     const unarchived = await catalog.turns.unarchived();
-    const ended = unarchived.filter(({ id }) => !running.has(id));
+    const ended = unarchived.filter(({ id }) => !running.has(turnWorkflowId(id)));
     const endedAt = await Promise.all(ended.slice(0, MAX_LOOKED_AT).map(({ id }) => this.#endOf(id)));
     const waiting = endedAt.filter((at) => at !== undefined);
     const before = Date.now() - LOOK_AFTER_MS;
-    const turns = [...running].filter(([, startedAt]) => startedAt < before).toSorted(([, a], [, b]) => a - b);
+    const oldest = (workflows: Map<string, number>): string[] => {
+      const slow = [...workflows].filter(([, startedAt]) => startedAt < before);
+      return slow.toSorted(([, a], [, b]) => a - b).map(([id]) => id);
+    };
     const old = unarchived.filter(({ created_at: createdAt }) => Date.parse(createdAt) < before);
     const sessions = new Set(old.map(({ session_id: id }) => id));
     return {
@@ -94,20 +98,20 @@ export class Workload {
       archiveBacklog: waiting.length + Math.max(0, ended.length - MAX_LOOKED_AT),
       archiveBacklogAge: waiting.length > 0 ? (Date.now() - Math.min(...waiting)) / 1000 : 0,
       stuckWorkflows: {
-        turn: await this.#stuck(turns.map(([id]) => turnWorkflowId(id))),
+        turn: await this.#stuck(oldest(running)),
         session: await this.#stuck([...sessions].map(sessionWorkflowId)),
+        removal: await this.#stuck(oldest(removals)),
       },
     };
   }
 
-  /** The turns that run, with the times at which they began. */
-  async #running(): Promise<Map<string, number>> {
+  /** The workflows of a type that run, with the times at which they began. */
+  async #running(type: string): Promise<Map<string, number>> {
     const { client, taskQueue } = this.#options;
     const running = new Map<string, number>();
-    const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus = 'Running'`;
+    const query = `WorkflowType = '${type}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus = 'Running'`;
     for await (const { workflowId, startTime } of client.workflow.list({ query })) {
-      const turnId = turnIdOf(workflowId);
-      if (turnId !== undefined) running.set(turnId, startTime.getTime());
+      running.set(workflowId, startTime.getTime());
     }
     return running;
   }

@@ -108,6 +108,7 @@ test('what runs, who reads and what waits for the archive is said as it is now',
   expect(before.value('everturn_readers')).toBe(0);
   expect(before.value('everturn_stuck_workflows', { type: 'turn' })).toBe(0);
   expect(before.value('everturn_stuck_workflows', { type: 'session' })).toBe(0);
+  expect(before.value('everturn_stuck_workflows', { type: 'removal' })).toBe(0);
   const key = { 'idempotency-key': 'once' };
   const reader = chat.turn('go', {}, key);
   await reader.says('I am');
