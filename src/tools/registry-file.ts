@@ -86,7 +86,7 @@ export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Pr
   try {
     content = JSON.parse(await readFile(file, 'utf8'));
   } catch (error) {
-    throw wrong(error instanceof SyntaxError ? `is not JSON: ${error.message}` : `can't be read: ${String(error)}`);
+    throw wrong(error instanceof SyntaxError ? notJson(error) : `can't be read: ${String(error)}`);
   }
   const unset: string[] = [];
   const variable = (name: string, at: string): string => {
@@ -100,6 +100,12 @@ export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Pr
   if (parsed.success) return new Map(Object.entries(parsed.data.servers));
   const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`);
   throw wrong(problems.join('\n'));
+}
+
+/** Without the piece of the file that V8 shows: there may be a secret in it. */
+function notJson({ message }: SyntaxError): string {
+  const [where] = /\(line \d+ column \d+\)$/.exec(message) ?? [];
+  return where === undefined ? 'is not JSON' : `is not JSON ${where}`;
 }
 
 /** The value with its references to variables replaced by what `variable` gives for their names and places. */

@@ -98,7 +98,8 @@ test('an inline server is where its URL says, not trusted, and has an id that do
 });
 
 test.each([
-  ['{', 'is not JSON: '],
+  ['{', 'is not JSON (line 1 column 2)'],
+  ['{"servers": {"a": {"url": s3cret}}}', 'is not JSON'],
   ['[]', 'the file: '],
   ['{}', 'servers: must be an object of servers by name'],
   ['{"servers": {"a": {}}}', 'servers.a: needs a url, or a command to start'],
