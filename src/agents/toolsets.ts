@@ -1,4 +1,4 @@
-import type { McpPool, McpServerTools } from '../tools/mcp-pool.ts';
+import { McpUnavailableError, type McpPool, type McpServerTools } from '../tools/mcp-pool.ts';
 import type { McpEndpoint, McpRegistry } from '../tools/registry.ts';
 import { selectTools } from '../tools/selectors.ts';
 import type { AgentSpec, McpServer } from '../wire/agent-spec.ts';
@@ -52,7 +52,8 @@ export class Toolsets {
     try {
       offered = await this.#pool.tools(endpoint, signal);
     } catch (error) {
-      return unavailable(error instanceof Error ? error.message : String(error));
+      if (!(error instanceof McpUnavailableError)) throw error;
+      return unavailable(`it ${error.reason}`);
     }
     const { id, name, sessionId, transport } = offered;
     const tools = selectTools(spec, offered.tools, endpoint.idempotentTools).map(

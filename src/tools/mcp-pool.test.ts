@@ -56,7 +56,6 @@ describe('a server that is down', () => {
     expect(error).toBeInstanceOf(McpUnavailableError);
     expect(error).toMatchObject({
       message: 'MCP server "test" refuses connections: is it running?',
-      server: 'test',
       reason: 'refuses connections: is it running?',
     });
   });

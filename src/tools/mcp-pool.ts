@@ -44,13 +44,12 @@ export interface McpServerTools {
 
 /** The tools of a server can't be used now; the message says why, to a model or an operator. */
 export class McpUnavailableError extends Error {
-  readonly server: string;
+  /** The message without the server's name; reads on after it. */
   readonly reason: string;
 
   constructor(server: string, cause: unknown) {
     const reason = failureReason(cause);
-    super(`MCP server ${JSON.stringify(server)} ${reason}`, { cause });
-    this.server = server;
+    super(named(server, reason), { cause });
     this.reason = reason;
   }
 }
@@ -107,16 +106,16 @@ export class McpPool {
     args: Record<string, unknown>,
     options: CallOptions,
   ): Promise<CallOutcome> {
-    const named = (reason: string): string => `MCP server ${JSON.stringify(endpoint.name)} ${reason}`;
+    const { name } = endpoint;
     try {
       const { signal } = options;
       const outcome = await this.#withConnection(endpoint, signal, (connection) =>
         connection.call(tool, args, options),
       );
-      return outcome.status === 'result' ? outcome : { ...outcome, message: named(outcome.message) };
+      return outcome.status === 'result' ? outcome : { ...outcome, message: named(name, outcome.message) };
     } catch (error) {
       const reason = options.signal.aborted ? 'had not been asked when the call was cancelled' : failureReason(error);
-      return { status: 'not_sent', message: named(reason) };
+      return { status: 'not_sent', message: named(name, reason) };
     }
   }
 
@@ -166,6 +165,10 @@ export class McpPool {
     }
     return isGuarded ? guarded : plain;
   }
+}
+
+function named(server: string, reason: string): string {
+  return `MCP server ${JSON.stringify(server)} ${reason}`;
 }
 
 /** What makes two endpoints the same server to us, whatever agents call it. */
