@@ -106,7 +106,7 @@ export class McpConnection {
     }
   }
 
-  /** @throws ConnectionLostError if the tool was not called because the server has lost our session. */
+  /** @throws ConnectionLostError if the tool was not called: the server has lost our session, or its program or stream has ended. */
   call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallOutcome> {
     return this.#using(() => this.#call(name, args, options));
   }

@@ -21,7 +21,7 @@ import { StderrLog } from './stderr-log.ts';
 export interface StdioOptions {
   log: Logger;
   now: () => number;
-  /** A longer message is not read; its sender is ended. */
+  /** Of a longer message no more is kept; its sender is ended when it is over. */
   maxMessageBytes: number;
 }
 
