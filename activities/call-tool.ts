@@ -13,6 +13,7 @@ import { observeTool } from '../src/telemetry/observe-tool.ts';
 import type { FileContent } from '../src/blobs/keep-files.ts';
 import { readResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
+import { deliverSurely } from './deliver-surely.ts';
 import { startHeartbeat, stopReason } from './heartbeat.ts';
 import { keepResult } from './tool-result.ts';
 import { untilAvailable } from './until-available.ts';
@@ -73,7 +74,9 @@ class ToolRun {
   async run(): Promise<Appended> {
     const { signal, release } = this.#stopSignal();
     try {
-      return await this.#appended(await this.#execute(signal));
+      const appended = await this.#appended(await this.#execute(signal));
+      if (!this.#mayRunAgain) deliverSurely(this.#dependencies, appended);
+      return appended;
     } finally {
       release();
     }

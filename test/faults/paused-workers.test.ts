@@ -13,7 +13,10 @@ test('what a zombie still says and does counts for nothing', async () => {
     { say: 'one two three four five', sayFirst: 'uno dos tres cuatro cinco', hold: [2, 3], tools: [{ name: 'look' }] },
     { say: 'And on.' },
   );
-  const payment = it.plan({ say: 'I pay.', tools: [{ name: 'pay', args: { hold: true } }] }, { say: 'Who knows?' });
+  const payment = it.plan(
+    { say: 'I pay.', tools: [{ name: 'pay', args: { hold: 'payment' } }] },
+    { say: 'Who knows?' },
+  );
   const speaking = await it.turn(await it.session(), speech);
   const paying = await it.turn(await it.session(), payment);
   await speaking.says('uno dos');
@@ -22,7 +25,7 @@ test('what a zombie still says and does counts for nothing', async () => {
   await it.fault(() => zombie.pause());
   // The rest of its answer, and the tool's result, wait for it in its sockets.
   it.planned.goOn(speech);
-  it.ledger.goOn();
+  it.ledger.goOn('payment');
   await speaking.says('one two three');
   expect(await paying.done).toMatchObject({ status: 'done', output: { content: 'Who knows?' } });
   zombie.goOn();

@@ -128,7 +128,7 @@ function checkTexts(turns: Stored[]): void {
   for (const { turn } of turns) {
     const at = last.get(turn.id);
     if (!at || turn.state.status !== 'done' || turn.state.required_actions.length > 0) continue;
-    expect(at.step).toBeGreaterThanOrEqual(at.plan.steps.length - 1);
+    expect(at.step, `steps of turn ${turn.id}`).toBeGreaterThanOrEqual(at.plan.steps.length - 1);
   }
 }
 

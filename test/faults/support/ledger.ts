@@ -14,8 +14,8 @@ export interface Effect {
 const behaviour = z.looseObject({
   /** Before the effect. */
   ms: z.number().optional(),
-  /** Waits before the effect until `goOn`. */
-  hold: z.boolean().optional(),
+  /** Waits before the effect until `goOn` with the same word. */
+  hold: z.string().optional(),
   /**
    * What happens behind the effect, the first time that the operation comes: `hang` never answers, `swallow` cuts the
    * connection where the result would have been sent.
@@ -33,16 +33,21 @@ export class EffectLedger {
   readonly effects: Effect[] = [];
   readonly #file: string;
   readonly #seen = new Map<string, number>();
-  readonly #released = Promise.withResolvers<void>();
+  readonly #held = new Map<string, PromiseWithResolvers<void>>();
   readonly #waiting: { operation: (id: string) => boolean; resolve: () => void }[] = [];
 
   constructor(file: string) {
     this.#file = file;
   }
 
-  /** Calls that are held may have their effects. */
-  goOn(): void {
-    this.#released.resolve();
+  /** Calls that are held by this word may have their effects. */
+  goOn(word: string): void {
+    this.#mayGoOn(word).resolve();
+  }
+
+  /** Whether a call whose operation ends in `suffix` has come in. */
+  hasStarted(suffix: string): boolean {
+    return [...this.#seen.keys()].some((operation) => operation.endsWith(suffix));
   }
 
   /** The tools whose effects are counted: one for each of the ways in which Everturn treats them. */
@@ -73,17 +78,23 @@ export class EffectLedger {
       annotations,
       handler: async (args, call) => {
         const operation = String(call.meta['io.everturn/operation-id']);
-        const { ms = 0, hold = false, first, size = 0 } = behaviour.parse(args);
+        const { ms = 0, hold, first, size = 0 } = behaviour.parse(args);
         const arrivals = (this.#seen.get(operation) ?? 0) + 1;
         this.#seen.set(operation, arrivals);
         if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
-        if (hold) await this.#released.promise;
+        if (hold !== undefined) await this.#mayGoOn(hold).promise;
         const tookEffect = effect === 'once' || (effect === 'once per operation' && this.count(operation) === 0);
         this.#note({ operation, tool: name, arguments: args, tookEffect });
         if (first && arrivals === 1) await misbehave(first, call);
         return `${name} has done ${operation}${'.'.repeat(size)}`;
       },
     };
+  }
+
+  #mayGoOn(word: string): PromiseWithResolvers<void> {
+    const known = this.#held.get(word) ?? Promise.withResolvers<void>();
+    this.#held.set(word, known);
+    return known;
   }
 
   #note(effect: Effect): void {

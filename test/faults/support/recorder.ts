@@ -1,6 +1,6 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { folded, type ApiClient, type EventReader, type Frame } from '../../support/api-client.ts';
+import { folded, type Answer, type ApiClient, type EventReader, type Frame } from '../../support/api-client.ts';
 import { newId } from '../../../src/log/ids.ts';
 
 /** An input as it was sent, and what became of it as far as its sender was told. */
@@ -9,6 +9,8 @@ export interface SentInput {
   input: Record<string, unknown>[];
   outcome: 'under way' | 'accepted' | 'refused';
   turnId?: string;
+  /** Answers by which the server said that it can't do this now. */
+  unavailable?: Answer[];
   /** Of a refusal. */
   status?: number;
   code?: string;
@@ -45,12 +47,14 @@ export class Recorder {
 
   /** Asks until there is an answer that is not about the server's own troubles. */
   async persist<T>(
-    ask: (api: ApiClient) => Promise<{ status: number; body: T }>,
-  ): Promise<{ status: number; body: T }> {
+    ask: (api: ApiClient) => Promise<Answer<T>>,
+    onTrouble: (answer: Answer<T>) => void = () => undefined,
+  ): Promise<Answer<T>> {
     for (;;) {
       try {
         const answer = await ask(this.api);
         if (answer.status < 500) return answer;
+        onTrouble(answer);
       } catch (error) {
         if (isFinding(error)) throw error;
       }
@@ -66,7 +70,10 @@ export class Recorder {
     const path = `/v1/agents/sessions/${sessionId}/turns`;
     const body = { input, stream: false, ...more };
     // oxlint-disable-next-line typescript/no-explicit-any -- an answer of either shape
-    const answer = await this.persist<any>((api) => api.send('POST', path, body, { 'idempotency-key': key }));
+    const answer = await this.persist<any>(
+      (api) => api.send('POST', path, body, { 'idempotency-key': key }),
+      (trouble) => (sent.unavailable ??= []).push(trouble),
+    );
     if (answer.status >= 400) {
       return Object.assign(sent, { outcome: 'refused', status: answer.status, code: answer.body.error.code });
     }

@@ -167,13 +167,10 @@ export class World {
 
   /** Answers calls that wait for a human, and follows the turn that goes on. */
   async decide(sessionId: string, status: 'allow' | 'deny', ...toolCallIds: string[]): Promise<RecordedTurn> {
-    const input = toolCallIds.map((id) => ({
-      type: 'user.tool_approval',
-      thread_id: 'main',
-      tool_call_id: id,
-      approval: { status },
-    }));
-    return this.recorder.turn(sessionId, input);
+    return this.recorder.turn(
+      sessionId,
+      toolCallIds.map((id) => approval(status, id)),
+    );
   }
 
   /** Does something bad. Gives the moment, on the clock of the recorded frames. */
@@ -214,4 +211,9 @@ export class World {
     await Promise.all([this.temporal.stop(), this.redis.down(), this.model.stop(), this.mcp.stop()]);
     await rm(this.folder, { recursive: true, force: true });
   }
+}
+
+/** The answer to a call that waits for a human. */
+export function approval(status: 'allow' | 'deny', toolCallId: string): Record<string, unknown> {
+  return { type: 'user.tool_approval', thread_id: 'main', tool_call_id: toolCallId, approval: { status } };
 }
