@@ -10,6 +10,7 @@ import { serveHttp } from './http-server.ts';
 import { modelAccess } from './models/model-access.ts';
 import { Readiness } from './readiness.ts';
 import { openServices, type Services } from './services.ts';
+import type { RunningServer } from './server.ts';
 import type { Tracing } from './telemetry/tracing.ts';
 import { createScrape } from './telemetry/scrape.ts';
 import { warnIfSlow } from './temporal/dispatch-speed.ts';
@@ -34,19 +35,13 @@ export interface RunningPart {
   stop: () => Promise<void>;
 }
 
-export interface RunningApiPart extends RunningPart {
-  url: string;
-  /** Names that have a key; undefined if nobody needs one. */
-  names: string[] | undefined;
-}
-
 export interface RunningWorkerPart extends RunningPart {
   /** Where it answers for its health, if it does. */
   healthUrl: string | undefined;
 }
 
 /** Starts an API whose workers are processes of their own. */
-export async function startApiApart({ config, log, tracing }: PartOptions): Promise<RunningApiPart> {
+export async function startApiApart({ config, log, tracing }: PartOptions): Promise<RunningServer> {
   const cleanup = new Cleanup();
   try {
     await checkReach(config, log);

@@ -19,6 +19,7 @@ import { workflowBundle } from './temporal/workflow-bundle.ts';
 import { loadMcpRegistry } from './tools/registry.ts';
 import { startWorker } from './worker-process.ts';
 
+/** A process that answers requests. */
 export interface RunningServer {
   url: string;
   /** Who answers for the models: a name for people. */

@@ -7,6 +7,7 @@ import { Keyring } from './auth/keyring.ts';
 import { FolderBlobStore } from './blobs/folder-blob-store.ts';
 import type { BlobStore } from './blobs/blob-store.ts';
 import { Catalog } from './catalog/catalog.ts';
+import { Cleanup } from './cleanup.ts';
 import type { Config } from './config.ts';
 import type { LiveBus } from './live/bus.ts';
 import { InProcessHeadStarts, type HeadStartOutcome, type HeadStarts } from './live/head-starts.ts';
@@ -70,26 +71,36 @@ interface ServicesOptions {
 /** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
 export const LARGE_MESSAGES = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
-export async function openServices({
-  config,
-  log,
-  temporal,
-  registry,
-  bus,
-  openai,
-  tracing,
-}: ServicesOptions): Promise<Services> {
+/** Opens all or, if a part can't be opened, nothing. */
+export async function openServices(options: ServicesOptions): Promise<Services> {
+  const cleanup = new Cleanup();
+  try {
+    return await open(options, cleanup);
+  } catch (error) {
+    await cleanup.run();
+    throw error;
+  }
+}
+
+async function open(
+  { config, log, temporal, registry, bus, openai, tracing }: ServicesOptions,
+  cleanup: Cleanup,
+): Promise<Services> {
   const { connectionOptions, namespace } = temporal;
   const catalog = await Catalog.open(config.database, log);
+  cleanup.add(() => catalog.close());
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
+  cleanup.add(async () => redis?.close());
   const metrics = new Metrics();
   const live = openLive({ redis, config, log, metrics });
   const keyring = await Keyring.open({ catalog, config, log });
+  cleanup.add(async () => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
   const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
   const connection = await Connection.connect({ ...connectionOptions, channelArgs: LARGE_MESSAGES, interceptors: [] });
+  cleanup.add(() => connection.close());
   const client = new Client({
     connection,
     namespace,
@@ -104,10 +115,8 @@ export async function openServices({
     metrics,
   );
   const models = new Models('openai', { openai: provider });
-  const toolPool = new McpPool({
-    allowPrivateUrls,
-    log,
-  });
+  const toolPool = new McpPool({ allowPrivateUrls, log });
+  cleanup.add(() => toolPool.close());
   const toolsets = new Toolsets({ registry, pool: toolPool });
   return {
     config,
@@ -130,13 +139,7 @@ export async function openServices({
     toolPool,
     toolsets,
     agentCheck: new AgentCheck({ models, registry }),
-    close: async () => {
-      await toolPool.close();
-      await connection.close();
-      keyring.close();
-      await catalog.close();
-      redis?.close();
-    },
+    close: () => cleanup.run(),
   };
 }
 
