@@ -1,6 +1,7 @@
 import { createServer, type ServerResponse } from 'node:http';
 import type { Express } from 'express';
 import { answerProtocolErrors } from './api/protocol-errors.ts';
+import { isStream } from './api/sse.ts';
 import { ConfigError } from './config.ts';
 
 export interface HttpServer {
@@ -85,10 +86,6 @@ export async function serveHttp(
       clearTimeout(late);
     },
   };
-}
-
-function isStream(answer: ServerResponse): boolean {
-  return String(answer.getHeader('content-type')).startsWith('text/event-stream');
 }
 
 function listenError(error: NodeJS.ErrnoException, { host, port, setting }: Address): Error {

@@ -4,6 +4,7 @@ import { rateLimit, type Options, type RateLimitRequestHandler } from 'express-r
 import type { Logger } from 'pino';
 import { RedisStore } from 'rate-limit-redis';
 import type { Config } from '../config.ts';
+import { inTime } from '../in-time.ts';
 import { redisPrefix, type Redis } from '../redis.ts';
 
 /** What all rate limits of this server need. */
@@ -50,7 +51,7 @@ function redisStore({ commands }: Redis, prefix: string): RedisStore {
     prefix,
     sendCommand: async (...args) => {
       try {
-        return await withinMs(REDIS_MS, commands.sendCommand(args));
+        return await inTime(REDIS_MS, commands.sendCommand(args));
       } catch (error) {
         // Scripts go by their hash. If loading them failed, the store would not work when Redis is back; this way it
         // is told that they are missing, and loads them.
@@ -60,14 +61,4 @@ function redisStore({ commands }: Redis, prefix: string): RedisStore {
       }
     },
   });
-}
-
-async function withinMs<T>(ms: number, work: Promise<T>): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error(`no answer within ${ms} ms`)), ms);
-  try {
-    return await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

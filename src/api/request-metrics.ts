@@ -1,6 +1,7 @@
-import type { Request, RequestHandler, Response } from 'express';
+import type { Request, RequestHandler } from 'express';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { secondsSinceBegun } from './request-scope.ts';
+import { isStream } from './sse.ts';
 
 /** Counts what is answered, and how long that takes. */
 export function countRequests(metrics: Metrics): RequestHandler {
@@ -11,6 +12,7 @@ export function countRequests(metrics: Metrics): RequestHandler {
       // Whoever hangs up before the answer begins gets none.
       const status = response.headersSent ? String(response.statusCode) : 'none';
       metrics.httpRequests.inc({ method, route, status });
+      // Streams last as long as their turns; what they take says nothing.
       if (!isStream(response)) metrics.httpDuration.observe({ method, route }, secondsSinceBegun(response));
     });
     next();
@@ -21,9 +23,4 @@ export function countRequests(metrics: Metrics): RequestHandler {
 export function routeOf({ route }: Request): string {
   const { path }: { path?: unknown } = route ?? {};
   return typeof path === 'string' ? path : 'none';
-}
-
-/** Streams last as long as their turns; what they take says nothing. */
-function isStream(response: Response): boolean {
-  return String(response.getHeader('content-type')).startsWith('text/event-stream');
 }

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { StreamFrame } from '../live/turn-reader.ts';
@@ -12,6 +13,11 @@ const STALLED_MS = 60_000;
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
 
 type StreamMetrics = Pick<Metrics, 'readers' | 'readersDisconnected'>;
+
+/** Whether an answer is an event stream. */
+export function isStream(answer: ServerResponse): boolean {
+  return String(answer.getHeader('content-type')).startsWith('text/event-stream');
+}
 
 /** One server-sent event stream (`contracts/sessions-api.md`, section 2). */
 export class EventStream {

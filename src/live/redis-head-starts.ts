@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { inTime } from '../in-time.ts';
 import { IdleWatch } from '../models/idle-watch.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
@@ -259,12 +260,6 @@ function failed(error: unknown): Part {
 }
 
 /** What Redis answers; undefined if it is away or takes too long. */
-async function quickly<T>(answer: Promise<T>): Promise<T | undefined> {
-  const timeout = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => timeout.resolve(undefined), REDIS_MS);
-  try {
-    return await Promise.race([answer.catch(() => undefined), timeout.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+function quickly<T>(answer: Promise<T>): Promise<T | undefined> {
+  return inTime(REDIS_MS, answer).catch(() => undefined);
 }
