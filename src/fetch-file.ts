@@ -1,5 +1,5 @@
 import { createAgent, createFetch, type Fetch } from './guarded-fetch.ts';
-import { isPrivateAddress } from './tools/private-address.ts';
+import { isPrivateAddress } from './private-address.ts';
 
 export interface FetchedFile {
   mimeType: string;

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { createAgent, createFetch } from './guarded-fetch.ts';
-import { isPrivateAddress } from './tools/private-address.ts';
+import { isPrivateAddress } from './private-address.ts';
 
 async function listen(location?: string): Promise<number> {
   const server = createServer((_request, response) => {

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { CallModelInput, TurnBeginning } from '../log/history.ts';
 import type { TraceContext } from '../log/trace-context.ts';
 import type { ModelChunk } from '../models/provider.ts';
-import { unlessAborted } from '../tools/shared-attempt.ts';
+import { unlessAborted } from '../unless-aborted.ts';
 
 /** A turn that the API has validated and is about to ask its session for: all that its first model call depends on. */
 export interface HeadStart extends TurnBeginning {

@@ -7,10 +7,11 @@ import {
 } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import type { Fetch } from '../guarded-fetch.ts';
+import { unlessAborted } from '../unless-aborted.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason, ServerProblem } from './failure-reason.ts';
 import { isSecure, type ClientCredentialsConfig } from './registry-file.ts';
-import { SharedAttempt, unlessAborted } from './shared-attempt.ts';
+import { SharedAttempt } from './shared-attempt.ts';
 
 interface Options {
   fetch: Fetch;

@@ -14,7 +14,7 @@ import { Exchange } from './exchange.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
 import { waysTo, type ServerTransport, type TransportOptions, type Way } from './server-transport.ts';
-import { unlessAborted } from './shared-attempt.ts';
+import { unlessAborted } from '../unless-aborted.ts';
 import { traceHeaders } from '../telemetry/propagation.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
 

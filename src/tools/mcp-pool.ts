@@ -7,9 +7,9 @@ import { ConnectionLostError } from './connection-lost.ts';
 import { noteSending } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import { createAgent, createFetch, type Fetch } from '../guarded-fetch.ts';
+import { isPrivateAddress } from '../private-address.ts';
 import type { CallOptions, McpConnection } from './mcp-connection.ts';
 import { PooledServer } from './pooled-server.ts';
-import { isPrivateAddress } from './private-address.ts';
 import type { McpEndpoint } from './registry.ts';
 import type { ServerTransport } from './server-transport.ts';
 

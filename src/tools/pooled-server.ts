@@ -1,7 +1,8 @@
 import { outsideScopes } from '../telemetry/log-scope.ts';
+import { unlessAborted } from '../unless-aborted.ts';
 import { McpConnection, type ConnectionOptions } from './mcp-connection.ts';
 import type { McpEndpoint } from './registry.ts';
-import { SharedAttempt, unlessAborted } from './shared-attempt.ts';
+import { SharedAttempt } from './shared-attempt.ts';
 
 /** A server and the one connection to it that all share: opened when somebody needs it, and again when it is lost. */
 export class PooledServer {

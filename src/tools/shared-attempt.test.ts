@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import { SharedAttempt, unlessAborted } from './shared-attempt.ts';
+import { SharedAttempt } from './shared-attempt.ts';
 
 test('all who ask share one attempt, and the next ones make another', async () => {
   const shared = new SharedAttempt<number>(() => 0);
@@ -34,16 +34,4 @@ test.each([
   expect(shared.isBlank).toBe(true);
   expect(await shared.run(() => Promise.resolve(1))).toBe(1);
   expect(await shared.run(() => Promise.resolve(2))).toBe(2);
-});
-
-test('whoever is aborted waits no longer, while the others do', async () => {
-  const { promise, resolve } = Promise.withResolvers<number>();
-  const abort = new AbortController();
-  const gone = unlessAborted(promise, abort.signal);
-  const there = unlessAborted(promise, new AbortController().signal);
-  abort.abort(new Error('enough'));
-  await expect(gone).rejects.toThrow('enough');
-  await expect(unlessAborted(promise, abort.signal)).rejects.toThrow('enough');
-  resolve(1);
-  expect(await there).toBe(1);
 });

@@ -1,5 +1,6 @@
 import type { Client, Tool } from '@modelcontextprotocol/client';
-import { SharedAttempt, unlessAborted } from './shared-attempt.ts';
+import { unlessAborted } from '../unless-aborted.ts';
+import { SharedAttempt } from './shared-attempt.ts';
 
 export interface ToolListOptions {
   /** For each page of the list. */
