@@ -60,6 +60,8 @@ export class TcpProxy {
   }
 
   flow(): void {
+    // Piped twice, everything would come twice.
+    if (!this.#isHolding) return;
     this.#isHolding = false;
     for (const [from, to] of this.#sockets) from.pipe(to);
   }

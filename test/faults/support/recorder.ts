@@ -119,6 +119,8 @@ export class RecordedTurn {
   readonly #waiting = new Set<() => void>();
   #reader: EventReader | undefined;
   connections = 0;
+  /** That it is connected to, or was last. */
+  api: ApiClient | undefined;
 
   constructor({
     sessionId,
@@ -175,12 +177,13 @@ export class RecordedTurn {
 
   async #follow(): Promise<TurnEnd> {
     for (;;) {
-      const connection = this.connections++;
       const cursor = this.frames.at(-1)?.sequence_number;
-      const reader = this.#recorder.api.subscribe(this.sessionId, this.turnId, cursor, 'header');
-      this.#reader = reader;
-      reader.onFrame = (frame) => this.#note({ frame, at: performance.now(), connection });
       try {
+        this.api = this.#recorder.api;
+        const connection = this.connections++;
+        const reader = this.api.subscribe(this.sessionId, this.turnId, cursor, 'header');
+        this.#reader = reader;
+        reader.onFrame = (frame) => this.#note({ frame, at: performance.now(), connection });
         await reader.done;
       } catch (error) {
         if (isFinding(error)) throw error;

@@ -1,8 +1,10 @@
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { loadConfig } from '../../../src/config.ts';
 import { findTemporalBinary } from '../../../src/temporal/binary.ts';
 import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal/dev-server.ts';
+import type { DynamicConfig } from '../../../src/temporal/dynamic-config.ts';
 import { freePort } from '../../../src/temporal/free-port.ts';
 import { launchServer, type ServerHome } from '../../../src/temporal/launch-server.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
@@ -19,12 +21,12 @@ export class TestTemporal {
     this.#port = port;
   }
 
-  static async start(folder: string): Promise<TestTemporal> {
+  static async start(folder: string, dynamicConfig: DynamicConfig = {}): Promise<TestTemporal> {
     const { cacheDir } = loadConfig({});
     const binary = await findTemporalBinary({ cacheDir, env: process.env, log: pino({ level: 'silent' }) });
     const databaseFile = path.join(folder, 'temporal.db');
     const namespace = 'everturn';
-    const settings = settingsArguments({ databaseFile, namespace, sqliteSync: 'normal', dynamicConfig: {} });
+    const settings = settingsArguments({ databaseFile, namespace, sqliteSync: 'normal', dynamicConfig });
     const home = { databaseFile, logFile: path.join(folder, 'temporal.log'), binary, namespace, settings };
     const temporal = new TestTemporal(home, await freePort());
     await temporal.up();
@@ -58,6 +60,23 @@ export class TestTemporal {
 
   async goOn(): Promise<void> {
     await this.#signal('SIGCONT');
+  }
+
+  /** The current run of a workflow. */
+  async runOf(workflowId: string): Promise<string> {
+    const { client } = await this.operator();
+    return (await client.workflow.getHandle(workflowId).describe()).runId;
+  }
+
+  /** Settles when a workflow waits for an activity that a worker has begun. */
+  async untilBegun(workflowId: string, activity: string): Promise<void> {
+    const { client } = await this.operator();
+    for (;;) {
+      const { pendingActivities } = (await client.workflow.getHandle(workflowId).describe()).raw;
+      const found = pendingActivities?.find(({ activityType }) => activityType?.name === activity);
+      if (found?.lastStartedTime) return;
+      await sleep(50);
+    }
   }
 
   async stop(): Promise<void> {

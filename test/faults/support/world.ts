@@ -8,7 +8,10 @@ import { TestMcpServer } from '../../support/mcp-server.ts';
 import { TestRedis } from '../../support/redis.ts';
 import { ScriptedModel } from '../../support/scripted-model.ts';
 import { ServerProcess } from '../../support/server-process.ts';
+import { TcpProxy } from '../../support/tcp-proxy.ts';
+import type { DynamicConfig } from '../../../src/temporal/dynamic-config.ts';
 import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
+import type { SessionEvent } from '../../../src/wire/events.ts';
 import { checkInvariants } from './check.ts';
 import { report } from './figures.ts';
 import { EffectLedger } from './ledger.ts';
@@ -27,6 +30,8 @@ export interface WorldOptions {
   apis?: number;
   workers?: number;
   env?: Record<string, string>;
+  /** Of Temporal. */
+  dynamicConfig?: DynamicConfig;
   /** Of the agent, beside its model and its tools. */
   spec?: object;
 }
@@ -40,6 +45,8 @@ let runtimeInstalled: Promise<void> | undefined;
 export class World {
   readonly folder: string;
   readonly temporal: TestTemporal;
+  /** On which the workers reach Temporal. */
+  readonly workersLine: TcpProxy;
   readonly redis: TestRedis;
   readonly model: ScriptedModel;
   readonly planned = new PlannedModel();
@@ -56,11 +63,12 @@ export class World {
   readonly #resumed: number[] = [];
 
   private constructor(
-    parts: Pick<World, 'folder' | 'temporal' | 'redis' | 'model' | 'mcp' | 'ledger'>,
+    parts: Pick<World, 'folder' | 'temporal' | 'workersLine' | 'redis' | 'model' | 'mcp' | 'ledger'>,
     { env = {}, spec = {} }: WorldOptions,
   ) {
     this.folder = parts.folder;
     this.temporal = parts.temporal;
+    this.workersLine = parts.workersLine;
     this.redis = parts.redis;
     this.model = parts.model;
     this.mcp = parts.mcp;
@@ -93,16 +101,17 @@ export class World {
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
     const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
     const [temporal, redis, model, mcp] = await Promise.all([
-      TestTemporal.start(folder),
+      TestTemporal.start(folder, options.dynamicConfig),
       TestRedis.start(),
       ScriptedModel.start(),
       TestMcpServer.start({ tools: ledger.tools }),
     ]);
     await writeFile(path.join(folder, 'mcp.json'), JSON.stringify({ servers: { test: { url: mcp.url } } }));
-    const world = new World({ folder, temporal, redis, model, mcp, ledger }, options);
+    const workersLine = await TcpProxy.start(temporal.address);
+    const world = new World({ folder, temporal, workersLine, redis, model, mcp, ledger }, options);
     const { apis = 1, workers = 1 } = options;
     for (let i = 0; i < apis; i++) world.apis.push(await ServerProcess.prepare(folder, world.#env, 'api'));
-    for (let i = 0; i < workers; i++) world.workers.push(await ServerProcess.prepare(folder, world.#env, 'worker'));
+    for (let i = 0; i < workers; i++) world.workers.push(await world.#worker());
     await world.up();
     await world.putAgent();
     return world;
@@ -124,10 +133,26 @@ export class World {
 
   /** One more, which takes part from now on. */
   async addWorker(): Promise<ServerProcess> {
-    const worker = await ServerProcess.prepare(this.folder, this.#env, 'worker');
+    const worker = await this.#worker();
     this.workers.push(worker);
     await worker.start();
     return worker;
+  }
+
+  #worker(): Promise<ServerProcess> {
+    return ServerProcess.prepare(this.folder, { ...this.#env, TEMPORAL_ADDRESS: this.workersLine.address }, 'worker');
+  }
+
+  /** `kill -9` of all but the model, the tools and the clients. Gives the moment. */
+  async crash(): Promise<number> {
+    const { processes, temporal, redis } = this;
+    return this.fault(() => Promise.all([...processes.map((one) => one.kill()), temporal.down(), redis.down()]));
+  }
+
+  /** Starts again what a crash has ended. */
+  async recover(): Promise<void> {
+    await Promise.all([this.temporal.up(), this.redis.up()]);
+    await this.up();
   }
 
   async putAgent(): Promise<void> {
@@ -173,6 +198,14 @@ export class World {
     );
   }
 
+  /** How each call of a session's turns has ended, by its id. */
+  async outcomes(sessionId: string): Promise<Record<string, string>> {
+    const events = await this.recorder.api.list<{ event: SessionEvent }>(`/v1/agents/sessions/${sessionId}/events`);
+    return Object.fromEntries(
+      events.flatMap(({ event }) => (event.type === 'tool.response' ? [[event.tool_call_id, event.outcome]] : [])),
+    );
+  }
+
   /** Does something bad. Gives the moment, on the clock of the recorded frames. */
   async fault(inflict: () => unknown): Promise<number> {
     this.#faults += 1;
@@ -208,7 +241,8 @@ export class World {
 
   async stop(): Promise<void> {
     await Promise.all(this.processes.map((one) => one.kill()));
-    await Promise.all([this.temporal.stop(), this.redis.down(), this.model.stop(), this.mcp.stop()]);
+    const { temporal, workersLine, redis, model, mcp } = this;
+    await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop(), mcp.stop()]);
     await rm(this.folder, { recursive: true, force: true });
   }
 }

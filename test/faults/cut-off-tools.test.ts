@@ -1,0 +1,173 @@
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { turnWorkflowId } from '../../workflows/ids.ts';
+import type { ServerProcess } from '../support/server-process.ts';
+import type { Plan } from './support/plan.ts';
+import { World, type Steps } from './support/world.ts';
+
+/** Rows 6 and 8: what becomes of tool calls that are cut off somewhere between decision, start, effect and result. */
+
+let it: World;
+let worker: ServerProcess;
+let spare: ServerProcess;
+beforeAll(async () => {
+  it = await World.start({ workers: 2 });
+  const [one, two] = it.workers;
+  if (!one || !two) throw new Error('there are two');
+  [worker, spare] = [one, two];
+  await spare.kill();
+});
+afterAll(() => it.checkAndStop());
+
+/** The ids of a plan's first calls, by tool. */
+function callsOf({ steps }: Plan): Record<'pay' | 'sync' | 'look' | 'refund', string> {
+  const ids = Object.fromEntries(steps[0]?.tools?.map(({ name, id }) => [name, id]) ?? []);
+  return { pay: '', sync: '', look: '', refund: '', ...ids };
+}
+
+/** One call of each tool that needs no approval, and of the one that does, then a word. */
+function allTools(first: 'hang' | 'swallow'): Steps {
+  const tools = ['pay', 'sync', 'look', 'refund'].map((name) => ({ name, args: { first, amount: 5 } }));
+  return [{ say: 'Let me see.', tools }, { say: 'I see.' }];
+}
+
+/** `kill -9` of the worker, in whose place the other one comes. Gives the moment. */
+async function killWorker(): Promise<number> {
+  const moment = await it.fault(() => worker.kill());
+  [worker, spare] = [spare, worker];
+  return moment;
+}
+
+/** How each tool was called: the effects, the arrivals, the operation ids. */
+function arrivals(...ids: string[]): unknown[] {
+  return ids.map((id) => {
+    const its = it.ledger.effects.filter(({ operation }) => operation.endsWith(`/${id}`));
+    const effects = its.filter(({ tookEffect }) => tookEffect).length;
+    return {
+      tool: its[0]?.tool,
+      effects,
+      arrivals: its.length,
+      operations: new Set(its.map((one) => one.operation)).size,
+    };
+  });
+}
+
+const ONCE = { effects: 1, arrivals: 1, operations: 1 };
+const REPEATED = { effects: 1, arrivals: 2, operations: 1 };
+const DONE = { status: 'done', required_actions: [], output: { content: 'I see.' } };
+
+/** What has become of a plan of `allTools`, the second half of which was approved. */
+async function expectCutOff(session: string, plan: Plan): Promise<void> {
+  const { pay, sync, look, refund } = callsOf(plan);
+  expect(await it.outcomes(session)).toEqual({
+    [pay]: 'unknown_outcome',
+    [sync]: 'succeeded',
+    [look]: 'succeeded',
+    [refund]: 'unknown_outcome',
+  });
+  expect(arrivals(pay, sync, look, refund)).toEqual([
+    { tool: 'pay', ...ONCE },
+    { tool: 'sync', ...REPEATED },
+    { tool: 'look', ...REPEATED, effects: 0 },
+    { tool: 'refund', ...ONCE },
+  ]);
+  // The model is told so.
+  const told = it.model.requests.at(-1)?.messages ?? [];
+  const unknown = told.filter(({ content }) => String(content).includes('may or may not have taken effect'));
+  expect(unknown.map(({ tool_call_id: id }) => id)).toEqual([pay, refund]);
+}
+
+test('a result that is swallowed behind the effect', async () => {
+  const plan = it.plan(...allTools('swallow'));
+  const session = await it.session();
+  const turn = await it.turn(session, plan);
+  expect((await turn.done).status).toBe('done');
+  const approved = await it.decide(session, 'allow', callsOf(plan).refund);
+  expect(await approved.done).toMatchObject(DONE);
+  await expectCutOff(session, plan);
+});
+
+test('the worker is killed behind the effect', async () => {
+  const plan = it.plan(...allTools('hang'));
+  const { pay, sync, look, refund } = callsOf(plan);
+  const session = await it.session();
+  const turn = await it.turn(session, plan);
+  for (const id of [pay, sync, look]) await it.ledger.reached(`/${id}`);
+  await spare.start();
+  await it.resumed(turn, await killWorker());
+  const approved = await it.decide(session, 'allow', refund);
+  await it.ledger.reached(`/${refund}`);
+  await spare.start();
+  await it.resumed(approved, await killWorker());
+  expect(await approved.done).toMatchObject(DONE);
+  await expectCutOff(session, plan);
+});
+
+test('the worker is cut off from Temporal before it can hand in the results, and killed', async () => {
+  const tools = ['pay', 'sync', 'look'].map((name) => ({ name }));
+  const plan = it.plan({ say: 'Let me see.', tools }, { say: 'I see.' });
+  const { pay, sync, look } = callsOf(plan);
+  const session = await it.session();
+  // In the very moment of the first effect, before its result is sent.
+  const cut = it.ledger.reached(`/${pay}`).then(() => it.workersLine.down());
+  const turn = await it.turn(session, plan);
+  await cut;
+  for (const id of [sync, look]) await it.ledger.reached(`/${id}`);
+  const moment = await killWorker();
+  it.workersLine.up();
+  await worker.start();
+  await it.resumed(turn, moment);
+  expect(await turn.done).toMatchObject(DONE);
+  expect(await it.outcomes(session)).toEqual({ [pay]: 'unknown_outcome', [sync]: 'succeeded', [look]: 'succeeded' });
+});
+
+test('killed between the decision and the start of the tool', async () => {
+  const plan = it.plan({ say: 'May I?', tools: [{ name: 'refund', args: { amount: 5 } }] }, { say: 'I see.' });
+  const { refund } = callsOf(plan);
+  const session = await it.session();
+  await (
+    await it.turn(session, plan)
+  ).done;
+  // A worker that knows no tools yet asks for them before the turn goes on.
+  it.mcp.faults.set('tools/list', 'stall');
+  await worker.kill();
+  await worker.start();
+  const approved = await it.decide(session, 'allow', refund);
+  await it.temporal.untilBegun(turnWorkflowId(approved.turnId), 'connectTools');
+  const moment = await it.crash();
+  expect(arrivals(refund)).toMatchObject([{ arrivals: 0 }]);
+  it.mcp.faults.clear();
+  await it.recover();
+  await it.resumed(approved, moment);
+  expect(await approved.done).toMatchObject(DONE);
+  expect(await it.outcomes(session)).toEqual({ [refund]: 'succeeded' });
+  expect(arrivals(refund)).toMatchObject([ONCE]);
+});
+
+test('the API is killed when it has passed on a decision, and has not answered', async () => {
+  const plan = it.plan({ say: 'May I?', tools: [{ name: 'refund', args: { amount: 5 } }] }, { say: 'I see.' });
+  const { refund } = callsOf(plan);
+  const session = await it.session();
+  await (
+    await it.turn(session, plan)
+  ).done;
+  await it.temporal.hang();
+  const before = claims();
+  const deciding = it.decide(session, 'allow', refund);
+  await expect.poll(claims).toBe(before + 1);
+  await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
+  await it.temporal.goOn();
+  await it.up();
+  const approved = await deciding;
+  expect(await approved.done).toMatchObject(DONE);
+  expect(arrivals(refund)).toMatchObject([ONCE]);
+});
+
+/** Commands that are, or were, on their way. */
+function claims(): number {
+  const database = new DatabaseSync(path.join(it.folder, 'catalog.db'), { readOnly: true });
+  const row = database.prepare('SELECT count(*) AS n FROM idempotency').get();
+  database.close();
+  return Number(row?.['n']);
+}
