@@ -26,10 +26,19 @@ export function newId(prefix: IdPrefix, now: number = Date.now(), random: () => 
  */
 export function eventId(turnId: string, ordinal: number): string {
   const ulid = turnId.slice(turnId.indexOf('_') + 1);
-  let sum = 0n;
-  for (const char of ulid.slice(TIME_LENGTH)) sum = sum * 32n + BigInt(ALPHABET.indexOf(char));
-  sum = (sum + BigInt(ordinal)) % RANDOM_SPACE;
+  let sum = (numberOf(ulid.slice(TIME_LENGTH)) + BigInt(ordinal)) % RANDOM_SPACE;
   let random = '';
   for (let i = 0; i < RANDOM_LENGTH; i++, sum /= 32n) random = ALPHABET.charAt(Number(sum % 32n)) + random;
   return `evt_${ulid.slice(0, TIME_LENGTH)}${random}`;
+}
+
+/** What the letters at the end of a ULID say. @throws RangeError if they are not of its alphabet */
+export function numberOf(letters: string): bigint {
+  let sum = 0n;
+  for (const letter of letters) {
+    const digit = ALPHABET.indexOf(letter);
+    if (digit < 0) throw new RangeError(`${letters} is no part of a ULID`);
+    sum = sum * 32n + BigInt(digit);
+  }
+  return sum;
 }

@@ -1,3 +1,5 @@
+import { numberOf } from './ids.ts';
+
 /** Trace context as W3C's headers carry it. */
 export interface TraceContext {
   traceparent: string;
@@ -17,8 +19,7 @@ export interface TurnSpan {
   status: string;
 }
 
-const SPAN_ID_BITS = 64n;
-const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
+const SPAN_ID_BITS = 64;
 
 /**
  * The span of a turn, as the parent of all that is done for the turn. Its id comes from the turn's: whoever knows the
@@ -33,7 +34,6 @@ export function turnContext(parent: TraceContext, turnId: string): TraceContext 
 
 /** The last 64 bits of a turn's ULID, all of them random, in hex. */
 export function spanIdOf(turnId: string): string {
-  let bits = 0n;
-  for (const char of turnId.slice(-13)) bits = bits * 32n + BigInt(Math.max(0, ALPHABET.indexOf(char)));
-  return BigInt.asUintN(Number(SPAN_ID_BITS), bits).toString(16).padStart(16, '0');
+  const bits = BigInt.asUintN(SPAN_ID_BITS, numberOf(turnId.slice(-13)));
+  return bits.toString(16).padStart(16, '0');
 }
