@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
-import { isWorthKeepingLater, MAX_PAYLOAD_BYTES, offload, PayloadTooLarge } from '../src/blobs/offload.ts';
+import { isWorthKeepingLater, MAX_RESULT_BYTES, offload, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/log/history.ts';
 import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type Usage } from '../src/log/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
@@ -27,9 +27,6 @@ const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 30_000;
 
 type Outcome = CallModelResult['outcome'];
-
-/** What a result takes beside its records. */
-const RESULT_OVERHEAD_BYTES = 4096;
 
 /**
  * Asks the model for the next message of a thread. The deltas go out on the live bus as they come; the finished message
@@ -138,9 +135,8 @@ class ModelCall {
     this.#account();
     const records = this.#answer?.records(end, this.details.usage) ?? [this.#emptyMessage(end)];
     const stamp = randomUUID();
-    const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;
     // The answer is there and paid for: a store that is away is waited for.
-    const keep = () => offload(records, { blobs, sessionId, maxBytes });
+    const keep = () => offload(records, { blobs, sessionId, maxBytes: MAX_RESULT_BYTES });
     // Of a cancelled call nobody asks again for what was said by then.
     const giveUp = end === 'cancelled' ? new AbortController().signal : this.#signal;
     const stored = await untilAvailable(keep, giveUp, isWorthKeepingLater);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { isWorthKeepingLater, MAX_PAYLOAD_BYTES, offload } from '../src/blobs/offload.ts';
+import { isWorthKeepingLater, MAX_RESULT_BYTES, offload } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/log/history.ts';
 import { SEARCH_TOOLS, searchResult } from '../src/agents/search-tools.ts';
 import { outcomeText } from '../src/log/projection.ts';
@@ -26,9 +26,6 @@ const UNREACHED_WAITS_MS = [1_500, 4_000];
 
 /** How often a tool that may run again is asked while it does not answer. */
 const MAX_FAILURES = 5;
-
-/** What a result takes beside its records. */
-const RESULT_OVERHEAD_BYTES = 4096;
 
 interface Ended {
   outcome: ToolOutcome;
@@ -211,8 +208,7 @@ class ToolRun {
       };
       const at = new Date().toISOString();
       const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
-      const maxBytes = MAX_PAYLOAD_BYTES - RESULT_OVERHEAD_BYTES;
-      return { record, stored: await offload([record], { blobs, sessionId, maxBytes }) };
+      return { record, stored: await offload([record], { blobs, sessionId, maxBytes: MAX_RESULT_BYTES }) };
     };
     const never = new AbortController().signal;
     const { record, stored } = await untilAvailable(keep, never, isWorthKeepingLater);

@@ -1,4 +1,3 @@
-import path from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentCheck } from './agents/agent-check.ts';
@@ -96,7 +95,7 @@ async function open(
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.add(async () => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
-  const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
+  const blobs = FolderBlobStore.in(config.dataDir);
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
   const connection = await Connection.connect({ ...connectionOptions, channelArgs: LARGE_MESSAGES, interceptors: [] });

@@ -17,6 +17,11 @@ export class FolderBlobStore implements BlobStore {
     this.#root = root;
   }
 
+  /** Those of a server that keeps its data there. */
+  static in(dataDir: string): FolderBlobStore {
+    return new FolderBlobStore(path.join(dataDir, 'blobs'));
+  }
+
   async put(sessionId: string, bytes: Uint8Array): Promise<string> {
     const blob = sha256(bytes);
     const file = this.#file(sessionId, blob);

@@ -3,6 +3,9 @@ import type { BlobStore } from './blob-store.ts';
 /** One Temporal payload holds at most this much JSON; histories and their pages stay readable. */
 export const MAX_PAYLOAD_BYTES = 128 * 1024;
 
+/** Of that for the records of an activity's result; the rest is for what stands beside them. */
+export const MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096;
+
 /** Strings below this stay where they are: a reference takes a tenth of it, and ids and names are never references. */
 const MIN_OFFLOADED_BYTES = 1024;
 

@@ -1,5 +1,3 @@
-import { realpath } from 'node:fs/promises';
-import path from 'node:path';
 import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
 import type { Command } from 'commander';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
@@ -9,6 +7,7 @@ import { createLogger } from '../logger.ts';
 import { TurnLogs, TurnNotFound } from '../logs/turn-logs.ts';
 import { LARGE_MESSAGES } from '../services.ts';
 import { findDevServers } from '../temporal/dev-server.ts';
+import { databaseFileIn } from '../temporal/embedded-server.ts';
 import { TurnHistory } from '../temporal/history.ts';
 import { reportTurn, type TurnReport } from './turn-report.ts';
 import { textOf } from './turn-report-text.ts';
@@ -42,7 +41,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
     const client = new Client({ connection, namespace: config.temporal.namespace });
     const { namespace, loadedDataConverter: converter } = client.options;
     const history = new TurnHistory({ connection, namespace, converter });
-    const blobs = new FolderBlobStore(path.join(config.dataDir, 'blobs'));
+    const blobs = FolderBlobStore.in(config.dataDir);
     const logs = new TurnLogs({ catalog, history, blobs });
     return await reportTurn(turnId, { catalog, logs, history, client: address && client });
   } catch (error) {
@@ -60,7 +59,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
 /** The server's Temporal: the foreign one, or the embedded one if it is running. */
 async function temporalAddress({ temporal, dataDir }: Config): Promise<ConnectionOptions | undefined> {
   if (temporal.foreign) return temporal.foreign.connectionOptions;
-  const folder = await realpath(dataDir).catch(() => dataDir);
-  const [server] = await findDevServers(path.join(folder, 'temporal', 'temporal.db'));
+  const databaseFile = await databaseFileIn(dataDir).catch(() => undefined);
+  const [server] = databaseFile === undefined ? [] : await findDevServers(databaseFile);
   return server && { address: `127.0.0.1:${server.port}` };
 }

@@ -50,10 +50,9 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   const { dataDir, binary, namespace, sqliteSync = 'normal', dynamicConfig = {}, log } = options;
   const unlock = lockDataDir(dataDir);
   try {
-    // One name for the folder, however it is reached: it is how a server that is already running is found.
-    const folder = path.join(await realpath(dataDir), 'temporal');
+    const databaseFile = await databaseFileIn(dataDir);
+    const folder = path.dirname(databaseFile);
     await mkdir(folder, { recursive: true });
-    const databaseFile = path.join(folder, 'temporal.db');
     const settings = settingsArguments({ databaseFile, namespace, sqliteSync, dynamicConfig });
     const home = { databaseFile, logFile: path.join(folder, 'server.log'), binary, namespace, settings };
     const adopted = await adoptServer(home, log);
@@ -80,6 +79,11 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
     unlock();
     throw error;
   }
+}
+
+/** One name for the database, however the data folder is reached: it is how a server that already runs is found. */
+export async function databaseFileIn(dataDir: string): Promise<string> {
+  return path.join(await realpath(dataDir), 'temporal', 'temporal.db');
 }
 
 async function launchOnFreePort(home: ServerHome): Promise<RunningServer> {
