@@ -3,6 +3,7 @@ import { BlobNotFound } from '../blobs/blob-store.ts';
 import type { FileContent } from '../blobs/keep-files.ts';
 import { fetchFile, type FetchedFile } from '../fetch-file.ts';
 import { failureReason } from '../tools/failure-reason.ts';
+import { DATA_URI_HEAD, FILE_URL, MEDIA_TYPE, OWN_FILE_PATH } from '../wire/input.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError } from './errors.ts';
 import { sessionFor } from './sessions.ts';
@@ -25,6 +26,12 @@ interface SourceContext extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPri
 const MAX_FETCHED_FILES = 20;
 const MAX_FETCHED_BYTES = 30 * 1024 * 1024;
 const FETCH_MS = 30_000;
+
+/** See `fileUrl`. */
+const OWN_FILE = new RegExp(OWN_FILE_PATH);
+const URL_OF_FILE = new RegExp(FILE_URL, 'i');
+const HEAD = new RegExp(`${DATA_URI_HEAD}$`, 'i');
+const TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 
 /** @throws ApiError `invalid_data_uri` or `invalid_request` for what can be seen to be wrong */
 export function checkFiles(files: SentFile[]): void {
@@ -68,16 +75,13 @@ interface OwnFile {
   mimeType: string;
 }
 
-/** The path of a file here, behind whatever stands in front of this server; see `fileUrl`. */
-const OWN_FILE = /^(?:\/[^?#]*)?\/v1\/agents\/sessions\/(\w+)\/files\/([0-9a-f]{64})(?:\?([^#]*))?$/;
-
 function ownFileOf(data: string, host: string | undefined): OwnFile | undefined {
   const url = URL.parse(data);
   if (url && url.host !== host?.toLowerCase()) return undefined;
   const [, sessionId, blob, query] = OWN_FILE.exec(url ? url.pathname + url.search : data) ?? [];
   if (!sessionId || !blob) return undefined;
   const type = new URLSearchParams(query).get('type') ?? '';
-  return { sessionId, blob, mimeType: /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : 'application/octet-stream' };
+  return { sessionId, blob, mimeType: TYPE.test(type) ? type : 'application/octet-stream' };
 }
 
 interface ReadOptions {
@@ -117,14 +121,13 @@ function isDataUri(data: string): boolean {
 }
 
 function isUrl(data: string): boolean {
-  return /^https?:\/\/./i.test(data);
+  return URL_OF_FILE.test(data);
 }
 
 /** @throws ApiError `invalid_data_uri` */
 function parseDataUri(uri: string, param: string): { mimeType: string; base64: string } {
   const comma = uri.indexOf(',');
-  const [, mimeType] =
-    /^data:([\w.+-]{1,127}\/[\w.+-]{1,127})(?:;[\w-]+=[^;,]*)*;base64$/i.exec(uri.slice(0, comma)) ?? [];
+  const [, mimeType] = HEAD.exec(uri.slice(0, comma + 1)) ?? [];
   const base64 = uri.slice(comma + 1);
   if (comma < 0 || !mimeType || base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) {
     throw badData(param);

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { MEDIA_TYPE } from '../wire/input.ts';
 import type { ApiContext } from './context.ts';
 import { route, type Route } from './routes.ts';
 import { sessionFor } from './sessions.ts';
@@ -8,7 +9,7 @@ const fileQuery = z.object({
   name: z.string().default('file').describe('what the file is called when it is saved'),
   type: z
     .string()
-    .regex(/^[\w.+-]+\/[\w.+-]+$/)
+    .regex(new RegExp(`^${MEDIA_TYPE}$`))
     .default('application/octet-stream')
     .describe('its media type'),
 });

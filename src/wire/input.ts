@@ -11,16 +11,20 @@ const textPart = z.object({ type: z.literal('text'), text: z.string() });
 
 const fileName = line({ min: 1, max: 255 });
 
+/** The type of a file, without its parameters. */
+export const MEDIA_TYPE = '[\\w.+-]{1,127}/[\\w.+-]{1,127}';
+
+/** What comes before the bytes of a file: its type is the group. */
+export const DATA_URI_HEAD = `^data:(${MEDIA_TYPE})(?:;[\\w-]+=[^;,]*)*;base64,`;
+
 /** As the documentation says it; a regular expression can't be run on thirty megabytes. */
-const DATA_URI =
-  '^data:[\\w.+-]{1,127}/[\\w.+-]{1,127}(;[\\w-]+=[^;,]*)*;base64,' +
-  '([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$';
+const DATA_URI = `${DATA_URI_HEAD}([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`;
 
 /** What leads to the bytes of a file: they are fetched before the turn begins. */
-const FILE_URL = '^https?://.';
+export const FILE_URL = '^https?://.';
 
-/** What the server itself gives out for large files. */
-const OWN_FILE_PATH = '^(/[^?#]*)?/v1/agents/sessions/[0-9A-Za-z_]+/files/[0-9a-f]{64}([?][^#]*)?$';
+/** What the server itself gives out for large files, behind whatever stands in front of it: session, file and query. */
+export const OWN_FILE_PATH = '^(?:/[^?#]*)?/v1/agents/sessions/([0-9A-Za-z_]+)/files/([0-9a-f]{64})(?:[?]([^#]*))?$';
 
 const fileData = z.string().meta({
   description:
