@@ -15,7 +15,7 @@ import type { ApiContext } from './context.ts';
 import { ApiError } from './errors.ts';
 import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
 import { Page } from './page.ts';
-import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
+import { badToken, decodePageToken, order, pageQuery, pagination } from './page-token.ts';
 import { json, route, type Route } from './routes.ts';
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._:@/ -]{0,127}$/u;
@@ -25,7 +25,6 @@ const RESERVED = new Set(['sessions', 'draft-sessions', 'sandbox']);
 
 const LIMIT = 10;
 const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 });
-const order = z.enum(['asc', 'desc'], { error: 'must be asc or desc' });
 const agentsQuery = listQuery.extend({ order: order.default('asc').describe('by name') });
 const agentPlace = z.object({ order, agent: z.string() });
 const versionsQuery = listQuery.extend({ order: order.default('desc').describe('by version') });

@@ -11,14 +11,14 @@ import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
 import { isId } from './ids.ts';
 import { isTurnOf, ownTurn } from './own-turn.ts';
 import { Page } from './page.ts';
-import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
+import { badToken, decodePageToken, order, pageQuery, pagination } from './page-token.ts';
 import { json, route, type Route } from './routes.ts';
 import { sessionFor } from './sessions.ts';
 
 const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
-  order: z.enum(['asc', 'desc'], { error: 'must be asc or desc' }).default('asc'),
+  order: order.default('asc'),
 });
-const turnPlace = z.object({ turn: z.string(), order: z.enum(['asc', 'desc']), ordinal: z.int().min(1) });
+const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) });
 
 const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({ last_turn_id: identifier.optional() });
 const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().min(1) });

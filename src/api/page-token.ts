@@ -51,6 +51,9 @@ export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; ma
   });
 }
 
+/** Which end of a listing comes first. */
+export const order = z.enum(['asc', 'desc'], { error: 'must be asc or desc' });
+
 export function pagination(limit: number, next: Record<string, unknown> | undefined): Pagination {
   return { limit, next_page_token: next ? encodePageToken(next) : null, previous_page_token: null };
 }

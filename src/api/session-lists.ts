@@ -16,7 +16,7 @@ import type { ApiContext } from './context.ts';
 import { exampleDraft, examplePage, exampleSession } from './examples.ts';
 import { isId } from './ids.ts';
 import { Page } from './page.ts';
-import { badToken, decodePageToken, pageQuery, pagination } from './page-token.ts';
+import { badToken, decodePageToken, order, pageQuery, pagination } from './page-token.ts';
 import { json, route, type Route } from './routes.ts';
 import { toAny, toDraft, toSession } from './session-resources.ts';
 
@@ -24,7 +24,7 @@ const LIMIT = 10;
 
 const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 }).extend({
   agent_name: identifier.optional(),
-  order: z.enum(['asc', 'desc'], { error: 'must be asc or desc' }).default('desc').describe('by created_at'),
+  order: order.default('desc').describe('by created_at'),
   start_timestamp: timeBound('start').describe('the first created_at of the list'),
   end_timestamp: timeBound('end').describe('the last created_at of the list'),
 });
