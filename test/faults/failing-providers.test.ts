@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
 import { TOKENS } from './support/plan.ts';
-import type { RecordedTurn } from './support/recorder.ts';
 import { World } from './support/world.ts';
 
 /** Row 9: providers that refuse, stall, break off and talk nonsense. */
@@ -13,15 +12,6 @@ beforeAll(async () => {
   it = await World.start({ env: { EVERTURN_MODEL_IDLE_SECONDS: '1' } });
 });
 afterAll(() => it.checkAndStop());
-
-/** As what the failed attempts at a turn's model calls were taken, the last of each call. */
-async function failures({ turnId }: RecordedTurn): Promise<string[]> {
-  const { client } = await it.temporal.operator();
-  const { events } = await client.workflow.getHandle(`turn/${turnId}`).fetchHistory();
-  return (events ?? []).flatMap(({ activityTaskStartedEventAttributes: started }) =>
-    started?.lastFailure ? [started.lastFailure.applicationFailureInfo?.type ?? ''] : [],
-  );
-}
 
 test.concurrent.each([
   ['rate limit', 'rate_limited'],
@@ -41,7 +31,7 @@ test.concurrent.each([
   const plan = it.plan({ say: TEXT, sayFirst: 'x', faults: [fault], tools: [{ name: 'look' }] }, { say: 'And on.' });
   const turn = await it.turn(await it.session(), plan);
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'And on.' } });
-  expect(await failures(turn)).toEqual([failure]);
+  expect(await it.failedAttempts(turn)).toEqual([failure]);
   expect(it.planned.attempts(plan, 0)).toBe(2);
 });
 

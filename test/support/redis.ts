@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { createClient } from '@redis/client';
 import type { RedisClient } from '../../src/redis.ts';
 import { freePort } from '../../src/temporal/free-port.ts';
 
@@ -43,6 +44,15 @@ export class TestRedis {
     const exited = once(child, 'exit');
     child.kill('SIGKILL');
     await exited;
+  }
+
+  /** Empties it, and ends all connections: as a failover to a replica that has nothing. */
+  async flush(): Promise<void> {
+    const client = createClient({ url: this.url });
+    await client.connect();
+    await client.flushAll();
+    for (const type of ['normal', 'pubsub']) await client.sendCommand(['CLIENT', 'KILL', 'TYPE', type]);
+    client.destroy();
   }
 
   /** Ends one connection; its client will come back. */

@@ -12,6 +12,7 @@ import { TcpProxy } from '../../support/tcp-proxy.ts';
 import type { DynamicConfig } from '../../../src/temporal/dynamic-config.ts';
 import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
 import type { SessionEvent } from '../../../src/wire/events.ts';
+import { turnWorkflowId } from '../../../workflows/ids.ts';
 import { checkInvariants } from './check.ts';
 import { report } from './figures.ts';
 import { EffectLedger } from './ledger.ts';
@@ -34,6 +35,8 @@ export interface WorldOptions {
   dynamicConfig?: DynamicConfig;
   /** Of the agent, beside its model and its tools. */
   spec?: object;
+  /** Names of MCP servers beside `test`; all have the same tools. */
+  servers?: string[];
 }
 
 let runtimeInstalled: Promise<void> | undefined;
@@ -51,6 +54,8 @@ export class World {
   readonly model: ScriptedModel;
   readonly planned = new PlannedModel();
   readonly mcp: TestMcpServer;
+  /** All of them, by their names. */
+  readonly servers: ReadonlyMap<string, TestMcpServer>;
   readonly ledger: EffectLedger;
   readonly recorder: Recorder;
   readonly apis: ServerProcess[] = [];
@@ -63,7 +68,7 @@ export class World {
   readonly #resumed: number[] = [];
 
   private constructor(
-    parts: Pick<World, 'folder' | 'temporal' | 'workersLine' | 'redis' | 'model' | 'mcp' | 'ledger'>,
+    parts: Pick<World, 'folder' | 'temporal' | 'workersLine' | 'redis' | 'model' | 'mcp' | 'servers' | 'ledger'>,
     { env = {}, spec = {} }: WorldOptions,
   ) {
     this.folder = parts.folder;
@@ -72,6 +77,7 @@ export class World {
     this.redis = parts.redis;
     this.model = parts.model;
     this.mcp = parts.mcp;
+    this.servers = parts.servers;
     this.ledger = parts.ledger;
     this.#spec = spec;
     this.#env = {
@@ -100,16 +106,19 @@ export class World {
     await runtimeInstalled;
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
     const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
-    const [temporal, redis, model, mcp] = await Promise.all([
+    const { apis = 1, workers = 1, servers: names = [] } = options;
+    const [temporal, redis, model, mcp, ...more] = await Promise.all([
       TestTemporal.start(folder, options.dynamicConfig),
       TestRedis.start(),
       ScriptedModel.start(),
-      TestMcpServer.start({ tools: ledger.tools }),
+      ...['test', ...names].map(() => TestMcpServer.start({ tools: ledger.tools })),
     ]);
-    await writeFile(path.join(folder, 'mcp.json'), JSON.stringify({ servers: { test: { url: mcp.url } } }));
+    if (!mcp) throw new Error('there is one at least');
+    const servers = new Map([mcp, ...more].map((server, i) => [names[i - 1] ?? 'test', server]));
+    const registry = Object.fromEntries([...servers].map(([name, { url }]) => [name, { url }]));
+    await writeFile(path.join(folder, 'mcp.json'), JSON.stringify({ servers: registry }));
     const workersLine = await TcpProxy.start(temporal.address);
-    const world = new World({ folder, temporal, workersLine, redis, model, mcp, ledger }, options);
-    const { apis = 1, workers = 1 } = options;
+    const world = new World({ folder, temporal, workersLine, redis, model, mcp, servers, ledger }, options);
     for (let i = 0; i < apis; i++) world.apis.push(await ServerProcess.prepare(folder, world.#env, 'api'));
     for (let i = 0; i < workers; i++) world.workers.push(await world.#worker());
     await world.up();
@@ -156,9 +165,13 @@ export class World {
   }
 
   async putAgent(): Promise<void> {
-    const server = { type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: ['refund'] };
+    const servers = [...this.servers.keys()].map((name) => ({
+      type: 'truefoundry-mcp-registry',
+      name,
+      require_approval_for_tools: ['refund'],
+    }));
     const door = { name: 'door', description: 'opens the door', input_schema: { type: 'object' } };
-    const spec = { model: { name: 'planned' }, mcp_servers: [server], client_tools: [door], ...this.#spec };
+    const spec = { model: { name: 'planned' }, mcp_servers: servers, client_tools: [door], ...this.#spec };
     const { status, body } = await this.recorder.persist((api) => api.send('PUT', `/v1/agents/${AGENT}`, spec));
     if (status !== 200) throw new Error(JSON.stringify(body));
   }
@@ -206,6 +219,15 @@ export class World {
     );
   }
 
+  /** As what the failed attempts at a turn's activities were taken, the last one of each. */
+  async failedAttempts({ turnId }: RecordedTurn): Promise<string[]> {
+    const { client } = await this.temporal.operator();
+    const { events } = await client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
+    return (events ?? []).flatMap(({ activityTaskStartedEventAttributes: started }) =>
+      started?.lastFailure ? [started.lastFailure.applicationFailureInfo?.type ?? 'time-out'] : [],
+    );
+  }
+
   /** Does something bad. Gives the moment, on the clock of the recorded frames. */
   async fault(inflict: () => unknown): Promise<number> {
     this.#faults += 1;
@@ -241,8 +263,9 @@ export class World {
 
   async stop(): Promise<void> {
     await Promise.all(this.processes.map((one) => one.kill()));
-    const { temporal, workersLine, redis, model, mcp } = this;
-    await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop(), mcp.stop()]);
+    const { temporal, workersLine, redis, model, servers } = this;
+    await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop()]);
+    await Promise.all([...servers.values()].map((server) => server.stop()));
     await rm(this.folder, { recursive: true, force: true });
   }
 }

@@ -1,0 +1,48 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { wordsOf } from './support/plan.ts';
+import { World } from './support/world.ts';
+
+/** Row 15: Redis, which carries text as it is written, is emptied, killed and stopped while models speak. */
+
+const TEXT = Array.from({ length: 40 }, (_, i) => `word${i}`).join(' ');
+const WORDS = wordsOf(TEXT).length;
+
+let it: World;
+beforeAll(async () => {
+  it = await World.start({ apis: 2, workers: 2 });
+});
+afterAll(() => it.checkAndStop());
+
+type Fault = { name: string; begin: () => unknown; end?: () => unknown; ms?: number };
+
+const FAULTS: Fault[] = [
+  { name: 'is flushed, and its connections are cut', begin: () => it.redis.flush() },
+  { name: 'is killed and starts again, empty', begin: () => it.redis.down(), end: () => it.redis.up(), ms: 1_500 },
+  // A connection that says nothing for 10 s is given up.
+  { name: 'hangs', begin: () => it.redis.hang(), end: () => it.redis.goOn(), ms: process.env['LONG'] ? 15_000 : 1_500 },
+];
+
+test.each(FAULTS)('Redis $name: readers get what was said meanwhile before the message ends', async (fault) => {
+  const plan = () => it.plan({ say: TEXT, pauseMs: 50, hold: WORDS, tools: [{ name: 'look' }] }, { say: 'And on.' });
+  const plans = [plan(), plan(), plan()];
+  const turns = await Promise.all(plans.map(async (one) => it.turn(await it.session(), one)));
+  await Promise.all(turns.map((turn) => turn.words(5)));
+
+  await it.fault(fault.begin);
+  // Whoever comes now gets what is durable; a turn that begins now runs.
+  const late = it.recorder.follow(turns[0]!.sessionId, turns[0]!.turnId);
+  const begun = it.turn(await it.session(), it.plan({ say: TEXT, tools: [{ name: 'pay' }] }, { say: 'Paid.' }));
+  if (fault.ms) await sleep(fault.ms);
+  await fault.end?.();
+
+  // The models have not finished: all of this comes over Redis.
+  for (const turn of [...turns, late]) await turn.words(WORDS);
+  expect(turns.some((turn) => turn.frames.at(-1)?.type === 'turn.done')).toBe(false);
+  for (const one of plans) it.planned.goOn(one);
+  for (const turn of [...turns, late]) {
+    expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'And on.' } });
+    expect(turn.connections, 'connections that its reader needed').toBe(1);
+  }
+  expect(await (await begun).done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+});

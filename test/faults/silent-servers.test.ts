@@ -1,0 +1,54 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { folded } from '../support/api-client.ts';
+import type { TestMcpServer } from '../support/mcp-server.ts';
+import { World } from './support/world.ts';
+
+/** Row 14: MCP servers that take the connection and say nothing. */
+
+/** Longer than a worker may be silent, shorter than a server may. */
+const SHORT_MS = 6_000;
+/** Longer than a server may be silent. */
+const LONG_MS = process.env['LONG'] ? 60_000 : 12_000;
+
+/** The first word of either protocol. */
+const CONNECT = ['server/discover', 'initialize'];
+const LIST = ['tools/list'];
+
+function silence(server: TestMcpServer | undefined, methods: string[], ms: number): void {
+  const until = sleep(ms);
+  for (const method of methods) server?.faults.set(method, { until });
+}
+
+test('a short silence is waited for; a long one costs the tools of that server, and the model is told', async () => {
+  const it = await World.start({ servers: ['slow-connect', 'slow-list', 'mute-connect', 'mute-list'] });
+  onTestFinished(() => it.stop());
+  const plan = it.plan({ say: 'I look.', tools: [{ name: 'slow-connect__look' }] }, { say: 'Seen.' });
+  const sessionId = await it.session();
+  await it.fault(() => silence(it.servers.get('slow-connect'), CONNECT, SHORT_MS));
+  await it.fault(() => silence(it.servers.get('slow-list'), LIST, SHORT_MS));
+  await it.fault(() => silence(it.servers.get('mute-connect'), CONNECT, LONG_MS));
+  await it.fault(() => silence(it.servers.get('mute-list'), LIST, LONG_MS));
+  const turn = await it.turn(sessionId, plan);
+  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Seen.' } });
+  // Nobody took the worker for dead because its servers were silent.
+  expect(await it.failedAttempts(turn)).toEqual([]);
+  const connected = folded(turn.frames).find((event) => 'mcp_servers' in event);
+  expect(connected).toMatchObject({ mcp_servers: [{ name: 'test' }, { name: 'slow-connect' }, { name: 'slow-list' }] });
+  const [system] = it.model.requests[0]?.messages ?? [];
+  expect(system?.content).toMatch(/"mute-connect" are not available now: .*no MCP handshake within 10 s/);
+  expect(system?.content).toMatch(/"mute-list" are not available now: .*did not answer within 10 s/);
+  expect(system?.content).not.toMatch(/slow|test/);
+
+  // What a server failed at is not asked of it again for half a minute.
+  if (process.env['LONG']) await vi.waitFor(() => expectAllOffered(it, sessionId), { timeout: 120_000 });
+  await it.check();
+});
+
+async function expectAllOffered(it: World, sessionId: string): Promise<void> {
+  await (
+    await it.turn(sessionId, it.plan({ say: 'Hm.' }))
+  ).done;
+  const offered = it.model.requests.at(-1)?.tools?.map((tool) => tool.function.name);
+  expect(offered).toEqual(expect.arrayContaining([...it.servers.keys()].map((name) => `${name}__look`)));
+}
