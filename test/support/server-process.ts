@@ -13,6 +13,7 @@ export class ServerProcess {
   readonly #env: Record<string, string>;
   #child: ChildProcess | undefined;
   #output = '';
+  #isReady = false;
 
   private constructor(command: string, env: Record<string, string>) {
     this.#command = command;
@@ -49,8 +50,14 @@ export class ServerProcess {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
+  /** Whether it listens, or polls for work. */
+  get isReady(): boolean {
+    return this.#isReady && this.isRunning;
+  }
+
   /** Settles when it listens, or polls for work. */
   async start(): Promise<void> {
+    this.#isReady = false;
     const child = spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
     this.#output = '';
@@ -63,6 +70,7 @@ export class ServerProcess {
     }
     child.once('exit', (code) => listening.reject(new Error(`it exited with ${code}:\n${this.#output}`)));
     await listening.promise;
+    this.#isReady = true;
   }
 
   /** As a crash does: nothing is told to anybody. The embedded Temporal stays behind. */

@@ -95,7 +95,8 @@ export class World {
     };
     this.model.otherwise = (call) => this.planned.answer(call);
     this.recorder = new Recorder(
-      () => this.apis.filter(({ isRunning }) => isRunning).map(({ api }) => api),
+      // As a balancer has it.
+      () => this.apis.filter(({ isReady }) => isReady).map(({ api }) => api),
       path.join(parts.folder, 'frames.jsonl'),
     );
   }
