@@ -13,13 +13,22 @@ const MAX_DEPTH = 100;
 const MAX_VALUES = 100_000;
 
 /** Reads the body of a request: whatever the client calls it, it is JSON here. An empty one is none. */
-export const smallJsonBody = [express.text({ limit: `${SMALL_MB}mb`, type: () => true }), parseJson];
-export const largeJsonBody = [express.text({ limit: `${LARGE_MB}mb`, type: () => true }), parseJson];
+export const smallJsonBody = [express.raw({ limit: `${SMALL_MB}mb`, type: () => true }), parseJson];
+export const largeJsonBody = [express.raw({ limit: `${LARGE_MB}mb`, type: () => true }), parseJson];
 
 function parseJson(request: Request, _response: Response, next: NextFunction): void {
-  const text: unknown = request.body;
-  request.body = typeof text === 'string' && text !== '' ? fromJson(text) : undefined;
+  const bytes: unknown = request.body;
+  request.body = bytes instanceof Buffer && bytes.length > 0 ? fromJson(decode(bytes)) : undefined;
   next();
+}
+
+/** What is not UTF-8 is refused: replaced by question marks it would be something that nobody has said. */
+function decode(bytes: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (error) {
+    throw new ApiError('invalid_json', 'the body is not UTF-8', { cause: error });
+  }
 }
 
 function fromJson(text: string): unknown {

@@ -7,10 +7,8 @@ let world: World;
 beforeAll(async () => {
   world = await World.start({ apis: 2 });
 });
-afterAll(async () => {
-  await world.check();
-  await world.stop();
-});
+afterAll(() => world.stop());
+afterAll(() => world.check());
 
 /** A session whose turn waits for the approval of a refund. Gives the session and the call. */
 async function waiting(): Promise<{ sessionId: string; call: string; effects: () => number; turnId: string }> {
