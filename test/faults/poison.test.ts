@@ -79,9 +79,8 @@ test('300 tool calls in one message are carried out, each once', async () => {
 });
 
 test('300 parts of 100 KiB are a turn; 320 are more than a body may have', async () => {
-  const parts = (count: number) => [
-    ...Array.from({ length: count }, (_, i) => ({ type: 'text', text: `${i} `.padEnd(100 * 1024, 'x') })),
-  ];
+  const parts = (count: number) =>
+    Array.from({ length: count }, (_, i) => ({ type: 'text', text: `${i} `.padEnd(100 * 1024, 'x') }));
   const refused = await world.recorder.send(sessionId, user(parts(320)));
   expect(refused).toMatchObject({ outcome: 'refused', status: 413, code: 'body_too_large' });
   const turn = await world.recorder.turn(sessionId, user(parts(300)));
@@ -143,7 +142,7 @@ test.each([
   ['arguments of 2 MB', JSON.stringify({ note: 'x'.repeat(2_000_000) })],
 ])('a call with %s ends in one way, and the turn goes on', async (name, args) => {
   const model = `poison ${name}`;
-  world.model.script(model, use({ name: 'pay', args, id: `${name.replaceAll(/\W/g, '_')}` }));
+  world.model.script(model, use({ name: 'pay', args, id: name.replaceAll(/\W/g, '_') }));
   const agent = 'poisoned';
   const spec = { model: { name: model }, mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'test' }] };
   const put = await world.recorder.api.send('PUT', `/v1/agents/${agent}`, spec);
