@@ -34,6 +34,8 @@ interface Ended {
   foundTools?: FoundTool[];
 }
 
+const CANCELLED: Ended = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
+
 /**
  * Runs one tool call. Whatever becomes of it is the result; this throws only where another attempt may do the call
  * again: when the tool allows that, and this worker stops or the server did not answer.
@@ -83,6 +85,11 @@ class ToolRun {
     return this.#input.source.run?.effect === 'retry';
   }
 
+  /** An attempt before this one may have reached the tool: nobody can say of the call that it was not executed. */
+  get #isRepeated(): boolean {
+    return this.#context.info.attempt > 1;
+  }
+
   async #execute(signal: AbortSignal): Promise<Ended> {
     const { toolsets, catalog, conversations } = this.#dependencies;
     let call: ToolCall;
@@ -97,9 +104,9 @@ class ToolRun {
       endpoint = info.type === 'mcp' ? toolsets.endpoint(spec, info.serverId) : undefined;
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
-      return { outcome: 'failed', text: `The tool call was not executed: ${messageOf(error)}` };
+      return this.#notExecuted(messageOf(error));
     }
-    if (!endpoint) return { outcome: 'failed', text: 'The tool call was not executed: its server is not known here.' };
+    if (!endpoint) return this.#notExecuted('its server is not known here.');
     return this.#callServer(endpoint, call, signal);
   }
 
@@ -133,11 +140,9 @@ class ToolRun {
       case 'rejected':
         return { outcome: 'failed', text: `The tool call failed: ${outcome.message}` };
       case 'not_sent':
+        if (this.#isRepeated) return this.#unknown(outcome.message, signal);
         if (signal.aborted) return this.#stoppedBefore();
-        return {
-          outcome: 'failed',
-          text: `The tool call was not executed, its server can't be reached: ${outcome.message}`,
-        };
+        return this.#notExecuted(`its server can't be reached: ${outcome.message}`);
       case 'unknown':
         return this.#unknown(outcome.message, signal);
     }
@@ -146,13 +151,18 @@ class ToolRun {
   /** Stopped before anything was sent. */
   #stoppedBefore(): Ended {
     if (this.#mayRunAgain) this.#handOver();
-    return { outcome: 'cancelled', text: outcomeText('cancelled') };
+    return this.#isRepeated ? CANCELLED : { outcome: 'cancelled', text: outcomeText('cancelled') };
+  }
+
+  #notExecuted(reason: string): Ended {
+    if (this.#isRepeated) return { outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${reason})` };
+    return { outcome: 'failed', text: `The tool call was not executed: ${reason}` };
   }
 
   #unknown(message: string, signal: AbortSignal): Ended {
     if (this.#mayRunAgain) {
       if (signal.aborted) this.#handOver();
-      if (signal.aborted) return { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
+      if (signal.aborted) return CANCELLED;
       this.details.failures += 1;
       this.details.failingMs += Date.now() - this.#startedAt;
       // All attempts together get the time of one call.

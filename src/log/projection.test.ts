@@ -39,6 +39,8 @@ test('a log always begins with turn.created, ends with turn.done, and every call
 const source = { turnId: 'turn_0', messageId: 'msg_0', index: 0, run: { effect: 'once' as const, argumentsHash: 'h' } };
 const call = (toolCallId: string): PendingCall => ({ threadId: 'main', toolCallId, needs: 'approval', source });
 
+const ALLOW = { status: 'allow' as const };
+
 test('a denial is part of the start: it is in the log, with its reason, before anything runs', () => {
   const start = turnStart({
     resumes: [call('a'), call('b')],
@@ -86,6 +88,23 @@ test('an approved call that never ran ends as cancelled, one that was started as
     ['b', 'cancelled'],
   ]);
   expect(entries.at(-1)?.record).toMatchObject({ end: { status: 'cancelled', reason: 'client-cancelled' } });
+});
+
+test('a call that was cancelled while it waited was not executed; one that may be repeated may have been, before', () => {
+  const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
+  const contentOf = (effect: 'retry' | 'once'): unknown => {
+    const run = { ...source, run: { effect, argumentsHash: 'h' } };
+    const called = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId: 'a', source: run };
+    const [, response] = project([
+      { type: 'started', at: AT, start: turnStart({ resumes: [{ ...call('a'), source: run }], input }) },
+      { type: 'scheduled', eventId: 5, at: AT, activity: { name: 'callTool', input: called } },
+      { type: 'ended', scheduledEventId: 5, at: AT, end: { how: 'cancelled', started: false } },
+    ]);
+    expect(response?.record).toMatchObject({ kind: 'tool.response', outcome: 'cancelled' });
+    return response?.record.kind === 'tool.response' && response.record.content;
+  };
+  expect(contentOf('once')).toMatch(/not executed/);
+  expect(contentOf('retry')).not.toMatch(/not executed/);
 });
 
 test('a run that continues another counts on from it, and a wrong count is noticed', () => {

@@ -226,8 +226,14 @@ function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityEnd,
       return [];
     case 'callModel':
       return [emptyMessage(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error')];
-    case 'callTool':
-      return [toolResponse(activity.input, outcomeOfFailure(activity.input.source.run?.effect, end), at)];
+    case 'callTool': {
+      const effect = activity.input.source.run?.effect;
+      const outcome = outcomeOfFailure(effect, end);
+      // Of an attempt that another one was to follow nothing stands in the history: the call may have been started.
+      const text =
+        outcome === 'cancelled' && effect === 'retry' ? 'The tool call was cancelled.' : outcomeText(outcome);
+      return [toolResponse(activity.input, outcome, at, text)];
+    }
   }
 }
 
@@ -263,9 +269,13 @@ export function responseText({ outcome, content }: Pick<ToolResponse, 'outcome' 
   return content ? `The user denied this tool call. Reason: ${content}` : 'The user denied this tool call.';
 }
 
-function toolResponse(call: CallKey, outcome: Exclude<Unsuccessful, 'denied'>, at: string): UnplacedRecord {
-  const { threadId, toolCallId } = call;
-  return { kind: 'tool.response', at, threadId, toolCallId, outcome, content: outcomeText(outcome) };
+function toolResponse(
+  { threadId, toolCallId }: CallKey,
+  outcome: Exclude<Unsuccessful, 'denied'>,
+  at: string,
+  content = outcomeText(outcome),
+): UnplacedRecord {
+  return { kind: 'tool.response', at, threadId, toolCallId, outcome, content };
 }
 
 /** The content is the bare reason: it may be a reference here, which can't be built into a sentence. */

@@ -122,6 +122,34 @@ test('the worker is cut off from Temporal before it can hand in the results, and
   expect(await it.outcomes(session)).toEqual({ [pay]: 'unknown_outcome', [sync]: 'succeeded', [look]: 'succeeded' });
 });
 
+test('the server is away when a call is repeated: nobody is told that it was not executed', async () => {
+  const tools = [{ name: 'sync', args: { first: 'hang' } }];
+  const plan = it.plan({ say: 'Let me see.', tools }, { say: 'I see.' });
+  const { sync } = callsOf(plan);
+  const session = await it.session();
+  const turn = await it.turn(session, plan);
+  await it.ledger.reached(`/${sync}`);
+  await it.fault(() => it.mcp.stop());
+  // It has found nobody there, and is asked again.
+  await it.temporal.untilBegun(turnWorkflowId(turn.turnId), 'callTool', 3);
+  await it.mcp.restart();
+  expect(await turn.done).toMatchObject(DONE);
+  expect(await it.outcomes(session)).toEqual({ [sync]: 'succeeded' });
+  expect(arrivals(sync)).toEqual([{ tool: 'sync', ...REPEATED }]);
+});
+
+test('a turn is cancelled between two attempts at a call: nobody is told that it was not executed', async () => {
+  const tools = [{ name: 'sync', args: { first: 'swallow' } }];
+  const plan = it.plan({ say: 'Let me see.', tools });
+  const { sync } = callsOf(plan);
+  const session = await it.session();
+  const turn = await it.turn(session, plan);
+  await it.ledger.reached(`/${sync}`);
+  await it.recorder.api.send('POST', `/v1/agents/sessions/${session}/cancel`, {});
+  expect(await turn.done).toMatchObject({ status: 'cancelled' });
+  expect(await it.outcomes(session)).toEqual({ [sync]: 'cancelled' });
+});
+
 test('killed between the decision and the start of the tool', async () => {
   const plan = it.plan({ say: 'May I?', tools: [{ name: 'refund', args: { amount: 5 } }] }, { say: 'I see.' });
   const { refund } = callsOf(plan);

@@ -136,7 +136,10 @@ function checkTexts(turns: Stored[]): void {
   for (const { turn, message, plan, step } of stepsOf(turns)) {
     const expected = plan.steps[step]?.say ?? 'Done.';
     if (isWhole(message)) expect(message.content).toBe(expected);
-    else expect(expected.startsWith(message.content), `${message.content} is no beginning of ${expected}`).toBe(true);
+    else {
+      expect(expected.startsWith(message.content), `${message.content} is no beginning of ${expected}`).toBe(true);
+      expect(turn.state.status, `turn ${turn.id}, whose last message was cut off`).not.toBe('done');
+    }
     last.set(turn.id, { plan, step });
   }
   for (const { turn } of turns) {
@@ -165,16 +168,18 @@ function checkOutcomes(turns: Stored[]): void {
 /** 4: at most one effect of what must not be repeated; of what may be, one; and none that nobody asked for. */
 function checkEffects(effects: Effect[], turns: Stored[]): void {
   const calls = new Map(callsOf(turns).map((call) => [call.id, call]));
-  const outcomes = new Map(
+  const responses = new Map(
     turns.flatMap(({ events }) =>
-      events.flatMap((event) => (event.type === 'tool.response' ? [[event.tool_call_id, event.outcome] as const] : [])),
+      events.flatMap((event) => (event.type === 'tool.response' ? [[event.tool_call_id, event] as const] : [])),
     ),
   );
   for (const { operation, tool, arguments: args } of effects) {
     const call = calls.get(callOf(operation));
     expect(call && toolOf(call), `${operation} was called for`).toBe(tool);
     expect(args).toEqual(JSON.parse(call?.function.arguments ?? 'null'));
-    expect(outcomes.get(callOf(operation)), `${operation} has run`).not.toMatch(/^(denied|expired)$/);
+    const response = responses.get(callOf(operation));
+    expect(response?.outcome, `${operation} has run`).not.toMatch(/^(denied|expired)$/);
+    expect(response?.content, `${operation} has run`).not.toMatch(/not executed/);
   }
   for (const [id, call] of calls) {
     const name = toolOf(call);
@@ -184,8 +189,9 @@ function checkEffects(effects: Effect[], turns: Stored[]): void {
     const arrivals = name === 'pay' || name === 'refund' ? its.length : 0;
     expect(arrivals, `${name} ${id} ran`).toBeLessThanOrEqual(1);
     const took = its.filter(({ tookEffect }) => tookEffect).length;
-    if (outcomes.get(id) === 'succeeded' && name !== 'look' && name !== 'door')
-      expect(took, `${name} ${id} succeeded`).toBe(1);
+    if (responses.get(id)?.outcome !== 'succeeded' || name === 'door') continue;
+    expect(its.length, `${name} ${id} succeeded`).toBeGreaterThan(0);
+    if (name !== 'look') expect(took, `${name} ${id} succeeded`).toBe(1);
   }
 }
 

@@ -68,13 +68,13 @@ export class TestTemporal {
     return (await client.workflow.getHandle(workflowId).describe()).runId;
   }
 
-  /** Settles when a workflow waits for an activity that a worker has begun. */
-  async untilBegun(workflowId: string, activity: string): Promise<void> {
+  /** Settles when a workflow waits for an activity that a worker has begun, for at least the so-maniest time. */
+  async untilBegun(workflowId: string, activity: string, times = 1): Promise<void> {
     const { client } = await this.operator();
     for (;;) {
       const { pendingActivities } = (await client.workflow.getHandle(workflowId).describe()).raw;
       const found = pendingActivities?.find(({ activityType }) => activityType?.name === activity);
-      if (found?.lastStartedTime) return;
+      if (found?.lastStartedTime && (found.attempt ?? 0) >= times) return;
       await sleep(50);
     }
   }
