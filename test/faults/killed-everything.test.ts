@@ -1,0 +1,114 @@
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { World, type Steps } from './support/world.ts';
+
+/** Row 3: `kill -9` of everything at once, whatever is going on; started again, all of it goes on by itself. */
+
+let it: World;
+beforeAll(async () => {
+  it = await World.start({
+    dynamicConfig: {
+      'limit.historyCount.suggestContinueAsNew': 60,
+      // A run of less than this has its successor wait for the rest: time enough to be killed in between.
+      'history.continueAsNewMinInterval': '15s',
+    },
+  });
+});
+afterAll(() => it.checkAndStop());
+
+async function begin(...steps: Steps) {
+  const plan = it.plan(...steps);
+  const session = await it.session();
+  return { plan, session, turn: await it.turn(session, plan) };
+}
+
+const DONE = { status: 'done', required_actions: [] };
+const TEXT = 'one two three four five six';
+
+test('while a model speaks, tools run, somebody is waited for, nothing happens, and a turn is archived', async () => {
+  const pending = await begin(
+    { say: 'May I?', tools: [{ name: 'refund', args: { amount: 5 } }] },
+    { say: 'Refunded.' },
+  );
+  const idle = await begin({ say: 'Hello.' });
+  const speaking = await begin({ say: TEXT, hold: 3, tools: [{ name: 'look' }] }, { say: 'Seen.' });
+  const acting = await begin(
+    { say: '', tools: ['pay', 'sync', 'look'].map((name) => ({ name, args: { first: 'hang' } })) },
+    { say: 'I see.' },
+  );
+  const ending = await begin({ say: 'Bye.', hold: 1 });
+  expect((await pending.turn.done).status).toBe('done');
+  await idle.turn.done;
+  await speaking.turn.words(3);
+  const [pay, sync, look] = acting.plan.steps[0]?.tools?.map(({ id }) => id) ?? [];
+  for (const id of [pay, sync, look]) await it.ledger.reached(`/${id}`);
+  await expect.poll(() => archived(idle.turn.turnId)).toBe(true);
+  await ending.turn.words(1);
+  // Nobody can write to the catalog from here on, so the archiving of this turn can't come to its end.
+  const lock = catalog();
+  lock.exec('BEGIN IMMEDIATE');
+  it.planned.goOn(ending.plan);
+  await ending.turn.done;
+  await it.temporal.untilBegun(sessionWorkflowId(ending.session), 'archiveTurn');
+
+  const moment = await it.crash();
+  lock.close();
+  expect(archived(ending.turn.turnId)).toBe(false);
+  await it.recover();
+  // And as soon as it is back.
+  await it.crash();
+  await it.recover();
+
+  for (const { turn, plan } of [speaking, acting]) {
+    await it.resumed(turn, moment);
+    expect(await turn.done).toMatchObject({ ...DONE, output: { content: plan.steps[1]?.say } });
+  }
+  expect(await it.outcomes(acting.session)).toEqual({
+    [pay ?? '']: 'unknown_outcome',
+    [sync ?? '']: 'succeeded',
+    [look ?? '']: 'succeeded',
+  });
+  expect(it.ledger.effects.filter(({ tookEffect }) => tookEffect).map(({ tool }) => tool)).toEqual(['pay', 'sync']);
+  await expect.poll(() => archived(ending.turn.turnId)).toBe(true);
+  const approved = await it.decide(pending.session, 'allow', pending.plan.steps[0]?.tools?.[0]?.id ?? '');
+  expect(await approved.done).toMatchObject({ ...DONE, output: { content: 'Refunded.' } });
+  // Each session takes another turn.
+  for (const { session } of [pending, idle, speaking, acting, ending]) {
+    expect(await (await it.turn(session, it.plan({ say: 'Here I am.' }))).done).toMatchObject(DONE);
+  }
+});
+
+test('while a turn and a session continue as new', async () => {
+  const looks = Array.from({ length: 7 }, (_, n) => ({
+    say: `Look ${n}`,
+    ...(n === 4 && { hold: 1 }),
+    tools: [{ name: 'look', args: { n } }],
+  }));
+  const { turn, plan } = await begin(...looks, { say: 'That was all.' });
+  const { session } = await begin({ say: 'Once.' });
+  const workflows = [turnWorkflowId(turn.turnId), sessionWorkflowId(session)];
+  const runs = (): Promise<string[]> => Promise.all(workflows.map((id) => it.temporal.runOf(id)));
+  const [firstOfTurn, firstOfSession] = await runs();
+  for (let n = 0; n < 4; n++) await (await it.turn(session, it.plan({ say: 'Again.' }))).done;
+  await expect.poll(runs).toEqual([firstOfTurn, expect.not.stringMatching(firstOfSession ?? '')]);
+  it.planned.goOn(plan);
+  await expect.poll(runs).toEqual([expect.not.stringMatching(firstOfTurn ?? ''), expect.anything()]);
+  const moment = await it.crash();
+  await it.recover();
+  await it.resumed(turn, moment);
+  expect(await turn.done).toMatchObject({ ...DONE, output: { content: 'That was all.' } });
+  expect(await (await it.turn(session, it.plan({ say: 'And again.' }))).done).toMatchObject(DONE);
+});
+
+function catalog(): DatabaseSync {
+  return new DatabaseSync(path.join(it.folder, 'catalog.db'), { timeout: 5_000 });
+}
+
+function archived(turnId: string): boolean {
+  const database = catalog();
+  const row = database.prepare('SELECT archived FROM turns WHERE id = ?').get(turnId);
+  database.close();
+  return row?.['archived'] === 1;
+}
