@@ -78,10 +78,8 @@ test('rolling restarts during a long turn', async () => {
   );
   const session = await it.session();
   const turn = await it.turn(session, plan);
-  let isOver = false;
-  void turn.done.then(() => (isOver = true));
   let restarts = 0;
-  for (; !isOver; restarts++) {
+  for (; turn.frames.at(-1)?.type !== 'turn.done'; restarts++) {
     await it.fault(async () => expect(await worker.stop()).toBe(0));
     await worker.start();
     [worker, other] = [other, worker];
