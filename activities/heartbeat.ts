@@ -3,6 +3,13 @@ import { Context } from '@temporalio/activity';
 /** Also how soon an activity learns that it is cancelled; short ones end before they report at all. */
 const HEARTBEAT_MS = 500;
 
+/** Each is a write to Temporal's database. A worker with many activities sends those of each less often ... */
+const MAX_PER_SECOND = 150;
+/** ... but for this, at which two may be lost before the activity is taken for dead. */
+const MAX_HEARTBEAT_MS = 1_300;
+
+let running = 0;
+
 /** Why an activity is to stop. Three things that must never be taken for each other. */
 export type StopReason = 'cancelled' | 'shutdown' | 'lost';
 
@@ -11,8 +18,20 @@ export type StopReason = 'cancelled' | 'shutdown' | 'lost';
  */
 export function startHeartbeat(details: () => unknown = () => undefined): { stop: () => void } {
   const context = Context.current();
-  const timer = setInterval(() => context.heartbeat(details()), HEARTBEAT_MS);
-  return { stop: () => clearInterval(timer) };
+  running += 1;
+  const intervalMs = (): number =>
+    Math.min(MAX_HEARTBEAT_MS, Math.max(HEARTBEAT_MS, (running / MAX_PER_SECOND) * 1000));
+  const beat = (): void => {
+    context.heartbeat(details());
+    timer = setTimeout(beat, intervalMs());
+  };
+  let timer = setTimeout(beat, intervalMs());
+  return {
+    stop: () => {
+      running -= 1;
+      clearTimeout(timer);
+    },
+  };
 }
 
 /**

@@ -7,8 +7,7 @@ let world: World;
 beforeAll(async () => {
   world = await World.start({ apis: 2 });
 });
-afterAll(() => world.stop());
-afterAll(() => world.check());
+afterAll(() => world.checkAndStop());
 
 /** A session whose turn waits for the approval of a refund. Gives the session and the call. */
 async function waiting(): Promise<{ sessionId: string; call: string; effects: () => number; turnId: string }> {

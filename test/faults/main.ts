@@ -4,12 +4,15 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
+import packageJson from '../../package.json' with { type: 'json' };
+import { HISTORIES, RECORD_INTO } from '../support/histories.ts';
 import { FIGURES_FILE, summary } from './support/figures.ts';
 
 interface Options {
   seed?: number;
   duration: number;
   long?: true;
+  record?: true;
 }
 
 const command = new Command('test:faults')
@@ -19,11 +22,12 @@ const command = new Command('test:faults')
   .argument('[files...]', 'parts of the names of test files; default: all')
   .option('--seed <n>', 'of the random schedules; default: another one each time, which is printed', wholeNumber)
   .option('--duration <seconds>', 'for random schedules', wholeNumber, 60)
+  .option('--record', 'keep the histories as those of this release, on which the workflow code of later ones is tried')
   .option('--long', 'also what takes longer than a test should')
   .action(run);
 await command.parseAsync();
 
-async function run(files: string[], { seed, duration, long }: Options): Promise<void> {
+async function run(files: string[], { seed, duration, long, record }: Options): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-figures-'));
   const figures = path.join(folder, 'figures.jsonl');
   const vitest = spawn('npx', ['vitest', 'run', '--project', 'faults', ...files], {
@@ -34,6 +38,7 @@ async function run(files: string[], { seed, duration, long }: Options): Promise<
       DURATION: String(duration),
       ...(seed !== undefined && { SEED: String(seed) }),
       ...(long && { LONG: '1' }),
+      ...(record && { [RECORD_INTO]: path.join(HISTORIES, packageJson.version) }),
     },
   });
   const [code] = (await once(vitest, 'exit')) as [number | null];

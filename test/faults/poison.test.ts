@@ -19,8 +19,7 @@ afterEach(async () => {
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Still here.' } });
   expect(await failedWorkflowTasks()).toEqual([]);
 });
-afterAll(() => world.stop());
-afterAll(() => world.check());
+afterAll(() => world.checkAndStop());
 
 async function failedWorkflowTasks(): Promise<string[]> {
   const connection = await Connection.connect({ address: world.temporal.address });
@@ -89,7 +88,7 @@ test('300 parts of 100 KiB are a turn; 320 are more than a body may have', async
 
 test('a file of 25 MB is refused in a body, and taken by URL', async () => {
   const bytes = Buffer.alloc(25 * 1024 * 1024, 'x');
-  const part = (data: string) => user([{ type: 'file', name: 'big.txt', mime_type: 'text/plain', data }]);
+  const part = (data: string) => user([{ type: 'file', name: 'big.txt', data }]);
   const inBody = await world.recorder.send(sessionId, part(`data:text/plain;base64,${bytes.toString('base64')}`));
   expect(inBody).toMatchObject({ outcome: 'refused', status: 413 });
   const server = await listen(

@@ -1,8 +1,11 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { freePort } from '../../src/temporal/free-port.ts';
 import { ApiClient } from './api-client.ts';
+
+const run = promisify(execFile);
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
@@ -76,6 +79,12 @@ export class ServerProcess {
   /** As a crash does: nothing is told to anybody. The embedded Temporal stays behind. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');
+  }
+
+  /** What it has in memory, in bytes. */
+  async memory(): Promise<number> {
+    const { stdout } = await run('ps', ['-o', 'rss=', '-p', String(this.#child?.pid)]);
+    return Number(stdout) * 1024;
   }
 
   /** Nothing of it moves until `goOn`; its connections stay. */

@@ -1,40 +1,50 @@
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
+import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../../deploy/temporal/start.ts';
 import { loadConfig } from '../../../src/config.ts';
 import { findTemporalBinary } from '../../../src/temporal/binary.ts';
 import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal/dev-server.ts';
 import type { DynamicConfig } from '../../../src/temporal/dynamic-config.ts';
 import { freePort } from '../../../src/temporal/free-port.ts';
 import { launchServer, type ServerHome } from '../../../src/temporal/launch-server.ts';
+import { freeTemporalPort } from '../../support/temporal-ports.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
+
+/** A server as a program that can be run again and again. */
+interface Program {
+  address: string;
+  up: () => Promise<void>;
+  down: () => Promise<void>;
+  pids: () => Promise<number[]>;
+}
+
+const NAMESPACE = 'everturn';
 
 /** A Temporal server that only its test starts and stops: nobody sees to it that it runs. */
 export class TestTemporal {
-  readonly namespace = 'everturn';
-  readonly #home: ServerHome;
-  readonly #port: number;
+  readonly namespace = NAMESPACE;
+  readonly #program: Program;
   #operator: TemporalClient | undefined;
 
-  private constructor(home: ServerHome, port: number) {
-    this.#home = home;
-    this.#port = port;
+  private constructor(program: Program) {
+    this.#program = program;
   }
 
   static async start(folder: string, dynamicConfig: DynamicConfig = {}): Promise<TestTemporal> {
-    const { cacheDir } = loadConfig({});
-    const binary = await findTemporalBinary({ cacheDir, env: process.env, log: pino({ level: 'silent' }) });
-    const databaseFile = path.join(folder, 'temporal.db');
-    const namespace = 'everturn';
-    const settings = settingsArguments({ databaseFile, namespace, sqliteSync: 'normal', dynamicConfig });
-    const home = { databaseFile, logFile: path.join(folder, 'temporal.log'), binary, namespace, settings };
-    const temporal = new TestTemporal(home, await freePort());
+    const temporal = new TestTemporal(await onSqlite(folder, dynamicConfig));
+    await temporal.up();
+    return temporal;
+  }
+
+  static async startOnPostgres(folder: string, postgresUrl: string): Promise<TestTemporal> {
+    const temporal = new TestTemporal(await onPostgres(folder, postgresUrl));
     await temporal.up();
     return temporal;
   }
 
   get address(): string {
-    return `127.0.0.1:${this.#port}`;
+    return this.#program.address;
   }
 
   /** Who sees and does what is not for Everturn's clients. */
@@ -45,12 +55,12 @@ export class TestTemporal {
 
   /** Starts it where it was, on what it has stored. */
   async up(): Promise<void> {
-    await launchServer(this.#home, this.#port, new AbortController().signal);
+    await this.#program.up();
   }
 
   /** As a crash does. */
   async down(): Promise<void> {
-    await endDevServers(this.#home.databaseFile, 0);
+    await this.#program.down();
   }
 
   /** Its connections stay, but nothing is answered any more. */
@@ -85,6 +95,45 @@ export class TestTemporal {
   }
 
   async #signal(signal: NodeJS.Signals): Promise<void> {
-    for (const { pid } of await findDevServers(this.#home.databaseFile)) process.kill(pid, signal);
+    for (const pid of await this.#program.pids()) process.kill(pid, signal);
   }
+}
+
+async function onSqlite(folder: string, dynamicConfig: DynamicConfig): Promise<Program> {
+  const { cacheDir } = loadConfig({});
+  const binary = await findTemporalBinary({ cacheDir, env: process.env, log: pino({ level: 'silent' }) });
+  const databaseFile = path.join(folder, 'temporal.db');
+  const settings = settingsArguments({ databaseFile, namespace: NAMESPACE, sqliteSync: 'normal', dynamicConfig });
+  const logFile = path.join(folder, 'temporal.log');
+  const home: ServerHome = { databaseFile, logFile, binary, namespace: NAMESPACE, settings };
+  const port = await freePort();
+  return {
+    address: `127.0.0.1:${port}`,
+    up: async () => void (await launchServer(home, port, new AbortController().signal)),
+    down: () => endDevServers(databaseFile, 0),
+    pids: async () => (await findDevServers(databaseFile)).map(({ pid }) => pid),
+  };
+}
+
+async function onPostgres(folder: string, postgresUrl: string): Promise<Program> {
+  const { cacheDir } = loadConfig({});
+  const port = await freeTemporalPort();
+  let running: TemporalOnPostgres | undefined;
+  return {
+    address: `127.0.0.1:${port}`,
+    up: async () => {
+      const log = pino({ level: 'silent' });
+      const home = {
+        postgresUrl,
+        folder: path.join(folder, 'temporal'),
+        cacheDir,
+        log,
+        port,
+        output: 'ignore',
+      } as const;
+      running = await startTemporalOnPostgres({ ...home, namespace: NAMESPACE, historyShards: 4 });
+    },
+    down: async () => running?.stop(),
+    pids: () => Promise.reject(new Error('it is only started and stopped')),
+  };
 }

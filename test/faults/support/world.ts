@@ -2,9 +2,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
+import { expect } from 'vitest';
 import { loadConfig, type Config } from '../../../src/config.ts';
 import { newId } from '../../../src/log/ids.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
+import { createDatabase, type Postgres } from '../../support/postgres.ts';
 import { TestRedis } from '../../support/redis.ts';
 import { ScriptedModel } from '../../support/scripted-model.ts';
 import { ServerProcess } from '../../support/server-process.ts';
@@ -13,6 +15,7 @@ import type { DynamicConfig } from '../../../src/temporal/dynamic-config.ts';
 import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
 import type { SessionEvent } from '../../../src/wire/events.ts';
 import { turnWorkflowId } from '../../../workflows/ids.ts';
+import { recordHistories } from '../../support/histories.ts';
 import { checkInvariants } from './check.ts';
 import { report } from './figures.ts';
 import { EffectLedger } from './ledger.ts';
@@ -35,6 +38,8 @@ export interface WorldOptions {
   dynamicConfig?: DynamicConfig;
   /** Of the agent, beside its model and its tools. */
   spec?: object;
+  /** For the catalog and for Temporal; default: SQLite. */
+  postgres?: Postgres;
   /** Names of MCP servers beside `test`; all have the same tools. */
   servers?: string[];
 }
@@ -107,9 +112,9 @@ export class World {
     await runtimeInstalled;
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
     const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
-    const { apis = 1, workers = 1, servers: names = [] } = options;
+    const { apis = 1, workers = 1, servers: names = [], postgres } = options;
     const [temporal, redis, model, mcp, ...more] = await Promise.all([
-      TestTemporal.start(folder, options.dynamicConfig),
+      postgres ? TestTemporal.startOnPostgres(folder, postgres.url) : TestTemporal.start(folder, options.dynamicConfig),
       TestRedis.start(),
       ScriptedModel.start(),
       ...['test', ...names].map(() => TestMcpServer.start({ tools: ledger.tools })),
@@ -119,7 +124,8 @@ export class World {
     const registry = Object.fromEntries([...servers].map(([name, { url }]) => [name, { url }]));
     await writeFile(path.join(folder, 'mcp.json'), JSON.stringify({ servers: registry }));
     const workersLine = await TcpProxy.start(temporal.address);
-    const world = new World({ folder, temporal, workersLine, redis, model, mcp, servers, ledger }, options);
+    const env = { ...(postgres && { DATABASE_URL: await createDatabase(postgres.url) }), ...options.env };
+    const world = new World({ folder, temporal, workersLine, redis, model, mcp, servers, ledger }, { ...options, env });
     for (let i = 0; i < apis; i++) world.apis.push(await ServerProcess.prepare(folder, world.#env, 'api'));
     for (let i = 0; i < workers; i++) world.workers.push(await world.#worker());
     await world.up();
@@ -249,6 +255,8 @@ export class World {
   /** Waits until all turns have ended, and holds what was seen and what is stored to the invariants. */
   async check(): Promise<void> {
     const turns = await checkInvariants(this);
+    const { client } = await this.temporal.operator();
+    await recordHistories(client, path.basename(expect.getState().testPath ?? '', '.test.ts'));
     const effects = this.ledger.effects.filter(({ tookEffect }) => tookEffect).length;
     await report({ faults: this.#faults + this.planned.faults, turns, effects, resumed: this.#resumed });
   }

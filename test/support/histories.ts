@@ -1,0 +1,61 @@
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { gunzip, gzip } from 'node:zlib';
+import type { Client } from '@temporalio/client';
+import { historyFromJSON, historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+
+/** Histories that releases have made, by release and scenario: `<release>/<scenario>.json.gz`. */
+export const HISTORIES = fileURLToPath(new URL('../histories/', import.meta.url));
+
+/** Where histories are to be kept; set by `npm run test:faults -- --record`. */
+export const RECORD_INTO = 'EVERTURN_RECORD_HISTORIES';
+
+/** Far more than a turn of some steps takes; contents are not what a replay is about. */
+const MAX_BYTES = 200_000;
+const MAX_PER_SCENARIO = 40;
+
+type Recorded = Record<string, unknown>;
+
+/** A test file may have several scenarios, each with a Temporal of its own. */
+let recorded = 0;
+
+/** Keeps the histories that a scenario of a test file has left, one of each course of events. */
+export async function recordHistories(client: Client, testFile: string): Promise<void> {
+  const folder = process.env[RECORD_INTO];
+  if (folder === undefined) return;
+  const scenario = `${testFile}-${++recorded}`;
+  const courses = new Set<string>();
+  const kept: Recorded = {};
+  for await (const { workflowId, runId } of client.workflow.list()) {
+    const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+    const course = createHash('sha256')
+      .update((history.events ?? []).map(({ eventType }) => eventType).join())
+      .digest('hex');
+    const text = historyToJSON(history);
+    if (courses.has(course) || text.length > MAX_BYTES) continue;
+    courses.add(course);
+    kept[`${workflowId} ${runId}`] = JSON.parse(text);
+    if (courses.size === MAX_PER_SCENARIO) break;
+  }
+  await mkdir(folder, { recursive: true });
+  await writeFile(path.join(folder, `${scenario}.json.gz`), await promisify(gzip)(JSON.stringify(kept), { level: 9 }));
+}
+
+/** The scenarios that are kept, as paths below {@link HISTORIES}. */
+export async function recordedScenarios(): Promise<string[]> {
+  const files = await readdir(HISTORIES, { recursive: true });
+  return files.filter((file) => file.endsWith('.json.gz')).toSorted();
+}
+
+export async function readHistories(scenario: string): Promise<{ workflowId: string; history: object }[]> {
+  const text = await promisify(gunzip)(await readFile(path.join(HISTORIES, scenario)));
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `recordHistories`
+  const kept = JSON.parse(text.toString()) as Recorded;
+  return Object.entries(kept).map(([id, history]) => ({
+    workflowId: id.split(' ')[0] ?? '',
+    history: historyFromJSON(history),
+  }));
+}
