@@ -132,6 +132,20 @@ test("a foreign Temporal is configured by its own clients' names", () => {
   expect(config.temporal.foreign?.connectionOptions).toMatchObject({ address: 'temporal.example:7233', apiKey: 'k' });
 });
 
+test('encryption keys have ids and 32 bytes each', () => {
+  const [a, b] = ['A', 'B'].map((letter) => Buffer.from(letter.repeat(32)).toString('base64'));
+  const { encryptionKeys } = loadConfig({ EVERTURN_ENCRYPTION_KEYS: `2026-11:${a}, old.key:${b}` });
+  expect(encryptionKeys.map(({ id, key }) => [id, key.toString()])).toEqual([
+    ['2026-11', 'A'.repeat(32)],
+    ['old.key', 'B'.repeat(32)],
+  ]);
+  for (const wrong of [a, `k1:${a},k1:${b}`, `k1:${a},`, `k1:${a}A`, 'k1:AAAA', `k 1:${a}`, `${'k'.repeat(33)}:${a}`]) {
+    const load = () => loadConfig({ EVERTURN_ENCRYPTION_KEYS: wrong });
+    expect(load, wrong).toThrow(/EVERTURN_ENCRYPTION_KEYS must be/);
+    expect(load, wrong).not.toThrow('QUFB');
+  }
+});
+
 test('the issuer and the audience of tokens go together', () => {
   const set = { EVERTURN_OIDC_ISSUER: 'https://idp.example/realm', EVERTURN_OIDC_AUDIENCE: 'everturn' };
   const { oidc } = loadConfig(set);

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { ROLES, subjectNamed, type Caller, type Role } from './auth/rights.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/node-sqlite.ts';
+import type { EncryptionKey } from './encryption/cipher.ts';
 import { hideSecrets } from './redact.ts';
 
 /**
@@ -25,6 +26,8 @@ export interface Config {
   cacheDir: string;
   /** API keys, beside those in the catalog. */
   apiKeys: { key: string; caller: Caller }[];
+  /** What is stored is encrypted under the first; none: it is not encrypted. */
+  encryptionKeys: EncryptionKey[];
   /** The OpenID Connect provider whose tokens let people in. */
   oidc:
     | {
@@ -129,6 +132,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     dataDir,
     cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
     apiKeys: vars.EVERTURN_API_KEYS,
+    encryptionKeys: vars.EVERTURN_ENCRYPTION_KEYS,
     oidc: oidcOf(vars),
     agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
     mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
@@ -228,6 +232,25 @@ const apiKeys = z
   })
   .default([]);
 
+const encryptionKeys = z
+  .string()
+  .transform((value, context): EncryptionKey[] => {
+    const keys = value.split(',').flatMap((entry): EncryptionKey[] => {
+      const [, id, base64] = /^\s*([\w.-]{1,32}):([A-Za-z0-9+/]{43}=?)\s*$/.exec(entry) ?? [];
+      return id && base64 ? [{ id, key: Buffer.from(base64, 'base64') }] : [];
+    });
+    const ids = new Set(keys.map(({ id }) => id));
+    if (keys.length === value.split(',').length && ids.size === keys.length) return keys;
+    context.addIssue({
+      code: 'custom',
+      message:
+        'must be <key id>:<32 bytes in base64>[,<key id>:...], each id different, of up to 32 letters, digits and . _ -; ' +
+        '`openssl rand -base64 32` makes a key',
+    });
+    return [];
+  })
+  .default([]);
+
 const databaseUrl = z.string().refine((value) => /^sqlite:./.test(value) || isPostgresUrl(value), {
   error: 'must be sqlite:<file> or postgresql://<user>:<password>@<host>:<port>/<database>, its parts percent-encoded',
 });
@@ -284,6 +307,7 @@ const schema = z.object({
   EVERTURN_WORKER_PORT: port.optional(),
   EVERTURN_DATA: z.string().default('.everturn'),
   EVERTURN_API_KEYS: apiKeys,
+  EVERTURN_ENCRYPTION_KEYS: encryptionKeys,
   EVERTURN_OIDC_ISSUER: url.optional(),
   EVERTURN_OIDC_AUDIENCE: z.string().optional(),
   EVERTURN_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
@@ -337,12 +361,19 @@ function oidcOf(vars: z.infer<typeof schema>): Config['oidc'] {
 /** The names of all variables that are read, but for Temporal's own: TLS and API key follow its clients' names. */
 export const CONFIG_VARIABLES: readonly string[] = Object.keys(schema.shape);
 
-const SECRETS = new Set(['EVERTURN_API_KEYS', 'OPENAI_API_KEY', 'DATABASE_URL', 'REDIS_URL']);
+const SECRETS = new Set([
+  'EVERTURN_API_KEYS',
+  'EVERTURN_ENCRYPTION_KEYS',
+  'OPENAI_API_KEY',
+  'DATABASE_URL',
+  'REDIS_URL',
+]);
 
 function secretsOf(vars: z.infer<typeof schema>, env: NodeJS.ProcessEnv): (string | undefined)[] {
   const passwords = [vars.DATABASE_URL, vars.REDIS_URL].map((url) => url && URL.parse(url)?.password);
   return [
     ...vars.EVERTURN_API_KEYS.map(({ key }) => key),
+    ...vars.EVERTURN_ENCRYPTION_KEYS.map(({ key }) => key.toString('base64').replace(/=$/, '')),
     vars.OPENAI_API_KEY,
     env['TEMPORAL_API_KEY'],
     ...passwords.flatMap((password) => (password ? [password, decodeURIComponent(password)] : [])),
