@@ -5,7 +5,7 @@
 export interface BlobStore {
   /**
    * Stores the bytes durably before it returns. What is there already is as good as new: it counts as stored now.
-   * @returns their SHA-256, in hex.
+   * @returns their name: 64 hex digits that stand for their content, the same whenever it is put again.
    */
   put(sessionId: string, bytes: Uint8Array): Promise<string>;
   /** How many bytes it has. @throws BlobNotFound */
@@ -23,7 +23,7 @@ export interface BlobStore {
 }
 
 export interface ListedBlob {
-  /** Its SHA-256, if it is whole. */
+  /** What `put` gave, if it is whole. */
   name: string;
   /** When it was last put: milliseconds since 1970, by the clock of the store. */
   storedAt: number;

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { NO_ENCRYPTION } from '../encryption/cipher.ts';
+import { MAX_HEADER_BYTES, plainSize, readSealed, sealBytes } from '../encryption/sealed-bytes.ts';
 import { sha256 } from '../hash.ts';
 import { KeyedQueue } from '../keyed-queue.ts';
 import { BlobNotFound, type BlobStore, type ListedBlob } from './blob-store.ts';
@@ -8,13 +10,18 @@ import { BlobNotFound, type BlobStore, type ListedBlob } from './blob-store.ts';
 /** Files that are open at a time; a process has few handles, and one request may have thousands of blobs. */
 const FILES_AT_ONCE = 32;
 
-/** Blobs as files: `<root>/<session>/<sha256>`. */
+/**
+ * Blobs as files: `<root>/<session>/<name>`. Encrypted ones are told apart by how they begin. Their names are keyed, since
+ * the hash of a file says that it is there to everybody who has the same file.
+ */
 export class FolderBlobStore implements BlobStore {
   readonly #root: string;
+  readonly #cipher;
   readonly #queue = new KeyedQueue(FILES_AT_ONCE);
 
-  constructor(root: string) {
+  constructor(root: string, cipher = NO_ENCRYPTION) {
     this.#root = root;
+    this.#cipher = cipher;
   }
 
   /** Those of a server that keeps its data there. */
@@ -23,9 +30,10 @@ export class FolderBlobStore implements BlobStore {
   }
 
   async put(sessionId: string, bytes: Uint8Array): Promise<string> {
-    const blob = sha256(bytes);
+    const blob = this.#cipher.nameOf(sha256(bytes), `blob/${sessionId}`);
     const file = this.#file(sessionId, blob);
-    await this.#queue.run('files', () => write(file, bytes));
+    const stored = this.#cipher.isOn ? sealBytes(bytes, placeOf(sessionId, blob), this.#cipher) : bytes;
+    await this.#queue.run('files', () => write(file, stored));
     return blob;
   }
 
@@ -38,14 +46,19 @@ export class FolderBlobStore implements BlobStore {
     const file = this.#file(sessionId, blob);
     const stats = await this.#queue.run('files', () => unlessMissing(() => stat(file)));
     if (!stats) throw new BlobNotFound(sessionId, blob);
-    return stats.size;
+    if (!this.#cipher.isOn) return stats.size;
+    const head = await this.#queue.run('files', () => unlessMissing(() => readHead(file)));
+    return (head && plainSize(head, stats.size)) ?? stats.size;
   }
 
   async get(sessionId: string, blob: string): Promise<Buffer> {
     const file = this.#file(sessionId, blob);
     const bytes = await this.#queue.run('files', () => unlessMissing(() => readFile(file)));
     if (!bytes) throw new BlobNotFound(sessionId, blob);
-    return bytes;
+    const sealed = readSealed(bytes);
+    // A file that was stored without encryption may begin with anything: its name is its hash.
+    if (!sealed || sha256(bytes) === blob) return bytes;
+    return this.#cipher.open(sealed, placeOf(sessionId, blob));
   }
 
   async list(sessionId: string): Promise<ListedBlob[]> {
@@ -80,6 +93,20 @@ export class FolderBlobStore implements BlobStore {
   #folder(sessionId: string): string {
     if (!/^\w+$/.test(sessionId)) throw new Error(`${JSON.stringify(sessionId)} is not the id of a session`);
     return path.join(this.#root, sessionId);
+  }
+}
+
+function placeOf(sessionId: string, blob: string): string {
+  return `blob/${sessionId}/${blob}`;
+}
+
+async function readHead(file: string): Promise<Buffer> {
+  const handle = await open(file);
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MAX_HEADER_BYTES), 0, MAX_HEADER_BYTES, 0);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await handle.close();
   }
 }
 
