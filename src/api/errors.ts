@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { MAX_PAYLOAD_BYTES, PayloadTooLarge } from '../blobs/offload.ts';
 import { BlobNotFound } from '../blobs/blob-store.ts';
+import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { Rejection } from '../log/turn-input.ts';
 import { TurnNotFound } from '../logs/turn-logs.ts';
 import { isUnavailable } from '../unavailable.ts';
@@ -205,6 +206,8 @@ export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof TurnNotFound) return new ApiError('turn_not_found', error.message, { cause: error });
   if (error instanceof BlobNotFound) return new ApiError('file_not_found', 'there is no such file', { cause: error });
+  // Whoever has set up the server can mend it, and the request may succeed then.
+  if (error instanceof EncryptionKeyMissing) return new ApiError('unavailable', error.message, { cause: error });
   if (error instanceof PayloadTooLarge) {
     const message = `${error.message}; after its large texts are set aside, at most ${MAX_PAYLOAD_BYTES} bytes may remain`;
     return new ApiError('content_too_large', message, { cause: error });

@@ -34,8 +34,8 @@ export interface RequestClaim {
 
 /** Whether a request came before. Unlike `claimRequest` it writes nothing. */
 export async function isClaimed(request: Omit<ClaimOptions, 'resourceId' | 'sessionId'>): Promise<boolean> {
-  const { scope, key, notBefore } = slotOf(request, new Date());
-  return request.catalog.idempotency.isTaken({ scope, key }, notBefore);
+  const { notBefore, ...slots } = slotsOf(request, new Date());
+  return (await request.catalog.idempotency.taken(slots, notBefore)) !== undefined;
 }
 
 /** Finds out whether a request came before. @throws ApiError `idempotency_key_reused` */
@@ -49,10 +49,12 @@ export async function claimRequest({
 }: ClaimOptions): Promise<RequestClaim> {
   const { idempotency } = catalog;
   const now = new Date();
-  const { notBefore, ...slot } = slotOf({ scope, key, bodyHash }, now);
-  const wanted = { ...slot, resourceId, sessionId, bodyHash };
+  const { notBefore, ...slots } = slotsOf({ catalog, scope, key, bodyHash }, now);
+  const [first = '', ...others] = slots.keys;
+  const slot = (others.length > 0 && (await idempotency.taken(slots, notBefore))) || first;
+  const wanted = { scope, key: slot, resourceId, sessionId, bodyHash };
   const taken = await idempotency.claim({ ...wanted, now: now.toISOString() }, notBefore);
-  if (taken.bodyHash !== bodyHash) {
+  if (!taken.isSameBody) {
     throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
   }
   const held = { ...wanted, resourceId: taken.resourceId };
@@ -70,12 +72,15 @@ export async function claimRequest({
   };
 }
 
-/** Where the claim of a request stands, and how old it may be. */
-function slotOf({ scope, key, bodyHash }: Pick<ClaimOptions, 'scope' | 'key' | 'bodyHash'>, now: Date) {
+/** Where the claim of a request stands, or may stand, and how old it may be. */
+function slotsOf(
+  { catalog, scope, key, bodyHash }: Pick<ClaimOptions, 'catalog' | 'scope' | 'key' | 'bodyHash'>,
+  now: Date,
+): { scope: string; keys: string[]; notBefore: string } {
   const lifetime = key === undefined ? REPEAT_WITHIN_MS : KEY_LIFETIME_MS;
   return {
     scope,
-    key: key === undefined ? `body:${bodyHash}` : `key:${key}`,
+    keys: key === undefined ? catalog.idempotency.keysOf(bodyHash) : [`key:${key}`],
     notBefore: new Date(now.getTime() - lifetime).toISOString(),
   };
 }

@@ -1,5 +1,6 @@
 import type { Kysely, Transaction } from 'kysely';
 import { LRUCache } from 'lru-cache';
+import type { Cipher } from '../encryption/cipher.ts';
 import { hashOf } from '../hash.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
 import type { AgentRow, AgentVersionRow, Tables } from './schema.ts';
@@ -13,20 +14,30 @@ const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 /** Agents, their versions and the specs behind them. */
 export class Agents {
   readonly #db: Kysely<Tables>;
+  readonly #cipher: Cipher;
   /** Specs never change, so those in use are read once. */
   readonly #specs = new LRUCache<string, AgentSpec>({ maxSize: MAX_CACHED_CHARACTERS });
 
-  constructor(db: Kysely<Tables>) {
+  constructor(db: Kysely<Tables>, cipher: Cipher) {
     this.#db = db;
+    this.#cipher = cipher;
   }
 
   async get(name: string): Promise<Agent | undefined> {
-    const row = await this.#db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
+    const row = await this.#row(name);
     return row && { ...row, spec: await this.spec(row.spec_hash) };
+  }
+
+  #row(name: string): Promise<AgentRow | undefined> {
+    return this.#db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
   }
 
   /** Stores a new version of an agent, unless its newest one is the same. */
   async put(name: string, spec: AgentSpec, now: string): Promise<Agent> {
+    // Under another key it is the same spec all the same.
+    const same = new Set(this.#cipher.namesOf(hashOf(spec), 'spec'));
+    const newest = await this.#row(name);
+    if (newest && same.has(newest.spec_hash)) return { ...newest, spec };
     const specHash = await this.putSpec(spec);
     const row = await this.#db.transaction().execute(async (db) => {
       // Made or found, the row is held until the end: who stores another version at the same time waits, and reads ours.
@@ -36,7 +47,7 @@ export class Agents {
         .onConflict((conflict) => conflict.column('name').doUpdateSet((eb) => ({ name: eb.ref('excluded.name') })))
         .returningAll()
         .executeTakeFirstOrThrow();
-      if (held.version > 0 && held.spec_hash === specHash) return held;
+      if (held.version > 0 && same.has(held.spec_hash)) return held;
       const version = (await lastVersion(db, name)) + 1;
       await db
         .insertInto('agent_versions')
@@ -93,12 +104,16 @@ export class Agents {
       .execute();
   }
 
-  /** Stores a spec under its hash. Until a session or an agent has it, it is kept for as long as `forgetSpecs` waits. */
+  /**
+   * Stores a spec under its hash, or what stands for it. Until a session or an agent has it, it is kept for as long as
+   * `forgetSpecs` waits.
+   */
   async putSpec(spec: AgentSpec): Promise<string> {
-    const hash = hashOf(spec);
+    const hash = this.#cipher.nameOf(hashOf(spec), 'spec');
+    const stored = this.#cipher.sealText(JSON.stringify(spec), `spec/${hash}`);
     await this.#db
       .insertInto('specs')
-      .values({ hash, spec: JSON.stringify(spec), retention_days: spec.config?.retention_days ?? null })
+      .values({ hash, spec: stored, retention_days: spec.config?.retention_days ?? null })
       .onConflict((conflict) =>
         conflict.column('hash').doUpdateSet({ unused_since: null }).where('specs.unused_since', 'is not', null),
       )
@@ -134,7 +149,7 @@ export class Agents {
     const row = await this.#db.selectFrom('specs').select('spec').where('hash', '=', hash).executeTakeFirst();
     if (!row) throw new Error(`the catalog has no agent spec ${hash}`);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
-    const spec = JSON.parse(row.spec) as AgentSpec;
+    const spec = JSON.parse(this.#cipher.openText(row.spec, `spec/${hash}`)) as AgentSpec;
     this.#specs.set(hash, spec, { size: row.spec.length });
     return spec;
   }

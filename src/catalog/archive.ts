@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely';
+import type { Cipher } from '../encryption/cipher.ts';
 import type { LogEntry, LogRecord } from '../log/records.ts';
 import { referToBlobs, ROWS_AT_ONCE } from './blob-references.ts';
 import type { Tables } from './schema.ts';
@@ -10,9 +11,11 @@ const MAX_ORDINAL = 2 ** 31 - 1;
 /** The logs of ended turns, and the ended parts of long running ones. Records stand here as they do in histories. */
 export class Archive {
   readonly #db: Kysely<Tables>;
+  readonly #cipher: Cipher;
 
-  constructor(db: Kysely<Tables>) {
+  constructor(db: Kysely<Tables>, cipher: Cipher) {
     this.#db = db;
+    this.#cipher = cipher;
   }
 
   /**
@@ -37,17 +40,15 @@ export class Archive {
       if (numUpdatedRows === 0n) return undefined;
       const added = entries.filter(({ ordinal }) => ordinal > before);
       for (let from = 0; from < added.length; from += ROWS_AT_ONCE) {
-        const rows = added.slice(from, from + ROWS_AT_ONCE).map(({ ordinal, record }) => ({
+        const some = added.slice(from, from + ROWS_AT_ONCE);
+        const records = some.map(({ record }) => JSON.stringify(record));
+        const rows = some.map(({ ordinal }, i) => ({
           turn_id: turnId,
           ordinal,
-          record: JSON.stringify(record),
+          record: this.#cipher.sealText(records[i] ?? '', placeOf(turnId, ordinal)),
         }));
         await db.insertInto('archive').values(rows).execute();
-        await referToBlobs(
-          db,
-          turn.session_id,
-          rows.map(({ record }) => record),
-        );
+        await referToBlobs(db, turn.session_id, records);
       }
       return added;
     });
@@ -64,8 +65,15 @@ export class Archive {
       .orderBy('ordinal')
       .limit(limit)
       .execute();
-    return rows.map(({ ordinal, record }) => ({ ordinal, record: parse(record) }));
+    return rows.map(({ ordinal, record }) => ({
+      ordinal,
+      record: parse(this.#cipher.openText(record, placeOf(turnId, ordinal))),
+    }));
   }
+}
+
+function placeOf(turnId: string, ordinal: number): string {
+  return `archive/${turnId}/${ordinal}`;
 }
 
 function parse(record: string): LogRecord {

@@ -1,9 +1,11 @@
 import { Kysely } from 'kysely';
 import type { Logger } from 'pino';
+import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { Agents } from './agents.ts';
 import { Archive } from './archive.ts';
 import { BlobReferences } from './blob-references.ts';
 import { dialectOf, type Database } from './database.ts';
+import { EncryptionKeys } from './encryption-keys.ts';
 import { Idempotency } from './idempotency.ts';
 import { Keys } from './keys.ts';
 import { checkDatabase, prepareDatabase } from './prepare.ts';
@@ -22,30 +24,35 @@ export class Catalog {
   readonly retention: Retention;
   readonly idempotency: Idempotency;
   readonly keys: Keys;
+  readonly encryptionKeys: EncryptionKeys;
   readonly #db: Kysely<Tables>;
 
-  private constructor(db: Kysely<Tables>) {
+  private constructor(db: Kysely<Tables>, cipher: Cipher) {
     this.#db = db;
-    this.agents = new Agents(db);
-    this.sessions = new Sessions(db);
-    this.turns = new Turns(db);
-    this.archive = new Archive(db);
+    this.agents = new Agents(db, cipher);
+    this.sessions = new Sessions(db, cipher);
+    this.turns = new Turns(db, cipher);
+    this.archive = new Archive(db, cipher);
     this.blobReferences = new BlobReferences(db);
     this.retention = new Retention(db);
-    this.idempotency = new Idempotency(db);
+    this.idempotency = new Idempotency(db, cipher);
     this.keys = new Keys(db);
+    this.encryptionKeys = new EncryptionKeys(db);
   }
 
-  /** Opens the catalog and brings its schema up to date. @throws CatalogError */
-  static async open(database: Database, log: Logger): Promise<Catalog> {
+  /**
+   * Opens the catalog and brings its schema up to date. Without a cipher what is encrypted can not be read, and nothing
+   * must be written that would have to be. @throws CatalogError
+   */
+  static async open(database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<Catalog> {
     await prepareDatabase(database, log);
-    return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }));
+    return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }), cipher);
   }
 
   /** Opens the catalog of a server that runs, or has run, and leaves its schema as it is. @throws CatalogError */
-  static async openExisting(database: Database, log: Logger): Promise<Catalog> {
+  static async openExisting(database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<Catalog> {
     await checkDatabase(database, log);
-    return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }));
+    return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }), cipher);
   }
 
   /** Throws if the catalog can't be written: away, full or read-only. */

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely';
+import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
 
 /** A key is remembered for this long. */
@@ -20,9 +21,19 @@ export interface Claim {
 /** Remembers what a request has created, so that the same request again finds it instead of creating it twice. */
 export class Idempotency {
   readonly #db: Kysely<Tables>;
+  readonly #cipher: Cipher;
 
-  constructor(db: Kysely<Tables>) {
+  constructor(db: Kysely<Tables>, cipher: Cipher) {
     this.#db = db;
+    this.#cipher = cipher;
+  }
+
+  /**
+   * The keys that stand for a body: the one to claim, and those under which it may have been claimed before the encryption
+   * was changed. The hash of a short body would be guessed at once.
+   */
+  keysOf(bodyHash: string): string[] {
+    return this.#cipher.namesOf(bodyHash, 'request').map((name) => `body:${name}`);
   }
 
   /**
@@ -32,7 +43,7 @@ export class Idempotency {
   async claim(
     { scope, key, resourceId, sessionId, bodyHash, now }: Claim,
     notBefore: string,
-  ): Promise<{ resourceId: string; bodyHash: string; isNew: boolean }> {
+  ): Promise<{ resourceId: string; isSameBody: boolean; isNew: boolean }> {
     // In one statement: between two of them somebody else could claim the key or give it free.
     const { resource_id: taken, body_hash: takenHash } = await this.#db
       .insertInto('idempotency')
@@ -41,7 +52,7 @@ export class Idempotency {
         key,
         resource_id: resourceId,
         session_id: sessionId,
-        body_hash: bodyHash,
+        body_hash: this.#cipher.nameOf(bodyHash, 'request'),
         created_at: now,
       })
       .onConflict((conflict) =>
@@ -63,19 +74,20 @@ export class Idempotency {
       )
       .returning(['resource_id', 'body_hash'])
       .executeTakeFirstOrThrow();
-    return { resourceId: taken, bodyHash: takenHash, isNew: taken === resourceId };
+    const isSame = this.#cipher.namesOf(bodyHash, 'request').includes(takenHash);
+    return { resourceId: taken, isSameBody: isSame, isNew: taken === resourceId };
   }
 
-  /** Whether a key is taken since `notBefore` or later. */
-  async isTaken({ scope, key }: Pick<Claim, 'scope' | 'key'>, notBefore: string): Promise<boolean> {
+  /** Which of some keys is taken since `notBefore` or later. */
+  async taken({ scope, keys }: { scope: string; keys: string[] }, notBefore: string): Promise<string | undefined> {
     const row = await this.#db
       .selectFrom('idempotency')
       .select('key')
       .where('scope', '=', scope)
-      .where('key', '=', key)
+      .where('key', 'in', keys)
       .where('created_at', '>=', notBefore)
       .executeTakeFirst();
-    return row !== undefined;
+    return row?.key;
   }
 
   /** Makes a claim count from `now`, if the key still stands for this resource. */

@@ -155,6 +155,16 @@ export const migrations: Record<string, Migration> = {
       await sql`update specs set unused_since = ${new Date().toISOString()}`.execute(db);
     },
   },
+  '0011-encryption-keys': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      await db.schema
+        .createTable('encryption_keys')
+        .addColumn('id', 'text', (c) => c.primaryKey())
+        .addColumn('fingerprint', 'text', (c) => c.notNull())
+        .addColumn('created_at', 'text', (c) => c.notNull())
+        .execute();
+    },
+  },
 };
 
 /** What the archive names in the blob store, noted as later archiving does. */

@@ -15,6 +15,7 @@ export interface Tables {
   blob_references: BlobReferencesTable;
   idempotency: IdempotencyTable;
   api_keys: ApiKeysTable;
+  encryption_keys: EncryptionKeysTable;
 }
 
 /** Agent specs by their content, which is never changed. */
@@ -123,6 +124,13 @@ interface ApiKeysTable {
   /** To the minute. */
   last_used_at: string | null;
   revoked_at: string | null;
+}
+
+/** The keys under which something was encrypted. */
+interface EncryptionKeysTable {
+  id: string;
+  fingerprint: string;
+  created_at: string;
 }
 
 export type SessionRow = Selectable<SessionsTable>;

@@ -1,4 +1,5 @@
 import type { Kysely, Transaction } from 'kysely';
+import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 
 /** A place in a listing: behind the session with this time and id. */
@@ -28,18 +29,21 @@ export interface SessionPage {
 /** The index of sessions and drafts. Those that are deleted are not found by any of these but the last few. */
 export class Sessions {
   readonly #db: Kysely<Tables>;
+  readonly #cipher: Cipher;
 
-  constructor(db: Kysely<Tables>) {
+  constructor(db: Kysely<Tables>, cipher = NO_ENCRYPTION) {
     this.#db = db;
+    this.#cipher = cipher;
   }
 
   async get(id: string): Promise<SessionRow | undefined> {
-    return this.#db
+    const row = await this.#db
       .selectFrom('sessions')
       .selectAll()
       .where('id', '=', id)
       .where('deleted_at', 'is', null)
       .executeTakeFirst();
+    return row && this.#open(row);
   }
 
   /**
@@ -73,14 +77,21 @@ export class Sessions {
         eb(eb.refTuple('created_at', 'id'), order === 'asc' ? '>' : '<', eb.tuple(after.createdAt, after.id)),
       );
     }
-    return query.orderBy('created_at', order).orderBy('id', order).limit(limit).execute();
+    const rows = await query.orderBy('created_at', order).orderBy('id', order).limit(limit).execute();
+    return rows.map((row) => this.#open(row));
   }
 
   /** Does nothing if the session exists: the request that creates it came twice. */
   async insert(session: NewSessionRow): Promise<void> {
+    const { id, title, metadata } = session;
     await this.#db
       .insertInto('sessions')
-      .values({ ...session, active_at: session.created_at })
+      .values({
+        ...session,
+        title: title ? this.#cipher.sealText(title, titlePlace(id)) : title,
+        metadata: metadata ? this.#cipher.sealText(metadata, metadataPlace(id)) : metadata,
+        active_at: session.created_at,
+      })
       .onConflict((conflict) => conflict.column('id').doNothing())
       .execute();
   }
@@ -156,6 +167,25 @@ export class Sessions {
       } else await db.updateTable('sessions').set({ removal_at: again }).where('id', '=', id).execute();
     });
   }
+
+  /** A session whose key is gone has no title, and can be deleted all the same. */
+  #open(row: SessionRow): SessionRow {
+    if (!this.#cipher.isOn) return row;
+    return {
+      ...row,
+      title: this.#cipher.openLabel(row.title, titlePlace(row.id)),
+      metadata: this.#cipher.openLabel(row.metadata, metadataPlace(row.id)),
+    };
+  }
+}
+
+/** Where a title belongs, for the cipher. */
+export function titlePlace(sessionId: string): string {
+  return `session/${sessionId}/title`;
+}
+
+function metadataPlace(sessionId: string): string {
+  return `session/${sessionId}/metadata`;
 }
 
 /** Notes that the session has another spec than its present one from `now` on, or none. */

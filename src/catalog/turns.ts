@@ -1,6 +1,7 @@
 import { sql, type Kysely } from 'kysely';
+import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables, TurnRow } from './schema.ts';
-import { noteActivity } from './sessions.ts';
+import { noteActivity, titlePlace } from './sessions.ts';
 
 export interface AcceptedTurn {
   turnId: string;
@@ -15,9 +16,11 @@ export interface AcceptedTurn {
 /** The index of turns; see `TurnsTable` for its two kinds of rows. */
 export class Turns {
   readonly #db: Kysely<Tables>;
+  readonly #cipher: Cipher;
 
-  constructor(db: Kysely<Tables>) {
+  constructor(db: Kysely<Tables>, cipher: Cipher) {
     this.#db = db;
+    this.#cipher = cipher;
   }
 
   async get(id: string): Promise<TurnRow | undefined> {
@@ -165,13 +168,14 @@ export class Turns {
    * nothing back. False then.
    */
   async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title }: AcceptedTurn): Promise<boolean> {
+    const stored = title ? this.#cipher.sealText(title, titlePlace(sessionId)) : title;
     const row = { session_id: sessionId, previous_turn_id: previousTurnId, sequence, created_at: createdAt };
     return this.#db.transaction().execute(async (db) => {
       if (!(await noteActivity(db, { id: sessionId, at: createdAt }))) return false;
       await db
         .updateTable('sessions')
         .set((eb) => ({
-          title: eb.fn.coalesce('title', eb.val(title)),
+          title: eb.fn.coalesce('title', eb.val(stored)),
           updated_at: eb.case().when('updated_at', '<', createdAt).then(createdAt).else(eb.ref('updated_at')).end(),
         }))
         .where('id', '=', sessionId)
