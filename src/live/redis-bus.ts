@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../redis.ts';
 import type { InProgress, LiveBus, LiveFrame, LiveListener, LiveSnapshot } from './bus.ts';
 import { MessagesInProgress } from './messages-in-progress.ts';
@@ -8,6 +9,8 @@ interface RedisBusOptions {
   /** Begins the names of all channels: one for each Everturn on this Redis. */
   prefix: string;
   log: Logger;
+  /** For what is said: by default it goes as it is. */
+  cipher?: Cipher;
 }
 
 /** A turn that somebody in this process watches. */
@@ -40,6 +43,7 @@ export class RedisBus implements LiveBus {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #log: Logger;
+  readonly #cipher: Cipher;
   readonly #inProgress = new MessagesInProgress();
   readonly #watched = new Map<string, Watched>();
   /** Turns whose readers have asked for snapshots: one answer for all who ask at a time. */
@@ -47,12 +51,13 @@ export class RedisBus implements LiveBus {
   /** Turns of which frames were dropped. */
   readonly #dropped = new Set<string>();
   #unsent = 0;
-  readonly #refusals = new Set<'publish' | 'subscribe'>();
+  readonly #refusals = new Set<'publish' | 'subscribe' | 'read'>();
 
-  constructor({ redis, prefix, log }: RedisBusOptions) {
+  constructor({ redis, prefix, log, cipher = NO_ENCRYPTION }: RedisBusOptions) {
     this.#redis = redis;
     this.#prefix = prefix;
     this.#log = log;
+    this.#cipher = cipher;
     for (const client of [redis.commands, redis.subscriptions]) client.on('ready', () => void this.#resume());
     void this.#resume();
   }
@@ -132,7 +137,10 @@ export class RedisBus implements LiveBus {
       if (this.#inProgress.has(turnId)) this.#dropped.add(turnId);
     };
     if (this.#unsent > MAX_UNSENT_CHARACTERS) drop();
-    else this.#publish(this.#channel(turnId), JSON.stringify(message), drop);
+    else {
+      const channel = this.#channel(turnId);
+      this.#publish(channel, this.#cipher.sealText(JSON.stringify(message), channel), drop);
+    }
   }
 
   #sendSnapshots(turnId: string): void {
@@ -164,7 +172,7 @@ export class RedisBus implements LiveBus {
   }
 
   /** One line in the log until Redis does as it is told again. An outage is not news here. */
-  #refused(what: 'publish' | 'subscribe', error: unknown): void {
+  #refused(what: 'publish' | 'subscribe' | 'read', error: unknown): void {
     if (this.#refusals.has(what) || !this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
     this.#refusals.add(what);
     this.#log.warn(
@@ -201,7 +209,8 @@ export class RedisBus implements LiveBus {
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // Thrown at the client it would cost the connection.
-      this.#log.error({ err: error, channel }, 'a message on the live bus could not be used');
+      if (error instanceof EncryptionKeyMissing) this.#refused('read', error);
+      else this.#log.error({ err: error, channel }, 'a message on the live bus could not be used');
     }
   };
 
@@ -220,7 +229,7 @@ export class RedisBus implements LiveBus {
     const watched = this.#watched.get(turnId);
     if (!watched) return;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#send`
-    const message = JSON.parse(text) as LiveFrame | LiveSnapshot;
+    const message = JSON.parse(this.#cipher.openText(text, this.#channel(turnId))) as LiveFrame | LiveSnapshot;
     if ('frames' in message) stopAsking(watched);
     for (const listener of watched.listeners) {
       if ('frames' in message) listener.snapshot(structuredClone(message));

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import { inTime } from '../in-time.ts';
+import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { IdleWatch } from '../models/idle-watch.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
@@ -42,6 +43,8 @@ interface RedisHeadStartsOptions {
   log: Logger;
   /** Of those that were begun here. */
   onEnd?: (outcome: HeadStartOutcome) => void;
+  /** For what is said: by default it goes as it is. */
+  cipher?: Cipher;
 }
 
 /**
@@ -53,6 +56,7 @@ export class RedisHeadStarts implements HeadStarts {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #log: Logger;
+  readonly #cipher: Cipher;
   readonly #local: InProcessHeadStarts;
   /** This process, among the workers. */
   readonly #name = randomUUID();
@@ -62,10 +66,11 @@ export class RedisHeadStarts implements HeadStarts {
   readonly #asked = new Map<string, (letter: { n: number; part: Part }) => void>();
   readonly #served = new Map<string, AbortController>();
 
-  constructor({ redis, prefix, log, onEnd }: RedisHeadStartsOptions) {
+  constructor({ redis, prefix, log, onEnd, cipher = NO_ENCRYPTION }: RedisHeadStartsOptions) {
     this.#redis = redis;
     this.#prefix = prefix;
     this.#log = log;
+    this.#cipher = cipher;
     this.#local = new InProcessHeadStarts(onEnd);
   }
 
@@ -185,11 +190,11 @@ export class RedisHeadStarts implements HeadStarts {
     else this.#asked.get(letter.claim)?.(letter);
   });
 
-  #reading(handle: (message: never) => void): (text: string) => void {
-    return (text) => {
+  #reading(handle: (message: never) => void): (text: string, channel: string) => void {
+    return (text, channel) => {
       try {
         // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by another process of ours
-        handle(JSON.parse(text) as never);
+        handle(JSON.parse(this.#cipher.openText(text, channel)) as never);
       } catch (error) {
         // Thrown at the client it would cost the connection.
         this.#log.error({ err: error }, 'a message about head starts could not be used');
@@ -231,10 +236,11 @@ export class RedisHeadStarts implements HeadStarts {
   }
 
   #publish(channel: string, message: Notice | Letter): void {
-    this.#redis.commands.publish(channel, JSON.stringify(message)).catch(() => undefined);
+    const text = this.#cipher.sealText(JSON.stringify(message), channel);
+    this.#redis.commands.publish(channel, text).catch(() => undefined);
   }
 
-  #subscribe(channel: string, listener: (text: string) => void): void {
+  #subscribe(channel: string, listener: (text: string, channel: string) => void): void {
     // If it fails, Redis is away: this is done again when it is back.
     this.#redis.subscriptions.subscribe(channel, listener).catch((error: unknown) => {
       this.#log.debug({ err: error, channel }, 'no head starts without Redis');
