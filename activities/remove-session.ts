@@ -1,3 +1,4 @@
+import { isUnreadable } from '../src/encryption/cipher.ts';
 import { TurnNotFound } from '../src/logs/turn-logs.ts';
 import { deleteExecution } from '../src/temporal/end-execution.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../workflows/ids.ts';
@@ -27,7 +28,7 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
         // A request that is not a turn yet may become one: what it leaves is found by its row.
         if (isFound || sequence !== null || isLast) await catalog.turns.remove(id);
       }
-      await deleteSession(sessionId);
+      await deleteListedRuns(sessionWorkflowId(sessionId));
       await blobs.deleteAll(sessionId);
       const now = new Date().toISOString();
       await catalog.sessions.forget(sessionId, { now, again: isLast ? undefined : again.toISOString() });
@@ -45,6 +46,11 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
         earlier.unshift(carry.previousRunId);
       }
     } catch (error) {
+      if (isUnreadable(error)) {
+        // Nobody will read it any more; what was said is to go all the same.
+        await deleteListedRuns(workflowId);
+        return true;
+      }
       if (!(error instanceof TurnNotFound)) throw error;
       if (earlier.length === 0) return false;
     }
@@ -53,9 +59,8 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
     return true;
   }
 
-  /** Deletes all runs of a session's workflow; they need not follow from one another. */
-  async function deleteSession(sessionId: string): Promise<void> {
-    const workflowId = sessionWorkflowId(sessionId);
+  /** Deletes the runs of a workflow that Temporal lists, and its last one; they need not follow from one another. */
+  async function deleteListedRuns(workflowId: string): Promise<void> {
     const runs = client.workflow.list({ query: `WorkflowId = '${workflowId}'` });
     for await (const { runId } of runs) await deleteExecution(client, { workflowId, runId });
     await deleteExecution(client, { workflowId });

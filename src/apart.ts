@@ -69,7 +69,7 @@ export async function startApiApart({ config, log, tracing }: PartOptions): Prom
 export async function startWorkerApart({ config, log, tracing }: PartOptions): Promise<RunningWorkerPart> {
   const cleanup = new Cleanup();
   try {
-    const bundling = workflowBundle(config.cacheDir);
+    const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
     bundling.catch(() => undefined); // awaited below, unless something else fails first
     const { services, temporal, model } = await openPart({ config, log, tracing }, cleanup);
     const worker = await startWorker(services, { temporal, workflowBundle: await bundling });

@@ -43,7 +43,7 @@ export async function startServer(
     await checkReach(config, log);
     const registry = await loadMcpRegistry(config.mcpServersFile);
     const agents = await readAgentFiles(config.agentsDir);
-    const bundling = workflowBundle(config.cacheDir);
+    const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
     bundling.catch(() => undefined); // awaited below, unless something else fails first
     const temporal = given.temporal ?? (await provision(config, log));
     cleanup.add(() => temporal.stop());

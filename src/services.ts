@@ -8,6 +8,7 @@ import type { BlobStore } from './blobs/blob-store.ts';
 import { Catalog } from './catalog/catalog.ts';
 import { Cleanup } from './cleanup.ts';
 import type { Config } from './config.ts';
+import { Cipher } from './encryption/cipher.ts';
 import type { LiveBus } from './live/bus.ts';
 import { InProcessHeadStarts, type HeadStartOutcome, type HeadStarts } from './live/head-starts.ts';
 import { InProcessBus } from './live/in-process-bus.ts';
@@ -17,6 +18,7 @@ import { TurnIndex } from './logs/turn-index.ts';
 import { TurnLogs } from './logs/turn-logs.ts';
 import { Models } from './models/models.ts';
 import { OpenAIProvider } from './models/openai.ts';
+import { dataConverterFor } from './temporal/data-converter.ts';
 import { TurnHistory } from './temporal/history.ts';
 import { openRedis, redisPrefix, type Redis } from './redis.ts';
 import type { ProvisionedTemporal } from './temporal/provision.ts';
@@ -31,6 +33,8 @@ import type { McpRegistry } from './tools/registry.ts';
 export interface Services {
   config: Config;
   log: Logger;
+  /** Encrypts what is stored, if there are keys. */
+  cipher: Cipher;
   metrics: Metrics;
   /** Undefined if no traces are recorded. */
   tracing: Tracing | undefined;
@@ -86,23 +90,27 @@ async function open(
   cleanup: Cleanup,
 ): Promise<Services> {
   const { connectionOptions, namespace } = temporal;
-  const catalog = await Catalog.open(config.database, log);
+  const cipher = new Cipher(config.encryptionKeys);
+  const catalog = await Catalog.open(config.database, log, cipher);
   cleanup.add(() => catalog.close());
+  await registerKeys({ catalog, cipher, log });
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   cleanup.add(async () => redis?.close());
   const metrics = new Metrics();
-  const live = openLive({ redis, config, log, metrics });
+  const live = openLive({ redis, config, log, metrics, cipher });
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.add(async () => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
-  const blobs = FolderBlobStore.in(config.dataDir);
+  const blobs = FolderBlobStore.in(config.dataDir, cipher);
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
   const connection = await Connection.connect({ ...connectionOptions, channelArgs: LARGE_MESSAGES, interceptors: [] });
   cleanup.add(() => connection.close());
+  const dataConverter = dataConverterFor(cipher);
   const client = new Client({
     connection,
     namespace,
+    ...(dataConverter && { dataConverter }),
     interceptors: { workflow: [requestHeader, ...(tracing ? [tracing.commands] : [])] },
   });
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
@@ -120,6 +128,7 @@ async function open(
   return {
     config,
     log,
+    cipher,
     metrics,
     tracing,
     catalog,
@@ -147,9 +156,20 @@ function openLive({
   config,
   log,
   metrics,
-}: Pick<Services, 'redis' | 'config' | 'log' | 'metrics'>): Pick<Services, 'bus' | 'headStarts'> {
+  cipher,
+}: Pick<Services, 'redis' | 'config' | 'log' | 'metrics' | 'cipher'>): Pick<Services, 'bus' | 'headStarts'> {
   const onEnd = (outcome: HeadStartOutcome) => metrics.headStarts.inc({ outcome });
   if (!redis) return { bus: new InProcessBus(), headStarts: new InProcessHeadStarts(onEnd) };
-  const prefix = redisPrefix(config.temporal);
-  return { bus: new RedisBus({ redis, prefix, log }), headStarts: new RedisHeadStarts({ redis, prefix, log, onEnd }) };
+  const options = { redis, prefix: redisPrefix(config.temporal), log, cipher };
+  return { bus: new RedisBus(options), headStarts: new RedisHeadStarts({ ...options, onEnd }) };
+}
+
+/** @throws CatalogError */
+async function registerKeys({ catalog, cipher, log }: Pick<Services, 'catalog' | 'cipher' | 'log'>): Promise<void> {
+  const missing = await catalog.encryptionKeys.register(cipher, new Date().toISOString());
+  if (missing.length === 0) return;
+  log.warn(
+    { keys: missing },
+    'what was encrypted under these keys can not be read: EVERTURN_ENCRYPTION_KEYS lacks them',
+  );
 }

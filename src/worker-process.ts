@@ -26,7 +26,7 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, logs, history, blobs, headStarts, metrics, log } = services;
+  const { config, cipher, logs, history, blobs, headStarts, metrics, log } = services;
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
@@ -37,6 +37,7 @@ export async function startWorker(
     namespace: temporal.namespace,
     taskQueue: config.temporal.taskQueue,
     workflowBundle,
+    cipher,
     activities: createActivities(dependencies),
     activityInterceptors: [activityScope, countRetries(metrics), traceActivity],
     onTurnEnded: (span) => services.tracing?.turnEnded(span),

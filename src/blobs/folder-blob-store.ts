@@ -25,8 +25,8 @@ export class FolderBlobStore implements BlobStore {
   }
 
   /** Those of a server that keeps its data there. */
-  static in(dataDir: string): FolderBlobStore {
-    return new FolderBlobStore(path.join(dataDir, 'blobs'));
+  static in(dataDir: string, cipher = NO_ENCRYPTION): FolderBlobStore {
+    return new FolderBlobStore(path.join(dataDir, 'blobs'), cipher);
   }
 
   async put(sessionId: string, bytes: Uint8Array): Promise<string> {

@@ -3,9 +3,11 @@ import type { Command } from 'commander';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import { ConfigError, loadConfig, type Config } from '../config.ts';
+import { Cipher } from '../encryption/cipher.ts';
 import { createLogger } from '../logger.ts';
 import { TurnLogs, TurnNotFound } from '../logs/turn-logs.ts';
 import { LARGE_MESSAGES } from '../services.ts';
+import { dataConverterFor } from '../temporal/data-converter.ts';
 import { findDevServers } from '../temporal/dev-server.ts';
 import { databaseFileIn } from '../temporal/embedded-server.ts';
 import { TurnHistory } from '../temporal/history.ts';
@@ -34,14 +36,20 @@ async function inspect(turnId: string, { json }: { json?: boolean }): Promise<vo
 /** @throws ConfigError if neither the catalog nor Temporal knows the turn */
 async function readReport(turnId: string, config: Config): Promise<TurnReport> {
   const log = createLogger(config);
-  const catalog = await Catalog.openExisting(config.database, log);
+  const cipher = new Cipher(config.encryptionKeys);
+  const catalog = await Catalog.openExisting(config.database, log, cipher);
   const address = await temporalAddress(config);
   const connection = Connection.lazy({ ...address, channelArgs: LARGE_MESSAGES, interceptors: [] });
   try {
-    const client = new Client({ connection, namespace: config.temporal.namespace });
+    const dataConverter = dataConverterFor(cipher);
+    const client = new Client({
+      connection,
+      namespace: config.temporal.namespace,
+      ...(dataConverter && { dataConverter }),
+    });
     const { namespace, loadedDataConverter: converter } = client.options;
     const history = new TurnHistory({ connection, namespace, converter });
-    const blobs = FolderBlobStore.in(config.dataDir);
+    const blobs = FolderBlobStore.in(config.dataDir, cipher);
     const logs = new TurnLogs({ catalog, history, blobs });
     return await reportTurn(turnId, { catalog, logs, history, client: address && client });
   } catch (error) {

@@ -1,7 +1,7 @@
 import type { Client } from '@temporalio/client';
-import { decodeFailure } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import { optionalTsToMs } from '@temporalio/common/lib/time.js';
 import proto, { type temporal } from '@temporalio/proto';
+import { failureMessage } from './data-converter.ts';
 import { isNotFound } from './errors.ts';
 
 /** How a workflow stands, as Temporal sees it, beside its history. */
@@ -92,7 +92,7 @@ async function pendingActivity(
     ...(failure && {
       lastFailure: {
         type: failure.applicationFailureInfo?.type || undefined,
-        message: await messageOf(client, failure),
+        message: await failureMessage(client.options.loadedDataConverter, failure),
       },
     }),
   };
@@ -108,15 +108,10 @@ async function lastFailure(client: Client, workflowId: string): Promise<string> 
   });
   for (const event of history?.events ?? []) {
     const failed = event.workflowTaskFailedEventAttributes;
-    if (failed?.failure) return messageOf(client, failed.failure);
+    if (failed?.failure) return failureMessage(options.loadedDataConverter, failed.failure);
     if (event.workflowTaskTimedOutEventAttributes) return 'the worker did not answer in time';
   }
   return 'unknown failure';
-}
-
-async function messageOf(client: Client, failure: temporal.api.failure.v1.IFailure): Promise<string> {
-  const { message } = await decodeFailure(client.options.loadedDataConverter.payloadCodecs, failure);
-  return message || 'unknown failure';
 }
 
 const states = proto.temporal.api.enums.v1;

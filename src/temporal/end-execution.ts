@@ -1,4 +1,4 @@
-import { encodeToPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { encodeToPayloadsWithContext } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import type { Client } from '@temporalio/client';
 import type { CancelReason } from '../log/records.ts';
 import { isNotFound } from './errors.ts';
@@ -14,10 +14,12 @@ export async function terminateWorkflow(
   { connection, options }: Client,
   { workflowId, reason, details }: { workflowId: string; reason: string; details?: CancelReason },
 ): Promise<void> {
-  const payloads = details && (await encodeToPayloads(options.loadedDataConverter, details));
+  const { namespace, loadedDataConverter: converter } = options;
+  const context = { type: 'workflow' as const, namespace, workflowId };
+  const payloads = details && (await encodeToPayloadsWithContext(converter, context, [details]));
   await unlessGone(() =>
     connection.workflowService.terminateWorkflowExecution({
-      namespace: options.namespace,
+      namespace,
       workflowExecution: { workflowId },
       reason,
       ...(payloads && { details: { payloads } }),

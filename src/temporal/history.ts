@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
-import type { LoadedDataConverter, Payload } from '@temporalio/common';
-import { decodeArrayFromPayloads, decodeFailure } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import type { LoadedDataConverter, Payload, SerializationContext } from '@temporalio/common';
+import { decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import type { temporal } from '@temporalio/proto';
 import type {
   ActivityEnd,
@@ -13,6 +13,7 @@ import type {
 } from '../log/history.ts';
 import type { CancelReason, NewRecord } from '../log/records.ts';
 import { turnWorkflowId } from '../../workflows/ids.ts';
+import { failureMessage } from './data-converter.ts';
 
 type RawEvent = temporal.api.history.v1.IHistoryEvent;
 
@@ -85,7 +86,7 @@ export class TurnHistory {
       raw.push(...(response.history?.events ?? []));
       token = response.nextPageToken;
     } while (token.length > 0 && Number(raw.at(-1)?.eventId) > after + 1);
-    return this.#decodePage(raw.filter((event) => Number(event.eventId) > after).reverse(), after);
+    return this.#decodePage(turnId, raw.filter((event) => Number(event.eventId) > after).reverse(), after);
   }
 
   /** What a turn was started with, from the first event of its current run, or of `runId`. */
@@ -99,7 +100,7 @@ export class TurnHistory {
   /** How a turn's workflow closed; undefined while it is still at work. */
   async close(turnId: string): Promise<WorkflowClose | undefined> {
     const { history } = await this.#reverse(turnId, { pageSize: 1 });
-    const { events } = await this.#decodePage(history?.events ?? [], 0);
+    const { events } = await this.#decodePage(turnId, history?.events ?? [], 0);
     const [last] = events;
     return last?.type === 'closed' ? last.close : undefined;
   }
@@ -144,7 +145,7 @@ export class TurnHistory {
         ...(token && { nextPageToken: token }),
       });
     const response = await (follow ? this.#until(follow, () => this.#bounded(request)) : this.#bounded(request));
-    const page = await this.#decodePage(response.history?.events ?? [], 0);
+    const page = await this.#decodePage(turnId, response.history?.events ?? [], 0);
     return { ...page, next: response.nextPageToken.length > 0 ? response.nextPageToken : undefined };
   }
 
@@ -161,15 +162,28 @@ export class TurnHistory {
     }
   }
 
-  async #decodePage(raw: RawEvent[], after: number): Promise<HistoryPage> {
-    const decoded = await Promise.all(raw.map((event) => this.#decode(event)));
+  async #decodePage(turnId: string, raw: RawEvent[], after: number): Promise<HistoryPage> {
+    const workflowId = turnWorkflowId(turnId);
+    const decoder = new EventDecoder(this.#converter, { type: 'workflow', namespace: this.#namespace, workflowId });
+    const decoded = await Promise.all(raw.map((event) => decoder.decode(event)));
     return {
       events: decoded.filter((event) => event !== undefined),
       lastEventId: Number(raw.at(-1)?.eventId ?? after),
     };
   }
+}
 
-  async #decode(event: RawEvent): Promise<HistoryEvent | undefined> {
+/** Decodes the events of one workflow. */
+class EventDecoder {
+  readonly #converter: LoadedDataConverter;
+  readonly #context: SerializationContext;
+
+  constructor(converter: LoadedDataConverter, context: SerializationContext) {
+    this.#converter = converter;
+    this.#context = context;
+  }
+
+  async decode(event: RawEvent): Promise<HistoryEvent | undefined> {
     const at = isoTime(event.eventTime);
     const started = event.workflowExecutionStartedEventAttributes;
     if (started) return { type: 'started', at, start: await this.#first<TurnStart>(started.input?.payloads) };
@@ -200,7 +214,7 @@ export class TurnHistory {
     }
     const failed = event.activityTaskFailedEventAttributes;
     if (failed) {
-      const message = await this.#message(failed.failure);
+      const message = await failureMessage(this.#converter, failed.failure);
       return { scheduledEventId: Number(failed.scheduledEventId), end: { how: 'failed', message } };
     }
     const timedOut = event.activityTaskTimedOutEventAttributes;
@@ -217,7 +231,7 @@ export class TurnHistory {
     const completed = event.workflowExecutionCompletedEventAttributes;
     if (completed) return { how: 'completed', result: await this.#first<TurnClose>(completed.result?.payloads) };
     const failed = event.workflowExecutionFailedEventAttributes;
-    if (failed) return { how: 'failed', message: await this.#message(failed.failure) };
+    if (failed) return { how: 'failed', message: await failureMessage(this.#converter, failed.failure) };
     if (event.workflowExecutionTimedOutEventAttributes) return { how: 'timed_out' };
     const terminated = event.workflowExecutionTerminatedEventAttributes;
     if (terminated) {
@@ -230,15 +244,9 @@ export class TurnHistory {
   }
 
   async #first<T>(payloads: Payload[] | null | undefined): Promise<T> {
-    const [value] = await decodeArrayFromPayloads(this.#converter, payloads);
+    const [value] = await decodeArrayFromPayloads(this.#converter, payloads, this.#context);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflows and activities wrote it
     return value as T;
-  }
-
-  async #message(failure: temporal.api.failure.v1.IFailure | null | undefined): Promise<string> {
-    if (!failure) return 'unknown failure';
-    const { message } = await decodeFailure(this.#converter.payloadCodecs, failure);
-    return message || 'unknown failure';
   }
 }
 

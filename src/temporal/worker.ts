@@ -4,8 +4,10 @@ import {
   type InjectedSinks,
   type NativeConnection,
 } from '@temporalio/worker';
+import type { Cipher } from '../encryption/cipher.ts';
 import type { TurnSpan } from '../log/trace-context.ts';
 import type { TraceSinks } from '../../workflows/origin.ts';
+import { dataConverterFor } from './data-converter.ts';
 import type { createActivities } from '../../activities/index.ts';
 
 interface WorkerSettings {
@@ -13,6 +15,7 @@ interface WorkerSettings {
   namespace: string;
   taskQueue: string;
   workflowBundle: { code: string };
+  cipher: Cipher;
   activities: ReturnType<typeof createActivities>;
   activityInterceptors: ActivityInterceptorsFactory[];
   /** Told of each turn with a trace that ends here. */
@@ -23,12 +26,14 @@ interface WorkerSettings {
 
 /** The worker that runs sessions, turns and their activities: one task queue for all, as eager dispatch needs it. */
 export async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, activityInterceptors, onTurnEnded, ...options } = settings;
+  const { shutdownSeconds, activityInterceptors, onTurnEnded, cipher, ...options } = settings;
+  const dataConverter = dataConverterFor(cipher);
   const sinks: InjectedSinks<TraceSinks> = {
     traces: { turnEnded: { fn: (_workflow, span) => onTurnEnded(span), callDuringReplay: false } },
   };
   return Worker.create({
     ...options,
+    ...(dataConverter && { dataConverter }),
     interceptors: { activity: activityInterceptors },
     sinks,
     shutdownGraceTime: shutdownSeconds * 1000,

@@ -1,0 +1,77 @@
+import { randomBytes } from 'node:crypto';
+import { ApplicationFailure, defaultPayloadConverter, type SerializationContext } from '@temporalio/common';
+import { encodeErrorToFailure, loadDataConverter } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { expect, test } from 'vitest';
+import { Cipher, DecryptionFailed, EncryptionKeyMissing } from '../encryption/cipher.ts';
+import { dataConverterFor, failureMessage } from './data-converter.ts';
+import { EncryptionCodec } from './payload-codec.ts';
+
+const first = { id: 'k1', key: randomBytes(32) };
+const second = { id: 'k2', key: randomBytes(32) };
+const codec = new EncryptionCodec(new Cipher([first]));
+const rotated = new EncryptionCodec(new Cipher([second, first]));
+
+function inWorkflow(workflowId: string): SerializationContext {
+  return { type: 'workflow', namespace: 'everturn', workflowId };
+}
+
+const payload = defaultPayloadConverter.toPayload({ said: 'hello' });
+const here = inWorkflow('turn/1');
+
+test('a payload comes back as it was, whatever the namespace; stored is nothing of it but its workflow and its key', async () => {
+  const [stored] = await codec.encode([payload], here);
+  expect(Object.keys(stored?.metadata ?? {})).toEqual(['encoding', 'encryption-key-id', 'encryption-workflow-id']);
+  expect(Buffer.from(stored?.data ?? []).includes('hello')).toBe(false);
+  for (const context of [here, { ...here, namespace: 'elsewhere' }, undefined]) {
+    const [read] = await codec.decode(stored ? [stored] : [], context);
+    expect(read && defaultPayloadConverter.fromPayload(read)).toEqual({ said: 'hello' });
+  }
+});
+
+test('a payload that was not encrypted passes', async () => {
+  expect(await codec.decode([payload, {}], here)).toEqual([payload, {}]);
+});
+
+test('a payload in another workflow is refused, also if it says that it belongs there', async () => {
+  const stored = await codec.encode([payload], here);
+  await expect(codec.decode(stored, inWorkflow('turn/2'))).rejects.toThrow(DecryptionFailed);
+  const forged = stored.map(({ metadata, data }) => ({
+    metadata: { ...metadata, 'encryption-workflow-id': Buffer.from('turn/2') },
+    ...(data && { data }),
+  }));
+  await expect(codec.decode(forged, inWorkflow('turn/2'))).rejects.toThrow(DecryptionFailed);
+});
+
+test('a payload that was cut off or changed is refused, and a key that is not there is named', async () => {
+  const [stored] = await codec.encode([payload], here);
+  const metadata = stored?.metadata;
+  const data = stored?.data ?? new Uint8Array();
+  const changed = Buffer.from(data);
+  changed[50] = (changed[50] ?? 0) ^ 1;
+  for (const wrong of [changed, data.subarray(0, -1), data.subarray(0, 10), new Uint8Array()]) {
+    await expect(codec.decode([{ ...(metadata && { metadata }), data: wrong }], here)).rejects.toThrow(
+      DecryptionFailed,
+    );
+  }
+  const later = await rotated.encode([payload], here);
+  await expect(codec.decode(later, here)).rejects.toThrow(EncryptionKeyMissing);
+  await expect(codec.decode(later, here)).rejects.toThrow('"k2"');
+  const [read] = await rotated.decode(stored ? [stored] : [], here);
+  expect(read && defaultPayloadConverter.fromPayload(read)).toEqual({ said: 'hello' });
+});
+
+test('what an error says is hidden, and so is what has caused it', async () => {
+  const converter = loadDataConverter(dataConverterFor(new Cipher([first])));
+  const cause = new Error('it was about the door code');
+  const error = ApplicationFailure.create({ message: 'the provider says: door code', type: 'overloaded', cause });
+  const failure = await encodeErrorToFailure(converter, error, here);
+  expect(JSON.stringify(failure)).not.toContain('door code');
+  expect(JSON.stringify(failure)).not.toContain('payload-codec.test');
+  expect(failure.applicationFailureInfo?.type).toBe('overloaded');
+  expect(await failureMessage(converter, failure)).toBe('the provider says: door code');
+  expect(await failureMessage(converter, { message: 'as it was before' })).toBe('as it was before');
+});
+
+test('without keys Temporal has its own converter', () => {
+  expect(dataConverterFor(new Cipher([]))).toBeUndefined();
+});
