@@ -2,15 +2,19 @@ import { Client, Connection } from '@temporalio/client';
 import { Worker } from '@temporalio/worker';
 import { expect } from 'vitest';
 import type { Config } from '../../src/config.ts';
+import { Cipher } from '../../src/encryption/cipher.ts';
+import { dataConverterFor } from '../../src/temporal/data-converter.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 
 /** Every history that the test has left replays on the workflow code: what ran once runs again the same way. */
-export async function expectReplays({ temporal, cacheDir }: Config): Promise<void> {
+export async function expectReplays({ temporal, cacheDir, encryptionKeys }: Config): Promise<void> {
   const connection = await Connection.connect(temporal.foreign?.connectionOptions);
   try {
     const client = new Client({ connection, namespace: temporal.namespace });
     const histories = client.workflow.list({ query: `TaskQueue = '${temporal.taskQueue}'` }).intoHistories();
-    const options = { workflowBundle: await workflowBundle(cacheDir) };
+    const dataConverter = dataConverterFor(new Cipher(encryptionKeys));
+    const bundle = await workflowBundle(cacheDir, { hidesFailures: encryptionKeys.length > 0 });
+    const options = { workflowBundle: bundle, ...(dataConverter && { dataConverter }) };
     for await (const { workflowId, error } of Worker.runReplayHistories(options, histories)) {
       expect(error, `${workflowId} does not replay`).toBeUndefined();
     }

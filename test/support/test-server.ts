@@ -26,8 +26,11 @@ export interface TestServer {
   dataDir: string;
   database: TestDatabase;
   server: RunningServer;
-  /** Stops it and starts it again, on what it has stored; the first thing that it does is its housekeeping. */
-  restart: () => Promise<void>;
+  /**
+   * Stops it and starts it again, on what it has stored, from here on with these settings too; the first thing that it does
+   * is its housekeeping.
+   */
+  restart: (env?: Record<string, string>) => Promise<void>;
   /** A session with an agent of its own, whose model is scripted for it alone. */
   chat: (options?: ChatOptions) => Promise<Chat>;
   stop: () => Promise<void>;
@@ -81,7 +84,7 @@ export async function startTestServer({
   const mcpFile = path.join(dataDir, 'mcp.json');
   const database = await createTestDatabase(dataDir, postgresUrl);
   await writeFile(mcpFile, JSON.stringify({ servers: { ...servers, test: { url: mcp.url } } }));
-  const config = loadConfig({
+  const variables = {
     PATH: process.env['PATH'],
     EVERTURN_PORT: '0',
     EVERTURN_DATA: dataDir,
@@ -94,8 +97,10 @@ export async function startTestServer({
     TEMPORAL_ADDRESS: inject('temporalAddress'),
     TEMPORAL_NAMESPACE: inject('temporalNamespace'),
     LOG_LEVEL: process.env['TEST_LOG'] ?? 'fatal',
+    EVERTURN_ENCRYPTION_KEYS: process.env['TEST_ENCRYPTION_KEYS'],
     ...env,
-  });
+  };
+  let config = loadConfig(variables);
   const log = givenLog ?? createLogger(config);
   runtimeInstalled ??= installTemporalRuntime(log);
   await runtimeInstalled;
@@ -113,8 +118,9 @@ export async function startTestServer({
     mcp,
     dataDir,
     database,
-    restart: async () => {
+    restart: async (more = {}) => {
       await server.stop();
+      config = loadConfig(Object.assign(variables, more));
       server = await startServer(config, log, { ...(bus && { bus }), tracing });
       api = new ApiClient(server.url);
     },
