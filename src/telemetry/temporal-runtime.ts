@@ -1,6 +1,7 @@
 import { DefaultLogger, Runtime, type LogLevel, type LogMetadata, type RuntimeOptions } from '@temporalio/worker';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
+import { isUnreadable } from '../encryption/cipher.ts';
 import { freePort } from '../temporal/free-port.ts';
 import { deletedSessionIdOf, sessionIdOf, turnIdOf } from '../../workflows/ids.ts';
 import type { LogScope } from './log-scope.ts';
@@ -18,9 +19,11 @@ const METRICS_TIMEOUT_MS = 2_000;
 export async function installTemporalRuntime(log: Logger): Promise<void> {
   // It says of each activity when it begins and ends; that is made only for those who want to read it.
   const least = log.isLevelEnabled('trace') ? 'DEBUG' : 'INFO';
-  const logger = new DefaultLogger(least, ({ level, message, meta = {} }) =>
-    log[LEVELS[level]]({ ...idsOf(meta), ...meta }, message),
-  );
+  const logger = new DefaultLogger(least, ({ level, message, meta = {} }) => {
+    // Others may quote what was said; of this one it has to be known which key a workflow lacks.
+    const unreadable = isUnreadable(meta['error']) && { err: meta['error'] };
+    log[LEVELS[level]]({ ...idsOf(meta), ...meta, ...unreadable }, message);
+  });
   for (let tries = 1; ; tries++) {
     const address = `127.0.0.1:${await freePort()}`;
     try {

@@ -7,10 +7,18 @@ import { loadConfig } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { startServer } from '../../src/server.ts';
 import { dataConverterFor } from '../../src/temporal/data-converter.ts';
-import { describeExecution } from '../../src/temporal/execution.ts';
+import { describeExecution } from '../../src/temporal/describe-execution.ts';
 import { everturn } from '../support/command-line.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
-import { find, listenTo, plainPayloads, readFolder, readTables, readTemporal, type RawStore } from '../support/raw-stores.ts';
+import {
+  find,
+  listenTo,
+  plainPayloads,
+  readFolder,
+  readTables,
+  readTemporal,
+  type RawStore,
+} from '../support/raw-stores.ts';
 import { TestRedis } from '../support/redis.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
@@ -215,7 +223,7 @@ test('with a key nothing that was said is in any store', async () => {
 });
 
 test('in Temporal every payload is encrypted but those that say nothing', async () => {
-  const turns = (await server.api.list<{ id: string }>(`${chat.path}/turns`)).map(({ id }) => `turn/${id}`);
+  const turns = (await server.api.list<{ id: string }>(`${chat.path}/turns`, 25)).map(({ id }) => `turn/${id}`);
   const places = await plainPayloads(temporal, [`session/${chat.sessionId}`, ...turns]);
   const attributes = (event: string) => `.${event}EventAttributes`;
   const harmless = [...places].filter((place) =>
