@@ -133,7 +133,10 @@ test('a claim from before is forgotten, and another takes its place', async () =
   });
   const claim = await catalog.idempotency.claim({ ...claimOf('new', LATER), bodyHash: 'h2' }, LATER);
   expect(claim).toEqual({ resourceId: 'new', isSameBody: true, isNew: true });
-  expect(await catalog.idempotency.claim(claimOf('third'), LATER)).toMatchObject({ resourceId: 'new', isSameBody: false });
+  expect(await catalog.idempotency.claim(claimOf('third'), LATER)).toMatchObject({
+    resourceId: 'new',
+    isSameBody: false,
+  });
 });
 
 test('keys are found by their hash, listed by age, noted when used, and revoked once', async () => {
