@@ -67,7 +67,7 @@ test('SIGTERM with model calls and tools in flight: what may be is done elsewher
 
 test('rolling restarts during a long turn', async () => {
   if (!worker.isRunning) await worker.start();
-  const rounds = process.env['LONG'] ? 12 : 2;
+  const rounds = process.env['LONG'] ? 5 : 2;
   // Each of these waits for somebody to be stopped: the turn is as long as it takes.
   const plan = it.plan(
     ...Array.from({ length: rounds }, () => [

@@ -78,13 +78,17 @@ export class TestTemporal {
     return (await client.workflow.getHandle(workflowId).describe()).runId;
   }
 
-  /** Settles when a workflow waits for an activity that a worker has begun, for at least the so-maniest time. */
+  /**
+   * Settles when a workflow waits for an activity that a worker has begun, for at least the so-maniest time; rejects if
+   * the workflow ends without.
+   */
   async untilBegun(workflowId: string, activity: string, times = 1): Promise<void> {
     const { client } = await this.operator();
     for (;;) {
-      const { pendingActivities } = (await client.workflow.getHandle(workflowId).describe()).raw;
-      const found = pendingActivities?.find(({ activityType }) => activityType?.name === activity);
+      const { status, raw } = await client.workflow.getHandle(workflowId).describe();
+      const found = raw.pendingActivities?.find(({ activityType }) => activityType?.name === activity);
       if (found?.lastStartedTime && (found.attempt ?? 0) >= times) return;
+      if (status.name !== 'RUNNING') throw new Error(`${workflowId} has ended without ${activity}`);
       await sleep(50);
     }
   }
