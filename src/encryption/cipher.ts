@@ -53,8 +53,8 @@ export const SEALED_OVERHEAD_BYTES = SALT_BYTES + NONCE_BYTES + TAG_BYTES;
  */
 const MESSAGES_PER_SALT = 2 ** 30;
 
-/** Begins an encrypted text. JSON, which all texts are that may be encrypted but titles, does not begin so. */
-const TEXT = /^sealed:([\w.-]{1,32}):([A-Za-z0-9+/]{59,}={0,2})$/;
+/** An encrypted text. JSON, which all texts are that may be encrypted but titles, does not begin so. */
+const TEXT = /^sealed:[\w.-]{1,32}:[A-Za-z0-9+/]{59,}={0,2}$/;
 
 /** Keys that were derived from salts, of this process and of others. */
 const MAX_DERIVED_KEYS = 1_000;
@@ -125,9 +125,10 @@ export class Cipher {
   /** What `sealText` was given. What was stored without encryption is given as it is. @throws EncryptionKeyMissing, DecryptionFailed */
   openText(stored: string, context: string): string {
     if (!stored.startsWith('sealed:')) return stored;
-    const [, keyId, data] = TEXT.exec(stored) ?? [];
-    if (keyId === undefined || data === undefined) throw new DecryptionFailed(context, 'it is cut off');
-    return this.open({ keyId, data: Buffer.from(data, 'base64') }, context).toString();
+    const end = stored.indexOf(':', 'sealed:'.length);
+    if (end < 0) throw new DecryptionFailed(context, 'it is cut off');
+    const data = Buffer.from(stored.slice(end + 1), 'base64');
+    return this.open({ keyId: stored.slice('sealed:'.length, end), data }, context).toString();
   }
 
   /**
