@@ -96,6 +96,8 @@ test('while a turn and a session continue as new', async () => {
   it.planned.goOn(plan);
   await expect.poll(runs).toEqual([expect.not.stringMatching(firstOfTurn ?? ''), expect.anything()]);
   const moment = await it.crash();
+  // The new run had not begun to work.
+  expect(it.planned.attempts(plan, 5)).toBe(0);
   await it.recover();
   await it.resumed(turn, moment);
   expect(await turn.done).toMatchObject({ ...DONE, output: { content: 'That was all.' } });
