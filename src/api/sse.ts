@@ -9,8 +9,11 @@ const HEARTBEAT_MS = 15_000;
 /** A reader that takes nothing for this long is gone, whatever its connection says. */
 const STALLED_MS = 60_000;
 
-/** A reader that is this far behind gets nothing more until it has taken what it was sent. */
-const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
+/**
+ * A reader that is this far behind gets nothing more until it has taken what it was sent. A thousand of them are to be
+ * no trouble: what they lack is in the log.
+ */
+const MAX_BUFFERED_BYTES = 256 * 1024;
 
 type StreamMetrics = Pick<Metrics, 'readers' | 'readersDisconnected'>;
 
@@ -26,6 +29,8 @@ export class EventStream {
   #heartbeat: NodeJS.Timeout | undefined;
   #onDelivered: (() => void) | undefined;
   #onDelta: (() => void) | undefined;
+  /** What may wait to be taken. */
+  #allowance = MAX_BUFFERED_BYTES;
 
   constructor(response: Response, metrics: StreamMetrics) {
     this.#response = response;
@@ -88,8 +93,12 @@ export class EventStream {
   /** Sends what happens now. False if the reader does not keep up: wait for `drained` then, and let it catch up. */
   push(frames: StreamFrame[]): boolean {
     if (this.isClosed) return true;
+    const keptUp = this.#response.writableLength === 0;
     this.#send(frames);
-    return this.#response.writableLength <= MAX_BUFFERED_BYTES;
+    const waiting = this.#response.writableLength;
+    // However much it is that a reader is sent at once, such as a text so far: it must be able to take that.
+    if (keptUp) this.#allowance = waiting + MAX_BUFFERED_BYTES;
+    return waiting <= this.#allowance;
   }
 
   /** Waits until the reader has taken what it was sent. One that takes nothing for too long is disconnected. */

@@ -1,0 +1,174 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { EventReader, folded } from '../support/api-client.ts';
+import type { ModelCall } from '../support/scripted-model.ts';
+import type { RecordedTurn } from './support/recorder.ts';
+import { World } from './support/world.ts';
+
+/** Row 12: crowds of readers that take nothing, or all come back in one moment. */
+
+const STALLED = process.env['LONG'] ? 1_000 : 200;
+const RECONNECTING = process.env['LONG'] ? 2_000 : 300;
+
+const MB = 1024 * 1024;
+/** What the API may take whoever reads, the text of the turn in several forms included. */
+const BASE_BYTES = 256 * MB;
+/** ... and for each reader. */
+const READER_BYTES = MB / 2;
+/** More than the kernel takes for a reader. */
+const TEXT_BYTES = 5 * MB;
+const CHUNK = 'x'.repeat(32 * 1024);
+
+/** A reader is in time if it hears of a word by then, however busy the machine: those who are kept waiting wait for 60 s. */
+const IN_TIME_MS = 5_000;
+
+let it: World;
+beforeAll(async () => {
+  it = await World.start();
+});
+afterAll(() => it.checkAndStop());
+
+test(`${STALLED} readers that have stopped reading cost little memory, and nobody else any time`, async () => {
+  const [asked, mayBegin, mayEnd] = [gate(), gate(), gate()];
+  it.model.script('planned', async (call) => {
+    asked.resolve();
+    await mayBegin.promise;
+    for (let bytes = 0; bytes < TEXT_BYTES; bytes += CHUNK.length) {
+      await call.text(CHUNK).sent();
+      await sleep(50);
+    }
+    await mayEnd.promise;
+    call.finish();
+  });
+  const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak at length.' }]);
+  await asked.promise;
+  const stalled: Stalled[] = [];
+  await it.fault(async () => {
+    stalled.push(...(await Promise.all(Array.from({ length: STALLED }, () => stall(turn)))));
+  });
+
+  const memory = watchMemory();
+  mayBegin.resolve();
+  const worst = await worstDelay(300, 20);
+  await turn.until((frames) => lengthOf(frames) >= TEXT_BYTES);
+  const used = memory.stop();
+  expect(await used, 'bytes that the readers have cost').toBeLessThan(BASE_BYTES + STALLED * READER_BYTES);
+  expect(worst, 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
+
+  // Some read on, and have missed nothing.
+  mayEnd.resolve();
+  await turn.done;
+  const [one, another, ...gone] = stalled;
+  for (const { abort } of gone) abort.abort();
+  for (const reader of [one, another]) {
+    if (!reader) throw new Error('there are so many');
+    const frames = await new EventReader(Promise.resolve(reader.response), reader.abort).done;
+    expect(folded(frames)).toEqual(folded(turn.frames));
+  }
+});
+
+test(`${RECONNECTING} readers come back at once: all go on where they were, and nobody waits for them`, async () => {
+  const { api } = it.recorder;
+  const said = pace(40, 200);
+  const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak slowly.' }]);
+  const before = Array.from({ length: RECONNECTING }, () => api.subscribe(turn.sessionId, turn.turnId));
+  for (const reader of before) await reader.says('w3 ');
+  const memory = watchMemory();
+  await it.fault(() => before.map((reader) => reader.close()));
+  const after = before.map(({ frames }) =>
+    api.subscribe(turn.sessionId, turn.turnId, frames.at(-1)?.sequence_number, 'header'),
+  );
+  await turn.done;
+  for (const [i, reader] of after.entries()) {
+    expect(folded(before[i]?.frames ?? [], await reader.done)).toEqual(folded(turn.frames));
+  }
+  expect(await memory.stop(), 'bytes that the readers have cost').toBeLessThan(
+    BASE_BYTES + RECONNECTING * READER_BYTES,
+  );
+  expect(worstOf(turn, said), 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
+});
+
+interface Stalled {
+  response: Response;
+  abort: AbortController;
+}
+
+/** Opens a stream from which nobody reads. */
+async function stall({ sessionId, turnId }: RecordedTurn): Promise<Stalled> {
+  const abort = new AbortController();
+  const path = `/v1/agents/sessions/${sessionId}/turns/${turnId}/subscribe`;
+  const response = await fetch(it.recorder.api.url + path, { method: 'POST', signal: abort.signal });
+  expect(response.status).toBe(200);
+  return { response, abort };
+}
+
+/** The next turn's model says so many words, so many milliseconds apart; gives when each was said. */
+function pace(words: number, pauseMs: number): number[] {
+  const said: number[] = [];
+  it.model.script('planned', async (call: ModelCall) => {
+    for (let i = 0; i < words; i++) {
+      said.push(performance.now());
+      call.text(`w${i} `);
+      await sleep(pauseMs);
+    }
+    call.finish();
+  });
+  return said;
+}
+
+/** How late the reader of another turn hears a word, at worst. */
+async function worstDelay(words: number, pauseMs: number): Promise<number> {
+  const said = pace(words, pauseMs);
+  const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak quickly.' }]);
+  await turn.done;
+  return worstOf(turn, said);
+}
+
+function worstOf(turn: RecordedTurn, said: number[]): number {
+  let words = 0;
+  let worst = 0;
+  for (const { frame, at } of turn.recorded) {
+    if (frame.type !== 'model.message.delta') continue;
+    for (const word of (frame.content ?? '').match(/\d+/g) ?? []) {
+      // A text that is sent again has nothing new.
+      if (Number(word) < words) continue;
+      worst = Math.max(worst, at - (said[words] ?? NaN));
+      words += 1;
+    }
+  }
+  expect(words).toBe(said.length);
+  return worst;
+}
+
+/** How much the API grows at worst, in bytes, until it is stopped. */
+function watchMemory(): { stop: () => Promise<number> } {
+  let isOver = false;
+  const [api] = it.apis;
+  const watch = async (): Promise<number> => {
+    const first = (await api?.memory()) ?? 0;
+    let most = first;
+    while (!isOver) {
+      most = Math.max(most, (await api?.memory()) ?? 0);
+      await sleep(200);
+    }
+    return most - first;
+  };
+  const watched = watch();
+  return {
+    stop: () => {
+      isOver = true;
+      return watched;
+    },
+  };
+}
+
+function lengthOf(frames: RecordedTurn['frames']): number {
+  return frames.reduce(
+    (sum, frame) => sum + (frame.type === 'model.message.delta' ? (frame.content?.length ?? 0) : 0),
+    0,
+  );
+}
+
+function gate(): PromiseWithResolvers<void> {
+  return Promise.withResolvers<void>();
+}
