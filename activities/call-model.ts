@@ -10,6 +10,7 @@ import { Answer, reported } from './answer.ts';
 import type { Dependencies } from './dependencies.ts';
 import { startHeartbeat, stopReason } from './heartbeat.ts';
 import { prepareModelCall, type PreparedModelCall } from './prepare-model-call.ts';
+import { refuseReset } from './refuse-reset.ts';
 import { untilAvailable } from './until-available.ts';
 
 /** What an attempt tells the next one. */
@@ -40,6 +41,7 @@ type Outcome = CallModelResult['outcome'];
  */
 export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
   return async (input) => {
+    refuseReset(input);
     const call = new ModelCall(dependencies, input);
     const heartbeat = startHeartbeat(() => call.details);
     try {

@@ -15,6 +15,7 @@ import { readResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { deliverSurely } from './deliver-surely.ts';
 import { startHeartbeat, stopReason } from './heartbeat.ts';
+import { refuseReset } from './refuse-reset.ts';
 import { keepResult } from './tool-result.ts';
 import { untilAvailable } from './until-available.ts';
 
@@ -42,6 +43,7 @@ const CANCELLED: Ended = { outcome: 'cancelled', text: 'The tool call was cancel
  */
 export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<Appended> {
   return async (input) => {
+    refuseReset(input);
     const run = new ToolRun(dependencies, input);
     const heartbeat = startHeartbeat(() => run.details);
     try {

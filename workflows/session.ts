@@ -51,6 +51,8 @@ export interface SessionState {
   closed: boolean;
   /** Ended turns that are not in the archive yet. */
   unarchived: string[];
+  /** When the turn was created which a fresh run has found as the newest. */
+  loadedTipAt?: string;
 }
 
 export interface Tip extends TurnAccepted {
@@ -166,7 +168,7 @@ class SessionRun {
       await this.#untilLoaded();
       const { tip } = this.#state;
       if (tip?.turnId === command.turnId) return accepted(tip); // the command came twice
-      if (command.isRepeated) {
+      if (command.isRepeated || this.#isOlderThanLoaded(command)) {
         const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
         if (known) return accepted(known);
       }
@@ -179,6 +181,12 @@ class SessionRun {
       }
       return this.#start(command, previous);
     });
+  }
+
+  /** Temporal gives a run that came of an operator's reset all commands of the run before again. */
+  #isOlderThanLoaded({ createdAt }: CreateTurnCommand): boolean {
+    const { loadedTipAt } = this.#state;
+    return loadedTipAt !== undefined && createdAt < loadedTipAt;
   }
 
   /** Refuses what can be refused without asking anybody: such a command leaves nothing in the history. */
@@ -273,7 +281,8 @@ class SessionRun {
 
   #ended(turnId: string, pending: PendingCall[]): void {
     const { tip, unarchived } = this.#state;
-    if (tip?.turnId === turnId) {
+    // Once: a run that came of an operator's reset announces an end of its own.
+    if (this.#runs(turnId) && tip) {
       this.#state.open = false;
       tip.pending = pending;
     }

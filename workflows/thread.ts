@@ -70,6 +70,7 @@ export class Thread {
   readonly #threadId: string;
   readonly #progress: Progress;
   readonly #stopped: () => boolean;
+  readonly #reset: { isReset?: true };
   /** Stamps of the results that came since the last model call. */
   #recent: string[] = [];
 
@@ -78,6 +79,9 @@ export class Thread {
     this.#threadId = threadId;
     this.#progress = progress;
     this.#stopped = stopped;
+    // Told to the activities only: the code must replay what was done before the reset.
+    const { runId, firstExecutionRunId } = workflowInfo();
+    this.#reset = !start.carry && runId !== firstExecutionRunId ? { isReset: true } : {};
   }
 
   async run(): Promise<ThreadEnd> {
@@ -141,6 +145,7 @@ export class Thread {
         step: this.#progress.step,
         upTo: this.#progress.ordinal,
         recent,
+        ...this.#reset,
         ...(this.#progress.step === 1 && isSmall(this.#start) && { start: this.#start }),
       });
     } catch (error) {
@@ -181,7 +186,7 @@ export class Thread {
         : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });
-    const input = { turnId, sessionId, threadId: this.#threadId, specHash, toolCallId, source };
+    const input = { turnId, sessionId, threadId: this.#threadId, specHash, toolCallId, source, ...this.#reset };
     try {
       this.#appended(await callTool(input));
     } catch {

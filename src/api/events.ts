@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { LogEntry } from '../log/records.ts';
-import type { PageOptions } from '../logs/turn-logs.ts';
+import { unlessGone, type PageOptions } from '../logs/turn-logs.ts';
 import { identifier } from '../wire/bounds.ts';
 import { turnEvent, type TurnEvent } from '../wire/events.ts';
 import { toWire } from '../wire/project.ts';
@@ -113,7 +113,7 @@ export function eventRoutes(context: ApiContext): Route[] {
     let from = ordinal;
     for (let turn = newest; turn; turn = await before(turn)) {
       const { id } = turn;
-      for await (const { ordinal: at, record } of entries(id, { from, limit: limit + 1, order: 'desc' })) {
+      for await (const { ordinal: at, record } of unlessGone(entries(id, { from, limit: limit + 1, order: 'desc' }))) {
         const item = { turn_id: id, event: toWire(record) };
         if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal: at } };
       }

@@ -1,5 +1,6 @@
 import type { Cursor } from '../log/ordinals.ts';
 import type { LogEntry } from '../log/records.ts';
+import { TurnNotFound } from '../logs/turn-logs.ts';
 import { TurnReader } from '../live/turn-reader.ts';
 import type { TurnTail } from '../live/turn-tail.ts';
 import type { TailLease } from '../live/turn-tails.ts';
@@ -72,6 +73,8 @@ async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: 
   const { feed } = tail;
   lease.run();
   await tail.begun;
+  // Who comes back to a turn that was deleted is to stop.
+  if (tail.failure instanceof TurnNotFound) throw tail.failure;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
   const isAtEnd = reader.ordinal === feed.lastOrdinal && feed.entries(reader.ordinal)[0]?.record.kind === 'turn.done';
   if (isAtEnd && endsWithNothing) return stream.nothing();
@@ -122,6 +125,7 @@ async function checkCursor({
   tail,
 }: Omit<Following, 'stream' | 'lease' | 'endsWithNothing'> & { tail: TurnTail }) {
   while (!(await tail.reaches(reader.ordinal, CATCH_UP_MS))) {
+    if (tail.failure instanceof TurnNotFound) throw tail.failure;
     if (tail.isOver && !tail.ended) throw new ApiError('unavailable', 'the turn can not be read for the moment');
     if (tail.ended || !(await has(logs, turnId, reader.ordinal))) throw badCursor();
   }

@@ -2,6 +2,7 @@ import type { Response } from 'express';
 import { z } from 'zod';
 import { BEGINNING, parseCursor, type Cursor } from '../log/ordinals.ts';
 import type { TurnCreated, TurnDone } from '../log/records.ts';
+import { TurnNotFound } from '../logs/turn-logs.ts';
 import { serverSentEvent } from '../wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../wire/headers.ts';
 import { createTurnBody } from '../wire/input.ts';
@@ -47,9 +48,20 @@ export function turnRoutes(context: ApiContext): Route[] {
         const from = token === undefined ? (await turnIndex.last(session.id))?.id : decodePageToken(place, token).turn;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
         if (token !== undefined && !isTurnOf(session, chain[0])) throw badToken();
-        const turns = await Promise.all(chain.slice(0, limit).map(async ({ id }) => toResource(await logs.ends(id))));
+        const turns = await Promise.all(
+          chain.slice(0, limit).map(({ id }) =>
+            logs.ends(id).catch((error: unknown) => {
+              // An operator has deleted it before it was in the archive.
+              if (error instanceof TurnNotFound) return undefined;
+              throw error;
+            }),
+          ),
+        );
         const next = chain[limit];
-        return { data: turns, pagination: pagination(limit, next && { turn: next.id }) };
+        return {
+          data: turns.filter((one) => one !== undefined).map(toResource),
+          pagination: pagination(limit, next && { turn: next.id }),
+        };
       },
     ),
     route(

@@ -34,6 +34,7 @@ export class TurnTail {
   readonly #begun = Promise.withResolvers<void>();
   #ended = false;
   #isOver = false;
+  #failure: unknown;
 
   /** Listens to the bus from now on, so that nothing is missed while the turn is being started. */
   constructor(options: TailOptions) {
@@ -63,6 +64,11 @@ export class TurnTail {
     return this.#isOver;
   }
 
+  /** Why the log can't be read any more, if it can't. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
   /** Calls `listener` when nothing more will come; returns the function that takes that back. */
   onEnd(listener: () => void): () => void {
     if (this.#isOver) listener();
@@ -78,6 +84,7 @@ export class TurnTail {
       await this.#follow();
     } catch (error) {
       // A turn that was deleted under its readers, for one, has no end to send.
+      this.#failure = error;
       log.error({ turnId, err: error }, 'a turn can not be followed any more');
     } finally {
       this.stop();

@@ -89,6 +89,8 @@ interface ThreadPlace {
   turnId: string;
   sessionId: string;
   threadId: string;
+  /** The turn has ended: this run came of an operator's reset, and no log has what it does. */
+  isReset?: true;
 }
 
 export interface CallModelInput extends ThreadPlace {

@@ -6,7 +6,7 @@ import type { CallModelInput, CallToolInput, TurnBeginning } from '../log/histor
 import { turnCreated, TurnProjection } from '../log/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, UnplacedRecord } from '../log/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
-import type { TurnLogs } from './turn-logs.ts';
+import { TurnNotFound, type TurnLogs } from './turn-logs.ts';
 
 /** A turn in progress, as far as this worker knows it: its records are the three parts, one after the other. */
 interface InProgress {
@@ -102,10 +102,17 @@ export class Conversations {
   async #chain(turnId: string | null, signal: AbortSignal): Promise<UnplacedRecord[]> {
     const turns: UnplacedRecord[][] = [];
     for (let next = turnId; next !== null;) {
-      const records = await this.#endedTurn(next, signal);
-      turns.unshift(records);
-      const [created] = records;
-      next = created?.kind === 'turn.created' ? created.previousTurnId : null;
+      const current = next;
+      try {
+        const records = await this.#endedTurn(current, signal);
+        turns.unshift(records);
+        const [created] = records;
+        next = created?.kind === 'turn.created' ? created.previousTurnId : null;
+      } catch (error) {
+        if (!(error instanceof TurnNotFound)) throw error;
+        // An operator has deleted it before it was in the archive: the conversation goes on without it.
+        next = await this.#logs.previousOf(current);
+      }
     }
     return turns.flat();
   }

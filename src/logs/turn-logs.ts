@@ -17,6 +17,15 @@ export class TurnNotFound extends Error {
   }
 }
 
+/** What is read of a turn: nothing if an operator has deleted the turn before it was in the archive. */
+export async function* unlessGone<T>(reading: AsyncIterable<T>): AsyncGenerator<T> {
+  try {
+    yield* reading;
+  } catch (error) {
+    if (!(error instanceof TurnNotFound)) throw error;
+  }
+}
+
 interface ReadOptions {
   /** The first ordinal to read. */
   from?: number;
@@ -191,6 +200,11 @@ export class TurnLogs {
   /** What a turn was started with, or its run `runId`. @throws TurnNotFound */
   async start(turnId: string, runId?: string): Promise<TurnStart> {
     return this.#found(turnId, () => this.#history.start(turnId, runId));
+  }
+
+  /** The turn that one follows of which the log may be gone. */
+  async previousOf(turnId: string): Promise<string | null> {
+    return (await this.#catalog.turns.get(turnId))?.previous_turn_id ?? null;
   }
 
   /** The turn's row in the index; undefined if there is none, or if the catalog can't say. */

@@ -28,6 +28,8 @@ export interface HistoryPage {
 interface Page extends HistoryPage {
   /** Absent at the end of a closed run, or of what there is now if the reader does not follow. */
   next: Uint8Array | undefined;
+  /** Set where a run that an operator has reset was given another continuation: the run, as it went on in truth. */
+  resetRunId: string | undefined;
 }
 
 /** Events per page: a page of them stays far below what a gRPC message may hold, at 128 KiB a payload. */
@@ -68,12 +70,16 @@ export class TurnHistory {
   /**
    * The events of a run, oldest first: up to now, or with `follow` also those to come, until the run ends or the signal
    * is aborted (which throws). Without `runId`: the turn's current, or last, run.
+   *
+   * An operator's reset ends a turn: what readers have seen, and tools have done, can't be taken back. So a run that came
+   * of a reset is read as the run that was reset, whose events up to there it shares.
    */
-  async *read(turnId: string, runId?: string, follow?: AbortSignal): AsyncGenerator<HistoryPage> {
+  async *read(turnId: string, runId?: string, follow?: AbortSignal, after = 0): AsyncGenerator<HistoryPage> {
     for (let page: Page | undefined; !page || page.next;) {
       if (page && follow) await sleep(POLL_INTERVAL_MS, undefined, { signal: follow });
-      page = await this.#page({ turnId, runId, token: page?.next, pageSize: PAGE_SIZE, follow });
+      page = await this.#page({ turnId, runId, token: page?.next, pageSize: PAGE_SIZE, follow, after });
       yield page;
+      if (page.resetRunId) yield* this.read(turnId, page.resetRunId, follow, page.lastEventId);
     }
   }
 
@@ -129,12 +135,15 @@ export class TurnHistory {
     token,
     pageSize,
     follow,
+    after = 0,
   }: {
     turnId: string;
     runId: string | undefined;
     token: Uint8Array | undefined;
     pageSize: number;
     follow?: AbortSignal | undefined;
+    /** Events up to this one are left out. */
+    after?: number;
   }): Promise<Page> {
     const request = () =>
       this.#connection.workflowService.getWorkflowExecutionHistory({
@@ -145,8 +154,17 @@ export class TurnHistory {
         ...(token && { nextPageToken: token }),
       });
     const response = await (follow ? this.#until(follow, () => this.#bounded(request)) : this.#bounded(request));
-    const page = await this.#decodePage(turnId, response.history?.events ?? [], 0);
-    return { ...page, next: response.nextPageToken.length > 0 ? response.nextPageToken : undefined };
+    const raw = response.history?.events ?? [];
+    const reset = raw.findIndex((event) => event.workflowTaskFailedEventAttributes?.baseRunId);
+    const own = reset < 0 ? raw : raw.slice(0, reset);
+    const page = await this.#decodePage(
+      turnId,
+      own.filter((event) => Number(event.eventId) > after),
+      reset < 0 ? after : Number(raw[reset]?.eventId) - 1,
+    );
+    const resetRunId = raw[reset]?.workflowTaskFailedEventAttributes?.baseRunId ?? undefined;
+    const isLast = resetRunId !== undefined || response.nextPageToken.length === 0;
+    return { ...page, resetRunId, next: isLast ? undefined : response.nextPageToken };
   }
 
   /** The client never removes its listener from a signal that it was given, so it is given one of its own each time. */

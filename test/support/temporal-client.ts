@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection, WorkflowNotFoundError } from '@temporalio/client';
 
-/** What Temporal has, as an operator sees it. */
+/** What an operator of Temporal sees and does. */
 export class TemporalClient {
   readonly client: Client;
   readonly #connection: Connection;
@@ -30,6 +32,47 @@ export class TemporalClient {
     let runs = 0;
     for await (const _ of this.client.workflow.list({ query: `WorkflowId = '${workflowId}'` })) runs += 1;
     return runs;
+  }
+
+  async terminate(workflowId: string): Promise<void> {
+    await this.client.workflow.getHandle(workflowId).terminate('by an operator');
+  }
+
+  /** Settles when there is nothing of it any more. */
+  async delete(workflowId: string): Promise<void> {
+    const { workflowService } = this.client;
+    const { namespace } = this.client.options;
+    await workflowService.deleteWorkflowExecution({ namespace, workflowExecution: { workflowId } });
+    while (await this.has(workflowId)) await sleep(50);
+  }
+
+  /** Has a workflow go on from its first or last task as if nothing had come after. */
+  async reset(workflowId: string, to: 'first' | 'last'): Promise<void> {
+    const { events } = await this.client.workflow.getHandle(workflowId).fetchHistory();
+    const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
+    const task = to === 'first' ? tasks[0] : tasks.at(-1);
+    await this.client.workflowService.resetWorkflowExecution({
+      namespace: this.client.options.namespace,
+      workflowExecution: { workflowId },
+      workflowTaskFinishEventId: task?.eventId ?? null,
+      requestId: randomUUID(),
+      reason: 'by an operator',
+    });
+  }
+
+  /** Takes workflow tasks as a worker does, and fails them, until it was one of this workflow. */
+  async failTask(taskQueue: string, workflowId: string): Promise<void> {
+    const { workflowService } = this.client;
+    const { namespace } = this.client.options;
+    for (;;) {
+      const { taskToken, workflowExecution } = await this.#connection.withDeadline(Date.now() + 70_000, () =>
+        workflowService.pollWorkflowTaskQueue({ namespace, taskQueue: { name: taskQueue }, identity: 'failing' }),
+      );
+      if (taskToken.length === 0) continue;
+      const failure = { message: 'on purpose' };
+      await workflowService.respondWorkflowTaskFailed({ namespace, taskToken, failure, identity: 'failing' });
+      if (workflowExecution?.workflowId === workflowId) return;
+    }
   }
 
   close(): Promise<void> {

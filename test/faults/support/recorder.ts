@@ -94,6 +94,15 @@ export class Recorder {
     return turn;
   }
 
+  /** An operator has deleted the turn: nobody can be told of it any more. */
+  forget(turn: RecordedTurn): void {
+    this.turns.splice(this.turns.indexOf(turn), 1);
+    this.inputs.splice(
+      this.inputs.findIndex(({ turnId }) => turnId === turn.turnId),
+      1,
+    );
+  }
+
   /** Settles when all that is followed has ended. */
   async settled(): Promise<void> {
     for (const turn of this.turns) await turn.done;

@@ -1,0 +1,183 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { folded } from '../support/api-client.ts';
+import type { TemporalClient } from '../support/temporal-client.ts';
+import { messageFor, type Plan } from './support/plan.ts';
+import type { RecordedTurn } from './support/recorder.ts';
+import { World } from './support/world.ts';
+
+/** Row 16: what operators do to workflows by hand. */
+
+const TEXT = 'one two three four five';
+
+let it: World;
+let operator: TemporalClient;
+beforeAll(async () => {
+  it = await World.start({
+    dynamicConfig: {
+      // Temporal deletes no run whose close it has not checked off, which by itself it does twice a minute.
+      'history.transferProcessorUpdateAckInterval': '200ms',
+      'history.visibilityProcessorUpdateAckInterval': '200ms',
+    },
+  });
+  operator = await it.temporal.operator();
+});
+afterAll(() => it.checkAndStop());
+
+const speech = (): Plan => it.plan({ say: TEXT, hold: 3, tools: [{ name: 'look' }] }, { say: 'And on.' });
+const payment = (hold: string): Plan =>
+  it.plan({ say: 'I pay.', tools: [{ name: 'pay', args: { hold } }] }, { say: 'Paid.' });
+const callOf = ({ steps }: Plan): string => steps[0]?.tools?.[0]?.id ?? '';
+
+/** A turn whose model has fallen silent in the middle. */
+async function speaking(sessionId: string, plan = speech()): Promise<RecordedTurn> {
+  const turn = await it.turn(sessionId, plan);
+  await turn.words(3);
+  return turn;
+}
+
+/** A turn whose tool runs, until it may have its effect. */
+async function paying(sessionId: string, plan: Plan): Promise<RecordedTurn> {
+  const turn = await it.turn(sessionId, plan);
+  await expect.poll(() => it.ledger.hasStarted(callOf(plan))).toBe(true);
+  return turn;
+}
+
+async function expectGoesOn(sessionId: string): Promise<void> {
+  const turn = await it.turn(sessionId, it.plan({ say: TEXT, tools: [{ name: 'sync' }] }, { say: 'I am here.' }));
+  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'I am here.' } });
+}
+
+function outcomeIn(turn: RecordedTurn): unknown {
+  return folded(turn.frames).flatMap((event) => ('outcome' in event ? [event.outcome] : []))[0];
+}
+
+const ENDING = {
+  terminated: (turn: RecordedTurn) => operator.terminate(turnWorkflowId(turn.turnId)),
+  'reset to its first task': (turn: RecordedTurn) => operator.reset(turnWorkflowId(turn.turnId), 'first'),
+  'reset to its last task': (turn: RecordedTurn) => operator.reset(turnWorkflowId(turn.turnId), 'last'),
+};
+
+test.each(Object.entries(ENDING))('a running turn that is %s ends there, and runs nothing twice', async (how, end) => {
+  const [plan, pay] = [speech(), payment(how)];
+  const one = await speaking(await it.session(), plan);
+  const two = await paying(await it.session(), pay);
+  await it.fault(() => end(one));
+  await it.fault(() => end(two));
+  expect(await one.done).toMatchObject({ status: 'cancelled' });
+  expect(await two.done).toMatchObject({ status: 'cancelled' });
+  expect(outcomeIn(two)).toBe('unknown_outcome');
+  it.ledger.goOn(how);
+  await it.ledger.reached(callOf(pay));
+  for (const { sessionId } of [one, two]) await expectGoesOn(sessionId);
+  expect(it.ledger.effects.filter(({ operation }) => operation.endsWith(callOf(pay))).length).toBe(1);
+});
+
+test.each(['first', 'last'] as const)(
+  'a turn that has ended does not change when it is reset to its %s task',
+  async (to) => {
+    const sessionId = await it.session();
+    const ended = await it.turn(sessionId, it.plan({ say: TEXT, tools: [{ name: 'pay' }] }, { say: 'Paid.' }));
+    await ended.done;
+    const asked = it.plan({ say: 'May I?', tools: [{ name: 'refund' }] }, { say: 'I have.' });
+    const asking = await it.turn(sessionId, asked);
+    await asking.done;
+    for (const turn of [ended, asking]) await it.fault(() => operator.reset(turnWorkflowId(turn.turnId), to));
+    await closed(turnWorkflowId(asking.turnId));
+    const answered = await it.decide(sessionId, 'allow', callOf(asked));
+    expect(await answered.done).toMatchObject({ status: 'done', output: { content: 'I have.' } });
+    await expectGoesOn(sessionId);
+  },
+);
+
+const LOSING = {
+  terminated: (id: string) => operator.terminate(id),
+  deleted: (id: string) => operator.delete(id),
+  'reset to its first task': (id: string) => operator.reset(id, 'first'),
+  'reset to its last task': (id: string) => operator.reset(id, 'last'),
+};
+
+test.each(Object.entries(LOSING))('a session that is %s goes on, and so do its turns', async (_, lose) => {
+  const idle = await it.session();
+  await expectGoesOn(idle);
+  const plan = speech();
+  const running = await it.session();
+  await expectGoesOn(running);
+  const turn = await speaking(running, plan);
+  const refund = it.plan({ say: 'May I?', tools: [{ name: 'refund' }] }, { say: 'I have.' });
+  const asking = await it.turn(await it.session(), refund);
+  await asking.done;
+  for (const id of [idle, running, asking.sessionId]) await it.fault(() => lose(sessionWorkflowId(id)));
+
+  await expectGoesOn(idle);
+  it.planned.goOn(plan);
+  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'And on.' } });
+  await expectGoesOn(running);
+  const answered = await it.decide(asking.sessionId, 'allow', callOf(refund));
+  expect(await answered.done).toMatchObject({ status: 'done', output: { content: 'I have.' } });
+});
+
+test('of a turn that is deleted the archive stays; the reader of one that runs is told', async () => {
+  const sessionId = await it.session();
+  const kept = await it.turn(sessionId, it.plan({ say: TEXT, tools: [{ name: 'pay' }] }, { say: 'Paid.' }));
+  await kept.done;
+  await archived(kept);
+  await it.fault(() => operator.delete(turnWorkflowId(kept.turnId)));
+
+  const lost = await speaking(sessionId);
+  await it.fault(() => operator.delete(turnWorkflowId(lost.turnId)));
+  // Temporal ends it before it deletes it, and a reader may hear of the one or the other.
+  const heard = await lost.done.catch((error: unknown) => String(error));
+  if (typeof heard === 'string') expect(heard).toMatch(/404 .*turn_not_found/);
+  else expect(heard).toMatchObject({ status: 'cancelled' });
+  // It may have come into the archive in between.
+  const { status } = await it.recorder.api.send('GET', `/v1/agents/sessions/${sessionId}/turns/${lost.turnId}`);
+  if (status === 404) it.recorder.forget(lost);
+  await expectGoesOn(sessionId);
+});
+
+test('a workflow task that fails when an input is taken, or while it waits, costs nothing but time', async () => {
+  const { taskQueue } = it.config.temporal;
+  const [worker] = it.workers;
+  const fresh = await it.session();
+  const busy = await it.session();
+  const pay = payment('task');
+  const running = await paying(busy, pay);
+  // It is accepted at once, and waits for the turn before it to end.
+  const waiting = it.recorder.send(busy, [{ type: 'user.message', content: messageFor(it.plan({ say: TEXT })) }]);
+  await expect.poll(() => accepts(busy)).toBe(2);
+
+  await worker?.kill();
+  const taken = it.recorder.send(fresh, [{ type: 'user.message', content: messageFor(it.plan({ say: TEXT })) }]);
+  const more = it.recorder.send(busy, [{ type: 'user.message', content: messageFor(it.plan({ say: TEXT })) }]);
+  await it.fault(() => operator.failTask(taskQueue, sessionWorkflowId(fresh)));
+  await it.fault(() => operator.failTask(taskQueue, sessionWorkflowId(busy)));
+  await it.up();
+  for (const sent of await Promise.all([waiting, taken, more])) expect(sent.outcome).toBe('accepted');
+  it.ledger.goOn('task');
+  expect(await running.done).toMatchObject({ status: 'cancelled' });
+  for (const sessionId of [fresh, busy]) await expectGoesOn(sessionId);
+});
+
+/** How many inputs a session's workflow has accepted. */
+async function accepts(sessionId: string): Promise<number> {
+  const { events } = await operator.client.workflow.getHandle(sessionWorkflowId(sessionId)).fetchHistory();
+  return (events ?? []).filter((event) => event.workflowExecutionUpdateAcceptedEventAttributes).length;
+}
+
+async function closed(workflowId: string): Promise<void> {
+  await operator.client.workflow
+    .getHandle(workflowId)
+    .result()
+    .catch(() => undefined);
+}
+
+/** Waits until a turn's session has it in the archive. */
+async function archived({ sessionId }: RecordedTurn): Promise<void> {
+  await expect
+    .poll(async () => {
+      const { events } = await operator.client.workflow.getHandle(sessionWorkflowId(sessionId)).fetchHistory();
+      return (events ?? []).some((event) => event.activityTaskCompletedEventAttributes);
+    })
+    .toBe(true);
+}
