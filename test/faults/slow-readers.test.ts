@@ -142,12 +142,12 @@ function worstOf(turn: RecordedTurn, said: number[]): number {
 
 /** How much the API grows at worst, in bytes, until it is stopped. */
 function watchMemory(): { stop: () => Promise<number> } {
-  let isOver = false;
+  const over = new AbortController();
   const [api] = it.apis;
   const watch = async (): Promise<number> => {
     const first = (await api?.memory()) ?? 0;
     let most = first;
-    while (!isOver) {
+    while (!over.signal.aborted) {
       most = Math.max(most, (await api?.memory()) ?? 0);
       await sleep(200);
     }
@@ -156,7 +156,7 @@ function watchMemory(): { stop: () => Promise<number> } {
   const watched = watch();
   return {
     stop: () => {
-      isOver = true;
+      over.abort();
       return watched;
     },
   };
