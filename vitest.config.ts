@@ -12,6 +12,8 @@ const onServers = {
 
 export default defineConfig({
   test: {
+    // Tests wait more than they work: for servers, models and time-outs.
+    maxWorkers: 2,
     projects: [
       {
         // On a machine that is busy with something else, some take more than vitest's 5 s.

