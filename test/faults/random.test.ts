@@ -21,9 +21,10 @@ test('whatever is done and whatever breaks, in any order', { timeout: DURATION_M
   onTestFinished(() => world.stop());
   const end = performance.now() + DURATION_MS;
   const goesOn = (): boolean => performance.now() < end;
-  const people = Array.from({ length: SESSIONS }, (_, i) => new Person(world, new Chance(SEED + i)).live(goesOn));
-  await new Trouble(world, new Chance(SEED - 1)).cause(goesOn);
-  await Promise.all(people);
+  await Promise.all([
+    ...Array.from({ length: SESSIONS }, (_, i) => new Person(world, new Chance(SEED + i)).live(goesOn)),
+    new Trouble(world, new Chance(SEED - 1)).cause(goesOn),
+  ]);
   await world.check();
   for (const turn of world.recorder.turns) {
     expect((await turn.done).status, `turn ${turn.turnId}`).not.toBe('error');
@@ -64,6 +65,7 @@ class Person {
     const { recorder } = this.#world;
     const sessionId = await this.#world.session();
     let waiting: string[][] = [];
+    let turn: RecordedTurn | undefined;
     while (goesOn()) {
       const input = waiting.length > 0 ? this.#answers(waiting) : this.#message();
       const twice = this.#chance.of(0.2) && waiting.length > 0;
@@ -73,9 +75,14 @@ class Person {
         ...(twice ? [recorder.send(sessionId, this.#answers(waiting))] : []),
       ]);
       const accepted = recorder.inputs.findLast((one) => one.sessionId === sessionId && one.outcome === 'accepted');
+      if (sent.outcome === 'refused' && sent.code === 'actions_pending' && turn) {
+        // The message was to cancel a turn, which had ended by then, and waits.
+        waiting = waitingOf(await turn.done);
+        continue;
+      }
       if (sent.outcome === 'refused' && !twice) throw new Error(`refused: ${sent.status} ${sent.code}`);
       if (!accepted?.turnId) continue;
-      const turn = recorder.follow(sessionId, accepted.turnId);
+      turn = recorder.follow(sessionId, accepted.turnId);
       waiting = await this.#watch(sessionId, turn);
     }
   }
@@ -99,9 +106,7 @@ class Person {
       );
       if (how === 'next' && state.body.data.state.status === 'running') return [];
     }
-    const state = await turn.done;
-    if (state.status !== 'done') return [];
-    return state.required_actions.flatMap(({ type, tool_calls: calls }) => calls.map(({ id }) => [type, id]));
+    return waitingOf(await turn.done);
   }
 
   #answers(waiting: string[][]): Record<string, unknown>[] {
@@ -156,6 +161,12 @@ class Person {
       },
     };
   }
+}
+
+/** The calls that wait, with what they wait for. */
+function waitingOf(end: Awaited<RecordedTurn['done']>): string[][] {
+  if (end.status !== 'done') return [];
+  return end.required_actions.flatMap(({ type, tool_calls: calls }) => calls.map(({ id }) => [type, id]));
 }
 
 /** What goes wrong, one thing after another. */

@@ -1,4 +1,8 @@
+import { mkdtemp, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { Client, Connection } from '@temporalio/client';
+import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { Worker } from '@temporalio/worker';
 import { expect } from 'vitest';
 import type { Config } from '../../src/config.ts';
@@ -15,8 +19,11 @@ export async function expectReplays({ temporal, cacheDir, encryptionKeys }: Conf
     const dataConverter = dataConverterFor(new Cipher(encryptionKeys));
     const bundle = await workflowBundle(cacheDir, { hidesFailures: encryptionKeys.length > 0 });
     const options = { workflowBundle: bundle, ...(dataConverter && { dataConverter }) };
-    for await (const { workflowId, error } of Worker.runReplayHistories(options, histories)) {
-      expect(error, `${workflowId} does not replay`).toBeUndefined();
+    for await (const { workflowId, runId, error } of Worker.runReplayHistories(options, histories)) {
+      if (!error) continue;
+      const file = path.join(await mkdtemp(path.join(tmpdir(), 'everturn-history-')), 'history.json');
+      await writeFile(file, historyToJSON(await client.workflow.getHandle(workflowId, runId).fetchHistory()));
+      expect.fail(`${workflowId} does not replay; its history is in ${file}: ${error.message}`);
     }
   } finally {
     await connection.close();
