@@ -15,7 +15,7 @@ export function createLoadSession(dependencies: Dependencies) {
       const tip = last && (await inspect(last.id, { catalog, logs }));
       if (!tip) return { tip: null, open: false, closed: session.closed === 1 };
       const { open, sessionId: _, ...rest } = tip;
-      return { tip: rest, open, closed: session.closed === 1, loadedTipAt: last.created_at };
+      return { tip: rest, open, closed: session.closed === 1 };
     });
   };
 }

@@ -2,13 +2,19 @@ import { defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { TurnStart } from '../src/log/history.ts';
 import type { CancelReason, PendingCall } from '../src/log/records.ts';
 
-/** A turn to start, as the API sends it: validated as far as that is possible without the session. */
+/**
+ * A turn to start, as the API sends it: validated as far as that is possible without the session.
+ *
+ * Sent again it must be the same, but for what only the turn itself makes use of. If two have the same update id and the
+ * server's database goes away in between, its history may have the second while the worker has carried out the first; a
+ * replay that does anything else then fails for ever.
+ */
 export interface CreateTurnCommand extends Pick<
   TurnStart,
   'turnId' | 'createdAt' | 'createdBy' | 'input' | 'title' | 'specHash' | 'hasServers' | 'limits'
 > {
-  /** The same command may have been sent before, and another turn may have followed since. */
-  isRepeated: boolean;
+  /** Only in commands of older servers: it may have been sent before, and another turn may have followed since. */
+  isRepeated?: boolean;
   /** The session's last turn, no turn, or the one with this id. */
   previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };
 }

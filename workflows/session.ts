@@ -51,8 +51,6 @@ export interface SessionState {
   closed: boolean;
   /** Ended turns that are not in the archive yet. */
   unarchived: string[];
-  /** When the turn was created which a fresh run has found as the newest. */
-  loadedTipAt?: string;
 }
 
 export interface Tip extends TurnAccepted {
@@ -168,7 +166,7 @@ class SessionRun {
       await this.#untilLoaded();
       const { tip } = this.#state;
       if (tip?.turnId === command.turnId) return accepted(tip); // the command came twice
-      if (command.isRepeated || this.#isOlderThanLoaded(command)) {
+      if (this.#mayBeKnown(command)) {
         const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
         if (known) return accepted(known);
       }
@@ -183,16 +181,20 @@ class SessionRun {
     });
   }
 
-  /** Temporal gives a run that came of an operator's reset all commands of the run before again. */
-  #isOlderThanLoaded({ createdAt }: CreateTurnCommand): boolean {
-    const { loadedTipAt } = this.#state;
-    return loadedTipAt !== undefined && createdAt < loadedTipAt;
+  /**
+   * Whether the turn may be there, and another one have followed: its id is older than the newest one. Also of the
+   * commands that Temporal gives once more to a run that came of an operator's reset.
+   */
+  #mayBeKnown({ turnId, isRepeated }: CreateTurnCommand): boolean {
+    const { tip } = this.#state;
+    return isRepeated ?? (tip !== null && turnId < tip.turnId);
   }
 
   /** Refuses what can be refused without asking anybody: such a command leaves nothing in the history. */
-  refuseEarly({ turnId, previous, input, isRepeated }: CreateTurnCommand): void {
+  refuseEarly(command: CreateTurnCommand): void {
+    const { turnId, previous, input } = command;
     const { tip, open, closed } = this.#state;
-    if (!this.#loaded || isRepeated || tip?.turnId === turnId) return;
+    if (!this.#loaded || this.#mayBeKnown(command) || tip?.turnId === turnId) return;
     if (closed) throw refused(CLOSED);
     // The end of an open turn, and what waits on it, may have come in the same moment and not be noted yet.
     if (open) return;

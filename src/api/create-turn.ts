@@ -3,7 +3,7 @@ import type { Caller } from '../auth/rights.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
 import type { TurnStart } from '../log/history.ts';
-import { newId } from '../log/ids.ts';
+import { newId, timeOf } from '../log/ids.ts';
 import { turnCreated } from '../log/projection.ts';
 import type { InputItem, TurnCreated } from '../log/records.ts';
 import { titleOf } from '../log/title.ts';
@@ -131,7 +131,8 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     await checkAgent(spec, context.agentCheck, 'agent.');
     const files = filesOf(items).map(({ file }) => file);
     const contents = await readFiles(files, { ...context, caller, host });
-    const createdAt = new Date().toISOString();
+    // The same each time that the request comes: see `CreateTurnCommand`.
+    const createdAt = new Date(timeOf(turnId)).toISOString();
     // Before the session is asked: after a crash in between, this is the trace of the turn. And before anything is stored
     // for it: what belongs to a request is not collected, and a session that is deleted meanwhile gets nothing more.
     const isNoted = await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: createdAt });
@@ -139,7 +140,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     turn.leave();
     const input = await keepInput(items, { contents, blobs, sessionId });
     const command = await commandOf(context, { ...turn, spec, input, createdAt });
-    giveHeadStart(context, sessionId, command, answered.signal);
+    if (claim.isNew) giveHeadStart(context, sessionId, command, answered.signal);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
     // A repetition that found no turn may still have met it at its session.
     if (claim.isNew) context.metrics.turnsStarted.inc();
@@ -153,7 +154,9 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     answered.abort();
     // A repetition may be refused while the first is still on its way.
     if (claim.isNew) context.headStarts.withdraw(turnId);
-    if (claim.isNew && isRefusal(error)) {
+    // What is too late will not be carried out: sent again under its key it is another turn.
+    const isLate = error instanceof ApiError && error.code === 'request_expired';
+    if ((claim.isNew || isLate) && isRefusal(error)) {
       await catalog.turns.withdraw(turnId);
       await claim.release();
     }
@@ -179,7 +182,6 @@ async function commandOf(
     createdBy: caller.subject,
     input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
-    isRepeated: !claim.isNew,
     previous,
     specHash: session.spec_hash,
     hasServers: (spec.mcp_servers ?? []).length > 0,

@@ -13,7 +13,6 @@ const command: CreateTurnCommand = {
   createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
   input: [{ type: 'user.message', content: 'hi' }],
   title: 'hi',
-  isRepeated: false,
   previous: { turn: 'last' },
   specHash: 'x',
   hasServers: false,

@@ -19,7 +19,7 @@ export function giveHeadStart(
   command: CreateTurnCommand,
   answered: AbortSignal,
 ): void {
-  if (command.isRepeated || command.input.some(({ type }) => type !== 'user.message')) return;
+  if (command.input.some(({ type }) => type !== 'user.message')) return;
   offer(context, sessionId, command, answered).catch((error: unknown) => {
     context.log.debug({ turnId: command.turnId, err: error }, 'a turn got no head start');
   });

@@ -32,6 +32,12 @@ export function eventId(turnId: string, ordinal: number): string {
   return `evt_${ulid.slice(0, TIME_LENGTH)}${random}`;
 }
 
+/** When an id was minted: milliseconds since 1970. */
+export function timeOf(id: string): number {
+  const start = id.indexOf('_') + 1;
+  return Number(numberOf(id.slice(start, start + TIME_LENGTH)));
+}
+
 /** What the letters at the end of a ULID say. @throws RangeError if they are not of its alphabet */
 export function numberOf(letters: string): bigint {
   let sum = 0n;

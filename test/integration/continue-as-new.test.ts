@@ -132,7 +132,6 @@ test('a command that comes again when others have followed is answered with the 
   const turnId = await first.turnId();
   const command: CreateTurnCommand = {
     turnId,
-    isRepeated: true,
     previous: { turn: 'last' },
     createdAt: new Date().toISOString(),
     createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },

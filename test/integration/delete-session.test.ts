@@ -191,7 +191,6 @@ test('a command that comes late is refused, and leaves nothing behind', async ()
   const turnId = newId('turn');
   const command: CreateTurnCommand = {
     turnId,
-    isRepeated: false,
     previous: { turn: 'last' },
     createdAt: new Date().toISOString(),
     createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },

@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { SessionCommands } from '../../src/api/session-commands.ts';
+import { ApiError } from '../../src/api/errors.ts';
 import { TurnLogs } from '../../src/logs/turn-logs.ts';
 import { folded } from '../support/api-client.ts';
 import { hangUp } from '../support/raw-http.ts';
@@ -163,4 +165,15 @@ test('many turns asked for at once on one session follow one another', async () 
   for (const [i, turn] of turns.entries()) expect(turn.previous_turn_id).toBe(turns[i + 1]?.id ?? null);
   for (const end of ends) expect(['done', 'cancelled']).toContain(end.status);
   expect(ends.filter(({ status }) => status === 'done').length).toBeGreaterThanOrEqual(1);
+});
+
+test('a turn that is asked for again is the same command: Temporal may keep one and carry out the other', async () => {
+  const chat = await server.chat();
+  const send = vi.spyOn(SessionCommands.prototype, 'createTurn');
+  send.mockRejectedValueOnce(new ApiError('unavailable', 'away', { retryAfter: 1 }));
+  const key = { 'idempotency-key': 'asked-twice' };
+  expect((await server.api.send('POST', `${chat.path}/turns`, { ...body, stream: false }, key)).status).toBe(503);
+  expect((await server.api.send('POST', `${chat.path}/turns`, { ...body, stream: false }, key)).status).toBe(200);
+  const [first, second] = send.mock.calls;
+  expect(second).toEqual(first);
 });

@@ -51,7 +51,6 @@ async function startWorker(): Promise<{ stop: () => Promise<void> }> {
 function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTurnCommand {
   return {
     turnId,
-    isRepeated: false,
     previous: { turn: 'last' },
     createdAt: new Date().toISOString(),
     createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
@@ -65,7 +64,7 @@ function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTur
 
 test('an approval that comes together with the end of the turn that asked for it is accepted', async () => {
   const sessionId = newId('ses');
-  const [before, after] = [newId('turn'), newId('turn')];
+  const [before, after] = [newId('turn', Date.now() - 1), newId('turn')];
   const call: PendingCall = {
     threadId: 'main',
     toolCallId: 'w1',
