@@ -170,7 +170,6 @@ class ModelCall {
     }
     const wait = this.#mayRetryIn(failure);
     if (wait === undefined) {
-      this.#account();
       if (error instanceof PayloadTooLarge) this.#answer = undefined;
       return this.#result({ status: 'error', message: failure.message });
     }

@@ -38,7 +38,7 @@ type ToolRun = Pick<PendingCall, 'toolCallId' | 'source'>;
  */
 const cancellationType = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED;
 
-/** After so long without a word a worker is taken for lost; a worker sends one each half second. */
+/** After so long without a word a worker is taken for lost; how often it sends one is in `activities/heartbeat.ts`. */
 const HEARTBEAT_TIMEOUT = '4 seconds';
 
 /**

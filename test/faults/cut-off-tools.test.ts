@@ -159,13 +159,18 @@ test('a turn is cancelled between two attempts at a call: nobody is told that it
   expect(await it.outcomes(session)).toEqual({ [sync]: 'cancelled' });
 });
 
-test('killed between the decision and the start of the tool', async () => {
+/** A session that waits for the decision on a refund. */
+async function refundThatWaits(): Promise<{ session: string; refund: string }> {
   const plan = it.plan({ say: 'May I?', tools: [{ name: 'refund', args: { amount: 5 } }] }, { say: 'I see.' });
   const { refund } = callsOf(plan);
   const session = await it.session();
-  await (
-    await it.turn(session, plan)
-  ).done;
+  const turn = await it.turn(session, plan);
+  await turn.done;
+  return { session, refund };
+}
+
+test('killed between the decision and the start of the tool', async () => {
+  const { session, refund } = await refundThatWaits();
   // A worker that knows no tools yet asks for them before the turn goes on.
   it.mcp.faults.set('tools/list', 'stall');
   await worker.kill();
@@ -183,12 +188,7 @@ test('killed between the decision and the start of the tool', async () => {
 });
 
 test('the API is killed when it has passed on a decision, and has not answered', async () => {
-  const plan = it.plan({ say: 'May I?', tools: [{ name: 'refund', args: { amount: 5 } }] }, { say: 'I see.' });
-  const { refund } = callsOf(plan);
-  const session = await it.session();
-  await (
-    await it.turn(session, plan)
-  ).done;
+  const { session, refund } = await refundThatWaits();
   await it.temporal.hang();
   const before = claims();
   const deciding = it.decide(session, 'allow', refund);

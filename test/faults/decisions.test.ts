@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { World } from './support/world.ts';
+import { approval, World } from './support/world.ts';
 
 /** Row 7: the same decision many times, and decisions that contradict each other. */
 
@@ -20,16 +20,12 @@ async function waiting(): Promise<{ sessionId: string; call: string; effects: ()
   return { sessionId, call, effects, turnId: turn.turnId };
 }
 
-function decision(call: string, status: 'allow' | 'deny'): Record<string, unknown>[] {
-  return [{ type: 'user.tool_approval', thread_id: 'main', tool_call_id: call, approval: { status } }];
-}
-
 const TOLD = { outcome: 'refused', status: 422 };
 
 test('the same approval ten times at once: one is taken, the others are told so, the tool runs once', async () => {
   const { sessionId, call, effects } = await waiting();
   const sent = await Promise.all(
-    Array.from({ length: 10 }, () => world.recorder.send(sessionId, decision(call, 'allow'))),
+    Array.from({ length: 10 }, () => world.recorder.send(sessionId, [approval('allow', call)])),
   );
   const [accepted, ...more] = sent.filter(({ outcome }) => outcome === 'accepted');
   expect(more).toEqual([]);
@@ -45,14 +41,14 @@ test('the same approval again under its own key is the same turn', async () => {
     world.recorder.api.send(
       'POST',
       `/v1/agents/sessions/${sessionId}/turns`,
-      { input: decision(call, 'allow'), stream: false },
+      { input: [approval('allow', call)], stream: false },
       { 'idempotency-key': call },
     );
   const answers = await Promise.all(Array.from({ length: 5 }, send));
   const ids = new Set(answers.map(({ status, body }) => [status, body.data.id].join(' ')));
   expect(ids.size).toBe(1);
   const [turnId = ''] = answers.map(({ body }) => body.data.id as string);
-  world.recorder.inputs.push({ sessionId, input: decision(call, 'allow'), outcome: 'accepted', turnId });
+  world.recorder.inputs.push({ sessionId, input: [approval('allow', call)], outcome: 'accepted', turnId });
   await world.recorder.follow(sessionId, turnId).done;
   expect(effects()).toBe(1);
 });
@@ -63,9 +59,9 @@ test.each([
 ] as const)('%s, then %s: the first one stands', async (first, second, effects) => {
   const it = await waiting();
   const turn = await world.decide(it.sessionId, first, it.call);
-  expect(await world.recorder.send(it.sessionId, decision(it.call, second))).toMatchObject(TOLD);
+  expect(await world.recorder.send(it.sessionId, [approval(second, it.call)])).toMatchObject(TOLD);
   await turn.done;
-  expect(await world.recorder.send(it.sessionId, decision(it.call, second))).toMatchObject(TOLD);
+  expect(await world.recorder.send(it.sessionId, [approval(second, it.call)])).toMatchObject(TOLD);
   expect(it.effects()).toBe(effects);
   const events = await world.recorder.api.list<{ type: string; outcome?: string }>(
     `/v1/agents/sessions/${it.sessionId}/turns/${turn.turnId}/events`,
@@ -76,8 +72,8 @@ test.each([
 test('two people at once, one allows and one denies: one of them is told that it is decided', async () => {
   const { sessionId, call, effects } = await waiting();
   const [allowed, denied] = await Promise.all([
-    world.recorder.send(sessionId, decision(call, 'allow')),
-    world.recorder.send(sessionId, decision(call, 'deny')),
+    world.recorder.send(sessionId, [approval('allow', call)]),
+    world.recorder.send(sessionId, [approval('deny', call)]),
   ]);
   expect([allowed.outcome, denied.outcome].toSorted()).toEqual(['accepted', 'refused']);
   const turnId = allowed.turnId ?? denied.turnId ?? '';
@@ -97,12 +93,12 @@ test('after a cancel what waits is still decided once', async () => {
 test('in a closed session nothing is decided any more', async () => {
   const { sessionId, call, effects } = await waiting();
   await world.recorder.api.send('POST', `/v1/agents/sessions/${sessionId}/cancel`, { close: true });
-  expect(await world.recorder.send(sessionId, decision(call, 'allow'))).toMatchObject({ outcome: 'refused' });
+  expect(await world.recorder.send(sessionId, [approval('allow', call)])).toMatchObject({ outcome: 'refused' });
   expect(effects()).toBe(0);
 });
 
 test('what was never asked for can not be approved', async () => {
   const { sessionId, effects } = await waiting();
-  expect(await world.recorder.send(sessionId, decision('call_made_up', 'allow'))).toMatchObject(TOLD);
+  expect(await world.recorder.send(sessionId, [approval('allow', 'call_made_up')])).toMatchObject(TOLD);
   expect(effects()).toBe(0);
 });

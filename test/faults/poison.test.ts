@@ -1,4 +1,3 @@
-import { Client, Connection } from '@temporalio/client';
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { listen } from '../../src/demo/local-server.ts';
 import { use } from '../support/scripted-model.ts';
@@ -22,20 +21,15 @@ afterEach(async () => {
 afterAll(() => world.checkAndStop());
 
 async function failedWorkflowTasks(): Promise<string[]> {
-  const connection = await Connection.connect({ address: world.temporal.address });
-  try {
-    const { workflow } = new Client({ connection, namespace: world.temporal.namespace });
-    const failed: string[] = [];
-    for await (const { workflowId } of workflow.list()) {
-      const history = await workflow.getHandle(workflowId).fetchHistory();
-      for (const { workflowTaskFailedEventAttributes: failure } of history?.events ?? []) {
-        if (failure) failed.push(`${workflowId}: ${failure.cause} ${failure.failure?.message}`);
-      }
+  const { client } = await world.temporal.operator();
+  const failed: string[] = [];
+  for await (const { workflowId } of client.workflow.list()) {
+    const history = await client.workflow.getHandle(workflowId).fetchHistory();
+    for (const { workflowTaskFailedEventAttributes: failure } of history.events ?? []) {
+      if (failure) failed.push(`${workflowId}: ${failure.cause} ${failure.failure?.message}`);
     }
-    return failed;
-  } finally {
-    await connection.close();
   }
+  return failed;
 }
 
 function user(content: unknown): Record<string, unknown>[] {

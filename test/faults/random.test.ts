@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { mulberry32 } from '../support/lossy-bus.ts';
 import { messageFor } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
-import { World, type Steps } from './support/world.ts';
+import { approval, World, type Steps } from './support/world.ts';
 
 /** Row 17: what happens, and what goes wrong meanwhile, by chance. A seed gives the same schedule again. */
 
@@ -110,13 +110,11 @@ class Person {
   }
 
   #answers(waiting: string[][]): Record<string, unknown>[] {
-    return waiting.map(([type, id]) => ({
-      thread_id: 'main',
-      tool_call_id: id,
-      ...(type === 'tool.approval_required'
-        ? { type: 'user.tool_approval', approval: { status: this.#chance.among('allow', 'allow', 'deny') } }
-        : { type: 'user.tool_response', content: 'it is open' }),
-    }));
+    return waiting.map(([type, id = '']) =>
+      type === 'tool.approval_required'
+        ? approval(this.#chance.among('allow', 'allow', 'deny'), id)
+        : { type: 'user.tool_response', thread_id: 'main', tool_call_id: id, content: 'it is open' },
+    );
   }
 
   #message(): Record<string, unknown>[] {

@@ -1,4 +1,5 @@
 import { expect } from 'vitest';
+import { inTime } from '../../../src/in-time.ts';
 import type { SessionEvent } from '../../../src/wire/events.ts';
 import type { TurnResource } from '../../../src/wire/resources.ts';
 import { folded, type ApiClient, type Frame } from '../../support/api-client.ts';
@@ -55,7 +56,7 @@ async function stored(api: ApiClient, recorder: Recorder, sessionId: string): Pr
   const all: Stored[] = [];
   for (const { id } of turns) {
     const followed = recorder.turns.find(({ turnId }) => turnId === id) ?? recorder.follow(sessionId, id);
-    await within(END_MS, followed.done, `turn ${id} does not end`);
+    await inTime(END_MS, followed.done, `turn ${id} does not end`);
     const { data: turn } = await api.get<{ data: TurnResource }>(`${path}/${id}`);
     const frames = await api.subscribe(sessionId, id).done;
     const events = folded(frames) as SessionEvent[];
@@ -247,14 +248,4 @@ function toolOf({ function: { name } }: Message['tool_calls'][number]): string {
 /** The call of an operation id, which is `<turn>/<call>`. */
 function callOf(operation: string): string {
   return operation.slice(operation.indexOf('/') + 1);
-}
-
-async function within<T>(ms: number, work: Promise<T>, message: string): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error(message)), ms);
-  try {
-    return await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -102,11 +102,6 @@ export class Recorder {
       1,
     );
   }
-
-  /** Settles when all that is followed has ended. */
-  async settled(): Promise<void> {
-    for (const turn of this.turns) await turn.done;
-  }
 }
 
 /** A frame, when it came, and on which of the connections. */
