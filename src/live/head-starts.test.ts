@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { ModelChunk } from '../models/provider.ts';
 import { InProcessHeadStarts, type BeginModelCall, type HeadStart, type HeadStartOutcome } from './head-starts.ts';
@@ -110,6 +111,23 @@ test('whoever has claimed an answer can end it', async () => {
   caller.abort();
   expect(await textOf(chunks)).toBe('a');
   expect(signal()?.aborted).toBe(true);
+});
+
+test('nothing of a claimed answer hangs on its caller when it has ended, or could not be begun', async () => {
+  const caller = new AbortController().signal;
+  const listeners = (): number => getEventListeners(caller, 'abort').length;
+  headStarts.serve(model(['a', 'b']).begin, stop.signal);
+  headStarts.offer(START);
+  const chunks = await headStarts.claim(START, caller);
+  expect(listeners()).toBe(1);
+  expect(await textOf(chunks)).toBe('ab');
+  expect(listeners()).toBe(0);
+
+  headStarts.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
+  const next = { ...START, turnId: 'turn_2' };
+  headStarts.offer(next);
+  expect(await headStarts.claim(next, caller)).toBeUndefined();
+  expect(listeners()).toBe(0);
 });
 
 test('a call that could not be begun is no answer; one that fails later fails for whoever claims it', async () => {

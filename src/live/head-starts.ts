@@ -103,12 +103,17 @@ export class InProcessHeadStarts implements HeadStarts {
       return undefined;
     }
     this.#onEnd('claimed');
-    if (signal.aborted) begun.controller.abort();
-    signal.addEventListener('abort', () => begun.controller.abort(), { once: true });
-    return unlessAborted(
+    const stop = (): void => begun.controller.abort();
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    const answer = await unlessAborted(
       begun.answer.catch(() => undefined),
       signal,
     );
+    const release = (): void => signal.removeEventListener('abort', stop);
+    if (answer) return releasing(answer, release);
+    release();
+    return undefined;
   }
 
   #end(turnId: string, outcome: HeadStartOutcome): void {
@@ -123,6 +128,18 @@ export class InProcessHeadStarts implements HeadStarts {
     clearTimeout(begun?.expiry);
     this.#begun.delete(turnId);
     return begun;
+  }
+}
+
+/**
+ * Calls `release` when the answer has ended or is not read any more. A listener that is left on a caller's signal keeps
+ * the whole model call, transcript and all, for as long as the signals live that it is made of: as long as the worker.
+ */
+async function* releasing(answer: AsyncIterable<ModelChunk>, release: () => void): AsyncGenerator<ModelChunk> {
+  try {
+    yield* answer;
+  } finally {
+    release();
   }
 }
 
