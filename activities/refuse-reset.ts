@@ -1,10 +1,12 @@
-import { ApplicationFailure } from '@temporalio/activity';
+import { ApplicationFailure, Context } from '@temporalio/activity';
+import type { ForRun } from '../src/log/history.ts';
 
 /**
  * A turn that an operator has reset has ended with the run that was reset. The run that came of it would ask the model
- * again, and run tools that may have run: it is to come to its end instead.
+ * again, and run tools that may have run: it is to come to its end instead. What was under way at the point to which it
+ * was reset, Temporal has done again for the new run.
  */
-export function refuseReset({ isReset }: { isReset?: true }): void {
-  if (!isReset) return;
+export function refuseReset({ runId, isReset }: ForRun): void {
+  if (!isReset && runId === Context.current().info.workflowExecution?.runId) return;
   throw ApplicationFailure.nonRetryable('The turn has ended: an operator has reset it.', 'turn_reset');
 }

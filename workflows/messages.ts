@@ -39,8 +39,18 @@ export const COMMAND_LIFETIME_MS = 12 * 3_600_000;
 /** To a session. Fails with a `Rejection` as its failure's type. */
 export const createTurn = defineUpdate<TurnAccepted, [CreateTurnCommand]>('createTurn');
 
-/** To a session: cancels the running turn, if any; with `close` the session takes no further turns. */
-export const cancelSession = defineUpdate<void, [{ close: boolean }]>('cancelSession');
+export interface CancelCommand {
+  /** The session takes no further turns. */
+  close: boolean;
+  /**
+   * The turn meant is this one or an older one, by its id. Temporal gives commands once more to a run that came of an
+   * operator's reset, and another turn may run by then. Absent in commands of older servers.
+   */
+  upTo?: string;
+}
+
+/** To a session: cancels the running turn, if any. */
+export const cancelSession = defineUpdate<void, [CancelCommand]>('cancelSession');
 
 /** From a turn to its session: the last thing that it does before it closes. */
 export const turnEnding = defineSignal<[TurnEnding]>('turnEnding');

@@ -30,6 +30,7 @@ import {
   COMMAND_LIFETIME_MS,
   createTurn,
   turnEnding,
+  type CancelCommand,
   type CreateTurnCommand,
   type TurnAccepted,
   type TurnEnding,
@@ -100,7 +101,7 @@ export async function session(start: SessionStart): Promise<void> {
   setHandler(createTurn, (command) => answered(() => run.createTurn(command)), {
     validator: (command) => run.refuseEarly(command),
   });
-  setHandler(cancelSession, ({ close }) => answered(() => run.cancel(close)));
+  setHandler(cancelSession, (command) => answered(() => run.cancel(command)));
   try {
     await run.untilContinued();
   } catch (error) {
@@ -168,7 +169,7 @@ class SessionRun {
       if (tip?.turnId === command.turnId) return accepted(tip); // the command came twice
       if (this.#mayBeKnown(command)) {
         const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
-        if (known) return accepted(known);
+        if (known) return this.#adopt(known);
       }
       let previous = await this.#validate(command);
       if (this.#state.open && tip) {
@@ -182,12 +183,12 @@ class SessionRun {
   }
 
   /**
-   * Whether the turn may be there, and another one have followed: its id is older than the newest one. Also of the
-   * commands that Temporal gives once more to a run that came of an operator's reset.
+   * Whether the turn may be there: its id is older than the newest one, so another may have followed, or the command is
+   * too old to begin it. Such are the commands that Temporal gives once more to a run that came of an operator's reset.
    */
-  #mayBeKnown({ turnId, isRepeated }: CreateTurnCommand): boolean {
+  #mayBeKnown(command: CreateTurnCommand): boolean {
     const { tip } = this.#state;
-    return isRepeated ?? (tip !== null && turnId < tip.turnId);
+    return command.isRepeated ?? ((tip !== null && command.turnId < tip.turnId) || isExpired(command));
   }
 
   /** Refuses what can be refused without asking anybody: such a command leaves nothing in the history. */
@@ -206,7 +207,7 @@ class SessionRun {
   /** Returns the turn that the new one follows, with what waits on it. */
   async #validate(command: CreateTurnCommand): Promise<Pick<Tip, 'turnId' | 'pending'> | null> {
     if (this.#state.closed) throw refused(CLOSED);
-    if (Date.now() - Date.parse(command.createdAt) > COMMAND_LIFETIME_MS) throw refused(EXPIRED);
+    if (isExpired(command)) throw refused(EXPIRED);
     const previous = await this.#previous(command.previous);
     const refusal = refuseInput(command.input, previous?.pending ?? []);
     if (refusal) throw refused(refusal);
@@ -253,26 +254,28 @@ class SessionRun {
       this.#state.open = false;
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
       // The command came again, after a run of the session that this one knows nothing of.
-      return this.#adopt(turnId);
+      const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
+      if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
+      return this.#adopt(seen);
     }
   }
 
-  async #adopt(turnId: string): Promise<TurnAccepted> {
-    const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
-    if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
-    if (seen.sequence > (this.#state.tip?.sequence ?? 0)) {
-      this.#state.tip = { ...accepted(seen), pending: seen.pending };
-      this.#state.open = seen.open;
-      if (seen.open) detach(() => this.#poll(turnId));
+  /** Makes a turn that is there already the newest one, unless another has followed. */
+  #adopt({ turnId, previousTurnId, sequence, pending, open }: Tip & { open: boolean }): TurnAccepted {
+    if (sequence > (this.#state.tip?.sequence ?? 0)) {
+      this.#state.tip = { turnId, previousTurnId, sequence, pending };
+      this.#state.open = open;
+      if (open) detach(() => this.#poll(turnId));
     }
-    return accepted(seen);
+    return { turnId, previousTurnId, sequence };
   }
 
-  cancel(close: boolean): Promise<void> {
+  cancel({ close, upTo }: CancelCommand): Promise<void> {
     return this.#commands.run(async () => {
       await this.#untilLoaded();
       if (close) this.#state.closed = true;
-      if (this.#state.open && this.#state.tip) this.#stop(this.#state.tip.turnId, 'client-cancelled');
+      const { tip, open } = this.#state;
+      if (open && tip && (!upTo || tip.turnId <= upTo)) this.#stop(tip.turnId, 'client-cancelled');
     });
   }
 
@@ -366,6 +369,10 @@ class SessionRun {
 
 const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };
 const EXPIRED: Refusal = { code: 'request_expired', message: 'the request was under way for too long: send it again' };
+
+function isExpired({ createdAt }: CreateTurnCommand): boolean {
+  return Date.now() - Date.parse(createdAt) > COMMAND_LIFETIME_MS;
+}
 
 function accepted({ turnId, previousTurnId, sequence }: TurnAccepted): TurnAccepted {
   return { turnId, previousTurnId, sequence };

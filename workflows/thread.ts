@@ -7,7 +7,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { CallModelResult, TurnCarry, TurnClose, TurnStart } from '../src/log/history.ts';
+import type { CallModelResult, ForRun, TurnCarry, TurnClose, TurnStart } from '../src/log/history.ts';
 import { newId } from '../src/log/ids.ts';
 import { answerTo, countFailureRecords } from '../src/log/projection.ts';
 import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/log/records.ts';
@@ -70,7 +70,7 @@ export class Thread {
   readonly #threadId: string;
   readonly #progress: Progress;
   readonly #stopped: () => boolean;
-  readonly #reset: { isReset?: true };
+  readonly #run: ForRun;
   /** Stamps of the results that came since the last model call. */
   #recent: string[] = [];
 
@@ -79,9 +79,8 @@ export class Thread {
     this.#threadId = threadId;
     this.#progress = progress;
     this.#stopped = stopped;
-    // Told to the activities only: the code must replay what was done before the reset.
-    const { runId, firstExecutionRunId } = workflowInfo();
-    this.#reset = !start.carry && runId !== firstExecutionRunId ? { isReset: true } : {};
+    // Told to the activities only: the code must replay what was done before a reset. They know which run they are for.
+    this.#run = { runId: workflowInfo().originalExecutionRunId, ...(start.carry?.isReset && { isReset: true }) };
   }
 
   async run(): Promise<ThreadEnd> {
@@ -145,7 +144,7 @@ export class Thread {
         step: this.#progress.step,
         upTo: this.#progress.ordinal,
         recent,
-        ...this.#reset,
+        ...this.#run,
         ...(this.#progress.step === 1 && isSmall(this.#start) && { start: this.#start }),
       });
     } catch (error) {
@@ -186,7 +185,7 @@ export class Thread {
         : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });
-    const input = { turnId, sessionId, threadId: this.#threadId, specHash, toolCallId, source, ...this.#reset };
+    const input = { turnId, sessionId, threadId: this.#threadId, specHash, toolCallId, source, ...this.#run };
     try {
       this.#appended(await callTool(input));
     } catch {

@@ -10,7 +10,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { TurnClose, TurnStart } from '../src/log/history.ts';
+import type { TurnCarry, TurnClose, TurnStart } from '../src/log/history.ts';
 import { countStartRecords } from '../src/log/projection.ts';
 import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/log/records.ts';
 import { sessionWorkflowId } from './ids.ts';
@@ -27,7 +27,7 @@ const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
 /** One request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnClose> {
   const { carry } = start;
-  const { runId: previousRunId, startTime } = workflowInfo();
+  const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
 
   let reason: CancelReason | undefined;
@@ -51,7 +51,9 @@ export async function turn(start: TurnStart): Promise<TurnClose> {
     const thread = new Thread({ start, threadId: ROOT_THREAD, progress, stopped: () => reason !== undefined });
     end = await steps.run(() => thread.run());
     if (end.status === 'continue' && !reason) {
-      return await continueAsNew<typeof turn>({ ...start, carry: { ...progress, previousRunId, deadline } });
+      const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
+      const next: TurnCarry = { ...progress, previousRunId, deadline, ...(isReset && { isReset }) };
+      return await continueAsNew<typeof turn>({ ...start, carry: next });
     }
   } catch (error) {
     if (error instanceof ContinueAsNew) throw error;

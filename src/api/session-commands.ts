@@ -10,7 +10,13 @@ import type { Logger } from 'pino';
 import { startRemoval } from '../housekeeping/remove-deleted.ts';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
 import { SESSION_WORKFLOW, sessionWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../../workflows/ids.ts';
-import { cancelSession, createTurn, type CreateTurnCommand, type TurnAccepted } from '../../workflows/messages.ts';
+import {
+  cancelSession,
+  createTurn,
+  type CancelCommand,
+  type CreateTurnCommand,
+  type TurnAccepted,
+} from '../../workflows/messages.ts';
 import type { session } from '../../workflows/session.ts';
 import { ApiError, ERRORS, type ErrorCode } from './errors.ts';
 import { KeyedQueue } from '../keyed-queue.ts';
@@ -59,11 +65,11 @@ export class SessionCommands {
     );
   }
 
-  /** Asks the running turn, if any, to end; with `close` the session takes no further turns. */
-  async cancel(sessionId: string, options: { close: boolean }): Promise<void> {
+  /** Asks the running turn, if any, to end. */
+  async cancel(sessionId: string, command: CancelCommand): Promise<void> {
     await this.#update(sessionId, undefined, (operation) =>
       this.#client.workflow.executeUpdateWithStart(cancelSession, {
-        args: [options],
+        args: [command],
         startWorkflowOperation: operation,
       }),
     );

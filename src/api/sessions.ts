@@ -88,7 +88,10 @@ export function sessionRoutes(context: ApiContext): Route[] {
         const close = body.close === true;
         // First here, so that a session that is rebuilt in between is closed too.
         if (close) await catalog.sessions.close(session.id);
-        await commands.cancel(session.id, { close });
+        // Whatever the clocks of other servers say: what was requested by now is meant, and nothing after it.
+        const [now, newest] = [newId('turn'), await catalog.turns.newestId(session.id)];
+        const upTo = newest && newest > now ? newest : now;
+        await commands.cancel(session.id, { close, upTo });
         return {};
       },
     ),

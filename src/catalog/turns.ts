@@ -201,6 +201,18 @@ export class Turns {
       .execute();
   }
 
+  /** The highest id among the turns and requests of a session. */
+  async newestId(sessionId: string): Promise<string | undefined> {
+    const newest = await this.#db
+      .selectFrom('turns')
+      .select('id')
+      .where('session_id', '=', sessionId)
+      .orderBy('id', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+    return newest?.id;
+  }
+
   /** Removes a turn with its log. */
   async remove(turnId: string): Promise<void> {
     await this.#db.transaction().execute(async (db) => {

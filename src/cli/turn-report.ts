@@ -1,7 +1,6 @@
 import type { Client } from '@temporalio/client';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
-import type { CallToolInput } from '../log/history.ts';
 import { endStatus, type EndStatus, type LogEntry } from '../log/records.ts';
 import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
@@ -206,7 +205,7 @@ async function runningCalls(turnId: string, { history }: ReportSources): Promise
   for await (const { events } of history.read(turnId)) {
     for (const event of events) {
       if (event.type !== 'scheduled' || event.activity.name !== 'callTool' || event.activityId === undefined) continue;
-      const { toolCallId }: CallToolInput = event.activity.input;
+      const { toolCallId } = event.activity.input;
       calls.set(event.activityId, toolCallId);
     }
   }

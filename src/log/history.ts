@@ -14,8 +14,8 @@ export type HistoryEvent =
 
 /** The activities that append records, with the parts of their inputs that the log needs if they never end well. */
 export type ScheduledActivity =
-  | { name: 'callModel'; input: CallModelInput }
-  | { name: 'callTool'; input: CallToolInput }
+  | { name: 'callModel'; input: Omit<CallModelInput, keyof ForRun> }
+  | { name: 'callTool'; input: Omit<CallToolInput, keyof ForRun> }
   | { name: 'connectTools'; input: ConnectToolsInput };
 
 export type ActivityEnd =
@@ -77,6 +77,8 @@ export interface TurnCarry {
   previousRunId: string;
   /** When the turn's time is up: milliseconds since 1970. */
   deadline: number;
+  /** The run that continued as this one came of an operator's reset, or was such a one's continuation. */
+  isReset?: true;
 }
 
 /** The result of a turn workflow. */
@@ -89,11 +91,17 @@ interface ThreadPlace {
   turnId: string;
   sessionId: string;
   threadId: string;
-  /** The turn has ended: this run came of an operator's reset, and no log has what it does. */
+}
+
+/** For whom something is done that a turn which was reset must not do: see `activities/refuse-reset.ts`. */
+export interface ForRun {
+  /** The run that has begun it, or the one that an operator has reset to become that run. */
+  runId: string;
+  /** The run is one of those that came of a reset. */
   isReset?: true;
 }
 
-export interface CallModelInput extends ThreadPlace {
+export interface CallModelInput extends ThreadPlace, ForRun {
   previousTurnId: string | null;
   specHash: string;
   messageId: string;
@@ -108,7 +116,7 @@ export interface CallModelInput extends ThreadPlace {
   start?: TurnStart;
 }
 
-export interface CallToolInput extends ThreadPlace {
+export interface CallToolInput extends ThreadPlace, ForRun {
   specHash: string;
   toolCallId: string;
   source: CallSource;

@@ -15,6 +15,7 @@ function input(upTo: number, step: number): CallModelInput {
     turnId: TURN_ID,
     sessionId: 'ses_1',
     threadId: 'main',
+    runId: 'run_1',
     previousTurnId: null,
     specHash: 'a1',
     messageId: `msg_${step}`,

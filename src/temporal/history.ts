@@ -72,12 +72,18 @@ export class TurnHistory {
    * is aborted (which throws). Without `runId`: the turn's current, or last, run.
    *
    * An operator's reset ends a turn: what readers have seen, and tools have done, can't be taken back. So a run that came
-   * of a reset is read as the run that was reset, whose events up to there it shares.
+   * of a reset is read as the run that was reset, whose events up to there it shares, and so is what it continued as.
    */
   async *read(turnId: string, runId?: string, follow?: AbortSignal, after = 0): AsyncGenerator<HistoryPage> {
     for (let page: Page | undefined; !page || page.next;) {
       if (page && follow) await sleep(POLL_INTERVAL_MS, undefined, { signal: follow });
       page = await this.#page({ turnId, runId, token: page?.next, pageSize: PAGE_SIZE, follow, after });
+      const [first] = page.events;
+      const carry = first?.type === 'started' ? first.start.carry : undefined;
+      if (carry?.isReset) {
+        yield* this.read(turnId, carry.previousRunId, follow, after);
+        return;
+      }
       yield page;
       if (page.resetRunId) yield* this.read(turnId, page.resetRunId, follow, page.lastEventId);
     }

@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { SessionEvent } from '../../src/wire/events.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
 import { folded } from '../support/api-client.ts';
 import type { TemporalClient } from '../support/temporal-client.ts';
 import { messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
-import { World } from './support/world.ts';
+import { World, type Steps } from './support/world.ts';
 
 /** Row 16: what operators do to workflows by hand. */
 
@@ -15,6 +16,10 @@ let operator: TemporalClient;
 beforeAll(async () => {
   it = await World.start({
     dynamicConfig: {
+      // Five steps of a turn.
+      'limit.historyCount.suggestContinueAsNew': 60,
+      // Runs as short as these would otherwise be held back for a second each.
+      'history.continueAsNewMinInterval': '20ms',
       // Temporal deletes no run whose close it has not checked off, which by itself it does twice a minute.
       'history.transferProcessorUpdateAckInterval': '200ms',
       'history.visibilityProcessorUpdateAckInterval': '200ms',
@@ -27,7 +32,11 @@ afterAll(() => it.checkAndStop());
 const speech = (): Plan => it.plan({ say: TEXT, hold: 3, tools: [{ name: 'look' }] }, { say: 'And on.' });
 const payment = (hold: string): Plan =>
   it.plan({ say: 'I pay.', tools: [{ name: 'pay', args: { hold } }] }, { say: 'Paid.' });
-const callOf = ({ steps }: Plan): string => steps[0]?.tools?.[0]?.id ?? '';
+/** The first that is held, or else the first. */
+const callOf = ({ steps }: Plan): string => {
+  const calls = steps.flatMap(({ tools = [] }) => tools);
+  return (calls.find(({ args }) => 'hold' in args) ?? calls[0])?.id ?? '';
+};
 
 /** A turn whose model has fallen silent in the middle. */
 async function speaking(sessionId: string, plan = speech()): Promise<RecordedTurn> {
@@ -48,8 +57,15 @@ async function expectGoesOn(sessionId: string): Promise<void> {
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'I am here.' } });
 }
 
-function outcomeIn(turn: RecordedTurn): unknown {
-  return folded(turn.frames).flatMap((event) => ('outcome' in event ? [event.outcome] : []))[0];
+function outcomeIn(turn: RecordedTurn, call: string): unknown {
+  const events = folded(turn.frames) as SessionEvent[];
+  return events.flatMap((event) =>
+    event.type === 'tool.response' && event.tool_call_id === call ? [event.outcome] : [],
+  )[0];
+}
+
+function effectsOf(turnId: string, name: string): number {
+  return it.ledger.effects.filter(({ operation, tool }) => operation.startsWith(`${turnId}/`) && tool === name).length;
 }
 
 const ENDING = {
@@ -66,11 +82,11 @@ test.each(Object.entries(ENDING))('a running turn that is %s ends there, and run
   await it.fault(() => end(two));
   expect(await one.done).toMatchObject({ status: 'cancelled' });
   expect(await two.done).toMatchObject({ status: 'cancelled' });
-  expect(outcomeIn(two)).toBe('unknown_outcome');
+  expect(outcomeIn(two, callOf(pay))).toBe('unknown_outcome');
   it.ledger.goOn(how);
   await it.ledger.reached(callOf(pay));
   for (const { sessionId } of [one, two]) await expectGoesOn(sessionId);
-  expect(it.ledger.effects.filter(({ operation }) => operation.endsWith(callOf(pay))).length).toBe(1);
+  expect(effectsOf(two.turnId, 'pay')).toBe(1);
 });
 
 test.each(['first', 'last'] as const)(
@@ -90,6 +106,59 @@ test.each(['first', 'last'] as const)(
   },
 );
 
+/** So many that the turn goes through three runs at least. */
+const LOOKS: Steps = Array.from({ length: 14 }, () => ({ say: 'I look.', tools: [{ name: 'look' }] }));
+
+const RUNS = {
+  first: (runs: string[]) => runs[0],
+  middle: (runs: string[]) => runs[1],
+  last: (runs: string[]) => runs.at(-1),
+};
+
+const RESETS = Object.entries(RUNS).flatMap(([run, pick]) =>
+  (['first', 'last'] as const).map((task) => ({ run, pick, task })),
+);
+
+test.each(RESETS)(
+  'a turn of several runs whose $run one is reset to its $task task ends there, or stays as it had ended',
+  async ({ run, pick, task }) => {
+    const hold = `${run} ${task}`;
+    const pay = it.plan(...LOOKS, { say: 'I pay.', tools: [{ name: 'pay', args: { hold } }] }, { say: 'Paid.' });
+    const ended = await it.turn(await it.session(), it.plan(...LOOKS, { say: 'Seen.', tools: [{ name: 'pay' }] }));
+    const running = await paying(await it.session(), pay);
+    await ended.done;
+    for (const { turnId } of [ended, running]) {
+      const runs = await operator.lineage(turnWorkflowId(turnId));
+      expect(runs.length).toBeGreaterThan(2);
+      await it.fault(() => operator.reset(turnWorkflowId(turnId), task, pick(runs)));
+    }
+    expect(await running.done).toMatchObject({ status: 'cancelled' });
+    expect(outcomeIn(running, callOf(pay))).toBe('unknown_outcome');
+    it.ledger.goOn(hold);
+    await it.ledger.reached(callOf(pay));
+    for (const { turnId, sessionId } of [ended, running]) {
+      await closed(turnWorkflowId(turnId));
+      expect(effectsOf(turnId, 'pay')).toBe(1);
+      await expectGoesOn(sessionId);
+    }
+  },
+);
+
+test('a tool that ran beside another one as their turn was reset is not run again', async () => {
+  const pay = it.plan({ say: 'I do both.', tools: [{ name: 'pay', args: { hold: 'beside' } }, { name: 'look' }] });
+  const turn = await paying(await it.session(), pay);
+  // The history up to the task that hears of this result has begun the tool, and has not heard of it since.
+  await turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
+  await expect.poll(() => operator.isIdle(turnWorkflowId(turn.turnId))).toBe(true);
+  await it.fault(() => operator.reset(turnWorkflowId(turn.turnId), 'last'));
+  expect(await turn.done).toMatchObject({ status: 'cancelled' });
+  it.ledger.goOn('beside');
+  await it.ledger.reached(callOf(pay));
+  await closed(turnWorkflowId(turn.turnId));
+  expect(effectsOf(turn.turnId, 'pay')).toBe(1);
+  await expectGoesOn(turn.sessionId);
+});
+
 const LOSING = {
   terminated: (id: string) => operator.terminate(id),
   deleted: (id: string) => operator.delete(id),
@@ -102,6 +171,10 @@ test.each(Object.entries(LOSING))('a session that is %s goes on, and so do its t
   await expectGoesOn(idle);
   const plan = speech();
   const running = await it.session();
+  // What was cancelled is long over when the session hears of it again.
+  const cancelled = await speaking(running);
+  await it.recorder.api.send('POST', `/v1/agents/sessions/${running}/cancel`, {});
+  expect(await cancelled.done).toMatchObject({ status: 'cancelled' });
   await expectGoesOn(running);
   const turn = await speaking(running, plan);
   const refund = it.plan({ say: 'May I?', tools: [{ name: 'refund' }] }, { say: 'I have.' });

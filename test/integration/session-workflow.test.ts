@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { newId } from '../../src/log/ids.ts';
 import type { PendingCall } from '../../src/log/records.ts';
+import type { InspectedTurn } from '../../src/logs/inspect.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
 import { createTurn, turnEnding, type CreateTurnCommand } from '../../workflows/messages.ts';
@@ -27,6 +28,9 @@ afterAll(async () => {
   await connection.close();
 });
 
+/** The turns that are there before their session hears of them. */
+const known = new Map<string, InspectedTurn>();
+
 const refuse = () => Promise.reject(ApplicationFailure.nonRetryable('there is nothing here but sessions'));
 
 async function startWorker(): Promise<{ stop: () => Promise<void> }> {
@@ -36,7 +40,12 @@ async function startWorker(): Promise<{ stop: () => Promise<void> }> {
     taskQueue,
     workflowBundle: await workflowBundle(loadConfig().cacheDir),
     // The turns that it starts end at once.
-    activities: { archiveTurn: () => Promise.resolve(), callTool: refuse, callModel: refuse },
+    activities: {
+      archiveTurn: () => Promise.resolve(),
+      inspectTurn: ({ turnId }: { turnId: string }) => Promise.resolve(known.get(turnId)),
+      callTool: refuse,
+      callModel: refuse,
+    },
     stickyQueueScheduleToStartTimeout: '1 second',
   });
   const running = worker.run();
@@ -115,6 +124,33 @@ test('a command that was under way for half a day is refused: what it refers to 
   await expect(late).rejects.toMatchObject({ cause: { type: 'request_expired' } });
   // Clocks may differ by much less than that.
   expect(await handle.executeUpdate(createTurn, { args: [sentAgo(11.9)] })).toMatchObject({ sequence: 1 });
+  await handle.terminate();
+  await worker.stop();
+});
+
+test('a command that comes again after half a day, since an operator has reset the session, finds its turn', async () => {
+  const sessionId = newId('ses');
+  const yesterday = Date.now() - 24 * 3_600_000;
+  const [before, again] = [newId('turn', yesterday - 1), newId('turn', yesterday)];
+  known.set(again, { turnId: again, sessionId, previousTurnId: before, sequence: 2, pending: [], open: false });
+  const state: SessionState = {
+    tip: { turnId: before, previousTurnId: null, sequence: 1, pending: [] },
+    open: false,
+    closed: false,
+    unarchived: [],
+  };
+  const handle = await client.workflow.start<typeof session>('session', {
+    workflowId: sessionWorkflowId(sessionId),
+    taskQueue,
+    args: [{ sessionId, state }],
+  });
+  const worker = await startWorker();
+  const message: CreateTurnCommand['input'] = [{ type: 'user.message', content: 'x' }];
+  const command = { ...commandOf(again, message), createdAt: new Date(yesterday).toISOString() };
+  expect(await handle.executeUpdate(createTurn, { args: [command] })).toMatchObject({ turnId: again, sequence: 2 });
+  const next = commandOf(newId('turn'), message);
+  const accepted = await handle.executeUpdate(createTurn, { args: [next] });
+  expect(accepted).toMatchObject({ previousTurnId: again, sequence: 3 });
   await handle.terminate();
   await worker.stop();
 });

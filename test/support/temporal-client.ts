@@ -46,14 +46,32 @@ export class TemporalClient {
     while (await this.has(workflowId)) await sleep(50);
   }
 
-  /** Has a workflow go on from its first or last task as if nothing had come after. */
-  async reset(workflowId: string, to: 'first' | 'last'): Promise<void> {
-    const { events } = await this.client.workflow.getHandle(workflowId).fetchHistory();
+  /** The runs by which a workflow came to its current one, oldest first. */
+  async lineage(workflowId: string): Promise<string[]> {
+    const runs: string[] = [];
+    let { runId } = await this.client.workflow.getHandle(workflowId).describe();
+    while (runId) {
+      runs.unshift(runId);
+      const { events } = await this.client.workflow.getHandle(workflowId, runId).fetchHistory();
+      runId = events?.[0]?.workflowExecutionStartedEventAttributes?.continuedExecutionRunId ?? '';
+    }
+    return runs;
+  }
+
+  /** Whether a workflow has made all that it could of what it was told. */
+  async isIdle(workflowId: string): Promise<boolean> {
+    const { raw } = await this.client.workflow.getHandle(workflowId).describe();
+    return !raw.pendingWorkflowTask;
+  }
+
+  /** Has a workflow go on from the first or last task of a run, by default the current one, as if nothing had come after. */
+  async reset(workflowId: string, to: 'first' | 'last', runId?: string): Promise<void> {
+    const { events } = await this.client.workflow.getHandle(workflowId, runId).fetchHistory();
     const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
     const task = to === 'first' ? tasks[0] : tasks.at(-1);
     await this.client.workflowService.resetWorkflowExecution({
       namespace: this.client.options.namespace,
-      workflowExecution: { workflowId },
+      workflowExecution: { workflowId, runId: runId ?? null },
       workflowTaskFinishEventId: task?.eventId ?? null,
       requestId: randomUUID(),
       reason: 'by an operator',
