@@ -1,17 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Postgres } from '../support/postgres.ts';
 import type { ServerProcess } from '../support/server-process.ts';
 import { World, type Steps } from './support/world.ts';
 
-/** Rows 5 and 11: what takes longer than a test should. */
-
-/** Row 5. */
-const TURNS_UNDER_RESTARTS = 1_000;
-const SESSIONS = 8;
-const RESTART_MS = 5_000;
-
-/** Row 11: histories that would be too long, were they not continued, and what they leave in memory. */
+/**
+ * Row 11, which takes longer than a test should: histories that would be too long, were they not continued, and what they
+ * leave in memory.
+ */
 
 const TOTAL_STEPS = 2_000;
 const TURNS = 1_000;
@@ -20,33 +14,6 @@ const TURNS = 1_000;
 const HISTORY_LIMIT = 51_200;
 
 describe.runIf(process.env['LONG'])('for a long time', () => {
-  test('PostgreSQL, under the catalog and Temporal, is restarted every 5 s', { timeout: 7_200_000 }, async () => {
-    const postgres = await Postgres.start({ isDurable: true });
-    onTestFinished(() => postgres.stop());
-    const world = await World.start({ postgres, workers: 2 });
-    onTestFinished(() => world.stop());
-    let left = TURNS_UNDER_RESTARTS;
-    const people = Array.from({ length: SESSIONS }, async () => {
-      const sessionId = await world.session();
-      while (left-- > 0) {
-        const tools = [{ name: 'pay' }, { name: 'sync' }];
-        const turn = await world.turn(sessionId, world.plan({ say: 'I see to it.', tools }, { say: 'It is done.' }));
-        expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'It is done.' } });
-      }
-    });
-    const all = Promise.all(people);
-    let isOver = false;
-    void all.finally(() => (isOver = true)).catch(() => undefined);
-    for (;;) {
-      await Promise.race([sleep(RESTART_MS), all]);
-      if (isOver) break;
-      await world.fault(() => postgres.down());
-      await postgres.up();
-    }
-    await all;
-    await world.check();
-  });
-
   test('a turn of 2,000 steps, with a reader through each continue-as-new', { timeout: 3_600_000 }, async () => {
     const world = await World.start({ spec: { config: { iteration_limit: TOTAL_STEPS + 1 } } });
     onTestFinished(() => world.stop());

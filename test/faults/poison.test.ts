@@ -1,5 +1,8 @@
+import { loadDataConverter } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { listen } from '../../src/demo/local-server.ts';
+import { Cipher } from '../../src/encryption/cipher.ts';
+import { dataConverterFor, failureMessage } from '../../src/temporal/data-converter.ts';
 import { use } from '../support/scripted-model.ts';
 import { messageFor } from './support/plan.ts';
 import { World } from './support/world.ts';
@@ -22,11 +25,13 @@ afterAll(() => world.checkAndStop());
 
 async function failedWorkflowTasks(): Promise<string[]> {
   const { client } = await world.temporal.operator();
+  const converter = loadDataConverter(dataConverterFor(new Cipher(world.config.encryptionKeys)));
   const failed: string[] = [];
   for await (const { workflowId } of client.workflow.list()) {
     const history = await client.workflow.getHandle(workflowId).fetchHistory();
     for (const { workflowTaskFailedEventAttributes: failure } of history.events ?? []) {
-      if (failure) failed.push(`${workflowId}: ${failure.cause} ${failure.failure?.message}`);
+      if (!failure) continue;
+      failed.push(`${workflowId}: ${failure.cause} ${await failureMessage(converter, failure.failure)}`);
     }
   }
   return failed;

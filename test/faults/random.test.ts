@@ -198,9 +198,10 @@ class Trouble {
       },
       () => Promise.resolve(recorder.turns.forEach((turn) => turn.cut())),
     ];
-    while (goesOn()) {
+    for (let i = 0; goesOn(); i++) {
       await sleep(500 + this.#chance.upTo(2_500));
-      const trouble = either(troubles);
+      // By chance alone a short run would hardly ever come to the second step of a change.
+      const trouble = i % 3 === 0 ? () => this.#world.changeKey() : either(troubles);
       if (trouble) await this.#world.fault(trouble);
       await this.#world.up();
     }

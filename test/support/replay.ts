@@ -23,7 +23,9 @@ export async function expectReplays({ temporal, cacheDir, encryptionKeys }: Conf
       if (!error) continue;
       const file = path.join(await mkdtemp(path.join(tmpdir(), 'everturn-history-')), 'history.json');
       await writeFile(file, historyToJSON(await client.workflow.getHandle(workflowId, runId).fetchHistory()));
-      expect.fail(`${workflowId} does not replay; its history is in ${file}: ${error.message}`);
+      const keys = encryptionKeys.map(({ id, key }) => `${id}:${key.toString('base64')}`).join();
+      const where = `its history is in ${file}${keys && `, under EVERTURN_ENCRYPTION_KEYS=${keys}`}`;
+      expect.fail(`${workflowId} does not replay; ${where}: ${error.message}`);
     }
   } finally {
     await connection.close();

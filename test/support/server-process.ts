@@ -58,9 +58,10 @@ export class ServerProcess {
     return this.#isReady && this.isRunning;
   }
 
-  /** Settles when it listens, or polls for work. */
-  async start(): Promise<void> {
+  /** From here on with these settings too. Settles when it listens, or polls for work. */
+  async start(env: Record<string, string> = {}): Promise<void> {
     this.#isReady = false;
+    Object.assign(this.#env, env);
     const child = spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
     this.#output = '';

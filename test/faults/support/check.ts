@@ -3,9 +3,10 @@ import { inTime } from '../../../src/in-time.ts';
 import type { SessionEvent } from '../../../src/wire/events.ts';
 import type { TurnResource } from '../../../src/wire/resources.ts';
 import { folded, type ApiClient, type Frame } from '../../support/api-client.ts';
+import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
 import type { Effect } from './ledger.ts';
-import { planOf, TOKENS, type Plan, type PlannedModel } from './plan.ts';
+import { planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
 import type { Recorder, SentInput } from './recorder.ts';
 import type { World } from './world.ts';
 
@@ -27,7 +28,8 @@ const SHOWN_WHOLE = 10_000;
  * The invariants of the design, held against what clients got, what tools did and what is stored. It is told nothing of
  * how the faults went: whatever happened, they hold. Gives the number of turns.
  */
-export async function checkInvariants({ recorder, ledger, planned, config }: World): Promise<number> {
+export async function checkInvariants(world: World): Promise<number> {
+  const { recorder, ledger, planned, config } = world;
   const { api } = recorder;
   const sessions = new Map<string, Stored[]>();
   for (const sessionId of new Set(recorder.inputs.map((input) => input.sessionId))) {
@@ -46,7 +48,16 @@ export async function checkInvariants({ recorder, ledger, planned, config }: Wor
   checkEffects(ledger.effects, turns);
 
   await expectReplays(config); // 8
+  if (world.isEncrypted) await checkSecrecy(world.folder);
   return turns.length;
+}
+
+/** 9: whatever failed on the way, nobody who has the disks can read what was said. */
+async function checkSecrecy(folder: string): Promise<void> {
+  const files = [...(await readFolder(folder))];
+  // The others are the checker's own.
+  const stored = new Map(files.filter(([name]) => !name.endsWith('.jsonl')));
+  expect(find(SECRET, stored)).toEqual([]);
 }
 
 /** The turns of a session, oldest first, each followed to its end. */

@@ -140,9 +140,12 @@ export function wordsOf(text: string): string[] {
   return text.match(/\S+\s*/g) ?? [];
 }
 
+/** Stands in every message, to be looked for where nothing of it may be found. */
+export const SECRET = 'for nobody but the model';
+
 /** The message that has a plan carried out. */
 export function messageFor(plan: Plan): string {
-  return JSON.stringify(plan);
+  return JSON.stringify({ ...plan, note: SECRET });
 }
 
 export function planOf(content: unknown): Plan | undefined {

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -15,7 +16,7 @@ import type { DynamicConfig } from '../../../src/temporal/dynamic-config.ts';
 import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
 import type { SessionEvent } from '../../../src/wire/events.ts';
 import { turnWorkflowId } from '../../../workflows/ids.ts';
-import { recordHistories } from '../../support/histories.ts';
+import { RECORD_INTO, recordHistories } from '../../support/histories.ts';
 import { checkInvariants } from './check.ts';
 import { report } from './figures.ts';
 import { EffectLedger } from './ledger.ts';
@@ -68,6 +69,10 @@ export class World {
   readonly plans = new Map<string, Plan>();
   readonly #env: Record<string, string>;
   readonly #spec: object;
+  /** The first one encrypts. None if histories are kept: later releases have to read them. */
+  #keys: string[] = process.env[RECORD_INTO] === undefined ? [newKey('k1')] : [];
+  /** All processes have got to know it, and none encrypts under it yet. */
+  #nextKey: string | undefined;
   #faults = 0;
   /** How long readers waited for the next word behind a fault, in milliseconds. */
   readonly #resumed: number[] = [];
@@ -96,6 +101,7 @@ export class World {
       TEMPORAL_NAMESPACE: parts.temporal.namespace,
       OPENAI_API_KEY: 'x',
       OPENAI_BASE_URL: parts.model.url,
+      EVERTURN_ENCRYPTION_KEYS: this.#keys.join(),
       ...env,
     };
     this.model.otherwise = (call) => this.planned.answer(call);
@@ -138,6 +144,10 @@ export class World {
     return loadConfig(this.#env);
   }
 
+  get isEncrypted(): boolean {
+    return this.#keys.length > 0;
+  }
+
   get processes(): ServerProcess[] {
     return [...this.apis, ...this.workers];
   }
@@ -169,6 +179,28 @@ export class World {
   async recover(): Promise<void> {
     await Promise.all([this.temporal.up(), this.redis.up()]);
     await this.up();
+  }
+
+  /**
+   * The next of the two steps in which an operator changes the key of an Everturn that goes on: all processes get to know
+   * the new one, and when they do they encrypt under it. One half of them is killed for it, then the other.
+   */
+  async changeKey(): Promise<void> {
+    if (!this.isEncrypted) return;
+    if (this.#nextKey === undefined) {
+      this.#nextKey = newKey(`k${this.#keys.length + 1}`);
+      this.#keys.push(this.#nextKey);
+    } else {
+      this.#keys.unshift(...this.#keys.splice(-1));
+      this.#nextKey = undefined;
+    }
+    const env = { EVERTURN_ENCRYPTION_KEYS: this.#keys.join() };
+    Object.assign(this.#env, env);
+    for (const half of [0, 1]) {
+      const its = [this.apis, this.workers].flatMap((all) => all.filter((_, i) => i % 2 === half));
+      await Promise.all(its.map((one) => one.kill()));
+      await Promise.all(its.map((one) => one.start(env)));
+    }
   }
 
   async putAgent(): Promise<void> {
@@ -277,6 +309,10 @@ export class World {
     await Promise.all([...servers.values()].map((server) => server.stop()));
     await rm(this.folder, { recursive: true, force: true });
   }
+}
+
+function newKey(id: string): string {
+  return `${id}:${randomBytes(32).toString('base64')}`;
 }
 
 /** The answer to a call that waits for a human. */
