@@ -39,12 +39,13 @@ async function open(): Promise<Catalog> {
 }
 
 /** What came of it, tried again while it is refused for the moment, as clients do. */
-async function persist<T>(work: () => Promise<T>): Promise<T> {
+async function persist<T>(work: () => Promise<T>, onRefusal: () => void = () => undefined): Promise<T> {
   for (;;) {
     try {
       return await work();
     } catch (error) {
       if (!isCatalogUnavailable(error)) throw error;
+      onRefusal();
       await new Promise(setImmediate);
     }
   }
@@ -332,14 +333,12 @@ test('no turn begins while blobs are collected, and none are collected while one
   const order: string[] = [];
   let request: Promise<unknown> | undefined;
   await sweep(['a', blob], async () => {
-    const asked = Promise.withResolvers<void>();
-    request = persist(() => {
-      asked.resolve();
-      return api.turns.request({ id: 'u', session_id: 's', created_at: LATER });
-    }).then(() => order.push('request'));
-    await asked.promise;
-    // Far longer than a request takes that does not have to wait.
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    let isRefused = false;
+    request = persist(
+      () => api.turns.request({ id: 'u', session_id: 's', created_at: LATER }),
+      () => (isRefused = true),
+    ).then(() => order.push('request'));
+    await expect.poll(async () => isRefused || order.length > 0 || (await database.hasWaiting())).toBe(true);
     order.push('collected');
   });
   await request;

@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { Kysely } from 'kysely';
+import { Kysely, sql } from 'kysely';
 import { pino } from 'pino';
 import { inject } from 'vitest';
 import { dialectOf } from '../../src/catalog/database.ts';
@@ -16,6 +16,8 @@ export interface TestDatabase {
   rows: Kysely<Tables>;
   /** Takes it away from everybody; gives the function that brings it back. */
   takeAway: () => Promise<() => Promise<void>>;
+  /** Whether a statement waits for a transaction of somebody else. With a file none does for long: it is refused. */
+  hasWaiting: () => Promise<boolean>;
   close: () => Promise<void>;
 }
 
@@ -28,7 +30,8 @@ export async function createTestDatabase(folder: string, server = inject('postgr
   const url = server === undefined ? `sqlite:${file}` : await createDatabase(server);
   const rows = openRows(url);
   const takeAway = server === undefined ? () => lock(file) : () => refuseConnections(server, url);
-  return { url, rows, takeAway: () => Promise.resolve(takeAway()), close: () => rows.destroy() };
+  const hasWaiting = server === undefined ? () => Promise.resolve(false) : () => waitsForLock(rows);
+  return { url, rows, takeAway: () => Promise.resolve(takeAway()), hasWaiting, close: () => rows.destroy() };
 }
 
 export function openRows(url: string): Kysely<Tables> {
@@ -45,6 +48,12 @@ function lock(file: string): () => Promise<void> {
     other.close();
     return Promise.resolve();
   };
+}
+
+async function waitsForLock(rows: Kysely<Tables>): Promise<boolean> {
+  const waiting = await sql`
+    select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`.execute(rows);
+  return waiting.rows.length > 0;
 }
 
 /** As an operator does for the time of a restore. */
