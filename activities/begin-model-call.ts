@@ -10,7 +10,7 @@ import { prepareModelCall } from './prepare-model-call.ts';
 export function createBeginModelCall(dependencies: Omit<Dependencies, 'headStarts'>): BeginModelCall {
   return (start, signal) =>
     forTurn(start, async () => {
-      const records = await dependencies.conversations.beginning(start, start.after, signal);
+      const records = await dependencies.conversations.beginning(start, signal);
       if (waitsForAnswers(records)) return undefined;
       const call = { ...start, threadId: ROOT_THREAD };
       const { provider, request } = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);

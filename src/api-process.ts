@@ -2,6 +2,7 @@ import { createApp, createOperationsApp } from './api/app.ts';
 import { limitsInForce } from './api/limits.ts';
 import { SessionCommands } from './api/session-commands.ts';
 import { StreamLimits } from './api/stream-limits.ts';
+import { TurnHeadStarts } from './api/turn-head-starts.ts';
 import { TurnLimits } from './api/turn-limits.ts';
 import { TokenIssuer } from './auth/token-issuer.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
@@ -23,6 +24,7 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     limits,
     turnLimits: new TurnLimits({ catalog, config, limits }),
     streamLimits: new StreamLimits(limits),
+    headStarts: new TurnHeadStarts(services.headStarts),
     tails: new TurnTails({ logs, bus, log }),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     readiness,

@@ -127,7 +127,7 @@ export class Thread {
   }
 
   async #callModel(): Promise<ModelMessage | ThreadEnd> {
-    const { turnId, sessionId, previousTurnId, specHash } = this.#start;
+    const { turnId, sessionId, previousTurnId, sequence, specHash } = this.#start;
     let result: CallModelResult;
     const recent = this.#recent;
     this.#recent = [];
@@ -138,6 +138,7 @@ export class Thread {
         sessionId,
         threadId: this.#threadId,
         previousTurnId,
+        sequence,
         specHash,
         messageId: newId('msg'),
         createdAt: new Date().toISOString(),

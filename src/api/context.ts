@@ -5,7 +5,6 @@ import type { TokenIssuer } from '../auth/token-issuer.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
-import type { HeadStarts } from '../live/head-starts.ts';
 import type { TurnTails } from '../live/turn-tails.ts';
 import type { TurnIndex } from '../logs/turn-index.ts';
 import type { TurnLogs } from '../logs/turn-logs.ts';
@@ -17,6 +16,7 @@ import type { Redis } from '../redis.ts';
 import type { Limits } from './limits.ts';
 import type { SessionCommands } from './session-commands.ts';
 import type { StreamLimits } from './stream-limits.ts';
+import type { TurnHeadStarts } from './turn-head-starts.ts';
 import type { TurnLimits } from './turn-limits.ts';
 
 /** What the routes work with; one object per server. */
@@ -36,7 +36,7 @@ export interface ApiContext {
   turnLimits: TurnLimits;
   streamLimits: StreamLimits;
   redis: Redis | undefined;
-  headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
+  headStarts: TurnHeadStarts;
   agentCheck: AgentCheck;
   readiness: Readiness;
   log: Logger;

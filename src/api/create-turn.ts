@@ -1,6 +1,6 @@
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { Caller } from '../auth/rights.ts';
-import type { SessionRow } from '../catalog/schema.ts';
+import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
 import type { TurnStart } from '../log/history.ts';
 import { newId, timeOf } from '../log/ids.ts';
@@ -15,15 +15,18 @@ import { checkAgent } from './agents.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError, isRefusal } from './errors.ts';
 import { readFiles } from './file-sources.ts';
-import { giveHeadStart } from './give-head-start.ts';
 import { claimRequest, isClaimed, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { hasTurn } from './own-turn.ts';
-import { checkRight, sessionNotFound } from './sessions.ts';
+import { checkRight, sessionFor, sessionNotFound } from './sessions.ts';
+import type { TurnHeadStart } from './turn-head-starts.ts';
 import { checkInput, filesOf, isDecision, keepInput } from './turn-input.ts';
 
 /** What the input of a turn may take in Temporal; the rest of the payload is for the turn itself. */
 const MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES - 32 * 1024;
+
+/** Characters of the log before a turn that go along with its head start: more would take as long as finding it. */
+const MAX_SENT_LOG = 64 * 1024;
 
 export interface TurnRequest {
   turnId: string;
@@ -43,32 +46,50 @@ interface SentTurn {
   body: CreateTurnBody;
   /** What the client calls this server. */
   host: string | undefined;
-  session: SessionRow;
+  sessionId: string;
   caller: Caller;
   /** Why it is one request too many, if it is. */
   tooMany: ApiError | undefined;
 }
 
 /**
- * Reads a request for a turn, and finds out whether it came before: then it stands for the same turn.
+ * Reads a request for a turn, and finds out whether it came before: then it stands for the same turn. As soon as it is
+ * known to be valid its model may begin, before anything of the turn is written.
  * @throws ApiError before anything is written
  */
 export async function readTurnRequest(
   context: ApiContext,
-  { key, body, host, session, caller, tooMany }: SentTurn,
+  { sessionId, key, body, host, caller, tooMany }: SentTurn,
 ): Promise<TurnRequest> {
+  const { catalog } = context;
   const items = body.input ?? [];
+  const scope = `${caller.subject.subjectId}/turns/${sessionId}`;
+  const wanted = { catalog, scope, key, bodyHash: hashOf(body), sessionId };
+  const [session, foreseen] = await Promise.all([
+    sessionFor(catalog, sessionId, caller, 'read'),
+    foresee(context, { wanted, sessionId }),
+  ]);
   checkRight(caller, session, isDecision(items) ? 'decide' : 'send');
   checkInput(items);
   const previous = previousOf(body.previous_turn_id);
-  const { catalog } = context;
-  const scope = `${caller.subject.subjectId}/turns/${session.id}`;
-  const wanted = { catalog, scope, key, bodyHash: hashOf(body), sessionId: session.id };
   const leave = await enter(context, { session, tooMany, isRepeat: () => isClaimed(wanted) });
-  const claim = await claimRequest({ ...wanted, resourceId: newId('turn') }).catch((error: unknown) => {
+  const resourceId = newId('turn');
+  const spec = runnableSpec(context, session);
+  const headStart =
+    foreseen && prepareHeadStart(context, { turnId: resourceId, session, caller, previous, ...foreseen });
+  const beginEarly = async (): Promise<void> => {
+    await spec;
+    // What has to be stored first begins when it is.
+    if (isSmallText(items)) headStart?.give(await keepInput(items, { ...context, contents: [], sessionId }));
+  };
+  // Whoever starts the turn is told what is wrong with it.
+  beginEarly().catch(() => undefined);
+  const claim = await claimRequest({ ...wanted, resourceId }).catch((error: unknown) => {
+    headStart?.withdraw();
     leave();
     throw error;
   });
+  if (!claim.isNew) headStart?.withdraw();
   const turnId = claim.resourceId;
   addToLogScope({ turnId });
   // The same body within the next seconds may be taken for a repetition when it is not, or the other way round.
@@ -80,13 +101,14 @@ export async function readTurnRequest(
     start: async () => {
       // Whatever has changed since, what was begun is answered.
       if (!claim.isNew && (await hasTurn(context, session, turnId))) return undefined;
-      return startTurn(context, { session, caller, body, host, previous, claim, leave });
+      return startTurn(context, { session, caller, body, host, previous, claim, spec, headStart, leave });
     },
     delivered: () => {
       isDelivered = true;
       claim.delivered().catch(warn);
     },
     over: async () => {
+      headStart?.withdraw();
       leave();
       if (!isDelivered) await claim.lost().catch(warn);
     },
@@ -100,7 +122,7 @@ export async function readTurnRequest(
  */
 async function enter(
   { turnLimits }: ApiContext,
-  { session, tooMany, isRepeat }: Pick<SentTurn, 'session' | 'tooMany'> & { isRepeat: () => Promise<boolean> },
+  { session, tooMany, isRepeat }: Pick<SentTurn, 'tooMany'> & { session: SessionRow; isRepeat: () => Promise<boolean> },
 ): Promise<() => void> {
   try {
     if (tooMany) throw tooMany;
@@ -111,37 +133,98 @@ async function enter(
   }
 }
 
-interface TurnToStart extends Omit<SentTurn, 'key' | 'tooMany'> {
+interface Foreseen {
+  /** The newest turn of the session. */
+  last: TurnRow | undefined;
+}
+
+/** What a turn will follow, as far as one can know before its session is asked; undefined if it may have begun already. */
+async function foresee(
+  { catalog, log }: ApiContext,
+  { wanted, sessionId }: { wanted: Parameters<typeof isClaimed>[0]; sessionId: string },
+): Promise<Foreseen | undefined> {
+  try {
+    const [isRepeat, last] = await Promise.all([isClaimed(wanted), catalog.turns.last(sessionId)]);
+    return isRepeat ? undefined : { last };
+  } catch (error) {
+    log.debug({ sessionId, err: error }, 'a turn gets no head start');
+    return undefined;
+  }
+}
+
+interface TurnToForesee extends Foreseen, Pick<TurnToStart, 'session' | 'caller' | 'previous'> {
+  turnId: string;
+}
+
+function prepareHeadStart(
+  { headStarts, logs }: ApiContext,
+  { turnId, session, caller, previous, last }: TurnToForesee,
+): TurnHeadStart | undefined {
+  const after = last?.id ?? null;
+  const afterLog = last && logs.atHand(last.id);
+  const isWorthSending = afterLog !== undefined && JSON.stringify(afterLog).length <= MAX_SENT_LOG;
+  return headStarts.prepare({
+    turnId,
+    sessionId: session.id,
+    sequence: (last?.sequence ?? 0) + 1,
+    previousTurnId: previous.turn === 'id' ? previous.turnId : previous.turn === 'last' ? after : null,
+    after,
+    ...(isWorthSending && { afterLog }),
+    createdAt: createdAtOf(turnId),
+    createdBy: caller.subject,
+    specHash: session.spec_hash,
+  });
+}
+
+/** The agent of a session, if a turn can run with it now. @throws ApiError */
+async function runnableSpec({ catalog, agentCheck }: ApiContext, session: SessionRow): Promise<AgentSpec> {
+  if (session.closed) throw new ApiError('session_closed', 'the session is closed');
+  const spec = await catalog.agents.spec(session.spec_hash);
+  await checkAgent(spec, agentCheck, 'agent.');
+  return spec;
+}
+
+/** Whether nothing of an input has to be stored beside its turn. */
+function isSmallText(items: NonNullable<CreateTurnBody['input']>): boolean {
+  return filesOf(items).length === 0 && Buffer.byteLength(JSON.stringify(items)) <= MAX_INPUT_BYTES;
+}
+
+/** The same each time that the request comes: see `CreateTurnCommand`. */
+function createdAtOf(turnId: string): string {
+  return new Date(timeOf(turnId)).toISOString();
+}
+
+interface TurnToStart extends Omit<SentTurn, 'key' | 'sessionId' | 'tooMany'> {
+  session: SessionRow;
   previous: CreateTurnCommand['previous'];
   claim: RequestClaim;
+  spec: Promise<AgentSpec>;
+  headStart: TurnHeadStart | undefined;
   /** The turn is in the index. */
   leave: () => void;
 }
 
 async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCreated> {
   const { catalog, blobs, commands, turnIndex, log } = context;
-  const { session, caller, body, host, claim } = turn;
+  const { session, caller, body, host, claim, headStart } = turn;
   const items = body.input ?? [];
   const { resourceId: turnId } = claim;
   const sessionId = session.id;
-  const answered = new AbortController();
   try {
-    if (session.closed) throw new ApiError('session_closed', 'the session is closed');
-    const spec = await catalog.agents.spec(session.spec_hash);
-    await checkAgent(spec, context.agentCheck, 'agent.');
+    const spec = await turn.spec;
     const files = filesOf(items).map(({ file }) => file);
     const contents = await readFiles(files, { ...context, caller, host });
-    // The same each time that the request comes: see `CreateTurnCommand`.
-    const createdAt = new Date(timeOf(turnId)).toISOString();
+    const createdAt = createdAtOf(turnId);
     // Before the session is asked: after a crash in between, this is the trace of the turn. And before anything is stored
     // for it: what belongs to a request is not collected, and a session that is deleted meanwhile gets nothing more.
     const isNoted = await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: createdAt });
     if (!isNoted) throw sessionNotFound(sessionId);
     turn.leave();
     const input = await keepInput(items, { contents, blobs, sessionId });
-    const command = await commandOf(context, { ...turn, spec, input, createdAt });
-    if (claim.isNew) giveHeadStart(context, sessionId, command, answered.signal);
+    const command = await commandOf(context, { ...turn, agent: spec, input, createdAt });
+    headStart?.give(command.input);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
+    headStart?.close();
     // A repetition that found no turn may still have met it at its session.
     if (claim.isNew) context.metrics.turnsStarted.inc();
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
@@ -151,30 +234,26 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
       .catch((error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'));
     return turnCreated({ ...start, input });
   } catch (error) {
-    answered.abort();
-    // A repetition may be refused while the first is still on its way.
-    if (claim.isNew) context.headStarts.withdraw(turnId);
     // What is too late will not be carried out: sent again under its key it is another turn.
     const isLate = error instanceof ApiError && error.code === 'request_expired';
+    // A repetition may be refused while the first is still on its way.
     if ((claim.isNew || isLate) && isRefusal(error)) {
       await catalog.turns.withdraw(turnId);
       await claim.release();
     }
     throw error;
-  } finally {
-    answered.abort();
   }
 }
 
 interface CommandParts {
-  spec: AgentSpec;
+  agent: AgentSpec;
   input: InputItem[];
   createdAt: string;
 }
 
 async function commandOf(
   { blobs, config }: ApiContext,
-  { session, caller, previous, claim, spec, input, createdAt }: TurnToStart & CommandParts,
+  { session, caller, previous, claim, agent, input, createdAt }: TurnToStart & CommandParts,
 ): Promise<CreateTurnCommand> {
   return {
     turnId: claim.resourceId,
@@ -184,9 +263,9 @@ async function commandOf(
     title: titleOf(input),
     previous,
     specHash: session.spec_hash,
-    hasServers: (spec.mcp_servers ?? []).length > 0,
+    hasServers: (agent.mcp_servers ?? []).length > 0,
     limits: {
-      iterations: spec.config?.iteration_limit ?? 100,
+      iterations: agent.config?.iteration_limit ?? 100,
       seconds: config.turnSeconds,
       toolSeconds: config.tool.timeoutSeconds,
       toolHeartbeatSeconds: config.tool.heartbeatSeconds,

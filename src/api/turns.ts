@@ -102,14 +102,13 @@ export function turnRoutes(context: ApiContext): Route[] {
         ],
       },
       async ({ params, headers, body, caller, tooMany, request, response }) => {
-        const session = await sessionFor(catalog, params.session_id, caller, 'read');
         if (body.stream !== false) streamLimits.admit(caller, response);
         const key = headers['Idempotency-Key'];
         const wanted = await readTurnRequest(context, {
           key,
           body,
           host: request.get('host'),
-          session,
+          sessionId: params.session_id,
           caller,
           tooMany,
         });

@@ -8,6 +8,7 @@ const START: HeadStart = {
   sessionId: 'ses_1',
   previousTurnId: 'turn_0',
   after: 'turn_0',
+  sequence: 2,
   createdAt: '2026-01-01T00:00:00.000Z',
   createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
   input: [],
@@ -64,7 +65,7 @@ test('an offer that comes after its claim begins nothing', async () => {
   expect(signal()).toBeUndefined();
 });
 
-test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { specHash: 'other' }])(
+test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { sequence: 3 }, { specHash: 'other' }])(
   'an answer to something else (%j) is ended, not claimed',
   async (other) => {
     const { begin, signal } = model(['a'], false);

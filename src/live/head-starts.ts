@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { CallModelInput, TurnBeginning } from '../log/history.ts';
+import type { LogEntry } from '../log/records.ts';
 import type { TraceContext } from '../log/trace-context.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { unlessAborted } from '../unless-aborted.ts';
@@ -8,6 +9,10 @@ import { unlessAborted } from '../unless-aborted.ts';
 export interface HeadStart extends TurnBeginning {
   /** The session's newest turn, on whichever branch. It has to end first if it runs. */
   after: string | null;
+  /** The log of that turn, as it is stored, if the API has it at hand: spares a look for it. */
+  afterLog?: LogEntry[];
+  /** The place in the session that the turn gets, if no other comes in between. */
+  sequence: number;
   /** Where the request for it is in a trace, if it is in one. */
   trace?: TraceContext;
 }
@@ -34,7 +39,7 @@ export interface HeadStarts {
   claim(call: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined>;
 }
 
-export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'specHash'>;
+export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'sequence' | 'specHash'>;
 
 /** A turn that has not come by then was refused, or runs on another worker. */
 const UNCLAIMED_MS = 30_000;
@@ -89,15 +94,16 @@ export class InProcessHeadStarts implements HeadStarts {
     this.#end(turnId, 'withdrawn');
   }
 
-  async claim(
-    { turnId, previousTurnId, specHash }: ClaimedCall,
-    signal: AbortSignal,
-  ): Promise<AsyncIterable<ModelChunk> | undefined> {
+  async claim({ turnId, ...call }: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined> {
     this.#claimed.set(turnId, true);
     const begun = this.#take(turnId);
     if (!begun) return undefined;
     // Another turn may have come in between, or the agent of a draft may have changed.
-    if (begun.previousTurnId !== previousTurnId || begun.specHash !== specHash) {
+    if (
+      begun.previousTurnId !== call.previousTurnId ||
+      begun.sequence !== call.sequence ||
+      begun.specHash !== call.specHash
+    ) {
       begun.controller.abort();
       this.#onEnd('mismatched');
       return undefined;

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { sha256 } from '../hash.ts';
 import { inTime } from '../in-time.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { IdleWatch } from '../models/idle-watch.ts';
@@ -15,7 +16,7 @@ import {
   type HeadStarts,
 } from './head-starts.ts';
 
-/** From an API to all workers. */
+/** From an API: an offer to one worker, a withdrawal to all. */
 type Notice = { offer: HeadStart } | { withdraw: string };
 
 /** From one worker to another, about an answer that one has begun and the other has claimed. */
@@ -29,6 +30,20 @@ type Part =
 
 /** Whoever is to have a head start has it by then, or never. */
 const REMEMBERED_SECONDS = 60;
+
+/** How old an API's list of workers may be, when it has one. */
+const FOUND_MS = 1_000;
+
+/**
+ * Makes a worker the owner of a head start and tells it so, unless an activity has asked for the answer already. Gives
+ * how many have heard it: none if the worker is gone, and then nobody owns it.
+ * KEYS: the owner's. ARGV: the worker, its channel, the notice, for how many seconds to remember it.
+ */
+const OFFER = `
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[4]) then return -1 end
+local heard = redis.call('PUBLISH', ARGV[2], ARGV[3])
+if heard == 0 then redis.call('DEL', KEYS[1]) end
+return heard`;
 
 /** What Redis takes longer for is not worth waiting for: the model can be asked meanwhile. */
 const REDIS_MS = 500;
@@ -48,9 +63,8 @@ interface RedisHeadStartsOptions {
 }
 
 /**
- * The head starts of an Everturn whose processes run apart. An offer goes to all workers, and the first one that has
- * its name in Redis makes the call. The activity may run on another worker: then that one gets the answer by Redis,
- * chunk by chunk. Whatever goes wrong on the way, the activity asks the model itself.
+ * The head starts of an Everturn whose processes run apart. An offer goes to one of the workers, and Redis remembers
+ * to which. The activity may run on another one: then that one gets the answer by Redis, chunk by chunk. Whatever goes wrong on the way, the activity asks the model itself.
  */
 export class RedisHeadStarts implements HeadStarts {
   readonly #redis: Redis;
@@ -60,8 +74,11 @@ export class RedisHeadStarts implements HeadStarts {
   readonly #local: InProcessHeadStarts;
   /** This process, among the workers. */
   readonly #name = randomUUID();
-  /** Turns that this worker wants to begin, until Redis has said whether it may; not those that are over meanwhile. */
-  readonly #wanted = new Set<string>();
+  /** Turns for which a worker is being sought; not those that are over meanwhile. */
+  readonly #offering = new Set<string>();
+  /** Workers that may begin calls, by their names, as of `#foundAt`. */
+  #workers: string[] = [];
+  #foundAt = 0;
   /** Claims of this worker at others, and of others here. */
   readonly #asked = new Map<string, (letter: { n: number; part: Part }) => void>();
   readonly #served = new Map<string, AbortController>();
@@ -77,28 +94,34 @@ export class RedisHeadStarts implements HeadStarts {
   serve(begin: BeginModelCall, stop: AbortSignal): void {
     this.#local.serve(begin, stop);
     const subscribe = (): void => {
-      this.#subscribe(this.#notices, this.#onNotice);
+      this.#subscribe(this.#withdrawals, this.#onNotice);
+      this.#subscribe(this.#offers(this.#name), this.#onNotice);
       this.#subscribe(this.#letters(this.#name), this.#onLetter);
     };
     this.#redis.subscriptions.on('ready', subscribe);
     if (this.#redis.subscriptions.isReady) subscribe();
     stop.addEventListener('abort', () => {
       this.#redis.subscriptions.off('ready', subscribe);
-      this.#redis.subscriptions.unsubscribe(this.#notices, this.#onNotice).catch(() => undefined);
+      const notices = [this.#withdrawals, this.#offers(this.#name)];
+      this.#redis.subscriptions.unsubscribe(notices, this.#onNotice).catch(() => undefined);
       for (const dropped of this.#served.values()) dropped.abort();
     });
   }
 
   offer(start: HeadStart): void {
-    this.#publish(this.#notices, { offer: start });
+    this.#offering.add(start.turnId);
+    this.#offerToOne(start).catch((error: unknown) => {
+      this.#log.debug({ turnId: start.turnId, err: error }, 'a turn got no head start');
+    });
   }
 
   withdraw(turnId: string): void {
-    this.#publish(this.#notices, { withdraw: turnId });
+    this.#offering.delete(turnId);
+    this.#publish(this.#withdrawals, { withdraw: turnId });
   }
 
   async claim(call: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined> {
-    const own = await this.#claimHere(call, signal);
+    const own = await this.#local.claim(call, signal);
     if (own) return own;
     const { commands } = this.#redis;
     // From here on nobody else can take it: a worker that hears of the offer only now makes no call.
@@ -112,10 +135,42 @@ export class RedisHeadStarts implements HeadStarts {
     return this.#claimFrom(owner, call, signal);
   }
 
-  /** What this worker has begun; what it has only wanted to begin, it will not begin any more. */
-  #claimHere(call: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined> {
-    this.#wanted.delete(call.turnId);
-    return this.#local.claim(call, signal);
+  async #offerToOne(start: HeadStart): Promise<void> {
+    try {
+      if (!(await this.#isTaken(start))) {
+        await this.#findWorkers();
+        await this.#isTaken(start);
+      } else if (Date.now() - this.#foundAt > FOUND_MS) {
+        await this.#findWorkers();
+      }
+    } finally {
+      this.#offering.delete(start.turnId);
+    }
+  }
+
+  /**
+   * Offers to one worker after the other, until one has heard it. The turns of a session go to the same one, which has
+   * its conversation in memory.
+   */
+  async #isTaken(start: HeadStart): Promise<boolean> {
+    for (const worker of inOrderFor(start.sessionId, this.#workers)) {
+      if (!this.#offering.has(start.turnId)) return true;
+      const channel = this.#offers(worker);
+      const notice = this.#sealed(channel, { offer: start });
+      const heard = await this.#redis.commands.eval(OFFER, {
+        keys: [this.#key(start.turnId)],
+        arguments: [worker, channel, notice, String(REMEMBERED_SECONDS)],
+      });
+      if (heard !== 0) return true;
+    }
+    return false;
+  }
+
+  async #findWorkers(): Promise<void> {
+    this.#foundAt = Date.now();
+    const everything = this.#offers('').replaceAll(/[*?[\]\\]/g, String.raw`\$&`);
+    const channels = await this.#redis.commands.pubSubChannels(`${everything}*`);
+    this.#workers = channels.map((channel) => channel.slice(this.#offers('').length));
   }
 
   async #claimFrom(
@@ -169,20 +224,9 @@ export class RedisHeadStarts implements HeadStarts {
   }
 
   readonly #onNotice = this.#reading((notice: Notice) => {
-    if ('withdraw' in notice) {
-      this.#wanted.delete(notice.withdraw);
-      this.#local.withdraw(notice.withdraw);
-    } else void this.#take(notice.offer);
+    if ('withdraw' in notice) this.#local.withdraw(notice.withdraw);
+    else this.#local.offer(notice.offer);
   });
-
-  async #take(start: HeadStart): Promise<void> {
-    const { commands } = this.#redis;
-    const expiration = { type: 'EX', value: REMEMBERED_SECONDS } as const;
-    this.#wanted.add(start.turnId);
-    const taken = await quickly(commands.set(this.#key(start.turnId), this.#name, { condition: 'NX', expiration }));
-    const isWanted = this.#wanted.delete(start.turnId);
-    if (taken && isWanted) this.#local.offer(start);
-  }
 
   readonly #onLetter = this.#reading((letter: Letter) => {
     if ('call' in letter) void this.#serveClaim(letter);
@@ -210,7 +254,7 @@ export class RedisHeadStarts implements HeadStarts {
     const send = (part: Part): void => this.#publish(this.#letters(from), { claim, n: n++, part });
     const alive = setInterval(() => send({ type: 'alive' }), ALIVE_MS);
     try {
-      const chunks = await this.#claimHere(call, dropped.signal);
+      const chunks = await this.#local.claim(call, dropped.signal);
       send({ type: chunks ? 'begun' : 'none' });
       for await (const chunk of chunks ?? []) send({ type: 'chunk', chunk });
       // One that was ended here is not the whole of it.
@@ -223,8 +267,12 @@ export class RedisHeadStarts implements HeadStarts {
     }
   }
 
-  get #notices(): string {
-    return `${this.#prefix}head-starts`;
+  get #withdrawals(): string {
+    return `${this.#prefix}withdrawals`;
+  }
+
+  #offers(worker: string): string {
+    return `${this.#prefix}offers:${worker}`;
   }
 
   #letters(worker: string): string {
@@ -236,8 +284,11 @@ export class RedisHeadStarts implements HeadStarts {
   }
 
   #publish(channel: string, message: Notice | Letter): void {
-    const text = this.#cipher.sealText(JSON.stringify(message), channel);
-    this.#redis.commands.publish(channel, text).catch(() => undefined);
+    this.#redis.commands.publish(channel, this.#sealed(channel, message)).catch(() => undefined);
+  }
+
+  #sealed(channel: string, message: Notice | Letter): string {
+    return this.#cipher.sealText(JSON.stringify(message), channel);
   }
 
   #subscribe(channel: string, listener: (text: string, channel: string) => void): void {
@@ -257,6 +308,12 @@ async function* chunksOf(parts: AsyncIterable<Part>): AsyncGenerator<ModelChunk>
       throw new ModelError('broken_stream', 'an answer that was begun on another worker broke off');
     else return;
   }
+}
+
+/** Always the same order for a session, however its workers come and go. */
+function inOrderFor(sessionId: string, workers: string[]): string[] {
+  const ranks = new Map(workers.map((worker) => [worker, sha256(`${sessionId}/${worker}`)]));
+  return workers.toSorted((a, b) => ((ranks.get(a) ?? '') < (ranks.get(b) ?? '') ? -1 : 1));
 }
 
 function failed(error: unknown): Part {

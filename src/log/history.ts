@@ -103,6 +103,8 @@ export interface ForRun {
 
 export interface CallModelInput extends ThreadPlace, ForRun {
   previousTurnId: string | null;
+  /** The turn's place in its session. */
+  sequence: number;
   specHash: string;
   messageId: string;
   /** `created_at` of the message, fixed so that every attempt streams the same one. */

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, HistoryEvent } from '../log/history.ts';
+import { turnCreated } from '../log/projection.ts';
 import type { ModelMessage } from '../log/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { Conversations } from './conversations.ts';
@@ -17,6 +18,7 @@ function input(upTo: number, step: number): CallModelInput {
     threadId: 'main',
     runId: 'run_1',
     previousTurnId: null,
+    sequence: 1,
     specHash: 'a1',
     messageId: `msg_${step}`,
     createdAt: AT,
@@ -102,4 +104,12 @@ test('what fails in the middle of reading is read again from the beginning', asy
   await expect(conversations.load(input(4, 3), 'run', never)).rejects.toThrow('too many open files');
   expect(said(await conversations.load(input(4, 3), 'run', never))).toEqual(['turn.created', 'one', 'two', 'large']);
   expect(readsAfter).toEqual([0, 5, 0]);
+});
+
+test('the turn before one that begins is known from what the API has at hand: here are no logs to look into', async () => {
+  const { conversations } = world(() => Promise.reject(new Error('here are no blobs')));
+  const before = turnCreated(turnStart());
+  const start = { ...turnStart({ turnId: 'turn_2', previousTurnId: TURN_ID }), sequence: 2, after: TURN_ID };
+  const records = await conversations.beginning({ ...start, afterLog: [{ ordinal: 1, record: before }] }, never);
+  expect(records).toEqual([before, turnCreated(start)]);
 });

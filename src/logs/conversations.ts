@@ -2,9 +2,10 @@ import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sha256 } from '../hash.ts';
-import type { CallModelInput, CallToolInput, TurnBeginning } from '../log/history.ts';
+import type { CallModelInput, CallToolInput } from '../log/history.ts';
 import { turnCreated, TurnProjection } from '../log/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, UnplacedRecord } from '../log/records.ts';
+import type { HeadStart } from '../live/head-starts.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { TurnNotFound, type TurnLogs } from './turn-logs.ts';
 
@@ -73,8 +74,9 @@ export class Conversations {
   }
 
   /** What the first model call of a turn will answer, if the turn begins like this; not before turn `after` has ended. */
-  async beginning(start: TurnBeginning, after: string | null, signal: AbortSignal): Promise<UnplacedRecord[]> {
-    const { sessionId, previousTurnId } = start;
+  async beginning(start: Omit<HeadStart, 'trace'>, signal: AbortSignal): Promise<UnplacedRecord[]> {
+    const { sessionId, previousTurnId, after, afterLog } = start;
+    if (after !== null && afterLog) this.#ended.set(after, recordsOf(await this.#restore(afterLog, sessionId)));
     const [before, created] = await Promise.all([
       this.#chain(previousTurnId, signal),
       restore(turnCreated(start), { blobs: this.#blobs, sessionId }),

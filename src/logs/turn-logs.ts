@@ -90,6 +90,11 @@ export class TurnLogs {
     return entries;
   }
 
+  /** The whole log of an ended turn as it is stored, if it need not be looked for. */
+  atHand(turnId: string): LogEntry[] | undefined {
+    return this.#ended.get(turnId)?.entries;
+  }
+
   /** The entries as they are stored: large texts are references. @throws TurnNotFound */
   async *readStored(turnId: string, { from = 1, follow }: ReadOptions = {}): AsyncGenerator<StoredBatch> {
     const ended = this.#ended.get(turnId);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
-import { newId } from '../../src/log/ids.ts';
+import { Exposition } from '../support/prometheus.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
@@ -51,23 +51,6 @@ test('the model is asked before Temporal has heard of the turn, once, and nothin
   expect(chat.requests()).toHaveLength(1);
 });
 
-test('a request that came to nothing does not keep the turns after it from their head starts', async () => {
-  const gate = held(
-    (call) => call.text('Well, '),
-    (call) => call.text('hello.').finish(),
-  );
-  const chat = await server.chat({ scripts: [gate.script] });
-  const createdAt = new Date(Date.now() - 61_000).toISOString();
-  const lost = { id: newId('turn'), session_id: chat.sessionId, created_at: createdAt };
-  await server.database.rows.insertInto('turns').values(lost).execute();
-  proxy.hold();
-  const turn = chat.turn('hi');
-  await gate.reached;
-  proxy.flow();
-  gate.release();
-  expect((await turn.end()).status).toBe('done');
-});
-
 test('a head start has the whole conversation, large texts and tools too', async () => {
   const chat = await server.chat({ spec: onTestServer, scripts: [say('One.'), say('Two.'), say('Three.')] });
   await chat.turn('first').done;
@@ -98,6 +81,33 @@ test('a turn that does not come to be ends the call', async () => {
   expect(chat.requests()).toHaveLength(2);
   // A call that nobody ends would be ended after 30 s.
 }, 25_000);
+
+test('a request that comes again asks no model', async () => {
+  const chat = await server.chat({ scripts: [say('Once.')] });
+  const key = { 'idempotency-key': 'k' };
+  await chat.turn('hi', {}, key).done;
+  await chat.turn('hi', {}, key).done;
+  expect(await headStarts()).toEqual({ claimed: 1 });
+});
+
+test('of turns that are asked for at once one has a head start', async () => {
+  const chat = await server.chat({ scripts: Array.from({ length: 4 }, (_, i) => say(`Answer ${i}.`)) });
+  proxy.hold();
+  const turns = [1, 2, 3].map((i) => chat.turn(`at once ${i}`));
+  const rows = () => server.database.rows.selectFrom('turns').selectAll().where('session_id', '=', chat.sessionId);
+  await expect.poll(async () => (await rows().execute()).length).toBe(3);
+  proxy.flow();
+  await Promise.all(turns.map((turn) => turn.done));
+  // Temporal may have heard of another one first.
+  expect([{ claimed: 1 }, { mismatched: 1 }]).toContainEqual(await headStarts());
+});
+
+/** What became of them. */
+async function headStarts(): Promise<Record<string, number>> {
+  const { samples } = new Exposition(await (await fetch(`${server.api.url}/metrics`)).text());
+  const some = samples.filter(({ name, value }) => name === 'everturn_head_starts_total' && value > 0);
+  return Object.fromEntries(some.map(({ labels, value }) => [labels['outcome'], value]));
+}
 
 test('a turn that follows a running one asks its model when that has ended', async () => {
   const gate = held(

@@ -73,6 +73,28 @@ test('PostgreSQL stopped and started in the middle of a turn: 503 meanwhile, and
   expect(folded(await server.api.subscribe(chat.sessionId, turns[2]?.id ?? '').done)).toEqual(folded(before));
 }, 120_000);
 
+test('the model is asked before anything of a turn is written, and once', async () => {
+  const server = await startTestServer({ postgresUrl: postgres.url });
+  onTestFinished(() => server.stop());
+  const gate = held(
+    () => undefined,
+    (call) => call.text('Early.').finish(),
+  );
+  const chat = await server.chat({ scripts: [gate.script] });
+  const rows = openRows(server.database.url);
+  onTestFinished(() => rows.destroy());
+  const turn = await rows.transaction().execute(async (other) => {
+    await sql`LOCK TABLE idempotency, turns IN EXCLUSIVE MODE`.execute(other);
+    const begun = chat.turn('hi');
+    await gate.reached;
+    return begun;
+  });
+  gate.release();
+  await turn.says('Early.');
+  expect((await turn.end()).status).toBe('done');
+  expect(chat.requests()).toHaveLength(1);
+});
+
 test('connections that break while nobody uses them are a line in the log, without the password', async () => {
   const { catalog, logged } = await open(await createDatabase(postgres.url));
   await Promise.all([catalog.check(NOW), catalog.check(NOW)]);

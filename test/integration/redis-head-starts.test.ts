@@ -35,7 +35,7 @@ beforeEach(async () => {
   prefix = `${newId('req')}:`;
   api = await peer();
   workers = [await peer(), await peer()];
-  await Promise.all(workers.map(serve));
+  for (const worker of workers) await serve(worker);
 });
 afterEach(async () => {
   server.goOn();
@@ -53,16 +53,17 @@ async function serve({ headStarts, draining, begun }: Peer): Promise<void> {
     begun.set(start.turnId, signal);
     return Promise.resolve(model(signal));
   };
+  const hearing = async () => (await api.redis.commands.pubSubChannels(`${prefix}offers:*`)).length;
+  const before = await hearing();
   headStarts.serve(begin, draining.signal);
-  const hears = async () => (await api.redis.commands.pubSubNumSub(`${prefix}head-starts`))[`${prefix}head-starts`];
-  const before = workers.findIndex((worker) => worker.headStarts === headStarts);
-  await expect.poll(hears).toBeGreaterThan(before);
+  await expect.poll(hearing).toBeGreaterThan(before);
 }
 
 function startOf(turnId = newId('turn')): HeadStart {
   const createdBy = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
   const createdAt = new Date().toISOString();
-  return { turnId, sessionId: 's', previousTurnId: null, after: null, createdAt, createdBy, input: [], specHash: 'x' };
+  const place = { sessionId: 's', previousTurnId: null, after: null, sequence: 1 };
+  return { turnId, ...place, createdAt, createdBy, input: [], specHash: 'x' };
 }
 
 /** Offers a turn, and gives the worker that has begun its call and the other one. */
@@ -136,7 +137,11 @@ test('what nobody can read costs no worker its connection', async () => {
   model = () => words(1);
   const errors: Error[] = [];
   for (const { redis } of workers) redis.subscriptions.on('error', (error: Error) => void errors.push(error));
-  for (const nonsense of ['', 'null', '{"offer":']) await api.redis.commands.publish(`${prefix}head-starts`, nonsense);
+  for (const nonsense of ['', 'null', '{"offer":']) {
+    for (const channel of await api.redis.commands.pubSubChannels(`${prefix}offers:*`)) {
+      await api.redis.commands.publish(channel, nonsense);
+    }
+  }
   const start = startOf();
   const { owner } = await offered(start);
   expect(await all(await owner.headStarts.claim(start, never))).toEqual(await all(words(1)));
@@ -187,43 +192,46 @@ test('a worker that stops before the model has said a word lets whoever has clai
   expect(letters.join()).toContain('lost');
 });
 
-test.each(['withdrawn', 'claimed'])(
-  'a turn that is %s while its worker asks Redis whether it may begin is not begun',
-  async (how) => {
-    model = () => words(1);
-    for (const { redis } of workers) redis.close();
-    const proxy = await TcpProxy.start(new URL(server.url).host);
-    onTestFinished(() => proxy.stop());
-    const [{ commands, close }, direct] = [await openRedis({ url: `redis://${proxy.address}`, log }), await peer()];
-    onTestFinished(close);
-    const redis = { ...direct.redis, commands };
-    const worker: Peer = { ...direct, redis, headStarts: new RedisHeadStarts({ redis, prefix, log }) };
-    workers = [worker];
-    await serve(worker);
-    const notices: string[] = [];
-    // Listeners are called in their order: what this one has heard, the worker has.
-    await redis.subscriptions.subscribe(`${prefix}head-starts`, (notice) => void notices.push(notice));
+test('a turn that is withdrawn while its API asks Redis for workers is not begun', async () => {
+  model = () => words(1);
+  const proxy = await TcpProxy.start(new URL(server.url).host);
+  onTestFinished(() => proxy.stop());
+  const redis = await openRedis({ url: `redis://${proxy.address}`, log });
+  onTestFinished(() => redis.close());
+  const headStarts = new RedisHeadStarts({ redis, prefix, log });
+  proxy.hold();
+  const start = startOf();
+  headStarts.offer(start);
+  headStarts.withdraw(start.turnId);
+  const next = startOf();
+  headStarts.offer(next);
+  proxy.flow();
+  // Redis answers in the order in which it is asked.
+  await expect.poll(() => workers.some(({ begun }) => begun.has(next.turnId))).toBe(true);
+  expect(workers.some(({ begun }) => begun.has(start.turnId))).toBe(false);
+});
 
-    proxy.hold();
-    const start = startOf();
-    api.headStarts.offer(start);
-    await expect.poll(() => notices.length, { interval: 5 }).toBe(1);
-    let claim: Promise<unknown> = Promise.resolve(undefined);
-    if (how === 'withdrawn') {
-      api.headStarts.withdraw(start.turnId);
-      await expect.poll(() => notices.length, { interval: 5 }).toBe(2);
-    } else {
-      claim = worker.headStarts.claim(start, never);
-    }
-    proxy.flow();
-    expect(await claim).toBeUndefined();
-    // Redis has answered in the order in which it was asked, so the next turn is begun after this one would have been.
-    const next = startOf();
-    api.headStarts.offer(next);
-    await expect.poll(() => worker.begun.has(next.turnId)).toBe(true);
-    expect(worker.begun.has(start.turnId)).toBe(false);
-  },
-);
+test('the turns of a session go to one worker, those of many to all; at once to another when it is gone', async () => {
+  model = () => words(1);
+  const ofSession = (sessionId: string) => ({ ...startOf(), sessionId });
+  const { owner, other } = await offered(ofSession('a'));
+  for (let i = 0; i < 3; i++) await offered(ofSession('a'));
+  expect(owner.begun.size).toBe(4);
+  for (let i = 0; i < 32; i++) await offered(ofSession(`b${i}`));
+  expect(Math.min(owner.begun.size - 4, other.begun.size)).toBeGreaterThan(0);
+
+  owner.redis.close();
+  const begun = other.begun.size;
+  for (let i = 0; i < 2; i++) await offered(ofSession('a'));
+  expect(other.begun.size).toBe(begun + 2);
+  const third = await peer();
+  onTestFinished(() => third.redis.close());
+  await serve(third);
+  other.redis.close();
+  const start = ofSession('a');
+  api.headStarts.offer(start);
+  await expect.poll(() => third.begun.has(start.turnId)).toBe(true);
+});
 
 test('while Redis hangs or is away, a claim takes no time and an offer nothing at all', async () => {
   const [worker] = workers;

@@ -71,6 +71,7 @@ function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
     const input = {
       ...place,
       previousTurnId: null,
+      sequence: 1,
       specHash: 'a1',
       messageId,
       createdAt: AT,

@@ -1,0 +1,71 @@
+import { beforeEach, expect, test } from 'vitest';
+import type { HeadStart } from '../live/head-starts.ts';
+import type { InputItem } from '../log/records.ts';
+import { TurnHeadStarts, type TurnHeadStart } from './turn-head-starts.ts';
+
+const INPUT: InputItem[] = [{ type: 'user.message', content: 'hi' }];
+const BEGINNING = {
+  turnId: 'turn_1',
+  sessionId: 'ses_1',
+  previousTurnId: null,
+  after: null,
+  sequence: 1,
+  createdAt: '2026-01-01T12:00:00.000Z',
+  createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+  specHash: 'x',
+};
+
+let offers: HeadStart[];
+let withdrawn: string[];
+let headStarts: TurnHeadStarts;
+let headStart: TurnHeadStart;
+beforeEach(() => {
+  offers = [];
+  withdrawn = [];
+  const offer = (start: HeadStart) => void offers.push(start);
+  headStarts = new TurnHeadStarts({ offer, withdraw: (turnId) => void withdrawn.push(turnId) });
+  headStart = prepare();
+});
+
+function prepare(): TurnHeadStart {
+  const prepared = headStarts.prepare(BEGINNING);
+  if (!prepared) throw new Error('another request is on its way');
+  return prepared;
+}
+
+test('is given once, and not taken back when the session has accepted the turn', () => {
+  headStart.give(INPUT);
+  headStart.give(INPUT);
+  expect(offers).toEqual([{ ...BEGINNING, input: INPUT }]);
+  headStart.close();
+  headStart.withdraw();
+  expect(withdrawn).toEqual([]);
+});
+
+test('is taken back once if there is no turn', () => {
+  headStart.give(INPUT);
+  headStart.withdraw();
+  headStart.withdraw();
+  expect(withdrawn).toEqual(['turn_1']);
+});
+
+test.each(['close', 'withdraw'] as const)('is not given after %s', (end) => {
+  headStart[end]();
+  headStart.give(INPUT);
+  expect(offers).toEqual([]);
+  expect(withdrawn).toEqual([]);
+});
+
+test('is not given to what answers calls', () => {
+  headStart.give([{ type: 'user.tool_response', threadId: 'main', toolCallId: 'c1', content: 'yes' }]);
+  expect(offers).toEqual([]);
+});
+
+test.each(['close', 'withdraw'] as const)('belongs to one request of a session at a time, until %s', (end) => {
+  expect(headStarts.prepare({ ...BEGINNING, turnId: 'turn_2' })).toBeUndefined();
+  expect(headStarts.prepare({ ...BEGINNING, sessionId: 'ses_2' })).toBeDefined();
+  headStart[end]();
+  prepare();
+  headStart[end]();
+  expect(headStarts.prepare(BEGINNING)).toBeUndefined();
+});
