@@ -218,7 +218,7 @@ test('a workflow task that fails when an input is taken, or while it waits, cost
   const running = await paying(busy, pay);
   // It is accepted at once, and waits for the turn before it to end.
   const waiting = it.recorder.send(busy, [{ type: 'user.message', content: messageFor(it.plan({ say: TEXT })) }]);
-  await expect.poll(() => accepts(busy)).toBe(2);
+  await expect.poll(async () => (await operator.accepts(sessionWorkflowId(busy))).length).toBe(2);
 
   await worker?.kill();
   const taken = it.recorder.send(fresh, [{ type: 'user.message', content: messageFor(it.plan({ say: TEXT })) }]);
@@ -231,12 +231,6 @@ test('a workflow task that fails when an input is taken, or while it waits, cost
   expect(await running.done).toMatchObject({ status: 'cancelled' });
   for (const sessionId of [fresh, busy]) await expectGoesOn(sessionId);
 });
-
-/** How many inputs a session's workflow has accepted. */
-async function accepts(sessionId: string): Promise<number> {
-  const { events } = await operator.client.workflow.getHandle(sessionWorkflowId(sessionId)).fetchHistory();
-  return (events ?? []).filter((event) => event.workflowExecutionUpdateAcceptedEventAttributes).length;
-}
 
 async function closed(workflowId: string): Promise<void> {
   await operator.client.workflow

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection, WorkflowNotFoundError } from '@temporalio/client';
+import proto from '@temporalio/proto';
+import { isNotFound } from '../../src/temporal/errors.ts';
 
 /** What an operator of Temporal sees and does. */
 export class TemporalClient {
@@ -62,6 +64,41 @@ export class TemporalClient {
   async isIdle(workflowId: string): Promise<boolean> {
     const { raw } = await this.client.workflow.getHandle(workflowId).describe();
     return !raw.pendingWorkflowTask;
+  }
+
+  /** The ids of the Updates that a run of a workflow, by default its current one, has accepted. */
+  async accepts(workflowId: string, runId?: string): Promise<string[]> {
+    const { events } = await this.client.workflow.getHandle(workflowId, runId).fetchHistory();
+    return (events ?? []).flatMap(
+      (event) => event.workflowExecutionUpdateAcceptedEventAttributes?.protocolInstanceId ?? [],
+    );
+  }
+
+  /** The events in the history of a workflow's current run. */
+  async length(workflowId: string): Promise<number> {
+    return (await this.client.workflow.getHandle(workflowId).describe()).historyLength;
+  }
+
+  /** Whether a worker has a workflow's task, and Temporal has not got what came of it. */
+  async hasTaskAtWorker(workflowId: string): Promise<boolean> {
+    const { raw } = await this.client.workflow.getHandle(workflowId).describe();
+    return (
+      raw.pendingWorkflowTask?.state ===
+      proto.temporal.api.enums.v1.PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
+    );
+  }
+
+  /** Whether an Update has come to a workflow, whatever became of it. */
+  async knowsUpdate(workflowId: string, updateId: string): Promise<boolean> {
+    const { namespace } = this.client.options;
+    const updateRef = { workflowExecution: { workflowId }, updateId };
+    try {
+      await this.client.workflowService.pollWorkflowExecutionUpdate({ namespace, updateRef, waitPolicy: {} });
+      return true;
+    } catch (error) {
+      if (isNotFound(error)) return false;
+      throw error;
+    }
   }
 
   /** Has a workflow go on from the first or last task of a run, by default the current one, as if nothing had come after. */
