@@ -80,7 +80,10 @@ class ModelCall {
     };
     // Those that went with their workers could not say anything.
     const { attempt } = this.#context.info;
-    for (; this.details.accounted < attempt - 1; this.details.accounted++) this.#add(UNREPORTED);
+    for (; this.details.accounted < attempt - 1; this.details.accounted++) {
+      this.#add(UNREPORTED);
+      dependencies.metrics.retries.inc({ activity: 'callModel', reason: 'lost' });
+    }
   }
 
   async run(): Promise<CallModelResult> {

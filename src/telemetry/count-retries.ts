@@ -3,8 +3,8 @@ import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import type { Metrics } from './metrics.ts';
 
 /**
- * Counts the attempts that throw: what our activities do not want to be tried again they return. Attempts that died with
- * their worker are nobody's to count.
+ * Counts the attempts that throw: what our activities do not want to be tried again they return. Those that died with
+ * their worker are counted by the attempt after, of an activity that tells them from others: `callModel`.
  */
 export function countRetries(metrics: Metrics): ActivityInterceptorsFactory {
   return ({ info }) => ({

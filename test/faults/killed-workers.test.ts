@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Exposition } from '../support/prometheus.ts';
 import type { ServerProcess } from '../support/server-process.ts';
 import type { Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
@@ -46,6 +47,9 @@ test('killed behind the first, a middle and the last word: the message is begun 
     await spare.start();
     const moment = await it.fault(() => running.kill());
     for (const one of held) resumed.push(await expectGoneOn(one, moment));
+    // Temporal's number of the attempt tells who goes on of those that nobody reported.
+    const metrics = new Exposition(await (await fetch(`${spare.api.url}/metrics`)).text());
+    expect(metrics.value('everturn_retries_total', { activity: 'callModel', reason: 'lost' })).toBe(3);
     [running, spare] = [spare, running];
   }
   // A figure, which a machine that is busy with something else may miss: it counts where it is measured.
