@@ -1,4 +1,5 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
@@ -33,18 +34,42 @@ interface FormOptions {
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
 /** One process, and the embedded Temporal. */
-export async function startTogether({ folder, env, log, cleanup }: FormOptions): Promise<Form> {
-  const dataDir = path.join(folder, 'together');
-  await mkdir(dataDir);
+export async function startTogether(options: FormOptions): Promise<Form> {
+  return startOn(await startEmbedded(options), 'together', options);
+}
+
+/** Two of these on one Temporal: one that encrypts nothing, and one that encrypts what it stores. */
+export async function startPair(options: FormOptions): Promise<{ plain: Form; encrypted: Form }> {
+  const temporal = await startEmbedded(options);
+  const keys = { EVERTURN_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}` };
+  return {
+    plain: await startOn(temporal, 'plain', options),
+    encrypted: await startOn(temporal, 'encrypted', { ...options, env: { ...options.env, ...keys } }),
+  };
+}
+
+async function startEmbedded({ folder, log, cleanup }: FormOptions): Promise<ProvisionedTemporal> {
   const { cacheDir, temporal: settings } = loadConfig({});
-  const temporal = await provisionTemporal({ dataDir, cacheDir, log, ...settings });
+  const temporal = await provisionTemporal({ dataDir: folder, cacheDir, log, ...settings });
   cleanup.push(() => temporal.stop());
+  return temporal;
+}
+
+/** A process with a folder and a task queue of its own. */
+async function startOn(
+  temporal: ProvisionedTemporal,
+  name: string,
+  { folder, env, cleanup }: FormOptions,
+): Promise<Form> {
+  const dataDir = path.join(folder, name);
+  await mkdir(dataDir);
   const { connectionOptions, namespace } = temporal;
   const port = String(await freePort());
   const server = await startProcess('start', 'Everturn listens', {
     ...env,
     EVERTURN_DATA: dataDir,
     EVERTURN_PORT: port,
+    EVERTURN_TASK_QUEUE: name,
     TEMPORAL_ADDRESS: connectionOptions.address ?? '',
     TEMPORAL_NAMESPACE: namespace,
     // As with the embedded Temporal, which this one is.

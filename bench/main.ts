@@ -12,22 +12,27 @@ import { createLogger } from '../src/logger.ts';
 import { installTemporalRuntime } from '../src/telemetry/temporal-runtime.ts';
 import { BenchClient } from './bench-client.ts';
 import { Floor } from './floor.ts';
-import { startApart, startTogether, type Form } from './forms.ts';
+import { startApart, startPair, startTogether, type Form } from './forms.ts';
 import { WORDS } from './talk.ts';
 
 /**
  * What Everturn costs, beside Temporal alone, in one run: the same Temporal server, the same machine, and a model and a
  * tool that answer at once. Both in one process with the embedded Temporal (`together`) and with API and worker apart, on
- * PostgreSQL and Redis (`apart`); `--form` names one of them. `--json` prints one line of each for programs.
+ * PostgreSQL and Redis (`apart`). And what encryption costs, beside the same turns without (`encrypted`). `--form` names
+ * one of the three. `--json` prints one line of each for programs.
  */
 
 const ROUNDS = 3;
 const STEPS = 100;
 const READERS = 1_000;
-const FORMS = { together: startTogether, apart: startApart };
+const FORMS = {
+  together: () => inFolder((setting) => measureForm(setting, startTogether)),
+  apart: () => inFolder((setting) => measureForm(setting, startApart)),
+  encrypted: () => inFolder(measureEncryption),
+};
 
 const { values: options } = parseArgs({
-  options: { json: { type: 'boolean', default: false }, form: { type: 'string', default: 'together,apart' } },
+  options: { json: { type: 'boolean', default: false }, form: { type: 'string', default: Object.keys(FORMS).join() } },
 });
 
 interface Report {
@@ -55,40 +60,108 @@ interface FanOut {
 }
 
 const log = createLogger({ logLevel: 'warn' });
-await installTemporalRuntime(log);
-for (const [name, start] of Object.entries(FORMS)) {
+/** Only where bare workflows run: it lasts until the last worker has ended. */
+let runtimeInstalled: Promise<void> | undefined;
+for (const [name, measureIt] of Object.entries(FORMS)) {
   if (!options.form.split(',').includes(name)) continue;
   say(`--- ${name}`);
-  const report = { [name]: await measureForm(start) };
+  const report = { [name]: await measureIt() };
   process.stdout.write(`${JSON.stringify(report, null, options.json ? undefined : 2)}\n`);
 }
 
-async function measureForm(start: (typeof FORMS)['together']): Promise<Report> {
+interface Setting {
+  folder: string;
+  /** With the model and the tools that answer at once. */
+  env: Record<string, string>;
+  modelUrl: string;
+  /** Undone in the end, the last one first. */
+  cleanup: (() => Promise<unknown>)[];
+}
+
+async function inFolder<T>(work: (setting: Setting) => Promise<T>): Promise<T> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-bench-'));
-  const cleanup: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })];
+  const cleanup: Setting['cleanup'] = [() => rm(folder, { recursive: true, force: true })];
   try {
     const instant = await startBeside<{ model: string; mcp: string }>('instant-servers.ts', [], cleanup);
     const mcpFile = path.join(folder, 'mcp.json');
     await writeFile(mcpFile, JSON.stringify({ servers: { bench: { url: instant.mcp } } }));
     const env = { EVERTURN_MCP_SERVERS: mcpFile, OPENAI_API_KEY: 'none', OPENAI_BASE_URL: instant.model };
-    const form = await start({ folder, env, log, cleanup });
-
-    const { connectionOptions, namespace } = form.temporal;
-    const connection = await Connection.connect(connectionOptions);
-    cleanup.push(() => connection.close());
-    const native = await NativeConnection.connect(connectionOptions);
-    cleanup.push(() => native.close());
-    const temporalClient = new Client({ connection, namespace });
-    const floor = await Floor.start(temporalClient, native, namespace);
-    cleanup.push(() => floor.stop());
-
-    const client = new BenchClient(form.url, temporalClient);
-    await client.putAgents();
-    const bare = await startBeside<{ url: string }>('bare-handler.ts', [instant.model], cleanup);
-    return await measure({ client, floor, form, bareUrl: bare.url, modelUrl: instant.model });
+    return await work({ folder, env, modelUrl: instant.model, cleanup });
   } finally {
     for (const step of cleanup.toReversed()) await step();
   }
+}
+
+async function connect({ temporal }: Form, cleanup: Setting['cleanup']): Promise<Client> {
+  const connection = await Connection.connect(temporal.connectionOptions);
+  cleanup.push(() => connection.close());
+  return new Client({ connection, namespace: temporal.namespace });
+}
+
+async function measureForm(
+  { modelUrl, cleanup, ...setting }: Setting,
+  start: typeof startTogether | typeof startApart,
+): Promise<Report> {
+  runtimeInstalled ??= installTemporalRuntime(log);
+  await runtimeInstalled;
+  const form = await start({ ...setting, log, cleanup });
+  const temporalClient = await connect(form, cleanup);
+  const native = await NativeConnection.connect(form.temporal.connectionOptions);
+  cleanup.push(() => native.close());
+  const floor = await Floor.start(temporalClient, native, form.temporal.namespace);
+  cleanup.push(() => floor.stop());
+
+  const client = new BenchClient(form.url, temporalClient);
+  await client.putAgents();
+  const bare = await startBeside<{ url: string }>('bare-handler.ts', [modelUrl], cleanup);
+  return measure({ client, floor, form, bareUrl: bare.url, modelUrl });
+}
+
+interface Cost {
+  plain: number;
+  encrypted: number;
+  ratio: number;
+}
+
+/** The same turns on two processes of one Temporal, in turns, so that both meet the same machine. */
+async function measureEncryption({ cleanup, ...setting }: Setting): Promise<Record<string, Cost>> {
+  const pair = await startPair({ ...setting, log, cleanup });
+  const temporalClient = await connect(pair.plain, cleanup);
+  const clientOf = async ({ url }: Form): Promise<BenchClient> => {
+    const client = new BenchClient(url, temporalClient);
+    await client.putAgents();
+    await client.timeOfSteps(20, { reader: true });
+    return client;
+  };
+  const [plain, encrypted] = [await clientOf(pair.plain), await clientOf(pair.encrypted)];
+  const compare = async (
+    what: string,
+    rounds: number,
+    work: (client: BenchClient) => Promise<number>,
+  ): Promise<Cost> => {
+    say(what);
+    const values: Record<'plain' | 'encrypted', number[]> = { plain: [], encrypted: [] };
+    for (let i = 0; i < rounds; i++) {
+      values.plain.push(await work(plain));
+      values.encrypted.push(await work(encrypted));
+    }
+    const [without, withKey] = [median(values.plain), median(values.encrypted)];
+    return { plain: round(without), encrypted: round(withKey), ratio: round(withKey / without, 3) };
+  };
+  return {
+    first_delta_ms: await compare('first delta', 40, async (client) => {
+      const { onKnownSessions } = await client.firstDeltas(1);
+      return onKnownSessions[0] ?? Number.NaN;
+    }),
+    step_ms: await compare(`${STEPS} steps with a reader, ${ROUNDS} times each`, ROUNDS, async (client) => {
+      return (await client.timeOfSteps(STEPS, { reader: true })) / STEPS;
+    }),
+    bytes_per_step: await compare('history bytes', 1, async (client) => (await client.bytesOfSteps(STEPS)) / STEPS),
+    turns_per_second_16: await compare('turns per second, 16 at once', ROUNDS, async (client) => {
+      const sessions = await client.sessions('plain', 16);
+      return rate(160, 16, (worker) => client.turn(sessions[worker] ?? ''));
+    }),
+  };
 }
 
 interface Setup {
