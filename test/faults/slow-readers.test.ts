@@ -15,8 +15,8 @@ const MB = 1024 * 1024;
 const BASE_BYTES = 256 * MB;
 /** ... and for each reader. */
 const READER_BYTES = MB / 2;
-/** More than the kernel takes for a reader. */
-const TEXT_BYTES = 5 * MB;
+/** Twice what the kernel takes for a reader: the rest would have to wait in the API. */
+const TEXT_BYTES = 8 * MB;
 const CHUNK = 'x'.repeat(32 * 1024);
 
 /** A reader is in time if it hears of a word by then, however busy the machine: those who are kept waiting wait for 60 s. */
