@@ -43,7 +43,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
           type: 'session/draft',
           agent_name: agentName || null,
           agent_version: null,
-          spec_hash: await catalog.agents.putSpec(spec),
+          spec_hash: await catalog.agents.putSpec(spec, now),
           title: null,
           ...ownerColumns(caller.subject),
           metadata: headers['x-tfy-metadata'] ?? null,
@@ -77,9 +77,10 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       async ({ params, body: { agent_spec: spec }, caller }) => {
         const { id } = await draftFor(params.session_id, caller, 'edit');
         if (spec) await checkAgent(spec, agentCheck, 'agent_spec.');
+        const now = new Date().toISOString();
         await catalog.sessions.update(id, {
-          updated_at: new Date().toISOString(),
-          ...(spec && { spec_hash: await catalog.agents.putSpec(spec) }),
+          updated_at: now,
+          ...(spec && { spec_hash: await catalog.agents.putSpec(spec, now) }),
         });
         return { data: await toDraft(await draftFor(id, caller, 'read'), catalog) };
       },

@@ -38,7 +38,7 @@ export class Agents {
     const same = new Set(this.#cipher.namesOf(hashOf(spec), 'spec'));
     const newest = await this.#row(name);
     if (newest && same.has(newest.spec_hash)) return { ...newest, spec };
-    const specHash = await this.putSpec(spec);
+    const specHash = await this.putSpec(spec, now);
     const row = await this.#db.transaction().execute(async (db) => {
       // Made or found, the row is held until the end: who stores another version at the same time waits, and reads ours.
       const held = await db
@@ -108,20 +108,21 @@ export class Agents {
    * Stores a spec under its hash, or what stands for it. Until a session or an agent has it, it is kept for as long as
    * `forgetSpecs` waits.
    */
-  async putSpec(spec: AgentSpec): Promise<string> {
+  async putSpec(spec: AgentSpec, now: string): Promise<string> {
     const hash = this.#cipher.nameOf(hashOf(spec), 'spec');
     const stored = this.#cipher.sealText(JSON.stringify(spec), `spec/${hash}`);
     await this.#db
       .insertInto('specs')
-      .values({ hash, spec: stored, retention_days: spec.config?.retention_days ?? null })
+      // Whoever is about to use it may not come to that: whether somebody does is looked at when it is due.
+      .values({ hash, spec: stored, retention_days: spec.config?.retention_days ?? null, unused_since: now })
       .onConflict((conflict) =>
-        conflict.column('hash').doUpdateSet({ unused_since: null }).where('specs.unused_since', 'is not', null),
+        conflict.column('hash').doUpdateSet({ unused_since: now }).where('specs.unused_since', 'is not', null),
       )
       .execute();
     return hash;
   }
 
-  /** Forgets specs that a session has ceased to use before this time, if no other has them, nor any version of an agent. */
+  /** Forgets specs that were stored, or that a session has ceased to use, before this time, if no session has them, nor any version of an agent. */
   async forgetSpecs(before: string): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
       await db

@@ -24,7 +24,7 @@ interface SpecsTable {
   spec: string;
   /** `config.retention_days` of the spec, to be searched for. */
   retention_days: number | null;
-  /** When somebody last ceased to use it; whether others do is looked at later. */
+  /** When it was stored, or somebody last ceased to use it; whether anybody does is looked at later. */
   unused_since: Generated<string | null>;
 }
 

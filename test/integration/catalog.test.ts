@@ -66,7 +66,7 @@ async function insertSession(catalog: Catalog, id: string): Promise<void> {
     type: 'session/draft',
     agent_name: null,
     agent_version: null,
-    spec_hash: await catalog.agents.putSpec({ model: { name: 'm' } }),
+    spec_hash: await catalog.agents.putSpec({ model: { name: 'm' } }, NOW),
     title: null,
     subject_id: 'ann',
     subject_type: 'user',
@@ -274,7 +274,7 @@ test('a spec is forgotten a while after the last of those that had it has anothe
     const specs = await database.rows.selectFrom('specs').select('spec').execute();
     return specs.map(({ spec }) => (JSON.parse(spec) as AgentSpec).model.name).toSorted();
   };
-  const put = (name: string) => catalog.agents.putSpec({ model: { name } });
+  const put = (name: string, at = NOW) => catalog.agents.putSpec({ model: { name } }, at);
   const change = async (id: string, name: string) =>
     catalog.sessions.update(id, { updated_at: NOW, spec_hash: await put(name) });
   await insertSession(catalog, 's');
@@ -294,10 +294,13 @@ test('a spec is forgotten a while after the last of those that had it has anothe
   expect(await known()).toEqual(['m2', 'published']);
   await catalog.sessions.delete('other', NOW);
   await catalog.sessions.forget('other', { now: NOW, again: undefined });
-  // Somebody is about to use it.
-  await put('m2');
+  // Somebody is about to use it, and does not come to that.
+  await put('m2', LATER);
+  await put('m4', LATER);
   await catalog.agents.forgetSpecs(LATER);
-  expect(await known()).toEqual(['m2', 'published']);
+  expect(await known()).toEqual(['m2', 'm4', 'published']);
+  await catalog.agents.forgetSpecs('2026-11-03T10:00:00.000Z');
+  expect(await known()).toEqual(['published']);
 });
 
 test('a session in which something has happened since it was looked at is not deleted for being idle', async () => {
