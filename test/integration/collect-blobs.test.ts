@@ -8,6 +8,8 @@ import { onTestServer, startTestServer, type Chat, type TestServer } from '../su
 let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer({
+    // With a key blobs are not called by their hashes, by which they are known here.
+    env: { EVERTURN_ENCRYPTION_KEYS: '' },
     mcp: { tools: [{ name: 'flood', annotations: { readOnlyHint: true }, handler: () => 'y'.repeat(400_000) }] },
   });
 });

@@ -6,6 +6,7 @@ import { createTurn, type CreateTurnCommand } from '../../workflows/messages.ts'
 import { folded } from '../support/api-client.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
+import { testConverter } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 /** A Temporal that wants histories of 60 events at most, where by itself it allows 4,000. */
@@ -28,7 +29,7 @@ beforeAll(async () => {
     mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => `seen ${String(n)}` }] },
   });
   connection = await Connection.connect({ address: temporal.address });
-  client = new Client({ connection, namespace: temporal.namespace });
+  client = new Client({ connection, namespace: temporal.namespace, ...testConverter() });
 });
 afterAll(async () => {
   await connection.close();

@@ -60,6 +60,8 @@ export class ServerProcess {
 
   /** From here on with these settings too. Settles when it listens, or polls for work. */
   async start(env: Record<string, string> = {}): Promise<void> {
+    // Nobody could end the other one any more.
+    if (this.isRunning) throw new Error(`everturn ${this.#command} runs already`);
     this.#isReady = false;
     Object.assign(this.#env, env);
     const child = spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });

@@ -1,8 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, Connection, WorkflowNotFoundError } from '@temporalio/client';
+import { Client, Connection, WorkflowNotFoundError, type ClientOptions } from '@temporalio/client';
+import { loadConfig } from '../../src/config.ts';
+import { Cipher } from '../../src/encryption/cipher.ts';
+import { dataConverterFor } from '../../src/temporal/data-converter.ts';
 import proto from '@temporalio/proto';
 import { isNotFound } from '../../src/temporal/errors.ts';
+
+/** Has a client read what test servers write, who have the keys of `TEST_ENCRYPTION_KEYS`. */
+export function testConverter(): Pick<ClientOptions, 'dataConverter'> {
+  const { encryptionKeys } = loadConfig({ EVERTURN_ENCRYPTION_KEYS: process.env['TEST_ENCRYPTION_KEYS'] });
+  const dataConverter = dataConverterFor(new Cipher(encryptionKeys));
+  return dataConverter ? { dataConverter } : {};
+}
 
 /** What an operator of Temporal sees and does. */
 export class TemporalClient {
@@ -11,7 +21,7 @@ export class TemporalClient {
 
   private constructor(connection: Connection, namespace: string) {
     this.#connection = connection;
-    this.client = new Client({ connection, namespace });
+    this.client = new Client({ connection, namespace, ...testConverter() });
   }
 
   static async connect({ address, namespace }: { address: string; namespace: string }): Promise<TemporalClient> {
