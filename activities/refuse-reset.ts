@@ -7,6 +7,7 @@ import type { ForRun } from '../src/log/history.ts';
  * was reset, Temporal has done again for the new run.
  */
 export function refuseReset({ runId, isReset }: ForRun): void {
-  if (!isReset && runId === Context.current().info.workflowExecution?.runId) return;
+  const { workflowExecution } = Context.current().info;
+  if (!isReset && (runId === undefined || runId === workflowExecution?.runId)) return;
   throw ApplicationFailure.nonRetryable('The turn has ended: an operator has reset it.', 'turn_reset');
 }

@@ -95,8 +95,8 @@ interface ThreadPlace {
 
 /** For whom something is done that a turn which was reset must not do: see `activities/refuse-reset.ts`. */
 export interface ForRun {
-  /** The run that has begun it, or the one that an operator has reset to become that run. */
-  runId: string;
+  /** The run that has begun it, or the one that an operator has reset to become that run. Absent in what older servers have scheduled. */
+  runId?: string;
   /** The run is one of those that came of a reset. */
   isReset?: true;
 }
