@@ -234,6 +234,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
       .catch((error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'));
     return turnCreated({ ...start, input });
   } catch (error) {
+    headStart?.withdraw();
     // What is too late will not be carried out: sent again under its key it is another turn.
     const isLate = error instanceof ApiError && error.code === 'request_expired';
     // A repetition may be refused while the first is still on its way.
