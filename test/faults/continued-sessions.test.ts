@@ -34,23 +34,27 @@ beforeEach(async () => {
   onTestFinished(() => rows.destroy());
 });
 
-test('inputs at the edge of a continue-as-new are accepted once each', async () => {
-  const sessionId = await it.session();
-  const sender = async (): Promise<void> => {
-    for (let i = 0; i < INPUTS / SENDERS; i++) {
-      const sent = await send(sessionId);
-      expect(sent.outcome).toBe('accepted');
-      // Some meet a turn that runs, some one that has just ended, some a session that has nothing to do.
-      if (i % 3 > 0) await it.recorder.follow(sessionId, sent.turnId ?? '').done;
-    }
-  };
-  await Promise.all(Array.from({ length: SENDERS }, sender));
-  let edges = 0;
-  // On a machine that is too busy Temporal may have given up the task by the time that the input is there.
-  for (let tries = 0; edges < EDGES && tries < 3 * EDGES; tries++) if (await meetsEdge(sessionId)) edges += 1;
-  expect(edges, 'inputs that came as their session continued as new').toBe(EDGES);
-  await it.check();
-});
+test(
+  'inputs at the edge of a continue-as-new are accepted once each',
+  { timeout: 300_000 + EDGES * 30_000 },
+  async () => {
+    const sessionId = await it.session();
+    const sender = async (): Promise<void> => {
+      for (let i = 0; i < INPUTS / SENDERS; i++) {
+        const sent = await send(sessionId);
+        expect(sent.outcome).toBe('accepted');
+        // Some meet a turn that runs, some one that has just ended, some a session that has nothing to do.
+        if (i % 3 > 0) await it.recorder.follow(sessionId, sent.turnId ?? '').done;
+      }
+    };
+    await Promise.all(Array.from({ length: SENDERS }, sender));
+    let edges = 0;
+    // On a machine that is too busy Temporal may have given up the task by the time that the input is there.
+    for (let tries = 0; edges < EDGES && tries < 3 * EDGES; tries++) if (await meetsEdge(sessionId)) edges += 1;
+    expect(edges, 'inputs that came as their session continued as new').toBe(EDGES);
+    await it.check();
+  },
+);
 
 async function send(sessionId: string): Promise<SentInput> {
   const plan = it.plan({ say: 'one two', tools: [{ name: 'look' }] }, { say: 'three' });

@@ -23,14 +23,17 @@ const CHUNK = 'x'.repeat(32 * 1024);
 const IN_TIME_MS = 5_000;
 
 let it: World;
+/** What the model answers, by what it is told: however often it is asked. */
+const speeches = new Map<string, (call: ModelCall) => Promise<void>>();
 beforeAll(async () => {
   it = await World.start();
+  it.model.otherwise = async (call) => speeches.get(String(call.request.messages.at(-1)?.content))?.(call);
 });
 afterAll(() => it.checkAndStop());
 
 test(`${STALLED} readers that have stopped reading cost little memory, and nobody else any time`, async () => {
   const [asked, mayBegin, mayEnd] = [gate(), gate(), gate()];
-  it.model.script('planned', async (call) => {
+  speeches.set('Speak at length.', async (call) => {
     asked.resolve();
     await mayBegin.promise;
     for (let bytes = 0; bytes < TEXT_BYTES; bytes += CHUNK.length) {
@@ -69,7 +72,7 @@ test(`${STALLED} readers that have stopped reading cost little memory, and nobod
 
 test(`${RECONNECTING} readers come back at once: all go on where they were, and nobody waits for them`, async () => {
   const { api } = it.recorder;
-  const said = pace(40, 200);
+  const said = pace('Speak slowly.', 40, 200);
   const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak slowly.' }]);
   const before = Array.from({ length: RECONNECTING }, () => api.subscribe(turn.sessionId, turn.turnId));
   for (const reader of before) await reader.says('w3 ');
@@ -102,11 +105,15 @@ async function stall({ sessionId, turnId }: RecordedTurn): Promise<Stalled> {
   return { response, abort };
 }
 
-/** The next turn's model says so many words, so many milliseconds apart; gives when each was said. */
-function pace(words: number, pauseMs: number): number[] {
+/** Told `content`, the model says so many words, so many milliseconds apart; gives when each was said. */
+function pace(content: string, words: number, pauseMs: number): number[] {
   const said: number[] = [];
-  it.model.script('planned', async (call: ModelCall) => {
+  speeches.set(content, async (call) => {
+    said.length = 0;
+    let isGone = false;
+    void call.closed.then(() => (isGone = true));
     for (let i = 0; i < words; i++) {
+      if (isGone) return;
       said.push(performance.now());
       call.text(`w${i} `);
       await sleep(pauseMs);
@@ -118,7 +125,7 @@ function pace(words: number, pauseMs: number): number[] {
 
 /** How late the reader of another turn hears a word, at worst. */
 async function worstDelay(words: number, pauseMs: number): Promise<number> {
-  const said = pace(words, pauseMs);
+  const said = pace('Speak quickly.', words, pauseMs);
   const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak quickly.' }]);
   await turn.done;
   return worstOf(turn, said);
@@ -162,11 +169,14 @@ function watchMemory(): { stop: () => Promise<number> } {
   };
 }
 
+/** Of the text so far: a message may be begun again. */
 function lengthOf(frames: RecordedTurn['frames']): number {
-  return frames.reduce(
-    (sum, frame) => sum + (frame.type === 'model.message.delta' ? (frame.content?.length ?? 0) : 0),
-    0,
-  );
+  let length = 0;
+  for (const frame of frames) {
+    if (frame.type === 'model.message') length = frame.content.length;
+    if (frame.type === 'model.message.delta') length += frame.content?.length ?? 0;
+  }
+  return length;
 }
 
 function gate(): PromiseWithResolvers<void> {
