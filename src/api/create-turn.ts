@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { Caller } from '../auth/rights.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
@@ -80,10 +81,13 @@ export async function readTurnRequest(
   const beginEarly = async (): Promise<void> => {
     await spec;
     // What has to be stored first begins when it is.
-    if (isSmallText(items)) headStart?.give(await keepInput(items, { ...context, contents: [], sessionId }));
+    if (!headStart || !isSmallText(items)) return;
+    headStart.give(await keepInput(items, { ...context, contents: [], sessionId }));
+    // Commits to SQLite hold up the whole process: the model's request goes out before them.
+    await sleep(1);
   };
   // Whoever starts the turn is told what is wrong with it.
-  beginEarly().catch(() => undefined);
+  await beginEarly().catch(() => undefined);
   const claim = await claimRequest({ ...wanted, resourceId }).catch((error: unknown) => {
     headStart?.withdraw();
     leave();

@@ -1,5 +1,5 @@
 import { BEGINNING, FRAMES_PER_ORDINAL, MAX_LIVE_FRAME, sequenceNumber, type Cursor } from '../log/ordinals.ts';
-import { hasAll, textDeltas, type MessageDelta } from '../log/message.ts';
+import { missingFrom, splitDelta, textDeltas, type MessageDelta } from '../log/message.ts';
 import type { LogEntry, ModelMessage } from '../log/records.ts';
 import type { StreamEvent } from '../wire/events.ts';
 import { deltaToWire, messageBase, messageEnd, toWire } from '../wire/project.ts';
@@ -19,8 +19,8 @@ const MAX_DELTA_BYTES = 512 * 1024;
  * on, and with every change of the messages in progress, it makes a stream whose fold equals the log's, wherever the
  * connection was cut before.
  *
- * A message whose every live delta went out on this connection is finished by a last delta. In every other case its
- * base is sent again, which replaces what the client holds, and the text with it.
+ * A message whose live deltas went out on this connection is finished by what is missing of it and a last delta. In
+ * every other case its base is sent again, which replaces what the client holds, and the text with it.
  */
 export class TurnReader {
   #ordinal: number;
@@ -72,13 +72,18 @@ export class TurnReader {
   #textOf(record: ModelMessage, live: LiveMessage | undefined): StreamFrame[] {
     const sent = this.#sent.get(record.id);
     this.#sent.delete(record.id);
-    const sentAll = live && sent?.attempt === live.attempt && sent.frames === live.frames && hasAll(live.text, record);
-    return sentAll ? [] : this.#begin(record, textDeltas(record, MAX_DELTA_BYTES));
+    const holds = live && sent?.attempt === live.attempt && sent.frames === live.frames ? live.text : undefined;
+    const missing = holds && missingFrom(holds, record);
+    if (!missing) return this.#begin(record, textDeltas(record, MAX_DELTA_BYTES));
+    return this.#deltas(record, splitDelta(missing, MAX_DELTA_BYTES));
   }
 
   #begin(message: { id: string; at: string; threadId: string }, deltas: MessageDelta[]): StreamFrame[] {
-    const base = this.#number(messageBase(message));
-    return [base, ...deltas.map((delta) => this.#number(deltaToWire(message, delta)))];
+    return [this.#number(messageBase(message)), ...this.#deltas(message, deltas)];
+  }
+
+  #deltas(message: { id: string; threadId: string }, deltas: MessageDelta[]): StreamFrame[] {
+    return deltas.map((delta) => this.#number(deltaToWire(message, delta)));
   }
 
   #number(event: StreamEvent): StreamFrame {

@@ -1,5 +1,5 @@
 import { cutPoint, jsonBytes } from './text.ts';
-import type { ModelMessage, ToolInfo } from './records.ts';
+import type { ToolInfo } from './records.ts';
 
 /** A model message in progress: the part of it that grows. */
 export interface MessageText {
@@ -57,24 +57,33 @@ export function applyDelta(text: MessageText, delta: MessageDelta): void {
   }
 }
 
-/** True if a reader who holds `text` holds all of `message` but its end. */
-export function hasAll(text: MessageText, message: ModelMessage): boolean {
-  return (
-    text.content === message.content &&
-    text.refusal === message.refusal &&
-    text.reasoning === message.reasoning &&
-    text.toolCalls.length === message.toolCalls.length &&
-    text.toolCalls.every((call, i) => {
-      const other = message.toolCalls[i];
-      return (
-        other !== undefined &&
-        call.id === other.id &&
-        call.name === other.name &&
-        call.arguments === other.arguments &&
-        JSON.stringify(call.providerFields) === JSON.stringify(other.providerFields)
-      );
-    })
-  );
+/** What a reader who holds `text` lacks of `message`, but for its end; undefined if it holds something else. */
+export function missingFrom(text: MessageText, message: MessageText): MessageDelta | undefined {
+  if (text.toolCalls.length > message.toolCalls.length) return undefined;
+  const delta: MessageDelta = {};
+  for (const field of ['content', 'refusal', 'reasoning'] as const) {
+    const rest = restOf(message[field], text[field]);
+    if (rest === undefined) return undefined;
+    if (rest) delta[field] = rest;
+  }
+  const toolCalls: ToolCallDelta[] = [];
+  for (const [index, call] of message.toolCalls.entries()) {
+    const known = text.toolCalls[index];
+    const rest = restOf(call.arguments, known?.arguments ?? '');
+    if (!known) toolCalls.push({ index, ...call });
+    else if (rest === undefined || !isSameCall(known, call)) return undefined;
+    else if (rest) toolCalls.push({ index, arguments: rest });
+  }
+  return toolCalls.length > 0 ? { ...delta, toolCalls } : delta;
+}
+
+function restOf(whole: string, beginning: string): string | undefined {
+  return whole.startsWith(beginning) ? whole.slice(beginning.length) : undefined;
+}
+
+function isSameCall(one: ToolCallText, other: ToolCallText): boolean {
+  const [fields, otherFields] = [one, other].map(({ providerFields }) => JSON.stringify(providerFields));
+  return one.id === other.id && one.name === other.name && fields === otherFields;
 }
 
 /**
