@@ -6,7 +6,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { newId } from '../../src/log/ids.ts';
-import { freePort } from '../../src/temporal/free-port.ts';
+import { keptPort } from './kept-port.ts';
 
 const run = promisify(execFile);
 
@@ -35,7 +35,7 @@ export class Postgres {
 
   /** What a test writes need not survive the machine; what is measured should. */
   static async start({ isDurable = false } = {}): Promise<Postgres> {
-    const [bin, identity, port] = [await findPrograms(), await unprivileged(), await freePort()];
+    const [bin, identity, port] = [await findPrograms(), await unprivileged(), await keptPort()];
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-postgres-'));
     const { uid, gid } = identity;
     if (uid !== undefined && gid !== undefined) await chown(folder, uid, gid);

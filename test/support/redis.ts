@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createClient } from '@redis/client';
 import type { RedisClient } from '../../src/redis.ts';
-import { freePort } from '../../src/temporal/free-port.ts';
+import { keptPort } from './kept-port.ts';
 
 /** A Redis of the test's own, which it may stop, start again, and let hang. Needs redis-server (Debian's package). */
 export class TestRedis {
@@ -16,7 +16,7 @@ export class TestRedis {
   }
 
   static async start(): Promise<TestRedis> {
-    const redis = new TestRedis(await freePort());
+    const redis = new TestRedis(await keptPort());
     await redis.up();
     return redis;
   }

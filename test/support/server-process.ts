@@ -2,7 +2,7 @@ import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { freePort } from '../../src/temporal/free-port.ts';
+import { keptPort } from './kept-port.ts';
 import { ApiClient } from './api-client.ts';
 
 const run = promisify(execFile);
@@ -31,7 +31,7 @@ export class ServerProcess {
     command: 'start' | 'api' | 'worker' = 'start',
   ): Promise<ServerProcess> {
     const { PATH = '', HOME = '', XDG_CACHE_HOME } = process.env;
-    const port = String(await freePort());
+    const port = String(await keptPort());
     return new ServerProcess(command, {
       PATH,
       HOME,

@@ -6,7 +6,7 @@ import { loadConfig } from '../../../src/config.ts';
 import { findTemporalBinary } from '../../../src/temporal/binary.ts';
 import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal/dev-server.ts';
 import type { DynamicConfig } from '../../../src/temporal/dynamic-config.ts';
-import { freePort } from '../../../src/temporal/free-port.ts';
+import { keptPort } from '../../support/kept-port.ts';
 import { launchServer, type ServerHome } from '../../../src/temporal/launch-server.ts';
 import { freeTemporalPort } from '../../support/temporal-ports.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
@@ -110,7 +110,7 @@ async function onSqlite(folder: string, dynamicConfig: DynamicConfig): Promise<P
   const settings = settingsArguments({ databaseFile, namespace: NAMESPACE, sqliteSync: 'normal', dynamicConfig });
   const logFile = path.join(folder, 'temporal.log');
   const home: ServerHome = { databaseFile, logFile, binary, namespace: NAMESPACE, settings };
-  const port = await freePort();
+  const port = await keptPort();
   return {
     address: `127.0.0.1:${port}`,
     up: async () => void (await launchServer(home, port, new AbortController().signal)),

@@ -1,0 +1,30 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+
+/** Below those that the system gives to whoever asks for any. */
+const FIRST = 10_000;
+const LAST = 32_000;
+
+/** A port of 127.0.0.1 for a server that goes and comes back: nobody is given it meanwhile. */
+export async function keptPort(): Promise<number> {
+  for (;;) {
+    const port = randomPort();
+    if (await isFree(port)) return port;
+  }
+}
+
+export function randomPort(): number {
+  return FIRST + Math.floor(Math.random() * (LAST - FIRST));
+}
+
+export async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  const free = new Promise<boolean>((resolve) => {
+    server.once('error', () => resolve(false)).once('listening', () => resolve(true));
+  });
+  server.listen(port, '127.0.0.1');
+  if (!(await free)) return false;
+  server.close();
+  await once(server, 'close');
+  return true;
+}
