@@ -20,7 +20,7 @@ import { claimRequest, isClaimed, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
 import { hasTurn } from './own-turn.ts';
 import { checkRight, sessionFor, sessionNotFound } from './sessions.ts';
-import type { TurnHeadStart } from './turn-head-starts.ts';
+import { beginsWithModel, type TurnHeadStart } from './turn-head-starts.ts';
 import { checkInput, filesOf, isDecision, keepInput } from './turn-input.ts';
 
 /** What the input of a turn may take in Temporal; the rest of the payload is for the turn itself. */
@@ -68,7 +68,7 @@ export async function readTurnRequest(
   const wanted = { catalog, scope, key, bodyHash: hashOf(body), sessionId };
   const [session, foreseen] = await Promise.all([
     sessionFor(catalog, sessionId, caller, 'read'),
-    foresee(context, { wanted, sessionId }),
+    beginsWithModel(items) ? foresee(context, { wanted, sessionId }) : undefined,
   ]);
   checkRight(caller, session, isDecision(items) ? 'decide' : 'send');
   checkInput(items);
@@ -165,15 +165,14 @@ function prepareHeadStart(
   { turnId, session, caller, previous, last }: TurnToForesee,
 ): TurnHeadStart | undefined {
   const after = last?.id ?? null;
-  const afterLog = last && logs.atHand(last.id);
-  const isWorthSending = afterLog !== undefined && JSON.stringify(afterLog).length <= MAX_SENT_LOG;
+  const afterLog = last && logs.atHand(last.id, MAX_SENT_LOG);
   return headStarts.prepare({
     turnId,
     sessionId: session.id,
     sequence: (last?.sequence ?? 0) + 1,
     previousTurnId: previous.turn === 'id' ? previous.turnId : previous.turn === 'last' ? after : null,
     after,
-    ...(isWorthSending && { afterLog }),
+    ...(afterLog && { afterLog }),
     createdAt: createdAtOf(turnId),
     createdBy: caller.subject,
     specHash: session.spec_hash,

@@ -25,6 +25,11 @@ export class TurnHeadStarts {
   }
 }
 
+/** Whether the model is asked first: calls that are answered are run before. */
+export function beginsWithModel(input: { type: string }[]): boolean {
+  return input.every(({ type }) => type === 'user.message');
+}
+
 /** Is given once, as early as it can be, and taken back if there is no turn. */
 export class TurnHeadStart {
   readonly #headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
@@ -38,12 +43,9 @@ export class TurnHeadStart {
     this.#onOver = onOver;
   }
 
-  /**
-   * The session will most probably accept a turn with this input, so the model may begin. Not if it answers calls: these
-   * are run first.
-   */
+  /** The session will most probably accept a turn with this input, so the model may begin, if the turn begins with it. */
   give(input: InputItem[]): void {
-    if (this.#state !== 'possible' || input.some(({ type }) => type !== 'user.message')) return;
+    if (this.#state !== 'possible' || !beginsWithModel(input)) return;
     this.#state = 'given';
     const { traceparent } = traceHeaders();
     const trace = traceparent === undefined ? {} : { trace: { traceparent } };

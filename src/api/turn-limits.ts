@@ -11,7 +11,7 @@ import type { Limits } from './limits.ts';
 const SHARE_OF_FREE = 4;
 
 /** A request that has not become a turn by then most likely never will. */
-export const REQUEST_MS = 60_000;
+const REQUEST_MS = 60_000;
 
 /** How much longer than its time limit a turn may take to end, and to get into the archive. */
 const GRACE_MS = 3_600_000;

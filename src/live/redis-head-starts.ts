@@ -64,7 +64,8 @@ interface RedisHeadStartsOptions {
 
 /**
  * The head starts of an Everturn whose processes run apart. An offer goes to one of the workers, and Redis remembers
- * to which. The activity may run on another one: then that one gets the answer by Redis, chunk by chunk. Whatever goes wrong on the way, the activity asks the model itself.
+ * to which. The activity may run on another one: then that one gets the answer by Redis, chunk by chunk. Whatever goes
+ * wrong on the way, the activity asks the model itself.
  */
 export class RedisHeadStarts implements HeadStarts {
   readonly #redis: Redis;

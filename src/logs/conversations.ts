@@ -76,7 +76,9 @@ export class Conversations {
   /** What the first model call of a turn will answer, if the turn begins like this; not before turn `after` has ended. */
   async beginning(start: Omit<HeadStart, 'trace'>, signal: AbortSignal): Promise<UnplacedRecord[]> {
     const { sessionId, previousTurnId, after, afterLog } = start;
-    if (after !== null && afterLog) this.#ended.set(after, recordsOf(await this.#restore(afterLog, sessionId)));
+    if (after !== null && afterLog && !this.#ended.has(after)) {
+      this.#ended.set(after, recordsOf(await this.#restore(afterLog, sessionId)));
+    }
     const [before, created] = await Promise.all([
       this.#chain(previousTurnId, signal),
       restore(turnCreated(start), { blobs: this.#blobs, sessionId }),

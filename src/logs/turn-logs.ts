@@ -90,9 +90,10 @@ export class TurnLogs {
     return entries;
   }
 
-  /** The whole log of an ended turn as it is stored, if it need not be looked for. */
-  atHand(turnId: string): LogEntry[] | undefined {
-    return this.#ended.get(turnId)?.entries;
+  /** The whole log of an ended turn as it is stored, if it need not be looked for and has at most so many characters. */
+  atHand(turnId: string, maxCharacters: number): LogEntry[] | undefined {
+    const { value, size = 0 } = this.#ended.info(turnId) ?? {};
+    return size <= maxCharacters ? value?.entries : undefined;
   }
 
   /** The entries as they are stored: large texts are references. @throws TurnNotFound */

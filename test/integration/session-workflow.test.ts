@@ -71,6 +71,15 @@ function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTur
   };
 }
 
+/** A session that has come so far. */
+function startSession(sessionId: string, state: Pick<SessionState, 'tip' | 'open'>) {
+  return client.workflow.start<typeof session>('session', {
+    workflowId: sessionWorkflowId(sessionId),
+    taskQueue,
+    args: [{ sessionId, state: { ...state, closed: false, unarchived: [] } }],
+  });
+}
+
 test('an approval that comes together with the end of the turn that asked for it is accepted', async () => {
   const sessionId = newId('ses');
   const [before, after] = [newId('turn', Date.now() - 1), newId('turn')];
@@ -80,17 +89,8 @@ test('an approval that comes together with the end of the turn that asked for it
     needs: 'approval',
     source: { turnId: before, messageId: 'msg_1', index: 0, run: { effect: 'once', argumentsHash: '' } },
   };
-  const state: SessionState = {
-    tip: { turnId: before, previousTurnId: null, sequence: 1, pending: [] },
-    open: true,
-    closed: false,
-    unarchived: [],
-  };
-  const handle = await client.workflow.start<typeof session>('session', {
-    workflowId: sessionWorkflowId(sessionId),
-    taskQueue,
-    args: [{ sessionId, state }],
-  });
+  const tip = { turnId: before, previousTurnId: null, sequence: 1, pending: [] };
+  const handle = await startSession(sessionId, { tip, open: true });
   const first = await startWorker();
   await expect.poll(async () => (await handle.describe()).historyLength, { timeout: 20_000 }).toBeGreaterThan(3);
   await first.stop();
@@ -109,12 +109,7 @@ test('an approval that comes together with the end of the turn that asked for it
 
 test('a command that was under way for half a day is refused: what it refers to may be gone', async () => {
   const sessionId = newId('ses');
-  const state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
-  const handle = await client.workflow.start<typeof session>('session', {
-    workflowId: sessionWorkflowId(sessionId),
-    taskQueue,
-    args: [{ sessionId, state }],
-  });
+  const handle = await startSession(sessionId, { tip: null, open: false });
   const worker = await startWorker();
   const sentAgo = (hours: number): CreateTurnCommand => ({
     ...commandOf(newId('turn'), [{ type: 'user.message', content: 'x' }]),
@@ -133,17 +128,8 @@ test('a command that comes again after half a day, since an operator has reset t
   const yesterday = Date.now() - 24 * 3_600_000;
   const [before, again] = [newId('turn', yesterday - 1), newId('turn', yesterday)];
   known.set(again, { turnId: again, sessionId, previousTurnId: before, sequence: 2, pending: [], open: false });
-  const state: SessionState = {
-    tip: { turnId: before, previousTurnId: null, sequence: 1, pending: [] },
-    open: false,
-    closed: false,
-    unarchived: [],
-  };
-  const handle = await client.workflow.start<typeof session>('session', {
-    workflowId: sessionWorkflowId(sessionId),
-    taskQueue,
-    args: [{ sessionId, state }],
-  });
+  const tip = { turnId: before, previousTurnId: null, sequence: 1, pending: [] };
+  const handle = await startSession(sessionId, { tip, open: false });
   const worker = await startWorker();
   const message: CreateTurnCommand['input'] = [{ type: 'user.message', content: 'x' }];
   const command = { ...commandOf(again, message), createdAt: new Date(yesterday).toISOString() };
