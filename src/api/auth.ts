@@ -20,7 +20,7 @@ interface Gate {
 
 /**
  * Whose request it is, by its key or its token.
- * @throws ApiError `unauthenticated`; `unavailable` if a token can't be judged; `rate_limited` if too many keys were tried
+ * @throws ApiError `unauthenticated`; `unavailable` if a token can't be judged; `rate_limited` if too many unknown keys were tried
  */
 export async function authenticate(request: Request, response: Response, gate: Gate): Promise<Caller> {
   if (gate.keyring.isKeyless) return LOCAL;
@@ -49,14 +49,12 @@ async function callerOfKey(
   { keyring, guesses }: Gate,
   key: string,
 ): Promise<Caller> {
-  await guesses.check(request, key);
   const found = await keyring.find(key);
   if (!found) {
-    await guesses.wrong(request, response);
+    await guesses.count(request, response);
     throw new ApiError('unauthenticated', 'the API key is not known here');
   }
   if ('ended' in found) throw new ApiError('unauthenticated', `the API key ${found.ended}: get a new one`);
-  guesses.right(request, key);
   cutOffOnce(response, async () => {
     const now = await keyring.find(key);
     return !now || 'ended' in now;

@@ -54,6 +54,29 @@ test('keys of the configuration and of the catalog are found, and no others', as
   expect(await keyring.names()).toEqual(['bob', 'ann']);
 });
 
+test('a flood of unknown keys is one query at a time, and does not keep a good key from being found', async () => {
+  const { catalog, keyring, add } = await open();
+  const key = await add('key_1');
+  const queries = vi.spyOn(catalog.keys, 'findAll');
+  const unknown = Array.from({ length: 2_500 }, () => keyring.find(newApiKey()));
+  expect(await keyring.find(key)).toHaveProperty('caller');
+  expect(await Promise.all(unknown)).toEqual(unknown.map(() => undefined));
+  expect(queries.mock.calls.map(([hashes]) => hashes.length)).toEqual([1, 1_000, 1_000, 500]);
+});
+
+test('keys are looked up again after a query that failed', async () => {
+  const { catalog, keyring, add } = await open();
+  const key = await add('key_1');
+  const down = new Error('the catalog is away');
+  vi.spyOn(catalog.keys, 'findAll').mockRejectedValueOnce(down).mockRejectedValueOnce(down);
+  const failed = await Promise.allSettled([keyring.find(key), keyring.find(newApiKey())]);
+  expect(failed).toEqual([
+    { status: 'rejected', reason: down },
+    { status: 'rejected', reason: down },
+  ]);
+  expect(await keyring.find(key)).toHaveProperty('caller');
+});
+
 test('a revoked key stops working after two seconds at most, an expired one at once', async () => {
   const { catalog, keyring, add } = await open();
   const start = Date.parse('2026-01-01T00:00:00.000Z');

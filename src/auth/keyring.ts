@@ -4,6 +4,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
 import { hashOfKey } from './api-key.ts';
+import { KeyLookups } from './key-lookups.ts';
 import { subjectNamed, type Caller } from './rights.ts';
 
 /** A revoked key works for at most this long in a process that has just used it. */
@@ -32,6 +33,7 @@ export class Keyring {
   readonly #catalog: KeyringOptions['catalog'];
   readonly #log: Logger;
   readonly #configured: ReadonlyMap<string, Caller>;
+  readonly #lookups: KeyLookups;
   readonly #found = new LRUCache<string, KeyRow>({ max: MAX_REMEMBERED, ttl: TRUSTED_FOR_MS, perf });
   readonly #noted = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: NOTE_USE_MS, perf });
   readonly #tokensOf: string | undefined;
@@ -42,6 +44,7 @@ export class Keyring {
     this.#catalog = catalog;
     this.#log = log;
     this.#configured = new Map(config.apiKeys.map(({ key, caller }) => [hashOfKey(key), caller]));
+    this.#lookups = new KeyLookups(catalog.keys);
     this.#tokensOf = config.oidc?.issuer;
     this.#isKeyless = isKeyless;
     if (isKeyless) this.#watch = setInterval(() => void this.#look(), WATCH_MS).unref();
@@ -88,7 +91,7 @@ export class Keyring {
 
   /** A key that is not there is looked up each time: it works from the moment it is made. */
   async #lookUp(hash: string): Promise<KeyRow | undefined> {
-    const row = await this.#catalog.keys.find(hash);
+    const row = await this.#lookups.find(hash);
     if (row) this.#found.set(hash, row);
     return row;
   }

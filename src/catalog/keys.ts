@@ -13,8 +13,9 @@ export class Keys {
     await this.#db.insertInto('api_keys').values(key).execute();
   }
 
-  async find(hash: string): Promise<KeyRow | undefined> {
-    return this.#db.selectFrom('api_keys').selectAll().where('hash', '=', hash).executeTakeFirst();
+  /** Those of the keys that exist. */
+  async findAll(hashes: string[]): Promise<KeyRow[]> {
+    return this.#db.selectFrom('api_keys').selectAll().where('hash', 'in', hashes).execute();
   }
 
   /** All keys, the oldest first. */

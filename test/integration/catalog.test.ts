@@ -150,10 +150,10 @@ test('keys are found by their hash, listed by age, noted when used, and revoked 
   expect((await keys.list()).map(({ id }) => id)).toEqual(['key_1', 'key_2']);
   await keys.noteUse('key_2', NOW, NOW);
   await keys.noteUse('key_2', LATER, NOW);
-  expect(await keys.find('h1')).toEqual({ ...key, id: 'key_2', last_used_at: NOW, revoked_at: null });
+  expect(await keys.findAll(['h1', 'none'])).toEqual([{ ...key, id: 'key_2', last_used_at: NOW, revoked_at: null }]);
   expect(await keys.revoke('key_2', NOW)).toMatchObject({ revoked_at: NOW });
   expect(await keys.revoke('key_2', LATER)).toMatchObject({ revoked_at: NOW });
-  expect([await keys.revoke('none', NOW), await keys.find('none')]).toEqual([undefined, undefined]);
+  expect([await keys.revoke('none', NOW), await keys.findAll(['none'])]).toEqual([undefined, []]);
 });
 
 test('numbers come back as numbers, and texts in the order of their bytes', async () => {
