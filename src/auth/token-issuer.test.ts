@@ -28,7 +28,7 @@ test('a token says who its bearer is', async () => {
     caller: { subject: { subjectId: `${idp.url}#u-1`, subjectType: 'user', subjectSlug: 'u-1' }, roles: ['user'] },
     expiresAt: (exp + 30) * 1000,
   });
-  const named = await idp.token({ preferred_username: 'an\0n', aud: ['other', 'everturn'] });
+  const named = await idp.token({ preferred_username: 'ann', aud: ['other', 'everturn'] });
   expect((await issuer.identify(named))?.caller.subject.subjectSlug).toBe('ann');
 });
 
@@ -53,6 +53,29 @@ test('what is no token of this issuer is not judged, nor is the issuer asked', a
   expect(idp.fetches).toBe(0);
 });
 
+/** Some would share a subject with other tokens: a number with its text, all objects, what the catalog stores alike. */
+const BAD_SUBJECTS = ['', 5, {}, ['u-1'], true, 'u\r\n1', 'u\0', 'u\u0085', 'u\ud800', 'x'.repeat(256)];
+
+test('a subject has the characters that its issuer gave it, up to 255', async () => {
+  const issuer = issuerFor();
+  for (const sub of ['0', ' auth0|5 ', 'x'.repeat(255), '😀'.repeat(255)]) {
+    const bearer = await issuer.identify(await idp.token({ sub }));
+    expect(bearer?.caller.subject.subjectId).toBe(`${idp.url}#${sub}`);
+  }
+});
+
+test.each([
+  ['control characters and line breaks are left out', 'an\0n\r\n\u2028', 'ann'],
+  ['characters that turn text around are left out', '\u202enna\u2066', 'nna'],
+  ['an empty name is none', '', 'u-1'],
+  ['a name of control characters is none', '\r\n', 'u-1'],
+  ['what is no text is none', { toString: 'ann' }, 'u-1'],
+  ['a long name is cut between characters', `${'x'.repeat(255)}😀`, 'x'.repeat(255)],
+])('names: %s', async (_, name, slug) => {
+  const bearer = await issuerFor().identify(await idp.token({ preferred_username: name }));
+  expect(bearer?.caller.subject.subjectSlug).toBe(slug);
+});
+
 test('tokens that are not good are refused, with the reason', async () => {
   const issuer = issuerFor();
   const now = Math.floor(Date.now() / 1000);
@@ -72,6 +95,13 @@ test('tokens that are not good are refused, with the reason', async () => {
     ['no end', await idp.token({}, {}, 'exp'), /"exp"/],
     ['not yet', await idp.token({ nbf: now + 60 }), /"nbf"/],
     ['nobody', await idp.token({}, {}, 'sub'), /"sub"/],
+    ...(await Promise.all(
+      BAD_SUBJECTS.map(async (sub): Promise<(typeof cases)[number]> => [
+        `sub ${JSON.stringify(sub)}`,
+        await idp.token({ sub } as JWTPayload),
+        /"sub" claim must be a string of 1 to 255 characters without control characters/,
+      ]),
+    )),
     ['another key of the same id', await signWith(foreign.privateKey, 'RS256'), /not signed by a key/],
     [
       'its own key',
