@@ -8,6 +8,7 @@ test.each([
   '100.127.255.255',
   '127.0.0.1',
   '127.8.8.8',
+  '168.63.129.16',
   '169.254.169.254',
   '172.16.0.1',
   '172.31.255.255',
@@ -38,6 +39,22 @@ test.each([
   'fe80::1%eth0',
   'fec0::1',
   'ff02::1',
+  // Outside of what is allocated: the benchmarks' and dummy prefixes, overlay networks such as Yggdrasil, reserved space.
+  '100::1',
+  '100:0:0:1::1',
+  '201:db8::1',
+  '4000::1',
+  '5f00::1',
+  'fe00::1',
+  '64:ff9b:0:1::1',
+  '::ffff:168.63.129.16',
+  '64:ff9b::168.63.129.16',
+  // The metadata services of Alibaba, Oracle, AWS, GCP and OpenStack.
+  '100.100.100.200',
+  '192.0.0.192',
+  'fd00:ec2::254',
+  'fd20:ce::254',
+  'fe80::a9fe:a9fe',
   'localhost',
   '',
 ])('%s is private', (address) => {
@@ -52,6 +69,8 @@ test.each([
   '100.128.0.0',
   '126.255.255.255',
   '128.0.0.0',
+  '168.63.129.15',
+  '168.63.129.17',
   '169.253.0.1',
   '172.15.0.1',
   '172.32.0.1',
@@ -61,6 +80,7 @@ test.each([
   '64:ff9b::8.8.8.8',
   '2606:4700:4700::1111',
   '2a00:1450:4001::200e',
+  '3ffe::1',
 ])('%s is public', (address) => {
   expect(isPrivateAddress(address)).toBe(false);
 });

@@ -1,11 +1,16 @@
 import { BlockList, isIP, isIPv6 } from 'node:net';
 
-/** What an outsider must not reach through us, by the IANA special-purpose registries (RFC 6890) plus multicast. */
+/**
+ * What an outsider must not reach through us: the IANA special-purpose registries (RFC 6890), multicast, and addresses
+ * from public space that lead to a cloud's own services. Other metadata services are in these ranges too, such as
+ * 169.254.169.254, 100.100.100.200 (Alibaba), 192.0.0.192 (Oracle), fd00:ec2::254 (AWS).
+ */
 const IPV4 = [
   '0.0.0.0/8', // this network
   '10.0.0.0/8',
   '100.64.0.0/10', // carrier-grade NAT
   '127.0.0.0/8',
+  '168.63.129.16/32', // Azure's wire server, which gives out a machine's configuration and certificates
   '169.254.0.0/16', // link-local: cloud metadata
   '172.16.0.0/12',
   '192.0.0.0/24',
@@ -19,32 +24,41 @@ const IPV4 = [
   '240.0.0.0/4', // reserved, broadcast
 ];
 
+/**
+ * The only IPv6 addresses that are on the public internet. All else is private, link-local, multicast or not allocated,
+ * and what is not allocated is used by overlay networks.
+ */
+const PUBLIC_IPV6 = [
+  '2000::/3', // global unicast
+  '::ffff:0:0/96', // mapped IPv4
+  '64:ff9b::/96', // NAT64 (RFC 6052). Where it is in use every public IPv4 host has such an address.
+];
+
+/** What is special within global unicast. */
 const IPV6 = [
-  '::/96', // unspecified, loopback, IPv4-compatible
-  '::ffff:0:0:0/96', // IPv4-translated (RFC 2765), which carries an IPv4 address
-  '64:ff9b:1::/48', // NAT64 for local use
-  '100::/64',
   '2001::/23', // Teredo and other protocol assignments
   '2001:db8::/32',
   '2002::/16', // 6to4, which carries an IPv4 address
   '3fff::/20',
-  '5f00::/16',
-  'fc00::/7', // unique local
-  'fe80::/10', // link-local
-  'fec0::/10', // site-local
-  'ff00::/8', // multicast
 ];
 
-const blocked = new BlockList();
-for (const range of IPV4) {
-  const [net = '', prefix = ''] = range.split('/');
-  blocked.addSubnet(net, Number(prefix), 'ipv4');
-  // NAT64 (RFC 6052) leads to IPv4. Where it is in use every public host has such an address, so they are not all blocked.
-  blocked.addSubnet(`64:ff9b::${net}`, 96 + Number(prefix), 'ipv6');
+// Ranges of IPv4 also apply to mapped addresses.
+const special = blockList([...IPV4, ...IPV4.map((range) => embedded('64:ff9b::', range)), ...IPV6]);
+const publicIpv6 = blockList(PUBLIC_IPV6);
+
+function blockList(ranges: string[]): BlockList {
+  const list = new BlockList();
+  for (const range of ranges) {
+    const [net = '', prefix = ''] = range.split('/');
+    list.addSubnet(net, Number(prefix), isIPv6(net) ? 'ipv6' : 'ipv4');
+  }
+  return list;
 }
-for (const range of IPV6) {
-  const [net = '', prefix = ''] = range.split('/');
-  blocked.addSubnet(net, Number(prefix), 'ipv6');
+
+/** A range of IPv4 behind a prefix of 96 bits. */
+function embedded(prefix: string, range: string): string {
+  const [net = '', bits = ''] = range.split('/');
+  return `${prefix}${net}/${96 + Number(bits)}`;
 }
 
 /**
@@ -54,5 +68,6 @@ for (const range of IPV6) {
 export function isPrivateAddress(address: string): boolean {
   const [withoutZone = ''] = address.split('%');
   if (isIP(withoutZone) === 0) return true;
-  return blocked.check(withoutZone, isIPv6(withoutZone) ? 'ipv6' : 'ipv4');
+  if (!isIPv6(withoutZone)) return special.check(withoutZone, 'ipv4');
+  return !publicIpv6.check(withoutZone, 'ipv6') || special.check(withoutZone, 'ipv6');
 }
