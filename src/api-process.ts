@@ -1,4 +1,5 @@
 import { createApp, createOperationsApp } from './api/app.ts';
+import { ConnectionLimit } from './api/connection-limit.ts';
 import { limitsInForce } from './api/limits.ts';
 import { SessionCommands } from './api/session-commands.ts';
 import { StreamLimits } from './api/stream-limits.ts';
@@ -17,8 +18,10 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
   const limits = () => limitsInForce(config.limits, keyring);
   const readiness = new Readiness(services, workerCheck);
   const scrape = createScrape({ ...services, readiness });
+  const connectionLimit = new ConnectionLimit({ config, log });
   const app = createApp({
     ...services,
+    connectionLimit,
     scrape,
     issuer: config.oidc && new TokenIssuer({ oidc: config.oidc, log }),
     limits,
@@ -30,7 +33,7 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     readiness,
   });
   const { host, port, metricsPort } = config;
-  const api = await serveHttp(app, { host, port, setting: 'EVERTURN_PORT' });
+  const api = await serveHttp(app, { host, port, setting: 'EVERTURN_PORT', connectionLimit });
   if (metricsPort === undefined) return api;
   const operations = createOperationsApp({ ...services, readiness, scrape });
   try {

@@ -1,5 +1,6 @@
 import { createServer, type ServerResponse } from 'node:http';
 import type { Express } from 'express';
+import type { ConnectionLimit } from './api/connection-limit.ts';
 import { answerProtocolErrors } from './api/protocol-errors.ts';
 import { isStream } from './api/sse.ts';
 import { ConfigError } from './config.ts';
@@ -15,6 +16,8 @@ interface Address {
   port: number;
   /** The setting that the port is from, for who has to change it. */
   setting: string;
+  /** Where strangers can reach it. */
+  connectionLimit?: ConnectionLimit;
 }
 
 /** How long requests may take that are under way when the server stops. */
@@ -60,6 +63,7 @@ export async function serveHttp(
   server.timeout = idleMs;
   server.maxHeadersCount = MAX_HEADERS;
   server.maxConnections = MAX_CONNECTIONS;
+  server.on('connection', (socket) => address.connectionLimit?.admit(socket));
   answerProtocolErrors(server);
   const answers = new Set<ServerResponse>();
   server.on('request', (_request, response) => {

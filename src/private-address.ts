@@ -1,4 +1,5 @@
-import { BlockList, isIP, isIPv6 } from 'node:net';
+import { isIP, isIPv6 } from 'node:net';
+import { Networks } from './networks.ts';
 
 /**
  * What an outsider must not reach through us: the IANA special-purpose registries (RFC 6890), multicast, and addresses
@@ -42,18 +43,8 @@ const IPV6 = [
   '3fff::/20',
 ];
 
-// Ranges of IPv4 also apply to mapped addresses.
-const special = blockList([...IPV4, ...IPV4.map((range) => embedded('64:ff9b::', range)), ...IPV6]);
-const publicIpv6 = blockList(PUBLIC_IPV6);
-
-function blockList(ranges: string[]): BlockList {
-  const list = new BlockList();
-  for (const range of ranges) {
-    const [net = '', prefix = ''] = range.split('/');
-    list.addSubnet(net, Number(prefix), isIPv6(net) ? 'ipv6' : 'ipv4');
-  }
-  return list;
-}
+const special = new Networks([...IPV4, ...IPV4.map((range) => embedded('64:ff9b::', range)), ...IPV6]);
+const publicIpv6 = new Networks(PUBLIC_IPV6);
 
 /** A range of IPv4 behind a prefix of 96 bits. */
 function embedded(prefix: string, range: string): string {
@@ -68,6 +59,5 @@ function embedded(prefix: string, range: string): string {
 export function isPrivateAddress(address: string): boolean {
   const [withoutZone = ''] = address.split('%');
   if (isIP(withoutZone) === 0) return true;
-  if (!isIPv6(withoutZone)) return special.check(withoutZone, 'ipv4');
-  return !publicIpv6.check(withoutZone, 'ipv6') || special.check(withoutZone, 'ipv6');
+  return special.has(withoutZone) || (isIPv6(withoutZone) && !publicIpv6.has(withoutZone));
 }

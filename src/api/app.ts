@@ -26,7 +26,7 @@ import { turnRoutes } from './turns.ts';
 
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
-  const { keyring, issuer, limits, config } = context;
+  const { keyring, issuer, limits, config, connectionLimit } = context;
   const guesses = new KeyGuesses(limits, context);
   const requestLimit = new RequestLimit(limits, context);
   const app = newApp(context);
@@ -38,6 +38,7 @@ export function createApp(context: ApiContext): Express {
   if (context.tracing) app.use('/v1', traceRequests);
   app.use(PRIVATE_PATHS, async (request, response, next) => {
     setContext(response, { caller: await authenticate(request, response, { keyring, issuer, guesses }) });
+    connectionLimit.identified(request.socket);
     await requestLimit.count(request, response);
     next();
   });

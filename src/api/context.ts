@@ -13,6 +13,7 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import type { Scrape } from '../telemetry/scrape.ts';
 import type { Readiness } from '../readiness.ts';
 import type { Redis } from '../redis.ts';
+import type { ConnectionLimit } from './connection-limit.ts';
 import type { Limits } from './limits.ts';
 import type { SessionCommands } from './session-commands.ts';
 import type { StreamLimits } from './stream-limits.ts';
@@ -32,6 +33,7 @@ export interface ApiContext {
   commands: SessionCommands;
   /** Whether URLs from outside may lead to private addresses now. */
   allowPrivateUrls: () => boolean;
+  connectionLimit: ConnectionLimit;
   limits: () => Limits;
   turnLimits: TurnLimits;
   streamLimits: StreamLimits;

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { ApiClient } from '../support/api-client.ts';
 import type { Script } from '../support/scripted-model.ts';
@@ -217,6 +219,17 @@ test('unknown keys are refused for a while after a few; keys that exist work all
   expect(Number(headers.get('retry-after'))).toSatisfy((seconds: number) => seconds > 0 && seconds <= 60);
   expect([await get(ann), await get(bob)]).toEqual([200, 200]);
   expect(await get(new ApiClient(server.server.url))).toBe(401);
+});
+
+test('one address cannot take all connections: those without a good key are limited, others go on', async () => {
+  const { ann } = await start({});
+  const { hostname, port } = new URL(server.server.url);
+  const sockets = Array.from({ length: 1_001 }, () => connect(Number(port), hostname).on('error', () => undefined));
+  await Promise.race(sockets.map((socket) => once(socket, 'close')));
+  // Over the connection that it has.
+  const { status } = await ann.send('GET', '/v1/agents/slow');
+  for (const socket of sockets) socket.destroy();
+  expect(status).toBe(200);
 });
 
 test('without keys there are no limits but those that are set', async () => {
