@@ -84,6 +84,36 @@ test('types and names that could break out of where they are put are replaced', 
   ]);
 });
 
+test('types that are longer than an input may have are replaced, and extensions are short', () => {
+  const image = (mimeType: string): ContentBlock => ({ type: 'image', mimeType, data: '' });
+  const { files } = readResult({
+    content: [
+      image(`image/${'x'.repeat(127)}`),
+      image(`image/${'x'.repeat(128)}`),
+      image(`${'x'.repeat(128)}/png`),
+      { type: 'resource', resource: { uri: 'file:///a', mimeType: `image/${'x'.repeat(900)}`, blob: '' } },
+    ],
+  });
+  expect(files.map(({ name, mimeType }) => [name, mimeType])).toEqual([
+    [`image-1.${'x'.repeat(16)}`, `image/${'x'.repeat(127)}`],
+    ['image-2.octet', 'application/octet-stream'],
+    ['image-3.octet', 'application/octet-stream'],
+    ['a', 'application/octet-stream'],
+  ]);
+});
+
+test('names and addresses are short, however long they come', () => {
+  const long = 'x/'.repeat(1_000_000);
+  const { text: said, files } = readResult({
+    content: [
+      { type: 'resource_link', name: long, uri: `https://example.com/${long}` },
+      { type: 'resource', resource: { uri: `data:${long}${'y'.repeat(200)}?${long}`, blob: '' } },
+    ],
+  });
+  expect(said.length).toBeLessThan(5_000);
+  expect(files[0]?.name).toBe('y'.repeat(100));
+});
+
 test('text stays valid Unicode, NUL included', () => {
   const said = readResult({ content: [text('a\u0000b\ud800c\ud83d\ude00')] }).text;
   expect(said).toBe('a\u0000b\ufffdc\ud83d\ude00');

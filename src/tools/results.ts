@@ -1,6 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ContentBlock } from '@modelcontextprotocol/client';
 import type { FileContent } from '../blobs/keep-files.ts';
+import { MEDIA_TYPE } from '../wire/input.ts';
+
+/** The name or the address of a linked resource in the text beyond this is cut: it is of no use to a model. */
+const MAX_LINK_LENGTH = 2_048;
+
+const MAX_FILE_NAME_LENGTH = 100;
+
+const PLAIN_MEDIA_TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 
 export interface ToolResult {
   content: readonly ContentBlock[];
@@ -30,7 +38,7 @@ export function readResult({ content, structuredContent }: ToolResult): { text: 
         return addFile(fileName(resource.uri, files.length + 1), resource.mimeType, resource.blob);
       }
       case 'resource_link':
-        return `[${block.name}: ${block.uri}]`;
+        return `[${cut(block.name, MAX_LINK_LENGTH)}: ${cut(block.uri, MAX_LINK_LENGTH)}]`;
     }
   });
   if (structuredContent !== undefined && !content.some((block) => says(block, structuredContent))) {
@@ -63,18 +71,25 @@ function size(base64: string): string {
   return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
 }
 
-/** Types go into data URIs and headers later, so nothing but a plain type passes. */
+/** Types go into data URIs, headers and records later, so nothing but a plain type of the length of an input's passes. */
 function mediaType(type: string | undefined): string {
-  return type && /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type.toLowerCase() : 'application/octet-stream';
+  return type && PLAIN_MEDIA_TYPE.test(type) ? type.toLowerCase() : 'application/octet-stream';
 }
 
 function extension(type: string): string {
   const subtype = mediaType(type).split('/')[1] ?? '';
-  return /^(?:x-)?([a-z0-9]+)/.exec(subtype)?.[1] ?? 'bin';
+  return /^(?:x-)?([a-z0-9]{1,16})/.exec(subtype)?.[1] ?? 'bin';
 }
 
+/** The last part of the URI's path. The URI may be megabytes long: a `data:` URI is. */
 function fileName(uri: string, number: number): string {
-  const last = uri.split(/[?#]/)[0]?.split('/').at(-1) ?? '';
-  const safe = last.replaceAll(/[^\w.-]+/g, '_').slice(-100);
+  const end = uri.search(/[?#]/);
+  const path = end < 0 ? uri : uri.slice(0, end);
+  const last = path.slice(path.lastIndexOf('/') + 1).slice(-MAX_FILE_NAME_LENGTH);
+  const safe = last.replaceAll(/[^\w.-]+/g, '_');
   return /\w/.test(safe) ? safe : `resource-${number}`;
+}
+
+function cut(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${text.slice(0, maxLength)}…`;
 }
