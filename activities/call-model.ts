@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
-import { isWorthKeepingLater, MAX_RESULT_BYTES, offload, PayloadTooLarge } from '../src/blobs/offload.ts';
+import { isWorthKeepingLater, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/log/history.ts';
 import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type Usage } from '../src/log/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
@@ -141,7 +141,7 @@ class ModelCall {
     const records = this.#answer?.records(end, this.details.usage) ?? [this.#emptyMessage(end)];
     const stamp = randomUUID();
     // The answer is there and paid for: a store that is away is waited for.
-    const keep = () => offload(records, { blobs, sessionId, maxBytes: MAX_RESULT_BYTES });
+    const keep = () => offloadResult(records, { blobs, sessionId });
     // Of a cancelled call nobody asks again for what was said by then.
     const giveUp = end === 'cancelled' ? new AbortController().signal : this.#signal;
     const stored = await untilAvailable(keep, giveUp, isWorthKeepingLater);

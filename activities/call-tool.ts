@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { isWorthKeepingLater, MAX_RESULT_BYTES, offload } from '../src/blobs/offload.ts';
+import { isWorthKeepingLater, offloadResult } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/log/history.ts';
 import { SEARCH_TOOLS, searchResult } from '../src/agents/search-tools.ts';
 import { outcomeText } from '../src/log/projection.ts';
@@ -220,7 +220,7 @@ class ToolRun {
       };
       const at = new Date().toISOString();
       const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
-      return { record, stored: await offload([record], { blobs, sessionId, maxBytes: MAX_RESULT_BYTES }) };
+      return { record, stored: await offloadResult([record], { blobs, sessionId }) };
     };
     const never = new AbortController().signal;
     const { record, stored } = await untilAvailable(keep, never, isWorthKeepingLater);

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { BlobStore } from './blob-store.ts';
 import { FolderBlobStore } from './folder-blob-store.ts';
-import { offload, PayloadTooLarge, restore } from './offload.ts';
+import { offload, offloadResult, PayloadTooLarge, restore } from './offload.ts';
 
 const sessionId = 'ses_1';
 
@@ -21,6 +21,19 @@ test('a value that fits stays as it is; of one that does not, the largest string
   const stored = await offload(value, { blobs, sessionId, maxBytes: 4_000 });
   expect(stored).toEqual({ ...value, a: { $blob: expect.stringMatching(/^[0-9a-f]{64}$/) } });
   expect(await restore(stored, { blobs, sessionId })).toEqual(value);
+});
+
+test('of a result no more than 16 KiB stays in the history, but for what can not be moved', async () => {
+  const blobs = new FolderBlobStore(await folder());
+  const bytesOf = (value: unknown) => Buffer.byteLength(JSON.stringify(value));
+  const texts = Array.from({ length: 30 }, (_, i) => ({ id: `evt_${i}`, content: `${i} `.padEnd(4_000, 'x') }));
+  const stored = await offloadResult(texts, { blobs, sessionId });
+  expect(bytesOf(stored)).toBeLessThanOrEqual(16 * 1024);
+  expect(await restore(stored, { blobs, sessionId })).toEqual(texts);
+  const calls = Array.from({ length: 1_000 }, (_, i) => ({ id: `call_${i}`, arguments: 'x'.repeat(80) }));
+  expect(bytesOf(calls)).toBeGreaterThan(100 * 1024);
+  expect(await offloadResult(calls, { blobs, sessionId })).toEqual(calls);
+  await expect(offloadResult([...calls, ...calls], { blobs, sessionId })).rejects.toThrow(PayloadTooLarge);
 });
 
 test('a value that can not fit is refused before anything is written', async () => {

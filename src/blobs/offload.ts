@@ -4,7 +4,14 @@ import type { BlobStore } from './blob-store.ts';
 export const MAX_PAYLOAD_BYTES = 128 * 1024;
 
 /** Of that for the records of an activity's result; the rest is for what stands beside them. */
-export const MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096;
+const MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096;
+
+/**
+ * How much of an activity's result stays in the history if its texts can be moved. Temporal ends a workflow whose
+ * history has 50 MB, and a turn can only continue as new between two messages: the results of one message with
+ * hundreds of tool calls must fit.
+ */
+const INLINE_RESULT_BYTES = 16 * 1024;
 
 /** Strings below this stay where they are: a reference takes a tenth of it, and ids and names are never references. */
 const MIN_OFFLOADED_BYTES = 1024;
@@ -29,21 +36,31 @@ interface Place {
   bytes: number;
 }
 
+interface OffloadOptions {
+  blobs: BlobStore;
+  sessionId: string;
+  /** What the value may take in all. */
+  maxBytes?: number;
+  /** What it takes at most while there are strings that can be moved. */
+  inlineBytes?: number;
+}
+
 /**
- * Makes `value` (plain JSON) fit into `maxBytes` by moving its largest strings into the blob store, largest first.
- * The result has the type of the value, but such strings are references until `restore` has put them back.
+ * Makes `value` (plain JSON) fit into `maxBytes`, and into `inlineBytes` if it can, by moving its largest strings into
+ * the blob store, largest first. The result has the type of the value, but such strings are references until `restore`
+ * has put them back.
  * @throws PayloadTooLarge
  */
 export async function offload<T>(
   value: T,
-  { blobs, sessionId, maxBytes = MAX_PAYLOAD_BYTES }: { blobs: BlobStore; sessionId: string; maxBytes?: number },
+  { blobs, sessionId, maxBytes = MAX_PAYLOAD_BYTES, inlineBytes = maxBytes }: OffloadOptions,
 ): Promise<T> {
   let bytes = Buffer.byteLength(JSON.stringify(value));
-  if (bytes <= maxBytes) return value;
+  if (bytes <= inlineBytes) return value;
   const root = { value: structuredClone(value) };
   const moves: Place[] = [];
   for (const place of stringsOf(root).sort((a, b) => b.bytes - a.bytes)) {
-    if (bytes <= maxBytes) break;
+    if (bytes <= inlineBytes) break;
     bytes -= place.bytes - REF_BYTES;
     moves.push(place);
   }
@@ -56,6 +73,14 @@ export async function offload<T>(
     }),
   );
   return root.value;
+}
+
+/**
+ * Makes the records of an activity's result small enough for the history.
+ * @throws PayloadTooLarge
+ */
+export async function offloadResult<T>(records: T, to: Pick<OffloadOptions, 'blobs' | 'sessionId'>): Promise<T> {
+  return offload(records, { ...to, maxBytes: MAX_RESULT_BYTES, inlineBytes: INLINE_RESULT_BYTES });
 }
 
 const REF_BYTES = JSON.stringify({ $blob: '0'.repeat(64) } satisfies BlobRef).length;

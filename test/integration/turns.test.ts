@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { Agents } from '../../src/catalog/agents.ts';
 import { logScope } from '../../src/telemetry/log-scope.ts';
 import { folded } from '../support/api-client.ts';
 import { say, use } from '../support/scripted-model.ts';
+import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -33,6 +34,7 @@ beforeAll(async () => {
             content: [{ type: 'image', mimeType: 'image/png', data: Buffer.from('png!').toString('base64') }],
           }),
         },
+        { name: 'page', handler: () => 'w'.repeat(60_000) },
         { name: 'flood', handler: () => 'A'.repeat(300_000) + 'Z'.repeat(100_000) },
         {
           name: 'icons',
@@ -250,6 +252,24 @@ test('a large result is cut for the wire and for the model, and is whole at its 
   const seen = String(chat.requests()[1]?.messages.at(-1)?.content);
   expect(seen.length).toBeLessThan(70_000);
   expect(/^A{40000}.*left out.*Z{10000}$/s.test(seen)).toBe(true);
+});
+
+test('a result of an activity takes at most 16 KiB of the history; the rest is in the blob store', async () => {
+  const scripts = [use({ name: 'page' }, { name: 'page' }), say('p'.repeat(50_000)), say('short')];
+  const chat = await server.chat({ scripts, spec: onTestServer });
+  const reader = chat.turn('a page');
+  const address = { address: inject('temporalAddress'), namespace: inject('temporalNamespace') };
+  const temporal = await TemporalClient.connect(address);
+  onTestFinished(() => temporal.close());
+  await reader.done;
+  const { events } = await temporal.client.workflow.getHandle(`turn/${await reader.turnId()}`).fetchHistory();
+  const results = (events ?? []).flatMap((event) => event.activityTaskCompletedEventAttributes?.result?.payloads ?? []);
+  expect(results.length).toBeGreaterThanOrEqual(4);
+  for (const { data } of results) expect(data?.length).toBeLessThanOrEqual(16 * 1024 + 512);
+  // What the model and the next turn get is whole.
+  expect(chat.requests()[1]?.messages.at(-1)?.content).toBe('w'.repeat(60_000));
+  await chat.turn('and?').done;
+  expect(chat.requests()[2]?.messages.some(({ content }) => content === 'p'.repeat(50_000))).toBe(true);
 });
 
 test('a message of 2 MB streams in deltas that fit, and folds to itself', async () => {
