@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { clip, fairShare, jsonBytes } from './text.ts';
 
-const text = fc.string({ maxLength: 500, unit: fc.constantFrom('a', '"', '\u0007', 'é', '漢', '😀', '\ud800') });
+const text = fc.string({ maxLength: 500, unit: fc.constantFrom('a', '"', '\n', '\u0007', 'é', '漢', '😀', '\ud800') });
 
 test('sizes are those of JSON', () => {
   fc.assert(

@@ -1,19 +1,30 @@
 import { callKey, responseText } from './projection.ts';
-import type { InputItem, ModelMessage, StoredFile, UnplacedRecord, UserContentPart } from './records.ts';
+import type { InputItem, ModelMessage, StoredFile, ToolCall, UnplacedRecord, UserContentPart } from './records.ts';
 
 /** A conversation as a model is given it: neutral, for a provider's adapter to put into its own words. */
 export type TranscriptItem =
   | { role: 'user'; content: UserContentPart[] }
   | { role: 'assistant'; message: ModelMessage }
-  | { role: 'tool'; toolCallId: string; name: string; content: string; files: StoredFile[] };
+  | ToolItem;
+
+export interface ToolItem {
+  role: 'tool';
+  toolCallId: string;
+  name: string;
+  content: string;
+  files: StoredFile[];
+}
 
 /** Stands for the result of a call that a paused turn asked for, on a branch that went on without it. */
 const NOT_DECIDED = 'Nobody decided on this tool call in this conversation: it was not executed here.';
 
-interface ToolResult {
-  content: string;
-  files: StoredFile[];
-}
+/** A record or an input item that holds a tool's result. */
+type ToolResult =
+  | Extract<UnplacedRecord, { kind: 'tool.response' }>
+  | Extract<InputItem, { type: 'user.tool_response' }>;
+
+/** The items made of results: each is made once, so that what is derived from an item can be kept with it. */
+const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
 
 /**
  * The conversation of a thread: the records of the turns of a chain, oldest first, and of the turn in progress.
@@ -42,24 +53,37 @@ function answered(message: ModelMessage, results: Map<string, ToolResult>): Tran
   // A call that was cancelled or broke before it said anything leaves an empty message, which providers refuse.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
   const { threadId } = message;
-  const toolItems = message.toolCalls.map(({ id: toolCallId, name }): TranscriptItem => {
-    const result = results.get(callKey({ threadId, toolCallId }));
-    return { role: 'tool', toolCallId, name, ...(result ?? { content: NOT_DECIDED, files: [] }) };
+  const toolItems = message.toolCalls.map((call) => {
+    const result = results.get(callKey({ threadId, toolCallId: call.id }));
+    return result ? toolItem(call, result) : { ...itemOf(call), content: NOT_DECIDED, files: [] };
   });
   return [{ role: 'assistant', message }, ...toolItems];
 }
 
+function toolItem(call: ToolCall, result: ToolResult): ToolItem {
+  const known = TOOL_ITEMS.get(result);
+  if (known) return known;
+  const item =
+    'kind' in result
+      ? { ...itemOf(call), content: responseText(result), files: result.files ?? [] }
+      : { ...itemOf(call), content: result.content, files: [] };
+  TOOL_ITEMS.set(result, item);
+  return item;
+}
+
+function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'toolCallId' | 'name'> {
+  return { role: 'tool', toolCallId, name };
+}
+
 function toolResults(records: UnplacedRecord[], threadId: string): Map<string, ToolResult> {
   const results = new Map<string, ToolResult>();
-  const add = (call: { threadId: string; toolCallId: string }, result: ToolResult) => {
-    if (call.threadId === threadId && !results.has(callKey(call))) results.set(callKey(call), result);
+  const add = (result: ToolResult) => {
+    if (result.threadId === threadId && !results.has(callKey(result))) results.set(callKey(result), result);
   };
   for (const record of records) {
-    if (record.kind === 'tool.response') add(record, { content: responseText(record), files: record.files ?? [] });
+    if (record.kind === 'tool.response') add(record);
     if (record.kind !== 'turn.created') continue;
-    for (const item of record.input) {
-      if (item.type === 'user.tool_response') add(item, { content: item.content, files: [] });
-    }
+    for (const item of record.input) if (item.type === 'user.tool_response') add(item);
   }
   return results;
 }

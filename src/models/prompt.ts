@@ -1,6 +1,6 @@
 import { clip } from '../log/text.ts';
 import type { StoredFile } from '../log/records.ts';
-import type { TranscriptItem } from '../log/transcript.ts';
+import type { ToolItem, TranscriptItem } from '../log/transcript.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
 import type { ModelRequest, OfferedTool } from './provider.ts';
 
@@ -40,10 +40,17 @@ export function promptOf({ spec, model, transcript, tools, unavailable, fileCont
   };
 }
 
+/** Results as they are given to models, by what they are made of: each model call has all results before it. */
+const CUT_RESULTS = new WeakMap<ToolItem, ToolItem>();
+
 function cutResult(item: TranscriptItem): TranscriptItem {
   if (item.role !== 'tool') return item;
+  const known = CUT_RESULTS.get(item);
+  if (known) return known;
   const note = (omitted: number) => `[${omitted} characters of this result were left out; ask for less to see them]`;
-  return { ...item, content: clip(item.content, LARGE_RESULT_BYTES, note) };
+  const cut = { ...item, content: clip(item.content, LARGE_RESULT_BYTES, note) };
+  CUT_RESULTS.set(item, cut);
+  return cut;
 }
 
 /** Fills `{{name}}`; a name without a value stays as it is. */
