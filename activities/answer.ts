@@ -5,11 +5,13 @@ import type { CallModelInput } from '../src/log/history.ts';
 import { applyDelta, emptyText, splitDelta, type MessageDelta, type ToolCallText } from '../src/log/message.ts';
 import {
   type FinishReason,
+  type InputBreakdown,
   type ModelMessage,
   type NewRecord,
   type ToolRoute,
   type Usage,
 } from '../src/log/records.ts';
+import { breakDown } from '../src/models/input-breakdown.ts';
 import type { ModelChunk, OfferedTool } from '../src/models/provider.ts';
 import { parseArguments } from '../src/tools/arguments.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -20,6 +22,8 @@ interface AnswerOptions {
   toolset: Toolset;
   /** Those of the toolset that the model was offered. */
   offered: OfferedTool[];
+  /** How long the parts of the request are. */
+  inputCharacters: InputBreakdown;
   /** The ids of the tool calls that the conversation has already. */
   knownCalls: Iterable<string>;
   bus: LiveBus;
@@ -85,6 +89,9 @@ export class Answer {
       toolCalls: calls.map(({ call, decided }) => ({ ...call, route: decided.route })),
       finishReason: end === 'answered' ? this.#endReason(calls.length > 0) : end,
       ...reported(usage),
+      ...(usage.inputTokens > 0 && {
+        inputBreakdown: breakDown(usage.inputTokens, this.#options.inputCharacters),
+      }),
       ...(this.#providerFields && { providerFields: this.#providerFields }),
     };
     const at = new Date().toISOString();

@@ -3,6 +3,7 @@ import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activ
 import { isWorthKeepingLater, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/log/history.ts';
 import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type Usage } from '../src/log/records.ts';
+import { inputCharacters } from '../src/models/input-breakdown.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
 import { isUnavailable } from '../src/unavailable.ts';
@@ -116,6 +117,7 @@ class ModelCall {
       attempt: this.#context.info.attempt,
       toolset,
       offered: request.tools,
+      inputCharacters: inputCharacters(request),
       knownCalls: conversation.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : [])),
       bus: this.#dependencies.bus,
     });

@@ -65,7 +65,7 @@ export const exampleMessage: WireModelMessage = {
     output_tokens: 6,
     cache_read_tokens: 0,
     cache_write_tokens: 0,
-    input_tokens_breakdown: { harness: 0, skills: 0, instructions: 0, tool_definitions: 0, messages: 0 },
+    input_tokens_breakdown: { harness: 0, skills: 0, instructions: 48, tool_definitions: 150, messages: 112 },
   },
 };
 

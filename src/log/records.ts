@@ -77,6 +77,16 @@ export interface Usage {
   unreportedAttempts?: number;
 }
 
+/** What the input tokens of a message were used for, estimated: the parts add up to its `usage.inputTokens`. */
+export interface InputBreakdown {
+  /** What the server adds to the agent's instructions. */
+  harness: number;
+  skills: number;
+  instructions: number;
+  toolDefinitions: number;
+  messages: number;
+}
+
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'cancelled' | 'error';
 
 /** How a tool call ended. Every call ends in exactly one of these. */
@@ -107,6 +117,7 @@ export interface ModelMessage extends Base {
   toolCalls: ToolCall[];
   finishReason: FinishReason;
   usage?: Usage;
+  inputBreakdown?: InputBreakdown;
   /** Fields of the provider that only the provider understands, such as reasoning signatures. */
   providerFields?: Record<string, unknown>;
 }

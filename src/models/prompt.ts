@@ -28,11 +28,13 @@ export function promptOf({ spec, model, transcript, tools, unavailable, fileCont
   const notes = unavailable.map(
     ({ server, reason }) => `The tools of the MCP server "${server}" are not available now: ${reason}`,
   );
+  const instructions = fill(spec.instructions ?? '', variables);
   const cutsResults = spec.config?.context_management?.large_tool_response?.enabled !== false;
   return {
     model,
     params: spec.model.params ?? {},
-    system: [fill(spec.instructions ?? '', variables), ...notes].filter(Boolean).join('\n\n'),
+    system: [instructions, ...notes].filter(Boolean).join('\n\n'),
+    instructionsLength: instructions.length,
     transcript: [...prepended, ...(cutsResults ? transcript.map(cutResult) : transcript)],
     tools,
     responseFormat: spec.response_format,

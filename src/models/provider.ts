@@ -15,6 +15,8 @@ export interface ModelRequest {
   model: string;
   params: ModelParams;
   system: string;
+  /** Of `system`, what the agent's author wrote; the rest is added by the server. */
+  instructionsLength: number;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
   responseFormat: AgentSpec['response_format'];

@@ -56,13 +56,15 @@ export const usage = z
     output_tokens: z.int(),
     cache_read_tokens: z.int(),
     cache_write_tokens: z.int(),
-    input_tokens_breakdown: z.object({
-      harness: z.int(),
-      skills: z.int(),
-      instructions: z.int(),
-      tool_definitions: z.int(),
-      messages: z.int(),
-    }),
+    input_tokens_breakdown: z
+      .object({
+        harness: z.int(),
+        skills: z.int(),
+        instructions: z.int(),
+        tool_definitions: z.int(),
+        messages: z.int(),
+      })
+      .describe('input_tokens, divided among the parts of the request in proportion to their characters'),
   })
   .meta({ id: 'Usage' });
 

@@ -4,6 +4,7 @@ import type { MessageDelta, ToolCallDelta } from '../log/message.ts';
 import { NO_USAGE } from '../log/records.ts';
 import type {
   ActionRequired,
+  InputBreakdown,
   InputItem,
   LogRecord,
   ModelMessage,
@@ -195,8 +196,8 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 
 /** The end of a message: what its last delta carries. */
 export function messageEnd(message: ModelMessage): Pick<WireModelMessageDelta, 'finish_reason' | 'usage'> {
-  const { finishReason, usage = NO_USAGE } = message;
-  return { finish_reason: finishReason, ...(hasTokens(usage) && { usage: usageToWire(usage) }) };
+  const { finishReason, usage = NO_USAGE, inputBreakdown } = message;
+  return { finish_reason: finishReason, ...(hasTokens(usage) && { usage: usageToWire(usage, inputBreakdown) }) };
 }
 
 /** Whether anything was reported, and not only that attempts were made. */
@@ -205,14 +206,21 @@ function hasTokens(usage: Usage): boolean {
   return [inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens].some((count) => count > 0);
 }
 
-function usageToWire(usage: Usage): WireUsage {
+/** Without a breakdown no request was made by the attempt that ended the message: its tokens are of attempts before. */
+function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
+  const {
+    harness = 0,
+    skills = 0,
+    instructions = 0,
+    toolDefinitions = 0,
+    messages = usage.inputTokens,
+  } = breakdown ?? {};
   return {
     input_tokens: usage.inputTokens,
     output_tokens: usage.outputTokens,
     cache_read_tokens: usage.cacheReadTokens,
     cache_write_tokens: usage.cacheWriteTokens,
-    // Providers report one number for the whole input; the field is required by the clients.
-    input_tokens_breakdown: { harness: 0, skills: 0, instructions: 0, tool_definitions: 0, messages: 0 },
+    input_tokens_breakdown: { harness, skills, instructions, tool_definitions: toolDefinitions, messages },
   };
 }
 

@@ -254,6 +254,27 @@ test('a large result is cut for the wire and for the model, and is whole at its 
   expect(/^A{40000}.*left out.*Z{10000}$/s.test(seen)).toBe(true);
 });
 
+test('input tokens are divided among the parts of the request, on the stream as in lists', async () => {
+  const instructions = 'i'.repeat(1_000);
+  const usage = { prompt_tokens: 1_001, completion_tokens: 5, total_tokens: 1_006 };
+  const chat = await server.chat({
+    scripts: [(call) => call.text('hello').finish('stop', usage)],
+    spec: { ...onTestServer, instructions },
+  });
+  const reader = chat.turn('m'.repeat(3_000));
+  const frames = await reader.done;
+  const ends = frames.flatMap((frame) => (frame.type === 'model.message.delta' && frame.usage ? [frame.usage] : []));
+  expect(ends).toEqual([expect.objectContaining({ input_tokens: 1_001 })]);
+  const [{ input_tokens_breakdown: parts }] = ends as [(typeof ends)[0]];
+  expect(Object.values(parts).reduce((total, part) => total + part)).toBe(1_001);
+  expect(parts).toMatchObject({ harness: 0, skills: 0 });
+  expect(parts.tool_definitions).toBeGreaterThan(0);
+  expect(parts.messages / parts.instructions).toBeCloseTo(3, 1);
+  expect(await reader.end()).toMatchObject({ output: { usage: ends[0] } });
+  const listed = await server.api.list<object>(`${chat.path}/turns/${await reader.turnId()}/events`);
+  expect(listed.at(-1)).toMatchObject({ usage: ends[0] });
+});
+
 test('a result of an activity takes at most 16 KiB of the history; the rest is in the blob store', async () => {
   const scripts = [use({ name: 'page' }, { name: 'page' }), say('p'.repeat(50_000)), say('short')];
   const chat = await server.chat({ scripts, spec: onTestServer });
