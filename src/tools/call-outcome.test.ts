@@ -133,7 +133,6 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
 
   test('is of unknown outcome after its time-out, which is ours and not prolonged by progress', async () => {
     const { promise: never } = Promise.withResolvers<string>();
-    const onProgress = vi.fn<() => void>();
     const { server, pool, endpoint } = await start({
       ...kind,
       tools: [
@@ -147,9 +146,19 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
         },
       ],
     });
-    const outcome = await pool.call(endpoint, 'act', {}, calling({ timeoutMs: 200, onProgress }));
-    expect(outcome).toEqual({ status: 'unknown', message: 'MCP server "test" did not answer within 0.2 s' });
-    expect(onProgress).toHaveBeenCalled();
+    let progressed = Promise.withResolvers<void>();
+    const onProgress = (): void => progressed.resolve();
+    // The time-out is a timer of the SDK's; the server and the connection have no part in this clock.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const outcome = pool.call(endpoint, 'act', {}, calling({ timeoutMs: 200, onProgress }));
+    await progressed.promise;
+    vi.advanceTimersByTime(199);
+    progressed = Promise.withResolvers();
+    await progressed.promise;
+    vi.advanceTimersByTime(1);
+    expect(await outcome).toEqual({ status: 'unknown', message: 'MCP server "test" did not answer within 0.2 s' });
+    vi.useRealTimers();
     expect(server.calls).toHaveLength(1);
     if (kind.protocol === '2025-11-25') {
       await eventually(() => expect(server.received).toContain('notifications/cancelled'));

@@ -1,4 +1,5 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { setImmediate } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { TestMcpServer, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
 import { McpPool, type McpPoolOptions } from './mcp-pool.ts';
 import { eventually } from '../../test/support/eventually.ts';
@@ -118,9 +119,20 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
   });
 
   test('are an error when listing them takes too long', async () => {
-    const { server, names } = await start({ protocol }, { answerTimeoutMs: 1_000 });
+    let now = 0;
+    const { server, names, settle } = await start({ protocol }, { answerTimeoutMs: 3_600_000, now: () => now });
+    const lists = await settle();
+    now += 60_000;
     server.faults.set('tools/list', 'stall');
-    await expect(names()).rejects.toThrow('MCP server "test" did not answer within 1 s');
+    // The time-out is a timer of the SDK's: it runs out when the server has been asked.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const listing = names();
+    const failed = expect(listing).rejects.toThrow('MCP server "test" did not answer within 3600 s');
+    while (server.count('tools/list') === lists) await setImmediate();
+    vi.advanceTimersByTime(3_600_000);
+    await failed;
+    vi.useRealTimers();
     // What stays open is the stream on which a server of either kind tells of changes.
     await eventually(() => expect(server.openRequests).toBe(1));
   });

@@ -82,13 +82,15 @@ test('two turns never run at once, also not as roots or on branches of their own
   const first = chat.turn('hello');
   await first.done;
   const running = chat.turn('on the tip');
-  await models[0]?.reached;
+  // The model is asked before the session has the turn: only what it says to a reader shows that the turn runs.
+  await running.says('...');
   const root = chat.turn('a root', { previous_turn_id: 'none' });
   await models[1]?.reached;
   // It is over before the next one asks its model.
   const stateOf = async (turnId: string) => (await server.api.get(`${chat.path}/turns/${turnId}`)).data.state;
   const replaced = { status: 'cancelled', reason: 'cancelled-for-next-turn' };
   expect(await stateOf(await running.turnId())).toMatchObject(replaced);
+  await root.says('...');
   const fork = chat.turn('a fork', { previous_turn_id: await first.turnId() });
   await models[2]?.reached;
   expect(await stateOf(await root.turnId())).toMatchObject(replaced);
