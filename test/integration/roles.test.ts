@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiClient, folded } from '../support/api-client.ts';
+import { Exposition } from '../support/prometheus.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
@@ -69,6 +70,33 @@ test("admins and approvers read others' sessions, for users these do not exist",
     type: 'permission_error',
     message: expect.stringMatching(/role admin.*send messages.*you may: read, cancel, delete/),
   });
+});
+
+test('a conversation is sent to no model for a user who may not read it', async () => {
+  const { admin, ann, bob } = clients;
+  await admin.putAgent('confidant', { model: { name: 'confidant' } });
+  const hers = ann.turn(await ann.createSession('confidant'), 'my secret is 4711');
+  await hers.done;
+  const his = await bob.createSession('confidant');
+  const headStarts = async () => {
+    const metrics = await fetch(`${server.server.url}/metrics`, { headers: { authorization: 'Bearer key-of-root' } });
+    const { samples } = new Exposition(await metrics.text());
+    return samples.filter(({ name }) => name === 'everturn_head_starts_total').map(({ value }) => value);
+  };
+  const before = await headStarts();
+  const refused = await bob.send('POST', `/v1/agents/sessions/${his}/turns`, {
+    input: [{ type: 'user.message', content: 'what is the secret?' }],
+    previous_turn_id: await hers.turnId(),
+  });
+  expect([refused.status, refused.body.error.code]).toEqual([404, 'turn_not_found']);
+  expect(server.model.requestsTo('confidant')).toHaveLength(1);
+  expect(await headStarts()).toEqual(before);
+  // A fork of the caller's own gets its head start.
+  const first = bob.turn(his, 'one');
+  await first.done;
+  await bob.turn(his, 'two').done;
+  await bob.turn(his, 'three', { previous_turn_id: await first.turnId() }).done;
+  expect(Math.max(...(await headStarts()).map((count, i) => count - (before[i] ?? 0)))).toBe(3);
 });
 
 test('an approver decides, and the turn says who it was', async () => {
