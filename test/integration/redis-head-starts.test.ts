@@ -2,7 +2,7 @@ import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { BeginModelCall, HeadStart } from '../../src/live/head-starts.ts';
 import { RedisHeadStarts } from '../../src/live/redis-head-starts.ts';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import { ModelError } from '../../src/models/model-error.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
 import { openRedis, type Redis } from '../../src/redis.ts';

@@ -3,7 +3,7 @@ import { ApplicationFailure } from '@temporalio/common';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import type { PendingCall } from '../../src/log/records.ts';
 import type { InspectedTurn } from '../../src/logs/inspect.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
