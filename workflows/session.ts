@@ -173,6 +173,7 @@ class SessionRun {
       }
       let previous = await this.#validate(command);
       if (this.#state.open && tip) {
+        if (command.sparesRunning) throw refused(RUNNING);
         this.#stop(tip.turnId, 'cancelled-for-next-turn');
         await condition(() => !this.#state.open);
         // The turn may have ended by itself just before, and wait for a human now.
@@ -225,7 +226,7 @@ class SessionRun {
   }
 
   async #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): Promise<TurnAccepted> {
-    const { previous: _, isRepeated: __, ...rest } = command;
+    const { previous: _, isRepeated: __, sparesRunning: ___, ...rest } = command;
     const start: TurnStart = {
       ...rest,
       sessionId: this.#sessionId,
@@ -368,6 +369,10 @@ class SessionRun {
 }
 
 const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };
+const RUNNING: Refusal = {
+  code: 'forbidden',
+  message: 'this would cancel the turn that runs, which your role does not allow: send it again when that has ended',
+};
 const EXPIRED: Refusal = { code: 'request_expired', message: 'the request was under way for too long: send it again' };
 
 function isExpired({ createdAt }: CreateTurnCommand): boolean {

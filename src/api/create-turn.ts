@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
-import type { Caller } from '../auth/rights.ts';
+import { mayOnSession, type Caller } from '../auth/rights.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
 import type { TurnStart } from '../log/history.ts';
@@ -303,6 +303,7 @@ async function commandOf(
     input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
     previous,
+    ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
     specHash: session.spec_hash,
     hasServers: (agent.mcp_servers ?? []).length > 0,
     limits: {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiClient, folded } from '../support/api-client.ts';
 import { Exposition } from '../support/prometheus.ts';
-import { say, use } from '../support/scripted-model.ts';
+import { held, say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -119,6 +119,31 @@ test('an approver decides, and the turn says who it was', async () => {
   expect(data).toMatchObject({ created_by_subject: boss, input: [{ type: 'user.tool_approval' }] });
   // The session stays its owner's, who goes on.
   expect((await ann.turn(id, 'thanks').end()).status).toBe('done');
+});
+
+test('a decision on an earlier turn ends the turn that runs only for a caller who may cancel it', async () => {
+  const { admin, ann, approver } = clients;
+  await admin.putAgent('busy', { model: { name: 'busy' }, ...onTestServer });
+  const gate = held(
+    (call) => call.text('I am '),
+    (call) => call.text('done.').finish(),
+  );
+  server.model.script('busy', use({ name: 'write', id: 'w1' }), gate.script, say('Written.'));
+  const id = await ann.createSession('busy');
+  const paused = ann.turn(id, 'write');
+  await paused.done;
+  const running = ann.turn(id, 'something else', { previous_turn_id: 'none' });
+  await running.says('I am ');
+  const path = `/v1/agents/sessions/${id}/turns`;
+  const late = { ...decision('allow'), previous_turn_id: await paused.turnId() };
+  const { status, body } = await approver.send('POST', path, { ...late, stream: false });
+  expect([status, body.error?.code]).toEqual([403, 'forbidden']);
+  expect(body.error.message).toContain('would cancel the turn that runs');
+  gate.release();
+  expect(await running.end()).toMatchObject({ status: 'done', output: { content: 'I am done.' } });
+  // Now nothing runs that it would end.
+  const decided = approver.turn(id, late.input, { previous_turn_id: late.previous_turn_id });
+  expect(await decided.end()).toMatchObject({ status: 'done', output: { content: 'Written.' } });
 });
 
 test('who may create sessions, and who may write agents', async () => {
