@@ -40,6 +40,8 @@ import type { turn } from './turn.ts';
 
 export interface SessionStart {
   sessionId: string;
+  /** The turn whose command starts this run: as a rule it is not there yet. */
+  begins?: string;
   /** Set when the session continues as new; a fresh run loads its state from the catalog and the logs of its turns. */
   state?: SessionState;
 }
@@ -113,6 +115,7 @@ export async function session(start: SessionStart): Promise<void> {
 
 class SessionRun {
   readonly #sessionId: string;
+  readonly #begins: string | undefined;
   #state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
   #loaded: boolean;
   /** Why the session can't be loaded. */
@@ -121,8 +124,9 @@ class SessionRun {
   readonly #stopping = new Set<string>();
   readonly #commands = new Mutex();
 
-  constructor({ sessionId, state }: SessionStart) {
+  constructor({ sessionId, begins, state }: SessionStart) {
     this.#sessionId = sessionId;
+    this.#begins = begins;
     this.#loaded = state !== undefined;
     if (state) this.#state = state;
   }
@@ -139,7 +143,9 @@ class SessionRun {
   /** A session that can't be loaded, since it was deleted or its catalog is damaged, ends when all commands have heard so. */
   async #load(): Promise<void> {
     try {
-      this.#state = { ...(await loadSession({ sessionId: this.#sessionId })), unarchived: [] };
+      // If the turn is there all the same, the start of its child says so.
+      const loaded = await loadSession({ sessionId: this.#sessionId, ...(this.#begins && { begins: this.#begins }) });
+      this.#state = { ...loaded, unarchived: [] };
       this.#loaded = true;
     } catch (error) {
       this.#failure = error instanceof ActivityFailure && error.cause ? error.cause : toError(error);

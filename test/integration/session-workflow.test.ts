@@ -140,3 +140,29 @@ test('a command that comes again after half a day, since an operator has reset t
   await handle.terminate();
   await worker.stop();
 });
+
+test('a turn that is there though its session was loaded without it is not begun again', async () => {
+  const sessionId = newId('ses');
+  const [before, there] = [newId('turn', Date.now() - 1), newId('turn')];
+  known.set(there, { turnId: there, sessionId, previousTurnId: before, sequence: 2, pending: [], open: false });
+  const tip = { turnId: before, previousTurnId: null, sequence: 1, pending: [] };
+  const handle = await startSession(sessionId, { tip, open: false });
+  // Whatever it runs: its id is taken.
+  const turn = await client.workflow.start('session', {
+    workflowId: turnWorkflowId(there),
+    taskQueue,
+    args: [{ sessionId, state: { tip: null, open: false, closed: false, unarchived: [] } }],
+  });
+  const worker = await startWorker();
+  const command = commandOf(there, [{ type: 'user.message', content: 'x' }]);
+  const accepted = await handle.executeUpdate(createTurn, { args: [command] });
+  expect(accepted).toEqual({ turnId: there, previousTurnId: before, sequence: 2 });
+  const next = commandOf(newId('turn'), command.input);
+  expect(await handle.executeUpdate(createTurn, { args: [next] })).toMatchObject({
+    previousTurnId: there,
+    sequence: 3,
+  });
+  await turn.terminate();
+  await handle.terminate();
+  await worker.stop();
+});
