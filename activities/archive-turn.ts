@@ -14,6 +14,8 @@ interface ArchiveTurnInput {
 /** Archives a turn: all of it, which waits for the turn to close, or the part up to `through`. */
 export function createArchiveTurn(dependencies: Dependencies) {
   return async function archiveTurn({ turnId, through }: ArchiveTurnInput): Promise<void> {
+    // A turn that was cancelled before its first model call has not asked for what was begun for it.
+    dependencies.headStarts.withdraw(turnId);
     const heartbeat = startHeartbeat();
     try {
       await archive({ ...dependencies, turnId, through, signal: Context.current().cancellationSignal });

@@ -126,12 +126,17 @@ class ModelCall {
 
   /**
    * The first call of a turn may be under way already. A later attempt does not look for it: the worker that began it
-   * may be the one that was lost, and nobody would say so.
+   * may be the one that was lost. What was begun and is not used has been paid for all the same.
    */
   async #ask({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
-    const mayBeBegun = this.#input.step === 1 && this.#context.info.attempt === 1;
+    const { headStarts } = this.#dependencies;
+    const onUnreported = (): void => this.#add(UNREPORTED);
     this.#wasAsked = true;
-    const begun = mayBeBegun ? await this.#dependencies.headStarts.claim(this.#input, this.#signal) : undefined;
+    let begun: AsyncIterable<ModelChunk> | undefined;
+    if (this.#input.step === 1) {
+      if (this.#context.info.attempt === 1) begun = await headStarts.claim(this.#input, this.#signal, onUnreported);
+      else headStarts.forgo(this.#input.turnId, onUnreported);
+    }
     return begun ?? provider.stream(request, this.#signal);
   }
 

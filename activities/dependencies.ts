@@ -19,7 +19,7 @@ export interface Dependencies {
   catalog: Catalog;
   blobs: BlobStore;
   bus: LiveBus;
-  headStarts: Pick<HeadStarts, 'claim'>;
+  headStarts: Pick<HeadStarts, 'claim' | 'forgo' | 'withdraw'>;
   models: Models;
   toolsets: Toolsets;
   toolPool: McpPool;

@@ -1,5 +1,5 @@
 import { ApplicationFailure } from '@temporalio/activity';
-import type { SessionState } from '../workflows/session.ts';
+import type { SessionStart, SessionState } from '../workflows/session.ts';
 import { inspect } from '../src/logs/inspect.ts';
 import type { Dependencies } from './dependencies.ts';
 import { unlessHopeless } from './unless-hopeless.ts';
@@ -7,11 +7,14 @@ import { unlessHopeless } from './unless-hopeless.ts';
 /** What a session's workflow must know to go on where an earlier one, or another machine's, has stopped. */
 export function createLoadSession(dependencies: Dependencies) {
   const { catalog, turnIndex, logs } = dependencies;
-  return function loadSession({ sessionId }: { sessionId: string }): Promise<Omit<SessionState, 'unarchived'>> {
+  return function loadSession({
+    sessionId,
+    begins,
+  }: Pick<SessionStart, 'sessionId' | 'begins'>): Promise<Omit<SessionState, 'unarchived'>> {
     return unlessHopeless(async () => {
       const session = await catalog.sessions.get(sessionId);
       if (!session) throw ApplicationFailure.nonRetryable(`there is no session ${sessionId}`, 'session_not_found');
-      const last = await turnIndex.certainLast(sessionId);
+      const last = await turnIndex.certainLast(sessionId, begins);
       const tip = last && (await inspect(last.id, { catalog, logs }));
       if (!tip) return { tip: null, open: false, closed: session.closed === 1 };
       const { open, sessionId: _, ...rest } = tip;

@@ -1,4 +1,4 @@
-import { newId } from '../src/log/ids.ts';
+import { newId } from '../src/new-id.ts';
 import type { ToolCallDelta } from '../src/log/message.ts';
 import type { ToolInfo } from '../src/log/records.ts';
 import type { ToolCallChunk } from '../src/models/provider.ts';

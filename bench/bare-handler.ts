@@ -3,7 +3,7 @@ import express from 'express';
 import { EventStream } from '../src/api/sse.ts';
 import { Metrics } from '../src/telemetry/metrics.ts';
 import { listen } from '../src/demo/local-server.ts';
-import { newId } from '../src/log/ids.ts';
+import { newId } from '../src/new-id.ts';
 import type { StreamFrame } from '../src/live/turn-reader.ts';
 import { OpenAIProvider } from '../src/models/openai.ts';
 import { promptOf } from '../src/models/prompt.ts';

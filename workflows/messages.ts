@@ -15,6 +15,8 @@ export interface CreateTurnCommand extends Pick<
 > {
   /** Only in commands of older servers: it may have been sent before, and another turn may have followed since. */
   isRepeated?: boolean;
+  /** The caller may not cancel: the command is refused if another turn runs, which it would end. */
+  sparesRunning?: true;
   /** The session's last turn, no turn, or the one with this id. */
   previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };
 }

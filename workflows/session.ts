@@ -40,6 +40,8 @@ import type { turn } from './turn.ts';
 
 export interface SessionStart {
   sessionId: string;
+  /** The turn whose command starts this run: as a rule it is not there yet. */
+  begins?: string;
   /** Set when the session continues as new; a fresh run loads its state from the catalog and the logs of its turns. */
   state?: SessionState;
 }
@@ -113,6 +115,7 @@ export async function session(start: SessionStart): Promise<void> {
 
 class SessionRun {
   readonly #sessionId: string;
+  readonly #begins: string | undefined;
   #state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
   #loaded: boolean;
   /** Why the session can't be loaded. */
@@ -121,8 +124,9 @@ class SessionRun {
   readonly #stopping = new Set<string>();
   readonly #commands = new Mutex();
 
-  constructor({ sessionId, state }: SessionStart) {
+  constructor({ sessionId, begins, state }: SessionStart) {
     this.#sessionId = sessionId;
+    this.#begins = begins;
     this.#loaded = state !== undefined;
     if (state) this.#state = state;
   }
@@ -139,7 +143,9 @@ class SessionRun {
   /** A session that can't be loaded, since it was deleted or its catalog is damaged, ends when all commands have heard so. */
   async #load(): Promise<void> {
     try {
-      this.#state = { ...(await loadSession({ sessionId: this.#sessionId })), unarchived: [] };
+      // If the turn is there all the same, the start of its child says so.
+      const loaded = await loadSession({ sessionId: this.#sessionId, ...(this.#begins && { begins: this.#begins }) });
+      this.#state = { ...loaded, unarchived: [] };
       this.#loaded = true;
     } catch (error) {
       this.#failure = error instanceof ActivityFailure && error.cause ? error.cause : toError(error);
@@ -173,6 +179,7 @@ class SessionRun {
       }
       let previous = await this.#validate(command);
       if (this.#state.open && tip) {
+        if (command.sparesRunning) throw refused(RUNNING);
         this.#stop(tip.turnId, 'cancelled-for-next-turn');
         await condition(() => !this.#state.open);
         // The turn may have ended by itself just before, and wait for a human now.
@@ -225,7 +232,7 @@ class SessionRun {
   }
 
   async #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): Promise<TurnAccepted> {
-    const { previous: _, isRepeated: __, ...rest } = command;
+    const { previous: _, isRepeated: __, sparesRunning: ___, ...rest } = command;
     const start: TurnStart = {
       ...rest,
       sessionId: this.#sessionId,
@@ -368,6 +375,10 @@ class SessionRun {
 }
 
 const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };
+const RUNNING: Refusal = {
+  code: 'forbidden',
+  message: 'this would cancel the turn that runs, which your role does not allow: send it again when that has ended',
+};
 const EXPIRED: Refusal = { code: 'request_expired', message: 'the request was under way for too long: send it again' };
 
 function isExpired({ createdAt }: CreateTurnCommand): boolean {

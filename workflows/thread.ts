@@ -8,7 +8,7 @@ import {
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { CallModelResult, ForRun, TurnCarry, TurnClose, TurnStart } from '../src/log/history.ts';
-import { newId } from '../src/log/ids.ts';
+import { DIGITS, ulid } from '../src/log/ids.ts';
 import { answerTo, countFailureRecords } from '../src/log/projection.ts';
 import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/log/records.ts';
 
@@ -140,7 +140,7 @@ export class Thread {
         previousTurnId,
         sequence,
         specHash,
-        messageId: newId('msg'),
+        messageId: newMessageId(),
         createdAt: new Date().toISOString(),
         step: this.#progress.step,
         upTo: this.#progress.ordinal,
@@ -215,6 +215,11 @@ export class Thread {
     // No worker has such a record in its cache: the next model call reads it from the history.
     if (records > 0) this.#recent.push('');
   }
+}
+
+/** In a workflow both the clock and `Math.random` are those of its history: a replay mints the same ids. */
+function newMessageId(): string {
+  return ulid('msg', Date.now(), () => Math.floor(Math.random() * DIGITS));
 }
 
 /** Small enough to stand in the history twice. */

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
-import type { Caller } from '../auth/rights.ts';
+import { mayOnSession, type Caller } from '../auth/rights.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
 import type { TurnStart } from '../log/history.ts';
-import { newId, timeOf } from '../log/ids.ts';
+import { timeOf } from '../log/ids.ts';
+import { newId } from '../new-id.ts';
 import { turnCreated } from '../log/projection.ts';
 import type { InputItem, TurnCreated } from '../log/records.ts';
 import { titleOf } from '../log/title.ts';
@@ -18,7 +19,7 @@ import { ApiError, isRefusal } from './errors.ts';
 import { readFiles } from './file-sources.ts';
 import { claimRequest, isClaimed, type RequestClaim } from './idempotency.ts';
 import { isId } from './ids.ts';
-import { hasTurn } from './own-turn.ts';
+import { hasTurn, isTurnOf } from './own-turn.ts';
 import { checkRight, sessionFor, sessionNotFound } from './sessions.ts';
 import { beginsWithModel, type TurnHeadStart } from './turn-head-starts.ts';
 import { checkInput, filesOf, isDecision, keepInput } from './turn-input.ts';
@@ -58,17 +59,35 @@ interface SentTurn {
  * known to be valid its model may begin, before anything of the turn is written.
  * @throws ApiError before anything is written
  */
-export async function readTurnRequest(
+export async function readTurnRequest(context: ApiContext, sent: SentTurn): Promise<TurnRequest> {
+  const { sessionId, caller, body } = sent;
+  const scope = `${caller.subject.subjectId}/turns/${sessionId}`;
+  const headStart = beginsWithModel(body.input ?? []) ? context.headStarts.prepare(scope) : undefined;
+  try {
+    return await claimTurn(context, { ...sent, scope, headStart });
+  } catch (error) {
+    headStart?.withdraw();
+    throw error;
+  }
+}
+
+interface TurnToClaim extends SentTurn {
+  /** Of the request's repetitions. */
+  scope: string;
+  headStart: TurnHeadStart | undefined;
+}
+
+async function claimTurn(
   context: ApiContext,
-  { sessionId, key, body, host, caller, tooMany }: SentTurn,
+  { sessionId, key, body, host, caller, tooMany, scope, headStart }: TurnToClaim,
 ): Promise<TurnRequest> {
   const { catalog } = context;
   const items = body.input ?? [];
-  const scope = `${caller.subject.subjectId}/turns/${sessionId}`;
   const wanted = { catalog, scope, key, bodyHash: hashOf(body), sessionId };
+  // Beside the check of the caller's rights only the index is read: no conversation, and nothing leaves the server.
   const [session, foreseen] = await Promise.all([
     sessionFor(catalog, sessionId, caller, 'read'),
-    beginsWithModel(items) ? foresee(context, { wanted, sessionId }) : undefined,
+    headStart && foresee(context, { wanted, sessionId, previousId: body.previous_turn_id }),
   ]);
   checkRight(caller, session, isDecision(items) ? 'decide' : 'send');
   checkInput(items);
@@ -76,8 +95,7 @@ export async function readTurnRequest(
   const leave = await enter(context, { session, tooMany, isRepeat: () => isClaimed(wanted) });
   const resourceId = newId('turn');
   const spec = runnableSpec(context, session);
-  const headStart =
-    foreseen && prepareHeadStart(context, { turnId: resourceId, session, caller, previous, ...foreseen });
+  if (foreseen) headStart?.foresee(beginningOf(context, { turnId: resourceId, session, caller, ...foreseen }));
   const beginEarly = async (): Promise<void> => {
     await spec;
     // What has to be stored first begins when it is.
@@ -88,11 +106,12 @@ export async function readTurnRequest(
   };
   // Whoever starts the turn is told what is wrong with it.
   await beginEarly().catch(() => undefined);
+  if (!headStart) await context.headStarts.othersClaimed(scope);
   const claim = await claimRequest({ ...wanted, resourceId }).catch((error: unknown) => {
-    headStart?.withdraw();
     leave();
     throw error;
   });
+  headStart?.claimed();
   if (!claim.isNew) headStart?.withdraw();
   const turnId = claim.resourceId;
   addToLogScope({ turnId });
@@ -140,43 +159,61 @@ async function enter(
 interface Foreseen {
   /** The newest turn of the session. */
   last: TurnRow | undefined;
+  /** The turn that the new one will follow. */
+  previousTurnId: string | null;
 }
 
-/** What a turn will follow, as far as one can know before its session is asked; undefined if it may have begun already. */
+interface RequestToForesee {
+  wanted: Parameters<typeof isClaimed>[0];
+  sessionId: string;
+  previousId: CreateTurnBody['previous_turn_id'];
+}
+
+/**
+ * What a turn will follow, as far as the index knows before its session is asked. Undefined if the request may have come
+ * before, or names a turn that the index does not have in this session: it may be that of another subject.
+ */
 async function foresee(
   { catalog, log }: ApiContext,
-  { wanted, sessionId }: { wanted: Parameters<typeof isClaimed>[0]; sessionId: string },
+  { wanted, sessionId, previousId }: RequestToForesee,
 ): Promise<Foreseen | undefined> {
   try {
-    const [isRepeat, last] = await Promise.all([isClaimed(wanted), catalog.turns.last(sessionId)]);
-    return isRepeat ? undefined : { last };
+    const previous = previousOf(previousId);
+    const [isRepeat, last, named] = await Promise.all([
+      isClaimed(wanted),
+      catalog.turns.last(sessionId),
+      previous.turn === 'id' ? catalog.turns.get(previous.turnId) : undefined,
+    ]);
+    if (isRepeat) return undefined;
+    if (previous.turn === 'last') return { last, previousTurnId: last?.id ?? null };
+    if (previous.turn === 'none') return { last, previousTurnId: null };
+    return isTurnOf({ id: sessionId }, named) ? { last, previousTurnId: previous.turnId } : undefined;
   } catch (error) {
     log.debug({ sessionId, err: error }, 'a turn gets no head start');
     return undefined;
   }
 }
 
-interface TurnToForesee extends Foreseen, Pick<TurnToStart, 'session' | 'caller' | 'previous'> {
+interface TurnToForesee extends Foreseen, Pick<TurnToStart, 'session' | 'caller'> {
   turnId: string;
 }
 
-function prepareHeadStart(
-  { headStarts, logs }: ApiContext,
-  { turnId, session, caller, previous, last }: TurnToForesee,
-): TurnHeadStart | undefined {
-  const after = last?.id ?? null;
+function beginningOf(
+  { logs }: ApiContext,
+  { turnId, session, caller, previousTurnId, last }: TurnToForesee,
+): Parameters<TurnHeadStart['foresee']>[0] {
   const afterLog = last && logs.atHand(last.id, MAX_SENT_LOG);
-  return headStarts.prepare({
+  return {
     turnId,
     sessionId: session.id,
     sequence: (last?.sequence ?? 0) + 1,
-    previousTurnId: previous.turn === 'id' ? previous.turnId : previous.turn === 'last' ? after : null,
-    after,
+    previousTurnId,
+    after: last?.id ?? null,
     ...(afterLog && { afterLog }),
     createdAt: createdAtOf(turnId),
     createdBy: caller.subject,
     specHash: session.spec_hash,
-  });
+  };
 }
 
 /** The agent of a session, if a turn can run with it now. @throws ApiError */
@@ -266,6 +303,7 @@ async function commandOf(
     input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
     previous,
+    ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
     specHash: session.spec_hash,
     hasServers: (agent.mcp_servers ?? []).length > 0,
     limits: {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Caller, SessionAction } from '../auth/rights.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { newId } from '../log/ids.ts';
+import { newId } from '../new-id.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import { metadata } from '../wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody } from '../wire/resources.ts';

@@ -5,6 +5,13 @@ import { ApiError } from './errors.ts';
 /** A request without a key that comes again within this time after its answer was lost is the same request. */
 const REPEAT_WITHIN_MS = 30_000;
 
+/**
+ * While a request without a key is under way its claim is renewed this often: a proxy may give up and repeat it before it
+ * is answered, which can take longer than `REPEAT_WITHIN_MS`. Two renewals in a row may fail. The claim of a process that
+ * has died is renewed no more, and ages.
+ */
+const RENEW_MS = 10_000;
+
 interface ClaimOptions {
   catalog: Catalog;
   /** Who may repeat the request, and on what. */
@@ -18,7 +25,7 @@ interface ClaimOptions {
   sessionId: string;
 }
 
-/** A request's hold on what it creates. */
+/** A request's hold on what it creates, until one of the last three is called: one of them has to be. */
 export interface RequestClaim {
   /** The same for the same request. */
   resourceId: string;
@@ -58,7 +65,12 @@ export async function claimRequest({
     throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
   }
   const held = { ...wanted, resourceId: taken.resourceId };
-  const release = () => idempotency.release(held);
+  const renew = () => idempotency.renew(held, new Date().toISOString());
+  const renewals = key === undefined ? setInterval(() => void renew().catch(() => undefined), RENEW_MS) : undefined;
+  const release = async () => {
+    clearInterval(renewals);
+    await idempotency.release(held);
+  };
   return {
     resourceId: taken.resourceId,
     isNew: taken.isNew,
@@ -67,7 +79,8 @@ export async function claimRequest({
       if (key === undefined) await release();
     },
     lost: async () => {
-      if (key === undefined) await idempotency.renew(held, new Date().toISOString());
+      clearInterval(renewals);
+      if (key === undefined) await renew();
     },
   };
 }

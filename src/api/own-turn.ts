@@ -16,7 +16,7 @@ export async function ownTurn({ catalog, logs }: Context, session: SessionRow, t
 }
 
 /** Whether the index has it as a turn of the session. */
-export function isTurnOf(session: SessionRow, row: TurnRow | undefined): boolean {
+export function isTurnOf(session: Pick<SessionRow, 'id'>, row: TurnRow | undefined): boolean {
   return row !== undefined && row.session_id === session.id && row.sequence !== null;
 }
 

@@ -1,6 +1,6 @@
 import { STATUS_CODES, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { newId } from '../log/ids.ts';
+import { newId } from '../new-id.ts';
 import { ApiError, errorAnswer } from './errors.ts';
 
 /** Answers what Node refuses by itself, before there is a request for Express, in the form of all other errors. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Express, Request, RequestHandler, Response } from 'express';
 import type { Options } from 'pino-http';
-import { newId } from '../log/ids.ts';
+import { newId } from '../new-id.ts';
 import { addToLogScope, inLogScope, type LogScope } from '../telemetry/log-scope.ts';
 import { isId } from './ids.ts';
 

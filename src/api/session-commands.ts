@@ -17,7 +17,7 @@ import {
   type CreateTurnCommand,
   type TurnAccepted,
 } from '../../workflows/messages.ts';
-import type { session } from '../../workflows/session.ts';
+import type { session, SessionStart } from '../../workflows/session.ts';
 import { ApiError, ERRORS, type ErrorCode } from './errors.ts';
 import { KeyedQueue } from '../keyed-queue.ts';
 
@@ -90,7 +90,7 @@ export class SessionCommands {
     return this.#queue.run(sessionId, async () => {
       const tryUntil = Date.now() + TRY_AGAIN_WITHIN_MS;
       for (let tries = 1; ; tries++) {
-        const operation = this.#startOperation(sessionId);
+        const operation = this.#startOperation({ sessionId, ...(updateId && { begins: updateId }) });
         // Rejects with the command itself; nobody else listens.
         operation.workflowHandle().catch(() => undefined);
         try {
@@ -106,13 +106,13 @@ export class SessionCommands {
     });
   }
 
-  #startOperation(sessionId: string): WithStartWorkflowOperation<typeof session> {
+  #startOperation(start: SessionStart): WithStartWorkflowOperation<typeof session> {
     return new WithStartWorkflowOperation<typeof session>(SESSION_WORKFLOW, {
-      workflowId: sessionWorkflowId(sessionId),
+      workflowId: sessionWorkflowId(start.sessionId),
       workflowIdConflictPolicy: 'USE_EXISTING',
       taskQueue: this.#taskQueue,
       workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-      args: [{ sessionId }],
+      args: [start],
     });
   }
 

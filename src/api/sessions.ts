@@ -3,7 +3,7 @@ import { mayOnSession, refusalOnSession, type Caller, type SessionAction } from 
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
-import { newId } from '../log/ids.ts';
+import { newId } from '../new-id.ts';
 import type { Subject } from '../log/records.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import { idempotencyKey, metadata } from '../wire/headers.ts';

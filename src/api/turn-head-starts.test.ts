@@ -28,8 +28,9 @@ beforeEach(() => {
 });
 
 function prepare(): TurnHeadStart {
-  const prepared = headStarts.prepare(BEGINNING);
+  const prepared = headStarts.prepare('ann/ses_1');
   if (!prepared) throw new Error('another request is on its way');
+  prepared.foresee(BEGINNING);
   return prepared;
 }
 
@@ -61,11 +62,27 @@ test('is not given to what answers calls', () => {
   expect(offers).toEqual([]);
 });
 
-test.each(['close', 'withdraw'] as const)('belongs to one request of a session at a time, until %s', (end) => {
-  expect(headStarts.prepare({ ...BEGINNING, turnId: 'turn_2' })).toBeUndefined();
-  expect(headStarts.prepare({ ...BEGINNING, sessionId: 'ses_2' })).toBeDefined();
+test.each(['close', 'withdraw'] as const)('belongs to one request of a scope at a time, until %s', (end) => {
+  expect(headStarts.prepare('ann/ses_1')).toBeUndefined();
+  expect(headStarts.prepare('ann/ses_2')).toBeDefined();
   headStart[end]();
   prepare();
   headStart[end]();
-  expect(headStarts.prepare(BEGINNING)).toBeUndefined();
+  expect(headStarts.prepare('ann/ses_1')).toBeUndefined();
+});
+
+test('is not given to a turn of which nothing could be foreseen', () => {
+  headStarts.prepare('ann/ses_2')?.give(INPUT);
+  expect(offers).toEqual([]);
+});
+
+test.each(['claimed', 'close', 'withdraw'] as const)('lets the others of its scope claim after %s', async (end) => {
+  await headStarts.othersClaimed('ann/ses_2');
+  let isOver = false;
+  const others = headStarts.othersClaimed('ann/ses_1').then(() => (isOver = true));
+  await new Promise((resolve) => void setImmediate(resolve));
+  expect(isOver).toBe(false);
+  headStart[end]();
+  await others;
+  await headStarts.othersClaimed('ann/ses_1');
 });

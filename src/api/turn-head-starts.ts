@@ -5,23 +5,32 @@ import { traceHeaders } from '../telemetry/propagation.ts';
 type Beginning = Omit<HeadStart, 'input' | 'trace'>;
 
 /**
- * The head starts that an API gives. Of the requests of one session that are on their way together only the first may
- * get one: nobody knows yet which of them are the same, nor which has to end before the next asks its model.
+ * The head starts that an API gives. Of the requests of one scope (a caller's on one session) that are on their way
+ * together only the first may get one: it is not known yet which of them are the same, nor which has to end before the
+ * next asks its model.
  */
 export class TurnHeadStarts {
   readonly #headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
-  readonly #sessions = new Set<string>();
+  readonly #open = new Map<string, TurnHeadStart>();
 
   constructor(headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>) {
     this.#headStarts = headStarts;
   }
 
-  /** To be closed or withdrawn. Undefined if the turn can't have one. */
-  prepare(beginning: Beginning): TurnHeadStart | undefined {
-    const { sessionId } = beginning;
-    if (this.#sessions.has(sessionId)) return undefined;
-    this.#sessions.add(sessionId);
-    return new TurnHeadStart(this.#headStarts, beginning, () => this.#sessions.delete(sessionId));
+  /** To be closed or withdrawn. Undefined if another request of the scope has one. */
+  prepare(scope: string): TurnHeadStart | undefined {
+    if (this.#open.has(scope)) return undefined;
+    const headStart = new TurnHeadStart(this.#headStarts, () => this.#open.delete(scope));
+    this.#open.set(scope, headStart);
+    return headStart;
+  }
+
+  /**
+   * Settles when the request that may have a head start has claimed what it creates. The others of its scope claim after
+   * it: if one of them is the same request and claims first, the model has been asked for a turn that does not come to be.
+   */
+  async othersClaimed(scope: string): Promise<void> {
+    await this.#open.get(scope)?.whenClaimed;
   }
 }
 
@@ -33,35 +42,50 @@ export function beginsWithModel(input: { type: string }[]): boolean {
 /** Is given once, as early as it can be, and taken back if there is no turn. */
 export class TurnHeadStart {
   readonly #headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
-  readonly #beginning: Beginning;
   readonly #onOver: () => void;
+  readonly #claimed = Promise.withResolvers<void>();
+  #beginning: Beginning | undefined;
   #state: 'possible' | 'given' | 'over' = 'possible';
 
-  constructor(headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>, beginning: Beginning, onOver: () => void) {
+  constructor(headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>, onOver: () => void) {
     this.#headStarts = headStarts;
-    this.#beginning = beginning;
     this.#onOver = onOver;
+  }
+
+  /** Settles when the request has claimed what it creates, or never will. */
+  get whenClaimed(): Promise<void> {
+    return this.#claimed.promise;
+  }
+
+  /** What the turn will begin with, but for its input, is known. Without this nothing is given. */
+  foresee(beginning: Beginning): void {
+    this.#beginning = beginning;
   }
 
   /** The session will most probably accept a turn with this input, so the model may begin, if the turn begins with it. */
   give(input: InputItem[]): void {
-    if (this.#state !== 'possible' || !beginsWithModel(input)) return;
+    if (this.#state !== 'possible' || !this.#beginning || !beginsWithModel(input)) return;
     this.#state = 'given';
     const { traceparent } = traceHeaders();
     const trace = traceparent === undefined ? {} : { trace: { traceparent } };
     this.#headStarts.offer({ ...this.#beginning, input, ...trace });
   }
 
+  claimed(): void {
+    this.#claimed.resolve();
+  }
+
   /** The session has accepted the turn: what was not given comes too late. */
   close(): void {
     if (this.#state === 'over') return;
     this.#state = 'over';
+    this.#claimed.resolve();
     this.#onOver();
   }
 
   /** There will be no such turn, unless the session has accepted it. */
   withdraw(): void {
-    if (this.#state === 'given') this.#headStarts.withdraw(this.#beginning.turnId);
+    if (this.#state === 'given' && this.#beginning) this.#headStarts.withdraw(this.#beginning.turnId);
     this.close();
   }
 }

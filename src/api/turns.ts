@@ -75,7 +75,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         summary: 'Begin a turn',
         description:
           'The answer is the stream of the turn, or with `stream: false` the turn, at once. The turn goes on whoever ' +
-          'listens. It ends the one that runs.',
+          'listens. It ends the one that runs, which takes the right to cancel.',
         headers: z.object(idempotencyKey),
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
         answer: { written: { 'text/event-stream': stream, 'application/json': turn } },

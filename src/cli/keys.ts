@@ -6,7 +6,7 @@ import { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import { ConfigError, loadConfig, SUBJECT_NAME } from '../config.ts';
 import { createLogger } from '../logger.ts';
-import { newId } from '../log/ids.ts';
+import { newId } from '../new-id.ts';
 
 const DAY_MS = 86_400_000;
 

@@ -17,10 +17,13 @@ const START: HeadStart = {
 
 let headStarts: InProcessHeadStarts;
 let outcomes: HeadStartOutcome[];
+let unreported: number;
+const onUnreported = (): void => void unreported++;
 const stop = new AbortController();
 const never = new AbortController().signal;
 beforeEach(() => {
   outcomes = [];
+  unreported = 0;
   headStarts = new InProcessHeadStarts((outcome) => void outcomes.push(outcome));
 });
 afterEach(() => void vi.useRealTimers());
@@ -41,6 +44,11 @@ function model(words: string[], ends = true): { begin: BeginModelCall; signal: (
   };
 }
 
+/** Settles when the models of all turns that were offered have been asked. */
+async function begun(): Promise<void> {
+  await new Promise((resolve) => void setImmediate(resolve));
+}
+
 async function textOf(chunks: AsyncIterable<ModelChunk> | undefined): Promise<string | undefined> {
   if (!chunks) return undefined;
   let text = '';
@@ -51,16 +59,17 @@ async function textOf(chunks: AsyncIterable<ModelChunk> | undefined): Promise<st
 test('an answer is claimed once, with all that was said before', async () => {
   headStarts.serve(model(['a', 'b', 'c']).begin, stop.signal);
   headStarts.offer(START);
-  await new Promise((resolve) => void setImmediate(resolve));
-  expect(await textOf(await headStarts.claim(START, never))).toBe('abc');
-  expect(await headStarts.claim(START, never)).toBeUndefined();
+  await begun();
+  expect(await textOf(await headStarts.claim(START, never, onUnreported))).toBe('abc');
+  expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
   expect(outcomes).toEqual(['claimed']);
+  expect(unreported).toBe(0);
 });
 
 test('an offer that comes after its claim begins nothing', async () => {
   const { begin, signal } = model(['a']);
   headStarts.serve(begin, stop.signal);
-  expect(await headStarts.claim(START, never)).toBeUndefined();
+  expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
   headStarts.offer(START);
   expect(signal()).toBeUndefined();
 });
@@ -71,8 +80,10 @@ test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { sequence: 3
     const { begin, signal } = model(['a'], false);
     headStarts.serve(begin, stop.signal);
     headStarts.offer(START);
-    expect(await headStarts.claim({ ...START, ...other }, never)).toBeUndefined();
+    await begun();
+    expect(await headStarts.claim({ ...START, ...other }, never, onUnreported)).toBeUndefined();
     expect(outcomes).toEqual(['mismatched']);
+    expect(unreported).toBe(1);
     expect(signal()?.aborted).toBe(true);
   },
 );
@@ -84,7 +95,7 @@ test('a turn that was withdrawn has no answer, and its call is ended', async () 
   headStarts.withdraw(START.turnId);
   expect(signal()?.aborted).toBe(true);
   expect(outcomes).toEqual(['withdrawn']);
-  expect(await headStarts.claim(START, never)).toBeUndefined();
+  expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
 });
 
 test('an answer that nobody claims is ended after a while; one that was claimed goes on', async () => {
@@ -97,7 +108,7 @@ test('an answer that nobody claims is ended after a while; one that was claimed 
   }, stop.signal);
   headStarts.offer(START);
   headStarts.offer({ ...START, turnId: 'turn_2' });
-  await headStarts.claim(START, never);
+  await headStarts.claim(START, never, onUnreported);
   vi.advanceTimersByTime(60_000);
   expect(calls.map(({ aborted }) => aborted)).toEqual([false, true]);
   expect(outcomes).toEqual(['claimed', 'expired']);
@@ -108,7 +119,7 @@ test('whoever has claimed an answer can end it', async () => {
   const caller = new AbortController();
   headStarts.serve(begin, stop.signal);
   headStarts.offer(START);
-  const chunks = await headStarts.claim(START, caller.signal);
+  const chunks = await headStarts.claim(START, caller.signal, onUnreported);
   caller.abort();
   expect(await textOf(chunks)).toBe('a');
   expect(signal()?.aborted).toBe(true);
@@ -119,7 +130,7 @@ test('nothing of a claimed answer hangs on its caller when it has ended, or coul
   const listeners = (): number => getEventListeners(caller, 'abort').length;
   headStarts.serve(model(['a', 'b']).begin, stop.signal);
   headStarts.offer(START);
-  const chunks = await headStarts.claim(START, caller);
+  const chunks = await headStarts.claim(START, caller, onUnreported);
   expect(listeners()).toBe(1);
   expect(await textOf(chunks)).toBe('ab');
   expect(listeners()).toBe(0);
@@ -127,14 +138,14 @@ test('nothing of a claimed answer hangs on its caller when it has ended, or coul
   headStarts.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
   const next = { ...START, turnId: 'turn_2' };
   headStarts.offer(next);
-  expect(await headStarts.claim(next, caller)).toBeUndefined();
+  expect(await headStarts.claim(next, caller, onUnreported)).toBeUndefined();
   expect(listeners()).toBe(0);
 });
 
 test('a call that could not be begun is no answer; one that fails later fails for whoever claims it', async () => {
   headStarts.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
   headStarts.offer(START);
-  expect(await headStarts.claim(START, never)).toBeUndefined();
+  expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
 
   async function* broken(): AsyncGenerator<ModelChunk> {
     yield { content: 'a' };
@@ -143,8 +154,8 @@ test('a call that could not be begun is no answer; one that fails later fails fo
   headStarts.serve(() => Promise.resolve(broken()), stop.signal);
   const next = { ...START, turnId: 'turn_2' };
   headStarts.offer(next);
-  await new Promise((resolve) => void setImmediate(resolve));
-  const chunks = await headStarts.claim(next, never);
+  await begun();
+  const chunks = await headStarts.claim(next, never, onUnreported);
   const heard: ModelChunk[] = [];
   await expect(
     (async () => {
@@ -162,5 +173,41 @@ test('a worker that stops ends what nobody has claimed, and begins nothing more'
   draining.abort();
   expect(signal()?.aborted).toBe(true);
   headStarts.offer({ ...START, turnId: 'turn_2' });
-  expect(await headStarts.claim({ ...START, turnId: 'turn_2' }, never)).toBeUndefined();
+  expect(await headStarts.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
 });
+
+test('who asks the model itself ends the call that was begun, is told of it once, and leaves nothing to begin', async () => {
+  const { begin, signal } = model(['a'], false);
+  headStarts.serve(begin, stop.signal);
+  headStarts.offer(START);
+  await begun();
+  headStarts.forgo(START.turnId, onUnreported);
+  expect(signal()?.aborted).toBe(true);
+  expect(outcomes).toEqual(['withdrawn']);
+  headStarts.forgo(START.turnId, onUnreported);
+  expect(unreported).toBe(1);
+
+  headStarts.forgo('turn_2', onUnreported);
+  headStarts.offer({ ...START, turnId: 'turn_2' });
+  expect(await headStarts.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(1);
+});
+
+test.each(['withdrawn', 'expired', 'withdrawn before the model was asked', 'failed'])(
+  'who claims what was %s is told whether the model was asked',
+  async (how) => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const answers: Record<string, BeginModelCall> = {
+      failed: () => Promise.reject(new Error('no catalog')),
+      'withdrawn before the model was asked': () => new Promise(() => undefined),
+    };
+    headStarts.serve(answers[how] ?? model(['a'], false).begin, stop.signal);
+    headStarts.offer(START);
+    await begun();
+    if (how === 'expired') vi.advanceTimersByTime(30_000);
+    else headStarts.withdraw(START.turnId);
+    expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
+    expect(outcomes).toEqual([how.split(' ')[0]]);
+    expect(unreported).toBe(how in answers ? 0 : 1);
+  },
+);

@@ -30,14 +30,23 @@ export interface HeadStarts {
   serve(begin: BeginModelCall, stop: AbortSignal): void;
   /** From the API: begins the first model call of a turn. Never throws and never waits. */
   offer(start: HeadStart): void;
-  /** From the API: there will be no such turn. */
+  /** There will be no such turn, or it has ended. */
   withdraw(turnId: string): void;
   /**
    * To the activity, once: the answer that was begun for this very call, from its first chunk on. Undefined if there is
    * none: then the model has to be asked. Aborting `signal` ends the answer.
    */
-  claim(call: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined>;
+  claim(
+    call: ClaimedCall,
+    signal: AbortSignal,
+    onUnreported: OnUnreported,
+  ): Promise<AsyncIterable<ModelChunk> | undefined>;
+  /** From an activity that does not claim the answer, since it asks the model itself: ends what was begun. Never waits. */
+  forgo(turnId: string, onUnreported: OnUnreported): void;
 }
+
+/** The model was asked for the turn, in a call that was ended before it could say what it has cost. */
+export type OnUnreported = () => void;
 
 export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'sequence' | 'specHash'>;
 
@@ -56,6 +65,8 @@ export type HeadStartOutcome = (typeof HEAD_START_OUTCOMES)[number];
 
 interface Begun extends HeadStart {
   controller: AbortController;
+  /** Whether the request has gone to the model. */
+  wasAsked: boolean;
   answer: Promise<AsyncIterable<ModelChunk> | undefined>;
   expiry: NodeJS.Timeout;
 }
@@ -65,6 +76,8 @@ export class InProcessHeadStarts implements HeadStarts {
   readonly #begun = new Map<string, Begun>();
   /** Turns that have asked for their answers: an offer that comes later would be for nobody. */
   readonly #claimed = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
+  /** Turns whose models were asked in calls that were ended before the turns asked for them. */
+  readonly #unreported = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
   readonly #onEnd: (outcome: HeadStartOutcome) => void;
   #begin: BeginModelCall | undefined;
 
@@ -83,21 +96,32 @@ export class InProcessHeadStarts implements HeadStarts {
   offer(start: HeadStart): void {
     if (!this.#begin || this.#claimed.has(start.turnId)) return;
     const controller = new AbortController();
-    const answer = this.#begin(start, controller.signal).then((chunks) => chunks && readAhead(chunks));
+    const answer = this.#begin(start, controller.signal).then((chunks) => {
+      begun.wasAsked = chunks !== undefined;
+      return chunks && readAhead(chunks);
+    });
     // Whoever claims it asks the model itself then, and meets what was wrong.
     answer.catch(() => this.#end(start.turnId, 'failed'));
     const expiry = setTimeout(() => this.#end(start.turnId, 'expired'), UNCLAIMED_MS).unref();
-    this.#begun.set(start.turnId, { ...start, controller, answer, expiry });
+    const begun: Begun = { ...start, controller, wasAsked: false, answer, expiry };
+    this.#begun.set(start.turnId, begun);
   }
 
   withdraw(turnId: string): void {
     this.#end(turnId, 'withdrawn');
   }
 
-  async claim({ turnId, ...call }: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined> {
+  async claim(
+    { turnId, ...call }: ClaimedCall,
+    signal: AbortSignal,
+    onUnreported: OnUnreported,
+  ): Promise<AsyncIterable<ModelChunk> | undefined> {
     this.#claimed.set(turnId, true);
     const begun = this.#take(turnId);
-    if (!begun) return undefined;
+    if (!begun) {
+      if (this.#unreported.delete(turnId)) onUnreported();
+      return undefined;
+    }
     // Another turn may have come in between, or the agent of a draft may have changed.
     if (
       begun.previousTurnId !== call.previousTurnId ||
@@ -106,6 +130,7 @@ export class InProcessHeadStarts implements HeadStarts {
     ) {
       begun.controller.abort();
       this.#onEnd('mismatched');
+      if (begun.wasAsked) onUnreported();
       return undefined;
     }
     this.#onEnd('claimed');
@@ -122,10 +147,17 @@ export class InProcessHeadStarts implements HeadStarts {
     return undefined;
   }
 
+  forgo(turnId: string, onUnreported: OnUnreported): void {
+    this.#claimed.set(turnId, true);
+    this.#end(turnId, 'withdrawn');
+    if (this.#unreported.delete(turnId)) onUnreported();
+  }
+
   #end(turnId: string, outcome: HeadStartOutcome): void {
     const begun = this.#take(turnId);
     if (!begun) return;
     begun.controller.abort();
+    if (begun.wasAsked) this.#unreported.set(turnId, true);
     this.#onEnd(outcome);
   }
 

@@ -14,6 +14,7 @@ import {
   type HeadStart,
   type HeadStartOutcome,
   type HeadStarts,
+  type OnUnreported,
 } from './head-starts.ts';
 
 /** From an API: an offer to one worker, a withdrawal to all. */
@@ -22,9 +23,13 @@ type Notice = { offer: HeadStart } | { withdraw: string };
 /** From one worker to another, about an answer that one has begun and the other has claimed. */
 type Letter = { claim: string } & ({ from: string; call: ClaimedCall } | { drop: true } | { n: number; part: Part });
 
-/** `begun`: chunks will come. `none`: there is no such answer. `lost`: what comes next is not known. */
+/**
+ * `begun`: chunks will come. `none`: there is no such answer, though the model may have been asked. `lost`: what comes
+ * next is not known.
+ */
 type Part =
-  | { type: 'begun' | 'none' | 'alive' | 'end' | 'lost' }
+  | { type: 'begun' | 'alive' | 'end' | 'lost' }
+  | { type: 'none'; wasAsked: boolean }
   | { type: 'chunk'; chunk: ModelChunk }
   | { type: 'failed'; failure: ModelFailure; message: string; retryAfterMs: number | undefined };
 
@@ -51,6 +56,13 @@ const REDIS_MS = 500;
 const ALIVE_MS = 1_000;
 /** A worker that says nothing for so long is gone. */
 const SILENCE_MS = 5_000;
+
+interface ClaimAtOther {
+  owner: string;
+  call: ClaimedCall;
+  signal: AbortSignal;
+  onUnreported: OnUnreported;
+}
 
 interface RedisHeadStartsOptions {
   redis: Redis;
@@ -118,22 +130,47 @@ export class RedisHeadStarts implements HeadStarts {
 
   withdraw(turnId: string): void {
     this.#offering.delete(turnId);
-    this.#publish(this.#withdrawals, { withdraw: turnId });
+    void this.#publish(this.#withdrawals, { withdraw: turnId });
   }
 
-  async claim(call: ClaimedCall, signal: AbortSignal): Promise<AsyncIterable<ModelChunk> | undefined> {
-    const own = await this.#local.claim(call, signal);
+  async claim(
+    call: ClaimedCall,
+    signal: AbortSignal,
+    onUnreported: OnUnreported,
+  ): Promise<AsyncIterable<ModelChunk> | undefined> {
+    const own = await this.#local.claim(call, signal, onUnreported);
     if (own) return own;
-    const { commands } = this.#redis;
-    // From here on nobody else can take it: a worker that hears of the offer only now makes no call.
-    const owner = await quickly(
-      commands.set(this.#key(call.turnId), 'claimed', {
-        expiration: { type: 'EX', value: REMEMBERED_SECONDS },
-        GET: true,
-      }),
-    );
-    if (!owner || owner === 'claimed' || owner === this.#name) return undefined;
-    return this.#claimFrom(owner, call, signal);
+    const taking = this.#takeFromOther(call.turnId);
+    const owner = await quickly(taking);
+    if (typeof owner === 'string') return this.#claimFrom({ owner, call, signal, onUnreported });
+    // What Redis says too late is not waited for, but ended.
+    if (owner === undefined) this.#endWhenTaken(call.turnId, taking, onUnreported);
+    return undefined;
+  }
+
+  forgo(turnId: string, onUnreported: OnUnreported): void {
+    this.#local.forgo(turnId, onUnreported);
+    this.#endWhenTaken(turnId, this.#takeFromOther(turnId), onUnreported);
+  }
+
+  /**
+   * From here on nobody else can claim it: a worker that hears of the offer only now makes no call. Gives the other
+   * worker that has heard of it before, or null.
+   */
+  async #takeFromOther(turnId: string): Promise<string | null> {
+    const expiration = { type: 'EX', value: REMEMBERED_SECONDS } as const;
+    const owner = await this.#redis.commands.set(this.#key(turnId), 'claimed', { expiration, GET: true });
+    return owner === 'claimed' || owner === this.#name ? null : owner;
+  }
+
+  #endWhenTaken(turnId: string, taking: Promise<string | null>, onUnreported: OnUnreported): void {
+    const end = (owner: string | null): void => {
+      if (owner === null) return;
+      this.withdraw(turnId);
+      onUnreported();
+    };
+    // Without Redis nobody else has heard of it.
+    taking.then(end).catch(() => undefined);
   }
 
   async #offerToOne(start: HeadStart): Promise<void> {
@@ -174,17 +211,24 @@ export class RedisHeadStarts implements HeadStarts {
     this.#workers = channels.map((channel) => channel.slice(this.#offers('').length));
   }
 
-  async #claimFrom(
-    owner: string,
-    call: ClaimedCall,
-    signal: AbortSignal,
-  ): Promise<AsyncIterable<ModelChunk> | undefined> {
+  async #claimFrom({
+    owner,
+    call,
+    signal,
+    onUnreported,
+  }: ClaimAtOther): Promise<AsyncIterable<ModelChunk> | undefined> {
     const claim = randomUUID();
-    const parts = this.#partsOf(claim, signal, () => this.#publish(this.#letters(owner), { claim, drop: true }));
-    this.#publish(this.#letters(owner), { claim, from: this.#name, call });
-    const { value: first } = await parts.next();
-    if (first?.type === 'begun') return chunksOf(parts);
+    const letters = this.#letters(owner);
+    const parts = this.#partsOf(claim, signal, () => void this.#publish(letters, { claim, drop: true }));
+    const first = parts.next();
+    // A worker whose connection to Redis is gone would only be missed after `SILENCE_MS`.
+    void this.#publish(letters, { claim, from: this.#name, call }).then((heard) => {
+      if (heard === 0) this.#asked.get(claim)?.({ n: 0, part: { type: 'lost' } });
+    });
+    const { value: part } = await first;
+    if (part?.type === 'begun') return chunksOf(parts);
     await parts.return(undefined);
+    if (part?.type === 'lost' || (part?.type === 'none' && part.wasAsked)) onUnreported();
     return undefined;
   }
 
@@ -252,11 +296,12 @@ export class RedisHeadStarts implements HeadStarts {
     const dropped = new AbortController();
     this.#served.set(claim, dropped);
     let n = 0;
-    const send = (part: Part): void => this.#publish(this.#letters(from), { claim, n: n++, part });
+    const send = (part: Part): void => void this.#publish(this.#letters(from), { claim, n: n++, part });
     const alive = setInterval(() => send({ type: 'alive' }), ALIVE_MS);
     try {
-      const chunks = await this.#local.claim(call, dropped.signal);
-      send({ type: chunks ? 'begun' : 'none' });
+      let wasAsked = false;
+      const chunks = await this.#local.claim(call, dropped.signal, () => (wasAsked = true));
+      send(chunks ? { type: 'begun' } : { type: 'none', wasAsked });
       for await (const chunk of chunks ?? []) send({ type: 'chunk', chunk });
       // One that was ended here is not the whole of it.
       if (chunks) send({ type: dropped.signal.aborted ? 'lost' : 'end' });
@@ -284,8 +329,9 @@ export class RedisHeadStarts implements HeadStarts {
     return `${this.#prefix}head-start:${turnId}`;
   }
 
-  #publish(channel: string, message: Notice | Letter): void {
-    this.#redis.commands.publish(channel, this.#sealed(channel, message)).catch(() => undefined);
+  /** Gives how many have heard it. */
+  async #publish(channel: string, message: Notice | Letter): Promise<number> {
+    return this.#redis.commands.publish(channel, this.#sealed(channel, message)).catch(() => 0);
   }
 
   #sealed(channel: string, message: Notice | Letter): string {

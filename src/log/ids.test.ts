@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eventId, newId } from './ids.ts';
+import { eventId, timeOf, ulid } from './ids.ts';
 import { spanIdOf } from './trace-context.ts';
 
 const TURN = 'turn_01m80gr3nvzcagq9avex1a3eyz';
@@ -14,5 +14,13 @@ test('what is derived from the id of a turn is the same for ever: it is stored n
 test('an id that is no ULID is no number either', () => {
   expect(() => eventId('turn_01m80gr3nvzcagq9avex1a3eyU', 1)).toThrow(RangeError);
   expect(() => spanIdOf('turn_01m80gr3nvzcagq9avex1a3ey-')).toThrow(RangeError);
-  expect(() => spanIdOf(newId('turn'))).not.toThrow();
+  expect(() => spanIdOf(ulid('turn', 0, () => 31))).not.toThrow();
+});
+
+test('an id is made of the time and of sixteen digits', () => {
+  const digits = Array.from({ length: 16 }, (_, i) => 2 * i);
+  const id = ulid('turn', 1_787_212_800_123, () => digits.shift() ?? 0);
+  expect(id.slice(-16)).toBe('02468acegjmprtwy');
+  expect(id).toHaveLength('turn_'.length + 26);
+  expect(timeOf(id)).toBe(1_787_212_800_123);
 });

@@ -3,20 +3,23 @@ export type IdPrefix = 'ses' | 'turn' | 'evt' | 'msg' | 'call' | 'req' | 'key';
 
 /** Crockford base32, lower case: the ULID alphabet. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
+/** Values of one letter of an id. */
+export const DIGITS = ALPHABET.length;
 const TIME_LENGTH = 10;
 const RANDOM_LENGTH = 16;
 const RANDOM_SPACE = 32n ** BigInt(RANDOM_LENGTH);
 
 /**
- * A new id that sorts by `now` (milliseconds since 1970). Inside a workflow both defaults are deterministic, so a
- * replay mints the same ids.
+ * An id that sorts by `now` (milliseconds since 1970) and then at random: `digit` gives whole numbers from 0 below
+ * `DIGITS`. There is no default for it, since its source depends on the place: `src/new-id.ts` takes the cryptographic
+ * one, which a workflow does not have; the workflow takes the one that a replay repeats.
  */
-export function newId(prefix: IdPrefix, now: number = Date.now(), random: () => number = Math.random): string {
+export function ulid(prefix: IdPrefix, now: number, digit: () => number): string {
   let id = '';
-  for (let rest = now, i = 0; i < TIME_LENGTH; i++, rest = Math.floor(rest / 32)) {
-    id = ALPHABET.charAt(rest % 32) + id;
+  for (let rest = now, i = 0; i < TIME_LENGTH; i++, rest = Math.floor(rest / DIGITS)) {
+    id = ALPHABET.charAt(rest % DIGITS) + id;
   }
-  for (let i = 0; i < RANDOM_LENGTH; i++) id += ALPHABET.charAt(Math.floor(random() * 32));
+  for (let i = 0; i < RANDOM_LENGTH; i++) id += ALPHABET.charAt(digit());
   return `${prefix}_${id}`;
 }
 

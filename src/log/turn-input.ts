@@ -3,6 +3,7 @@ import type { InputItem, PendingCall } from './records.ts';
 
 /** Why a turn can't be created; each has its place in the API's table of errors. */
 export type Rejection =
+  | 'forbidden'
   | 'session_not_found'
   | 'session_closed'
   | 'request_expired'

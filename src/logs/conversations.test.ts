@@ -113,3 +113,23 @@ test('the turn before one that begins is known from what the API has at hand: he
   const records = await conversations.beginning({ ...start, afterLog: [{ ordinal: 1, record: before }] }, never);
   expect(records).toEqual([before, turnCreated(start)]);
 });
+
+test('the turns before are those of the session, also where another session has them in memory', async () => {
+  const start = (turnId: string, sessionId: string) => ({ ...turnStart(), turnId, sessionId, previousTurnId: null });
+  const logOf = (turnId: string) => [{ ordinal: 1, record: turnCreated(start(turnId, 'ses_ann')) }];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing else is asked of the logs
+  const logs = { all: (turnId: string) => Promise.resolve(logOf(turnId)) } as unknown as TurnLogs;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn itself has not been read yet
+  const history = { readSince: () => new Promise(() => undefined) } as unknown as TurnHistory;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no blobs
+  const conversations = new Conversations({ logs, history, blobs: {} as BlobStore });
+  const beginning = (sessionId: string, previousTurnId: string | null, after = previousTurnId) =>
+    conversations.beginning({ ...start('turn_new', sessionId), previousTurnId, after, sequence: 2 }, never);
+  expect(await beginning('ses_ann', 'turn_old')).toHaveLength(2);
+  for (const turnId of ['turn_old', 'turn_other']) {
+    await expect(beginning('ses_bob', turnId)).rejects.toThrow(`turn ${turnId} is not of session ses_bob`);
+    await expect(beginning('ses_bob', null, turnId)).rejects.toThrow(`turn ${turnId} is not of session ses_bob`);
+    const load = conversations.load({ ...input(1, 1), sessionId: 'ses_bob', previousTurnId: turnId }, 'run_1', never);
+    await expect(load).rejects.toThrow(`turn ${turnId} is not of session ses_bob`);
+  }
+});

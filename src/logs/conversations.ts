@@ -69,7 +69,8 @@ export class Conversations {
 
   /** All records that a model call answers, oldest first. */
   async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
-    const [before, own] = await Promise.all([this.#chain(input.previousTurnId, signal), this.#turn(input, runId)]);
+    const { sessionId, previousTurnId } = input;
+    const [before, own] = await Promise.all([this.#chain(previousTurnId, sessionId, signal), this.#turn(input, runId)]);
     return [...before, ...own];
   }
 
@@ -80,9 +81,9 @@ export class Conversations {
       this.#ended.set(after, recordsOf(await this.#restore(afterLog, sessionId)));
     }
     const [before, created] = await Promise.all([
-      this.#chain(previousTurnId, signal),
+      this.#chain(previousTurnId, sessionId, signal),
       restore(turnCreated(start), { blobs: this.#blobs, sessionId }),
-      after === null ? [] : this.#endedTurn(after, signal),
+      after === null ? [] : this.#endedTurn(after, sessionId, signal),
     ]);
     return [...before, created];
   }
@@ -102,13 +103,13 @@ export class Conversations {
     return call;
   }
 
-  /** The turns of a chain up to `turnId`. */
-  async #chain(turnId: string | null, signal: AbortSignal): Promise<UnplacedRecord[]> {
+  /** The turns of a chain up to `turnId`, all of one session. */
+  async #chain(turnId: string | null, sessionId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
     const turns: UnplacedRecord[][] = [];
     for (let next = turnId; next !== null;) {
       const current = next;
       try {
-        const records = await this.#endedTurn(current, signal);
+        const records = await this.#endedTurn(current, sessionId, signal);
         turns.unshift(records);
         const [created] = records;
         next = created?.kind === 'turn.created' ? created.previousTurnId : null;
@@ -121,9 +122,17 @@ export class Conversations {
     return turns.flat();
   }
 
-  async #endedTurn(turnId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
-    const known = this.#ended.get(turnId);
-    if (known) return known;
+  /** The records of a turn of this session. @throws Error if it belongs to another one, whose readers may be others */
+  async #endedTurn(turnId: string, sessionId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
+    const records = this.#ended.get(turnId) ?? (await this.#readEnded(turnId, signal));
+    const [created] = records;
+    if (created?.kind !== 'turn.created' || created.sessionId !== sessionId) {
+      throw new Error(`turn ${turnId} is not of session ${sessionId}`);
+    }
+    return records;
+  }
+
+  async #readEnded(turnId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
     // A turn announces its end before it closes, so the last moment of it may have to be waited for.
     const entries = await this.#logs.all(turnId, { follow: signal });
     const records = entries.map(({ record }) => record);

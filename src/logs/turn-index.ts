@@ -31,9 +31,9 @@ export class TurnIndex {
     }
   }
 
-  /** The newest turn of a session, without a doubt. Throws if that can't be known now. */
-  async certainLast(sessionId: string): Promise<TurnRow | undefined> {
-    await this.settleRequests(sessionId);
+  /** The newest turn of a session, without a doubt, but for the one that is about to begin. Throws if that can't be known now. */
+  async certainLast(sessionId: string, begins?: string): Promise<TurnRow | undefined> {
+    await this.settleRequests(sessionId, begins);
     const { turns } = this.#catalog;
     let row = await turns.last(sessionId);
     while (row && !(await this.#exists(row))) row = await turns.last(sessionId, row.sequence ?? undefined);
@@ -52,10 +52,10 @@ export class TurnIndex {
     }
   }
 
-  /** Makes turns of those requests of a session that have become turns. */
-  async settleRequests(sessionId: string): Promise<void> {
+  /** Makes turns of those requests of a session that have become turns; Temporal is not asked about the one that `begins`. */
+  async settleRequests(sessionId: string, begins?: string): Promise<void> {
     for (const { id, created_at: createdAt } of await this.#catalog.turns.requests(sessionId)) {
-      await this.#settle(id, createdAt);
+      if (id !== begins) await this.#settle(id, createdAt);
     }
   }
 

@@ -1,4 +1,4 @@
-import { newId } from '../log/ids.ts';
+import { newId } from '../new-id.ts';
 import type { Services } from '../services.ts';
 
 /** An embedded server takes 7 ms, one on PostgreSQL on a small machine 20; with the default settings of a small server it is 100. */

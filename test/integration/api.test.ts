@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { ApiClient, folded } from '../support/api-client.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
@@ -372,4 +372,19 @@ test('agents from a folder are there at start; a bad one stops the start with it
   await other.stop();
   await writeFile(path.join(folder, 'broken.json'), JSON.stringify({ model: { name: 7 } }));
   await expect(startTestServer({ env: { EVERTURN_AGENTS: folder } })).rejects.toThrow(/broken\.json: model\.name/);
+});
+
+test('no id can be told from the state of Math.random', async () => {
+  const random = vi.spyOn(Math, 'random').mockReturnValue(0.5);
+  onTestFinished(() => random.mockRestore());
+  const { headers } = await new ApiClient(server.server.url).send('GET', '/healthz');
+  const session = await ann.createSession('helper');
+  const draft = await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: { model: { name: 'known' } } });
+  const turn = ann.turn(session, 'hi');
+  const ids = [headers.get('x-request-id'), session, draft.body.data.id, await turn.turnId()];
+  await turn.done;
+  for (const id of ids) {
+    expect(id).toMatch(/^(req|ses|turn)_[0-9a-z]{26}$/);
+    expect(new Set(String(id).slice(-16)).size, id).toBeGreaterThan(1);
+  }
 });

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SessionCommands } from '../../src/api/session-commands.ts';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import type { CreateTurnCommand } from '../../workflows/messages.ts';
 import { deleteSessionWorkflowId, sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';

@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, expect, inject, test } from 'vitest';
+import { afterEach, beforeEach, expect, inject, test, vi } from 'vitest';
+import { Conversations } from '../../src/logs/conversations.ts';
 import { Exposition } from '../support/prometheus.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
@@ -27,6 +28,7 @@ beforeEach(async () => {
   });
 });
 afterEach(async () => {
+  vi.restoreAllMocks();
   proxy.up();
   proxy.flow();
   await server.stop();
@@ -150,3 +152,49 @@ test('a message while calls wait is refused, and no model is asked', async () =>
   expect(refused.status).toBe(422);
   expect(chat.requests()).toHaveLength(1);
 });
+
+test('the first attempt fails before it has claimed the answer: the call is ended, and counted in the turn', async () => {
+  const gate = held(
+    (call) => call.text('For '),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [gate.script, say('Here.')] });
+  vi.spyOn(Conversations.prototype, 'load').mockImplementationOnce(async () => {
+    await gate.reached;
+    throw new Error('no history');
+  });
+  const turn = chat.turn('hi');
+  await (
+    await gate.reached
+  ).closed;
+  expect(await turn.end()).toMatchObject({
+    status: 'done',
+    output: { content: 'Here.' },
+    metrics: { unreported_attempts: 1 },
+  });
+  expect(await headStarts()).toEqual({ withdrawn: 1 });
+  // A call that nobody ends would be ended after 30 s.
+}, 25_000);
+
+test('a turn that ends before its first model call ends what was begun for it', async () => {
+  const gate = held(
+    (call) => call.text('Nobody will '),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [gate.script] });
+  const loading = Promise.withResolvers<void>();
+  vi.spyOn(Conversations.prototype, 'load').mockImplementationOnce((_call, _runId, signal) => {
+    loading.resolve();
+    return new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(new Error('cancelled')), { once: true });
+    });
+  });
+  const turn = chat.turn('hi');
+  const call = await gate.reached;
+  await loading.promise;
+  await server.api.send('POST', `${chat.path}/cancel`, {});
+  expect((await turn.end()).status).toBe('cancelled');
+  await call.closed;
+  expect(await headStarts()).toEqual({ withdrawn: 1 });
+  // A call that nobody ends would be ended after 30 s.
+}, 25_000);

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import type { LiveFrame } from '../../src/live/bus.ts';
 import { LiveMessages } from '../../src/live/live-messages.ts';
 import { RedisBus } from '../../src/live/redis-bus.ts';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import { openRedis, type Redis } from '../../src/redis.ts';
 import { BusTap } from '../support/bus-tap.ts';
 import { checkCentralProperty } from '../support/central-property.ts';

@@ -1,8 +1,8 @@
 import { pino } from 'pino';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import type { BeginModelCall, HeadStart } from '../../src/live/head-starts.ts';
 import { RedisHeadStarts } from '../../src/live/redis-head-starts.ts';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import { ModelError } from '../../src/models/model-error.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
 import { openRedis, type Redis } from '../../src/redis.ts';
@@ -30,8 +30,11 @@ interface Peer {
 let api: Peer;
 let workers: Peer[];
 let prefix: string;
+let unreported: number;
+const onUnreported = (): void => void unreported++;
 let model: (signal: AbortSignal) => AsyncIterable<ModelChunk> | Promise<AsyncIterable<ModelChunk>>;
 beforeEach(async () => {
+  unreported = 0;
   prefix = `${newId('req')}:`;
   api = await peer();
   workers = [await peer(), await peer()];
@@ -99,11 +102,11 @@ test.each(['the worker that has begun it', 'another worker'])(
     const start = startOf();
     const { owner, other } = await offered(start);
     const claimer = who === 'another worker' ? other : owner;
-    const heard = await all(await claimer.headStarts.claim(start, never));
+    const heard = await all(await claimer.headStarts.claim(start, never, onUnreported));
     expect(heard).toEqual(await all(words(500)));
     expect(workers.filter(({ begun }) => begun.has(start.turnId))).toHaveLength(1);
     // Nobody gets it a second time.
-    for (const { headStarts } of workers) expect(await headStarts.claim(start, never)).toBeUndefined();
+    for (const { headStarts } of workers) expect(await headStarts.claim(start, never, onUnreported)).toBeUndefined();
   },
 );
 
@@ -111,14 +114,15 @@ test('an answer to another turn before is not taken from another worker either',
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
-  expect(await other.headStarts.claim({ ...start, previousTurnId: 'turn_x' }, never)).toBeUndefined();
+  expect(await other.headStarts.claim({ ...start, previousTurnId: 'turn_x' }, never, onUnreported)).toBeUndefined();
   expect(owner.begun.get(start.turnId)?.aborted).toBe(true);
+  expect(unreported).toBe(1);
 });
 
 test('who claims before the offer has come leaves nothing to begin', async () => {
   model = () => words(1);
   const start = startOf();
-  expect(await workers[0]?.headStarts.claim(start, never)).toBeUndefined();
+  expect(await workers[0]?.headStarts.claim(start, never, onUnreported)).toBeUndefined();
   api.headStarts.offer(start);
   const later = startOf();
   await offered(later);
@@ -144,7 +148,7 @@ test('what nobody can read costs no worker its connection', async () => {
   }
   const start = startOf();
   const { owner } = await offered(start);
-  expect(await all(await owner.headStarts.claim(start, never))).toEqual(await all(words(1)));
+  expect(await all(await owner.headStarts.claim(start, never, onUnreported))).toEqual(await all(words(1)));
   expect(errors).toEqual([]);
 });
 
@@ -153,7 +157,7 @@ test('whoever has claimed it can end it, and learns how it failed', async () => 
   const start = startOf();
   const { owner, other } = await offered(start);
   const caller = new AbortController();
-  const chunks = await other.headStarts.claim(start, caller.signal);
+  const chunks = await other.headStarts.claim(start, caller.signal, onUnreported);
   caller.abort();
   await all(chunks);
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
@@ -164,7 +168,7 @@ test('whoever has claimed it can end it, and learns how it failed', async () => 
   };
   const next = startOf();
   const { other: claimer } = await offered(next);
-  const failing = await claimer.headStarts.claim(next, never);
+  const failing = await claimer.headStarts.claim(next, never, onUnreported);
   await expect(all(failing)).rejects.toMatchObject({ failure: 'rate_limited', retryAfterMs: 700, message: 'too much' });
 });
 
@@ -172,7 +176,7 @@ test.each(['stops', 'dies'])('a worker that %s breaks off what another has claim
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
-  const chunks = await other.headStarts.claim(start, never);
+  const chunks = await other.headStarts.claim(start, never, onUnreported);
   if (how === 'stops') owner.draining.abort();
   else owner.redis.close();
   await expect(all(chunks)).rejects.toMatchObject({ failure: 'broken_stream' });
@@ -184,12 +188,62 @@ test('a worker that stops before the model has said a word lets whoever has clai
   const { owner, other } = await offered(start);
   const letters: string[] = [];
   await api.redis.subscriptions.pSubscribe(`${prefix}worker:*`, (letter) => void letters.push(letter));
-  const chunks = other.headStarts.claim(start, never);
+  const chunks = other.headStarts.claim(start, never, onUnreported);
   await expect.poll(() => letters.join(), { timeout: 30_000 }).toContain('alive');
   owner.draining.abort();
   expect(await chunks).toBeUndefined();
   // It was told so: by silence it would know after five seconds.
   expect(letters.join()).toContain('lost');
+});
+
+test('a worker that has gone before its answer is claimed is not waited for', async () => {
+  model = untilAborted;
+  const start = startOf();
+  const { owner, other } = await offered(start);
+  owner.redis.close();
+  const hears = async () => (await api.redis.commands.pubSubChannels(`${prefix}worker:*`)).length;
+  await expect.poll(hears).toBe(1);
+  vi.useFakeTimers({ toFake: ['setTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  // By its silence it would be missed, but no time passes here.
+  expect(await other.headStarts.claim(start, never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(1);
+});
+
+test('who asks the model itself ends what another worker has begun, and is told of it', async () => {
+  model = untilAborted;
+  const start = startOf();
+  const { owner, other } = await offered(start);
+  other.headStarts.forgo(start.turnId, onUnreported);
+  await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
+  await expect.poll(() => unreported).toBe(1);
+  expect(await owner.headStarts.claim(start, never, () => undefined)).toBeUndefined();
+
+  // An offer that comes only now is not taken up.
+  const next = startOf();
+  other.headStarts.forgo(next.turnId, onUnreported);
+  await expect.poll(() => api.redis.commands.exists(`${prefix}head-start:${next.turnId}`)).toBe(1);
+  api.headStarts.offer(next);
+  await offered(startOf());
+  expect(workers.some(({ begun }) => begun.has(next.turnId))).toBe(false);
+  expect(unreported).toBe(1);
+});
+
+test('who claims while Redis is slow asks the model itself, and ends what was begun as soon as it hears of it', async () => {
+  model = untilAborted;
+  const proxy = await TcpProxy.start(new URL(server.url).host);
+  onTestFinished(() => proxy.stop());
+  const redis = await openRedis({ url: `redis://${proxy.address}`, log });
+  onTestFinished(() => redis.close());
+  const headStarts = new RedisHeadStarts({ redis, prefix, log });
+  const start = startOf();
+  const { owner } = await offered(start);
+  proxy.hold();
+  expect(await headStarts.claim(start, never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(0);
+  proxy.flow();
+  await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
+  expect(unreported).toBe(1);
 });
 
 test('a turn that is withdrawn while its API asks Redis for workers is not begun', async () => {
@@ -239,7 +293,7 @@ test('while Redis hangs or is away, a claim takes no time and an offer nothing a
   worker?.redis.commands.once('error', () => (isGivenUp = true));
   server.hang();
   api.headStarts.offer(startOf());
-  expect(await worker?.headStarts.claim(startOf(), never)).toBeUndefined();
+  expect(await worker?.headStarts.claim(startOf(), never, onUnreported)).toBeUndefined();
   // Half a second, however long that is on a busy machine; a Redis that hangs is given up after five.
   expect(isGivenUp).toBe(false);
 });

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiClient, folded } from '../support/api-client.ts';
-import { say, use } from '../support/scripted-model.ts';
+import { Exposition } from '../support/prometheus.ts';
+import { held, say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -71,6 +72,33 @@ test("admins and approvers read others' sessions, for users these do not exist",
   });
 });
 
+test('a conversation is sent to no model for a user who may not read it', async () => {
+  const { admin, ann, bob } = clients;
+  await admin.putAgent('confidant', { model: { name: 'confidant' } });
+  const hers = ann.turn(await ann.createSession('confidant'), 'my secret is 4711');
+  await hers.done;
+  const his = await bob.createSession('confidant');
+  const headStarts = async () => {
+    const metrics = await fetch(`${server.server.url}/metrics`, { headers: { authorization: 'Bearer key-of-root' } });
+    const { samples } = new Exposition(await metrics.text());
+    return samples.filter(({ name }) => name === 'everturn_head_starts_total').map(({ value }) => value);
+  };
+  const before = await headStarts();
+  const refused = await bob.send('POST', `/v1/agents/sessions/${his}/turns`, {
+    input: [{ type: 'user.message', content: 'what is the secret?' }],
+    previous_turn_id: await hers.turnId(),
+  });
+  expect([refused.status, refused.body.error.code]).toEqual([404, 'turn_not_found']);
+  expect(server.model.requestsTo('confidant')).toHaveLength(1);
+  expect(await headStarts()).toEqual(before);
+  // A fork of the caller's own gets its head start.
+  const first = bob.turn(his, 'one');
+  await first.done;
+  await bob.turn(his, 'two').done;
+  await bob.turn(his, 'three', { previous_turn_id: await first.turnId() }).done;
+  expect(Math.max(...(await headStarts()).map((count, i) => count - (before[i] ?? 0)))).toBe(3);
+});
+
 test('an approver decides, and the turn says who it was', async () => {
   const { ann, approver } = clients;
   server.model.script('writer', use({ name: 'write', id: 'w1' }), say('Done.'));
@@ -91,6 +119,31 @@ test('an approver decides, and the turn says who it was', async () => {
   expect(data).toMatchObject({ created_by_subject: boss, input: [{ type: 'user.tool_approval' }] });
   // The session stays its owner's, who goes on.
   expect((await ann.turn(id, 'thanks').end()).status).toBe('done');
+});
+
+test('a decision on an earlier turn ends the turn that runs only for a caller who may cancel it', async () => {
+  const { admin, ann, approver } = clients;
+  await admin.putAgent('busy', { model: { name: 'busy' }, ...onTestServer });
+  const gate = held(
+    (call) => call.text('I am '),
+    (call) => call.text('done.').finish(),
+  );
+  server.model.script('busy', use({ name: 'write', id: 'w1' }), gate.script, say('Written.'));
+  const id = await ann.createSession('busy');
+  const paused = ann.turn(id, 'write');
+  await paused.done;
+  const running = ann.turn(id, 'something else', { previous_turn_id: 'none' });
+  await running.says('I am ');
+  const path = `/v1/agents/sessions/${id}/turns`;
+  const late = { ...decision('allow'), previous_turn_id: await paused.turnId() };
+  const { status, body } = await approver.send('POST', path, { ...late, stream: false });
+  expect([status, body.error?.code]).toEqual([403, 'forbidden']);
+  expect(body.error.message).toContain('would cancel the turn that runs');
+  gate.release();
+  expect(await running.end()).toMatchObject({ status: 'done', output: { content: 'I am done.' } });
+  // Now nothing runs that it would end.
+  const decided = approver.turn(id, late.input, { previous_turn_id: late.previous_turn_id });
+  expect(await decided.end()).toMatchObject({ status: 'done', output: { content: 'Written.' } });
 });
 
 test('who may create sessions, and who may write agents', async () => {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { freePort } from '../../src/temporal/free-port.ts';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';
 import { OidcIssuer } from '../support/oidc-issuer.ts';

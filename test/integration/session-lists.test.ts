@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import { anySessionResource } from '../../src/wire/resources.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';

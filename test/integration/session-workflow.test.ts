@@ -3,7 +3,7 @@ import { ApplicationFailure } from '@temporalio/common';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import type { PendingCall } from '../../src/log/records.ts';
 import type { InspectedTurn } from '../../src/logs/inspect.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
@@ -137,6 +137,32 @@ test('a command that comes again after half a day, since an operator has reset t
   const next = commandOf(newId('turn'), message);
   const accepted = await handle.executeUpdate(createTurn, { args: [next] });
   expect(accepted).toMatchObject({ previousTurnId: again, sequence: 3 });
+  await handle.terminate();
+  await worker.stop();
+});
+
+test('a turn that is there though its session was loaded without it is not begun again', async () => {
+  const sessionId = newId('ses');
+  const [before, there] = [newId('turn', Date.now() - 1), newId('turn')];
+  known.set(there, { turnId: there, sessionId, previousTurnId: before, sequence: 2, pending: [], open: false });
+  const tip = { turnId: before, previousTurnId: null, sequence: 1, pending: [] };
+  const handle = await startSession(sessionId, { tip, open: false });
+  // Whatever it runs: its id is taken.
+  const turn = await client.workflow.start('session', {
+    workflowId: turnWorkflowId(there),
+    taskQueue,
+    args: [{ sessionId, state: { tip: null, open: false, closed: false, unarchived: [] } }],
+  });
+  const worker = await startWorker();
+  const command = commandOf(there, [{ type: 'user.message', content: 'x' }]);
+  const accepted = await handle.executeUpdate(createTurn, { args: [command] });
+  expect(accepted).toEqual({ turnId: there, previousTurnId: before, sequence: 2 });
+  const next = commandOf(newId('turn'), command.input);
+  expect(await handle.executeUpdate(createTurn, { args: [next] })).toMatchObject({
+    previousTurnId: there,
+    sequence: 3,
+  });
+  await turn.terminate();
   await handle.terminate();
   await worker.stop();
 });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { Agents } from '../../src/catalog/agents.ts';
+import { TurnLogs } from '../../src/logs/turn-logs.ts';
 import { logScope } from '../../src/telemetry/log-scope.ts';
 import { folded } from '../support/api-client.ts';
 import { say, use } from '../support/scripted-model.ts';
@@ -499,4 +500,15 @@ test("a flood of results at once is taken at the reader's pace", async () => {
   const frames = await reader.done;
   expect(frames.filter(({ type }) => type === 'tool.response').length).toBe(60);
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'enough' } });
+});
+
+test('of the turn for which a session is started Temporal is not asked before it is there', async () => {
+  const start = vi.spyOn(TurnLogs.prototype, 'start');
+  onTestFinished(() => start.mockRestore());
+  const chat = await server.chat();
+  const turn = chat.turn('hi');
+  await turn.done;
+  const turnId = await turn.turnId();
+  const asked = start.mock.settledResults.filter((_, i) => start.mock.calls[i]?.[0] === turnId);
+  expect(asked.filter(({ type }) => type === 'rejected')).toEqual([]);
 });

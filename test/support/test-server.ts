@@ -5,7 +5,7 @@ import type { Logger } from 'pino';
 import { inject } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import type { LiveBus } from '../../src/live/bus.ts';
-import { newId } from '../../src/log/ids.ts';
+import { newId } from '../../src/new-id.ts';
 import { createLogger } from '../../src/logger.ts';
 import { startServer, type RunningServer } from '../../src/server.ts';
 import type { RegisteredServer } from '../../src/tools/registry-file.ts';

@@ -1,7 +1,7 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { folded, type Answer, type ApiClient, type EventReader, type Frame } from '../../support/api-client.ts';
-import { newId } from '../../../src/log/ids.ts';
+import { newId } from '../../../src/new-id.ts';
 
 /** An input as it was sent, and what became of it as far as its sender was told. */
 export interface SentInput {

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { expect } from 'vitest';
 import { loadConfig, type Config } from '../../../src/config.ts';
-import { newId } from '../../../src/log/ids.ts';
+import { newId } from '../../../src/new-id.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
 import { createDatabase, type Postgres } from '../../support/postgres.ts';
 import { TestRedis } from '../../support/redis.ts';
