@@ -1,7 +1,6 @@
 import type { Cursor } from '../log/ordinals.ts';
-import type { LogEntry } from '../log/records.ts';
 import { TurnNotFound } from '../logs/turn-logs.ts';
-import { TurnReader } from '../live/turn-reader.ts';
+import { TurnReader, type FollowedEntry } from '../live/turn-reader.ts';
 import type { TurnTail } from '../live/turn-tail.ts';
 import type { TailLease } from '../live/turn-tails.ts';
 import type { ApiContext } from './context.ts';
@@ -76,8 +75,7 @@ async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: 
   // Who comes back to a turn that was deleted is to stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
-  const isAtEnd = reader.ordinal === feed.lastOrdinal && feed.entries(reader.ordinal)[0]?.record.kind === 'turn.done';
-  if (isAtEnd && endsWithNothing) return stream.nothing();
+  if (endsWithNothing && feed.isDone && reader.ordinal === feed.lastOrdinal) return stream.nothing();
   stream.open();
   const closed = stream.untilClosed();
   for (let isOver = false; !isOver && !stream.isClosed;) {
@@ -153,6 +151,6 @@ async function replay(
   }
 }
 
-async function catchUp(entries: LogEntry[], reader: TurnReader, stream: EventStream): Promise<void> {
+async function catchUp(entries: FollowedEntry[], reader: TurnReader, stream: EventStream): Promise<void> {
   await stream.write(entries.flatMap((entry) => reader.durable(entry)));
 }
