@@ -67,10 +67,15 @@ export class TurnFeed {
       throw new RangeError(`a reader at ${reader.ordinal} can't join at ${this.#firstOrdinal} to ${this.lastOrdinal}`);
     }
     const frames = this.entries(reader.ordinal + 1).flatMap((entry) => reader.durable(entry));
-    for (const message of this.#live.all) frames.push(...reader.live(message));
+    frames.push(...this.inProgress(reader));
     this.#readers.set(reader, send);
     this.#use();
     if (frames.length > 0) send(frames);
+  }
+
+  /** What a reader lacks of the messages in progress. */
+  inProgress(reader: TurnReader): StreamFrame[] {
+    return [...this.#live.all].flatMap((message) => reader.live(message));
   }
 
   leave(reader: TurnReader): void {
@@ -86,9 +91,7 @@ export class TurnFeed {
     this.#characters += sizeOf(record);
     this.#isDone = record.kind === 'turn.done';
     this.#each((reader) => {
-      const frames = reader.durable(followed);
-      for (const next of this.#live.all) frames.push(...reader.live(next));
-      return frames;
+      return [...reader.durable(followed), ...this.inProgress(reader)];
     });
     // The older half, seldom enough that it costs nothing.
     if (this.#entries.length > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) {
