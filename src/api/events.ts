@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { LogEntry } from '../log/records.ts';
-import { unlessGone, type PageOptions } from '../logs/turn-logs.ts';
+import { unlessGone } from '../logs/turn-logs.ts';
 import { identifier } from '../wire/bounds.ts';
 import { turnEvent, type TurnEvent } from '../wire/events.ts';
 import { toWire } from '../wire/project.ts';
@@ -23,8 +23,15 @@ const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) })
 const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({ last_turn_id: identifier.optional() });
 const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().min(1) });
 
-/** Entries that are read at a time: the largest ones take a quarter of a megabyte each. */
-const BATCH = 100;
+/** Entries that are read at a time: most of the largest ones take a quarter of a megabyte each. */
+const MAX_BATCH = 100;
+
+interface EntryOptions {
+  /** The ordinal to begin at, from a page token; undefined for the first page. */
+  place: number | undefined;
+  limit: number;
+  order: 'asc' | 'desc';
+}
 
 /** The events of a turn, and of a whole session, as lists. */
 export function eventRoutes(context: ApiContext): Route[] {
@@ -48,9 +55,7 @@ export function eventRoutes(context: ApiContext): Route[] {
         await ownTurn(context, session, turnId);
         const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
         if (place && (place.turn !== turnId || place.order !== order)) throw badToken();
-        if (place) await checkPlace(place);
-        const from = place?.ordinal ?? (order === 'asc' ? 1 : Number.MAX_SAFE_INTEGER);
-        const { items, next } = await turnPage(turnId, { from, limit, order });
+        const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order });
         return { data: items, pagination: pagination(limit, next) };
       },
     ),
@@ -75,67 +80,63 @@ export function eventRoutes(context: ApiContext): Route[] {
         if (lastTurnId !== undefined && !place) await ownTurn(context, session, lastTurnId);
         const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
         if (place && !isTurnOf(session, turn)) throw badToken();
-        if (place) await checkPlace(place);
-        const { items, next } = await sessionPage(turn, place?.ordinal ?? Number.MAX_SAFE_INTEGER, limit);
+        const { items, next } = await sessionPage(turn, place?.ordinal, limit);
         return { data: items, pagination: pagination(limit, next) };
       },
     ),
   ];
 
-  /** A place that we gave out had an entry. */
-  async function checkPlace({ turn, ordinal }: { turn: string; ordinal: number }): Promise<void> {
-    const [entry] = await logs.page(turn, { from: ordinal, limit: 1, order: 'asc' });
-    if (entry?.ordinal !== ordinal) throw badToken();
-  }
-
   /** The events of a turn, without its begin and end. */
   async function turnPage(
     turnId: string,
-    options: PageOptions,
+    options: EntryOptions,
   ): Promise<{ items: TurnEvent[]; next: z.infer<typeof turnPlace> | undefined }> {
-    const { order } = options;
     const page = new Page<TurnEvent>(options.limit);
-    // Three more than asked for: the begin, the end, and one that says whether there is a next page.
-    for await (const { ordinal, record } of entries(turnId, { ...options, limit: options.limit + 3 })) {
+    for await (const { ordinal, record } of entries(turnId, options)) {
       const event = toWire(record);
       if (event.type === 'turn.created' || event.type === 'turn.done') continue;
-      if (!page.add(event)) return { items: page.items, next: { turn: turnId, order, ordinal } };
+      if (!page.add(event)) return { items: page.items, next: { turn: turnId, order: options.order, ordinal } };
     }
     return { items: page.items, next: undefined };
   }
 
   async function sessionPage(
     newest: TurnRow | undefined,
-    ordinal: number,
+    place: number | undefined,
     limit: number,
   ): Promise<{ items: SessionEventItem[]; next: z.infer<typeof sessionPlace> | undefined }> {
     const page = new Page<SessionEventItem>(limit);
-    let from = ordinal;
     for (let turn = newest; turn; turn = await before(turn)) {
       const { id } = turn;
-      for await (const { ordinal: at, record } of unlessGone(entries(id, { from, limit: limit + 1, order: 'desc' }))) {
+      const options = { place: turn === newest ? place : undefined, limit, order: 'desc' as const };
+      for await (const { ordinal, record } of unlessGone(entries(id, options))) {
         const item = { turn_id: id, event: toWire(record) };
-        if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal: at } };
+        if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal } };
       }
-      from = Number.MAX_SAFE_INTEGER;
     }
     return { items: page.items, next: undefined };
   }
 
-  /** Entries of a turn, read as they are taken: those of a running one that are wanted last first, in batches. */
-  async function* entries(turnId: string, { from, limit, order }: PageOptions): AsyncGenerator<LogEntry> {
-    if (order === 'asc') {
-      for await (const batch of logs.read(turnId, { from })) yield* batch;
-      return;
+  /**
+   * Entries of a turn, read as they are taken.
+   * @throws ApiError if there is none at `place`, where there was one when we gave it out
+   */
+  async function* entries(turnId: string, { place, limit, order }: EntryOptions): AsyncGenerator<LogEntry> {
+    // A few more than asked for: the begin, the end, and one that says whether there is a next page.
+    const batch = Math.min(limit + 3, MAX_BATCH);
+    const batches =
+      order === 'asc'
+        ? logs.read(turnId, { from: place ?? 1 })
+        : logs.readBackwards(turnId, { from: place ?? Infinity, batch });
+    let isThere = place === undefined;
+    for await (const entries of batches) {
+      for (const entry of entries) {
+        isThere ||= entry.ordinal === place;
+        if (!isThere) throw badToken();
+        yield entry;
+      }
     }
-    const size = Math.min(limit, BATCH);
-    for (let next = from; next > 0;) {
-      const batch = await logs.page(turnId, { from: next, limit: size, order });
-      yield* batch;
-      const last = batch.at(-1);
-      if (!last || batch.length < size) return;
-      next = last.ordinal - 1;
-    }
+    if (!isThere) throw badToken();
   }
 
   /** The turn that the listing begins with: a running one is left out, its parent stands for it. */

@@ -96,7 +96,7 @@ export class EventStream {
     const keptUp = this.#response.writableLength === 0;
     this.#send(frames);
     const waiting = this.#response.writableLength;
-    // However much it is that a reader is sent at once, such as a text so far: it must be able to take that.
+    // However much it is that a reader is sent at once, such as a long result: it must be able to take that.
     if (keptUp) this.#allowance = waiting + MAX_BUFFERED_BYTES;
     return waiting <= this.#allowance;
   }

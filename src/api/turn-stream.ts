@@ -1,7 +1,6 @@
 import type { Cursor } from '../log/ordinals.ts';
-import type { LogEntry } from '../log/records.ts';
 import { TurnNotFound } from '../logs/turn-logs.ts';
-import { TurnReader } from '../live/turn-reader.ts';
+import { TurnReader, type FollowedEntry } from '../live/turn-reader.ts';
 import type { TurnTail } from '../live/turn-tail.ts';
 import type { TailLease } from '../live/turn-tails.ts';
 import type { ApiContext } from './context.ts';
@@ -76,14 +75,20 @@ async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: 
   // Who comes back to a turn that was deleted is to stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
-  const isAtEnd = reader.ordinal === feed.lastOrdinal && feed.entries(reader.ordinal)[0]?.record.kind === 'turn.done';
-  if (isAtEnd && endsWithNothing) return stream.nothing();
+  if (endsWithNothing && feed.isDone && reader.ordinal === feed.lastOrdinal) return stream.nothing();
   stream.open();
   const closed = stream.untilClosed();
   for (let isOver = false; !isOver && !stream.isClosed;) {
-    while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
-      if (reader.ordinal < feed.firstOrdinal - 1) await replay({ logs }, turnId, reader, stream, feed.firstOrdinal - 1);
-      else await catchUp(feed.entries(reader.ordinal + 1, BATCH), reader, stream);
+    for (let isBehind = true; isBehind && !stream.isClosed;) {
+      while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
+        if (reader.ordinal < feed.firstOrdinal - 1) {
+          await replay({ logs }, turnId, reader, stream, feed.firstOrdinal - 1);
+        } else await catchUp(feed.entries(reader.ordinal + 1, BATCH), reader, stream);
+      }
+      // The text of a message in progress may be megabytes, too: what the reader lacks of it waits here, not in a buffer.
+      const inProgress = feed.inProgress(reader);
+      await stream.write(inProgress);
+      isBehind = inProgress.length > 0;
     }
     isOver = await live({ tail, reader, stream, closed });
     // More came at once than the reader could take: it goes on at its own pace, from the log.
@@ -153,6 +158,6 @@ async function replay(
   }
 }
 
-async function catchUp(entries: LogEntry[], reader: TurnReader, stream: EventStream): Promise<void> {
+async function catchUp(entries: FollowedEntry[], reader: TurnReader, stream: EventStream): Promise<void> {
   await stream.write(entries.flatMap((entry) => reader.durable(entry)));
 }

@@ -8,6 +8,7 @@ import { dialectOf, type Database } from './database.ts';
 import { EncryptionKeys } from './encryption-keys.ts';
 import { Idempotency } from './idempotency.ts';
 import { Keys } from './keys.ts';
+import { Marks } from './marks.ts';
 import { checkDatabase, prepareDatabase } from './prepare.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
@@ -25,6 +26,7 @@ export class Catalog {
   readonly idempotency: Idempotency;
   readonly keys: Keys;
   readonly encryptionKeys: EncryptionKeys;
+  readonly marks: Marks;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -38,6 +40,7 @@ export class Catalog {
     this.idempotency = new Idempotency(db, cipher);
     this.keys = new Keys(db);
     this.encryptionKeys = new EncryptionKeys(db);
+    this.marks = new Marks(db);
   }
 
   /**

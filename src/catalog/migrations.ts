@@ -165,6 +165,15 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
+  '0012-marks': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      await db.schema
+        .createTable('marks')
+        .addColumn('name', 'text', (c) => c.primaryKey())
+        .addColumn('at', 'text', (c) => c.notNull())
+        .execute();
+    },
+  },
 };
 
 /** What the archive names in the blob store, noted as later archiving does. */

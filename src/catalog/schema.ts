@@ -16,6 +16,7 @@ export interface Tables {
   idempotency: IdempotencyTable;
   api_keys: ApiKeysTable;
   encryption_keys: EncryptionKeysTable;
+  marks: MarksTable;
 }
 
 /** Agent specs by their content, which is never changed. */
@@ -91,6 +92,12 @@ interface ArchiveTable {
   turn_id: string;
   ordinal: number;
   record: string;
+}
+
+/** Up to when regular work is done. */
+interface MarksTable {
+  name: string;
+  at: string;
 }
 
 /** The blobs that the archived records of a session name. */

@@ -1,13 +1,77 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import type { Client } from '@temporalio/client';
 import { pino } from 'pino';
-import { expect, test } from 'vitest';
-import type { Catalog } from '../catalog/catalog.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { Catalog } from '../catalog/catalog.ts';
 import { TurnNotFound } from '../logs/turn-logs.ts';
 import { archiveEnded } from './archive-ended.ts';
 
 type Options = Parameters<typeof archiveEnded>[0];
 
 const now = new Date();
+
+/** Of a catalog in which nothing was swept before. */
+const marks = { get: () => Promise.resolve(undefined), raise: () => Promise.resolve() };
+
+test('a worker that starts lists the turns that ended since all of them were in the archive', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-catalog-'));
+  const log = pino({ level: 'silent' });
+  const catalog = await Catalog.open({ kind: 'sqlite', file: path.join(folder, 'catalog.db'), sync: 'normal' }, log);
+  onTestFinished(async () => {
+    await catalog.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+  const ended = [
+    { workflowId: 'turn/old', closedAt: '2026-11-01T10:00:00.000Z' },
+    { workflowId: 'turn/new', closedAt: '2026-11-02T10:00:00.000Z' },
+    { workflowId: 'turn/newest', closedAt: '2026-11-03T10:00:00.000Z' },
+  ];
+  const listed: string[] = [];
+  function* list({ query }: { query: string }): Generator<{ workflowId: string }> {
+    const since = /CloseTime > '([^']*)'/.exec(query)?.[1] ?? '';
+    for (const { workflowId, closedAt } of ended) {
+      if (closedAt <= since || closedAt > at) continue;
+      listed.push(workflowId);
+      yield { workflowId };
+    }
+  }
+  const failing = new Set<string>();
+  const options: Options = {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+    client: { workflow: { list } } as unknown as Client,
+    taskQueue: 'q',
+    catalog,
+    archiveTurn: (turnId) => (failing.has(turnId) ? Promise.reject(new Error('unreadable')) : Promise.resolve(true)),
+    log,
+  };
+  const stop = new AbortController();
+  let at = '';
+  /** What the first sweep of a worker lists. */
+  const start = async (time: string): Promise<string[]> => {
+    at = time;
+    listed.splice(0);
+    await archiveEnded(options, { last: undefined, now: new Date(time), stop: stop.signal });
+    return [...listed];
+  };
+  expect(await start('2026-11-01T12:00:00.000Z')).toEqual(['turn/old']);
+  expect(await start('2026-11-02T10:05:00.000Z')).toEqual(['turn/new']);
+  // Looked at again, as the list may lag behind the end of a turn.
+  expect(await start('2026-11-02T12:00:00.000Z')).toEqual(['turn/new']);
+  // As long as one is not in the archive, whoever starts must find it.
+  failing.add('newest');
+  expect(await start('2026-11-03T12:00:00.000Z')).toEqual(['turn/newest']);
+  expect(await start('2026-11-04T12:00:00.000Z')).toEqual(['turn/newest']);
+  failing.clear();
+  expect(await start('2026-11-05T12:00:00.000Z')).toEqual(['turn/newest']);
+  expect(await start('2026-11-06T12:00:00.000Z')).toEqual([]);
+  // Nor does a sweep that was stopped say that all is done.
+  ended.push({ workflowId: 'turn/last', closedAt: '2026-11-07T10:00:00.000Z' });
+  stop.abort();
+  await start('2026-11-08T12:00:00.000Z');
+  expect(await catalog.marks.get('archived turns')).toBe('2026-11-06T11:50:00.000Z');
+});
 
 test('a turn that can not be archived does not keep the others from the archive', async () => {
   const ids = ['turn/a', 'turn/b', 'other/x', 'turn/c', 'turn/d'];
@@ -19,6 +83,7 @@ test('a turn that can not be archived does not keep the others from the archive'
     taskQueue: 'q',
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
     catalog: {
+      marks,
       turns: { get: (id: string) => Promise.resolve(id === 'd' ? { archived: 1 } : undefined) },
     } as unknown as Catalog,
     archiveTurn: (turnId) => {
@@ -29,11 +94,12 @@ test('a turn that can not be archived does not keep the others from the archive'
     log: pino({ level: 'silent' }),
   };
   const stop = new AbortController().signal;
-  expect(await archiveEnded(options, { since: undefined, again: [], now, stop })).toEqual(['b']);
+  const swept = await archiveEnded(options, { last: undefined, now, stop });
+  expect(swept.failed).toEqual(['b']);
   expect(archived).toEqual(['a', 'c']);
   readable = true;
   ids.splice(0);
-  expect(await archiveEnded(options, { since: now, again: ['b'], now, stop })).toEqual([]);
+  expect((await archiveEnded(options, { last: swept, now, stop })).failed).toEqual([]);
   expect(archived).toEqual(['a', 'c', 'b']);
 });
 
@@ -51,14 +117,14 @@ test('a sweep that is stopped lists no further turns', async () => {
     client: { workflow: { list } } as unknown as Client,
     taskQueue: 'q',
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
-    catalog: { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog,
+    catalog: { marks, turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog,
     archiveTurn: (turnId) => {
       if (turnId === 'b') stop.abort();
       return Promise.resolve(true);
     },
     log: pino({ level: 'silent' }),
   };
-  await archiveEnded(options, { since: undefined, again: [], now, stop: stop.signal });
+  await archiveEnded(options, { last: undefined, now, stop: stop.signal });
   expect(listed).toEqual(['turn/a', 'turn/b', 'turn/c']);
 });
 
@@ -71,13 +137,13 @@ test('a turn that was deleted is done with, and one that others have archived is
     } as unknown as Client,
     taskQueue: 'q',
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
-    catalog: { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog,
+    catalog: { marks, turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog,
     archiveTurn: (turnId) =>
       turnId === 'a' ? Promise.reject(new TurnNotFound(turnId)) : Promise.resolve(turnId === 'c'),
     log: pino({ level: 'info' }, { write: (line) => void lines.push(line) }),
   };
   const stop = new AbortController().signal;
-  expect(await archiveEnded(options, { since: undefined, again: [], now, stop })).toEqual([]);
+  expect((await archiveEnded(options, { last: undefined, now, stop })).failed).toEqual([]);
   expect(lines.map((line) => /"msg":"([^"]*)"/.exec(line)?.[1])).toEqual([
     'a turn was deleted before it was archived',
     'a turn that its session had not archived was archived',

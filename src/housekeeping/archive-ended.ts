@@ -14,21 +14,34 @@ export interface Archiving {
   log: Logger;
 }
 
+export interface Swept {
+  /** The turns that could not be archived. */
+  failed: string[];
+  /** The others that had ended by then are in the archive. */
+  until: string;
+}
+
 /** Sessions archive their turns within some seconds, and do so undisturbed. */
 const LEFT_TO_SESSIONS_MS = 60_000;
 
+/** Turns that ended this long before the last sweep are looked at again: visibility lags behind, and clocks differ. */
+const OVERLAP_MS = 10 * 60_000;
+
+/** In the catalog: all turns that ended before it are in the archive. */
+const MARK = 'archived turns';
+
 /**
- * Archives the turns that have ended since, and those that are tried again; without `since`, all that Temporal still
- * has. Gives those that could not be archived.
+ * Archives the turns that have ended since the last sweep, and those that are tried again. The first sweep of a process
+ * begins at the mark, which a sweep without a failure moves; where there is none, with all that Temporal still has.
+ * Gives those that could not be archived, and from when on the next sweep looks.
  */
 export async function archiveEnded(
   { client, taskQueue, catalog, archiveTurn, log }: Archiving,
-  { since, again, now, stop }: { since: Date | undefined; again: string[]; now: Date; stop: AbortSignal },
-): Promise<string[]> {
+  { last, now, stop }: { last: Swept | undefined; now: Date; stop: AbortSignal },
+): Promise<Swept> {
+  const since = last?.until ?? (await catalog.marks.get(MARK));
   const before = new Date(now.getTime() - LEFT_TO_SESSIONS_MS);
-  const closed = since
-    ? `CloseTime > '${since.toISOString()}' AND CloseTime < '${before.toISOString()}'`
-    : 'CloseTime IS NOT NULL';
+  const closed = since ? `CloseTime > '${since}' AND CloseTime < '${before.toISOString()}'` : 'CloseTime IS NOT NULL';
   const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus != 'ContinuedAsNew' AND ${closed}`;
   const failed = new Set<string>();
   const archive = async (turnId: string): Promise<void> => {
@@ -49,11 +62,13 @@ export async function archiveEnded(
       }
     });
   };
-  for (const turnId of again) await archive(turnId);
+  for (const turnId of last?.failed ?? []) await archive(turnId);
   for await (const { workflowId } of client.workflow.list({ query })) {
     if (stop.aborted) break;
     const turnId = turnIdOf(workflowId);
     if (turnId !== undefined) await archive(turnId);
   }
-  return [...failed];
+  const until = new Date(now.getTime() - OVERLAP_MS).toISOString();
+  if (failed.size === 0 && !stop.aborted) await catalog.marks.raise(MARK, until);
+  return { failed: [...failed], until };
 }

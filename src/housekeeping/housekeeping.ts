@@ -3,7 +3,7 @@ import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import type { Config } from '../config.ts';
 import { REQUEST_LIFETIME_MS, type TurnIndex } from '../logs/turn-index.ts';
 import type { TurnLogs } from '../logs/turn-logs.ts';
-import { archiveEnded, type Archiving } from './archive-ended.ts';
+import { archiveEnded, type Archiving, type Swept } from './archive-ended.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { expireSessions } from './expire-sessions.ts';
 import { forgetLost } from './forget-lost.ts';
@@ -12,9 +12,6 @@ import { removeDeleted } from './remove-deleted.ts';
 
 /** From the end of a sweep to the next. */
 const EVERY_MS = 3 * 60_000;
-
-/** Turns that ended this long before the last sweep are looked at again: visibility lags behind, and clocks differ. */
-const OVERLAP_MS = 10 * 60_000;
 
 interface HousekeepingOptions extends Archiving {
   blobs: BlobStore;
@@ -26,12 +23,11 @@ interface HousekeepingOptions extends Archiving {
 /**
  * From time to time: archives ended turns that their sessions have not, because they were terminated, deleted or failed;
  * forgets those that Temporal has lost; deletes sessions that are kept no longer, and has deleted ones removed; deletes blobs that nothing refers to; forgets
- * old idempotency keys, and specs that nobody has. The first sweep looks at all turns that Temporal still has. Every worker does it.
+ * old idempotency keys, and specs that nobody has. Every worker does it.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
-  let since: Date | undefined;
-  let failed: string[] = [];
+  let swept: Swept | undefined;
   /** Not known before the first sweep has listed the turns that run; from then on those of requests are in the index. */
   let unindexed: string[] | undefined;
   let next: NodeJS.Timeout | undefined;
@@ -61,9 +57,8 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       // Before the ended ones are listed: one that ends meanwhile is among those.
       unindexed ??= await runningTurns(options);
-      failed = await archiveEnded(options, { ...when, since, again: failed });
-      since = new Date(started.getTime() - OVERLAP_MS);
-      unindexed = await indexTurns(options, [...unindexed, ...failed], stop.signal);
+      swept = await archiveEnded(options, { ...when, last: swept });
+      unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLost(options, { before, stop: stop.signal });
       // Only the index and the archive say what a session waits for, and to which blobs it refers.
       const isComplete = unindexed.length === 0;

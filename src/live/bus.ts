@@ -24,6 +24,12 @@ export interface LiveSnapshot extends InProgress {
   text: MessageText;
 }
 
+/**
+ * A message that is longer than this many characters is live up to here: its readers get the rest with the log. It bounds
+ * what a message in progress takes in each process that writes or watches it, and how long a snapshot is.
+ */
+export const MAX_LIVE_CHARACTERS = 4 * 1024 * 1024;
+
 /** Somebody who watches a turn. */
 export interface LiveListener {
   frame: (frame: LiveFrame) => void;

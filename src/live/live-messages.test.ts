@@ -46,7 +46,7 @@ test('a settled message takes nothing more', () => {
     delta: { content: 'a' },
   };
   live.frame(frame);
-  live.settle('msg_1');
+  live.settle({ id: 'msg_1', threadId: 'main' }, 2);
   expect(live.frame({ ...frame, n: 1 })).toEqual({ type: 'none' });
   expect(live.frame({ ...frame, attempt: 2 })).toEqual({ type: 'none' });
   expect([...live.all]).toEqual([]);

@@ -1,7 +1,9 @@
-import type { LogEntry } from '../log/records.ts';
+import { charactersOf, missingFrom } from '../log/message.ts';
+import type { LogEntry, LogRecord } from '../log/records.ts';
 import type { LiveFrame, LiveSnapshot } from './bus.ts';
+import { FeedBudget } from './feed-budget.ts';
 import { LiveMessages, type LiveChange } from './live-messages.ts';
-import type { StreamFrame, TurnReader } from './turn-reader.ts';
+import type { FollowedEntry, StreamFrame, TurnReader } from './turn-reader.ts';
 
 export type Send = (frames: StreamFrame[]) => void;
 
@@ -15,15 +17,24 @@ const MAX_CHARACTERS = 16 * 1024 * 1024;
  */
 export class TurnFeed {
   #firstOrdinal = 1;
-  readonly #entries: LogEntry[] = [];
+  readonly #entries: FollowedEntry[] = [];
   #characters = 0;
   readonly #live = new LiveMessages();
   readonly #readers = new Map<TurnReader, Send>();
+  readonly #budget: FeedBudget;
+  #isDone = false;
+  #isClosed = false;
 
-  /** Where the entries that will come begin. Only before the first of them. */
+  /** @param budget shared by all feeds of a process */
+  constructor(budget = new FeedBudget()) {
+    this.#budget = budget;
+  }
+
+  /** Where the entries that will come begin: the run of the turn that is read first. Only before the first of them. */
   beginAt(ordinal: number): void {
     if (this.#entries.length > 0) throw new Error('the feed has begun already');
     this.#firstOrdinal = ordinal;
+    this.#live.beginAfter(ordinal - 1);
   }
 
   /** The first entry that is still kept has this ordinal. */
@@ -36,8 +47,13 @@ export class TurnFeed {
     return this.#firstOrdinal - 1 + this.#entries.length;
   }
 
+  /** True once the turn's last entry has come. */
+  get isDone(): boolean {
+    return this.#isDone;
+  }
+
   /** Up to `limit` entries from `ordinal` on. */
-  entries(ordinal: number, limit = Infinity): LogEntry[] {
+  entries(ordinal: number, limit = Infinity): FollowedEntry[] {
     const from = ordinal - this.#firstOrdinal;
     return this.#entries.slice(from, from + limit);
   }
@@ -51,9 +67,15 @@ export class TurnFeed {
       throw new RangeError(`a reader at ${reader.ordinal} can't join at ${this.#firstOrdinal} to ${this.lastOrdinal}`);
     }
     const frames = this.entries(reader.ordinal + 1).flatMap((entry) => reader.durable(entry));
-    for (const message of this.#live.all) frames.push(...reader.live(message));
+    frames.push(...this.inProgress(reader));
     this.#readers.set(reader, send);
+    this.#use();
     if (frames.length > 0) send(frames);
+  }
+
+  /** What a reader lacks of the messages in progress. */
+  inProgress(reader: TurnReader): StreamFrame[] {
+    return [...this.#live.all].flatMap((message) => reader.live(message));
   }
 
   leave(reader: TurnReader): void {
@@ -62,24 +84,50 @@ export class TurnFeed {
 
   /** @throws Error if it is not the entry behind the last one: a log has no gaps. */
   entry(entry: LogEntry): void {
-    if (entry.ordinal !== this.lastOrdinal + 1) throw new Error(`entry ${entry.ordinal} after ${this.lastOrdinal}`);
-    this.#entries.push(entry);
-    this.#characters += charactersOf(entry);
-    const message = entry.record.kind === 'model.message' ? this.#live.get(entry.record.id) : undefined;
-    if (entry.record.kind === 'model.message') this.#live.settle(entry.record.id);
+    const { ordinal, record } = entry;
+    if (ordinal !== this.lastOrdinal + 1) throw new Error(`entry ${ordinal} after ${this.lastOrdinal}`);
+    const followed = this.#settle(entry);
+    this.#entries.push(followed);
+    this.#characters += sizeOf(record);
+    this.#isDone = record.kind === 'turn.done';
     this.#each((reader) => {
-      const frames = reader.durable(entry, message);
-      for (const next of this.#live.all) frames.push(...reader.live(next));
-      return frames;
+      return [...reader.durable(followed), ...this.inProgress(reader)];
     });
-    if (this.#entries.length > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) this.#trim();
+    // The older half, seldom enough that it costs nothing.
+    if (this.#entries.length > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) {
+      this.#forget(Math.ceil(this.#entries.length / 2));
+    }
+    this.#use();
   }
 
-  /** Forgets the older half, seldom enough that it costs nothing. */
-  #trim(): void {
-    const count = Math.ceil(this.#entries.length / 2);
-    for (const entry of this.#entries.splice(0, count)) this.#characters -= charactersOf(entry);
+  #settle(entry: LogEntry): FollowedEntry {
+    const { record, ordinal } = entry;
+    if (record.kind !== 'model.message') return entry;
+    const live = this.#live.get(record.id);
+    this.#live.settle(record, ordinal);
+    return live && missingFrom(live.text, record) ? { ...entry, liveAttempt: live.attempt } : entry;
+  }
+
+  /** Forgets all entries: who lacks them reads them from the log. Gives what is kept all the same. */
+  trim(): number {
+    this.#forget(this.#entries.length);
+    return this.#live.characters;
+  }
+
+  /** Nobody reads it any more, and nothing more is to come. */
+  close(): void {
+    this.#isClosed = true;
+    this.#budget.forget(this);
+  }
+
+  #forget(count: number): void {
+    for (const { record } of this.#entries.splice(0, count)) this.#characters -= sizeOf(record);
     this.#firstOrdinal += count;
+  }
+
+  #use(): void {
+    if (this.#isClosed) return;
+    if (!this.#budget.use(this, this.#characters + this.#live.characters)) this.#live.freeze();
   }
 
   /** False if frames are missing: a snapshot would help. */
@@ -92,7 +140,10 @@ export class TurnFeed {
   }
 
   #changed(change: LiveChange): boolean {
-    if (change.type === 'grown') this.#each((reader) => reader.live(change.message, change.delta));
+    if (change.type === 'grown') {
+      this.#each((reader) => reader.live(change.message, change.delta));
+      this.#use();
+    }
     return change.type !== 'gap';
   }
 
@@ -104,11 +155,8 @@ export class TurnFeed {
   }
 }
 
-/** About what an entry takes; texts are what makes one large. */
-function charactersOf({ record }: LogEntry): number {
-  if (record.kind === 'model.message') {
-    const calls = record.toolCalls.reduce((sum, call) => sum + call.arguments.length + 500, 0);
-    return record.content.length + record.reasoning.length + calls + 500;
-  }
+/** About how many characters a record takes; texts are what makes one large. */
+function sizeOf(record: LogRecord): number {
+  if (record.kind === 'model.message') return charactersOf(record) + 500;
   return record.kind === 'tool.response' || record.kind === 'turn.created' ? JSON.stringify(record).length : 500;
 }

@@ -1,5 +1,15 @@
-import { BEGINNING, FRAMES_PER_ORDINAL, MAX_LIVE_FRAME, sequenceNumber, type Cursor } from '../log/ordinals.ts';
-import { missingFrom, splitDelta, textDeltas, type MessageDelta } from '../log/message.ts';
+import { BEGINNING, FIRST_PIECE, sequenceNumber, type Cursor } from '../log/ordinals.ts';
+import {
+  applyDelta,
+  emptyText,
+  gainedSince,
+  lengthsOf,
+  splitDelta,
+  textDeltas,
+  type MessageDelta,
+  type MessageText,
+  type TextLengths,
+} from '../log/message.ts';
 import type { LogEntry, ModelMessage } from '../log/records.ts';
 import type { StreamEvent } from '../wire/events.ts';
 import { deltaToWire, messageBase, messageEnd, toWire } from '../wire/project.ts';
@@ -11,8 +21,24 @@ export interface StreamFrame {
   event: StreamEvent;
 }
 
-/** Replay uses as few deltas as fit in this many bytes each. */
+/** An entry as a process that has followed its turn knows it. */
+export interface FollowedEntry extends LogEntry {
+  /** The attempt whose live text the message continues, if this process has heard that. */
+  liveAttempt?: number;
+}
+
+/**
+ * Replay uses as few deltas as fit in this many bytes each. It decides the pieces of a durable message, which cursors
+ * name (`FIRST_PIECE`): with another value, a reader that was cut in a longer message continues at the wrong place.
+ */
 const MAX_DELTA_BYTES = 512 * 1024;
+
+/** How much of which attempt at a message a connection has been sent. */
+interface Sent {
+  attempt: number;
+  frames: number;
+  lengths: TextLengths;
+}
 
 /**
  * What one connection has been sent of a turn, and what it is sent next. Fed with the turn's entries from its cursor
@@ -21,16 +47,24 @@ const MAX_DELTA_BYTES = 512 * 1024;
  *
  * A message whose live deltas went out on this connection is finished by what is missing of it and a last delta. In
  * every other case its base is sent again, which replaces what the client holds, and the text with it.
+ *
+ * A reader that was cut in a message (its cursor is not a durable event's) gets as much as possible in the first event:
+ * the message so far as the base, or, once it is durable, the whole message under the ordinal's number. So a reader that
+ * gets one event per connection gets past every message. A durable message that is too long for one event comes in
+ * numbered pieces; one in progress comes up to that length in the base, and the rest in deltas.
  */
 export class TurnReader {
   #ordinal: number;
   #frame: number;
-  /** For each message in progress, how much of which attempt this connection has been sent. */
-  readonly #sent = new Map<string, { attempt: number; frames: number }>();
+  /** The connection before this one was cut since the last durable event. */
+  #isCut: boolean;
+  /** By the ids of the messages in progress. */
+  readonly #sent = new Map<string, Sent>();
 
   constructor(cursor: Cursor = BEGINNING) {
     this.#ordinal = cursor.ordinal;
     this.#frame = cursor.frame;
+    this.#isCut = cursor.frame > 0;
   }
 
   /** The last durable event that the connection has. */
@@ -39,19 +73,17 @@ export class TurnReader {
   }
 
   /**
-   * The next durable event. `live` is the message in progress that it ends, if this process has seen it.
+   * The next durable event.
    * @throws Error if an entry was left out: entries come one by one.
    */
-  durable({ ordinal, record }: LogEntry, live?: LiveMessage): StreamFrame[] {
+  durable({ ordinal, record, liveAttempt }: FollowedEntry): StreamFrame[] {
     if (ordinal !== this.#ordinal + 1) throw new Error(`entry ${ordinal} can't follow ${this.#ordinal}`);
-    const before = record.kind === 'model.message' ? this.#textOf(record, live) : [];
-    const event: StreamEvent =
-      record.kind === 'model.message'
-        ? { type: 'model.message.delta', id: record.id, thread_id: record.threadId, ...messageEnd(record) }
-        : toWire(record);
+    const { before, last } =
+      record.kind === 'model.message' ? this.#finish(record, liveAttempt) : { before: [], last: toWire(record) };
     this.#ordinal = ordinal;
     this.#frame = 0;
-    return [...before, { sequenceNumber: sequenceNumber({ ordinal, frame: 0 }), event }];
+    this.#isCut = false;
+    return [...before, { sequenceNumber: sequenceNumber({ ordinal, frame: 0 }), event: last }];
   }
 
   /**
@@ -60,35 +92,78 @@ export class TurnReader {
    */
   live(message: LiveMessage, delta?: MessageDelta): StreamFrame[] {
     if (message.after > this.#ordinal) return [];
-    if (this.#frame >= MAX_LIVE_FRAME) return [];
     const sent = this.#sent.get(message.id);
-    const upToDate = sent?.attempt === message.attempt;
-    if (upToDate && sent.frames === message.frames) return [];
-    this.#sent.set(message.id, { attempt: message.attempt, frames: message.frames });
-    if (upToDate && delta && sent.frames === message.frames - 1) return [this.#number(deltaToWire(message, delta))];
-    return this.#begin(message, textDeltas(message.text, MAX_DELTA_BYTES));
+    const isSame = sent?.attempt === message.attempt;
+    if (isSame && sent.frames === message.frames) return [];
+    const events = isSame
+      ? this.#deltas(message, missing(message, sent, delta))
+      : this.#begin(message, textDeltas(message.text, MAX_DELTA_BYTES));
+    // Of a message that begins, nothing may be known yet: an empty base would take from the client what it holds.
+    if (message.frames === 0 || events.length === 0 || !this.#hasNumbersFor(events.length)) return [];
+    const { attempt, frames, text } = message;
+    this.#sent.set(message.id, { attempt, frames, lengths: lengthsOf(text) });
+    return this.#number(events);
   }
 
-  #textOf(record: ModelMessage, live: LiveMessage | undefined): StreamFrame[] {
+  /** The rest of a message: `last` takes the ordinal's number. */
+  #finish(record: ModelMessage, liveAttempt: number | undefined): { before: StreamFrame[]; last: StreamEvent } {
     const sent = this.#sent.get(record.id);
     this.#sent.delete(record.id);
-    const holds = live && sent?.attempt === live.attempt && sent.frames === live.frames ? live.text : undefined;
-    const missing = holds && missingFrom(holds, record);
-    if (!missing) return this.#begin(record, textDeltas(record, MAX_DELTA_BYTES));
-    return this.#deltas(record, splitDelta(missing, MAX_DELTA_BYTES));
+    const last: StreamEvent = {
+      type: 'model.message.delta',
+      id: record.id,
+      thread_id: record.threadId,
+      ...messageEnd(record),
+    };
+    if (sent && sent.attempt === liveAttempt) {
+      const rest = this.#deltas(record, splitDelta(gainedSince(record, sent.lengths), MAX_DELTA_BYTES));
+      if (this.#hasNumbersFor(rest.length)) return { before: this.#number(rest), last };
+    }
+    const pieces = textDeltas(record, MAX_DELTA_BYTES);
+    if (!this.#isCut && this.#hasNumbersFor(pieces.length + 1)) {
+      return { before: this.#number(this.#begin(record, pieces)), last };
+    }
+    if (pieces.length <= 1) return { before: [], last: toWire(record) };
+    this.#isCut = true;
+    const known = Math.max(0, this.#frame - FIRST_PIECE + 1);
+    const events = this.#begin(record, pieces).slice(known <= pieces.length ? known : 0);
+    this.#frame = Math.max(this.#frame, FIRST_PIECE - 1);
+    return { before: this.#number(events), last };
   }
 
-  #begin(message: { id: string; at: string; threadId: string }, deltas: MessageDelta[]): StreamFrame[] {
-    return [this.#number(messageBase(message)), ...this.#deltas(message, deltas)];
+  /** The beginning of a message of which there is something already. */
+  #begin(message: { id: string; at: string; threadId: string }, pieces: MessageDelta[]): StreamEvent[] {
+    const [first, ...rest] = pieces;
+    if (!first) return [messageBase(message)];
+    return this.#isCut
+      ? [messageBase(message, folded(first)), ...this.#deltas(message, rest)]
+      : [messageBase(message), ...this.#deltas(message, pieces)];
   }
 
-  #deltas(message: { id: string; threadId: string }, deltas: MessageDelta[]): StreamFrame[] {
-    return deltas.map((delta) => this.#number(deltaToWire(message, delta)));
+  #deltas(message: { id: string; threadId: string }, deltas: MessageDelta[]): StreamEvent[] {
+    return deltas.map((delta) => deltaToWire(message, delta));
   }
 
-  #number(event: StreamEvent): StreamFrame {
-    this.#frame += 1;
-    if (this.#frame >= FRAMES_PER_ORDINAL) throw new Error('a connection has used up the numbers of an ordinal');
-    return { sequenceNumber: sequenceNumber({ ordinal: this.#ordinal, frame: this.#frame }), event };
+  #hasNumbersFor(count: number): boolean {
+    return this.#frame + count < FIRST_PIECE;
   }
+
+  #number(events: StreamEvent[]): StreamFrame[] {
+    return events.map((event) => {
+      this.#frame += 1;
+      return { sequenceNumber: sequenceNumber({ ordinal: this.#ordinal, frame: this.#frame }), event };
+    });
+  }
+}
+
+/** What a connection lacks of a message that has grown by `delta`, if nothing came between. */
+function missing(message: LiveMessage, sent: Sent, delta: MessageDelta | undefined): MessageDelta[] {
+  if (delta && sent.frames === message.frames - 1) return [delta];
+  return splitDelta(gainedSince(message.text, sent.lengths), MAX_DELTA_BYTES);
+}
+
+function folded(delta: MessageDelta): MessageText {
+  const text = emptyText();
+  applyDelta(text, delta);
+  return text;
 }

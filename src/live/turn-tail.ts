@@ -4,6 +4,7 @@ import type { LogEntry } from '../log/records.ts';
 import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
 import { isUnavailable } from '../unavailable.ts';
 import type { LiveBus } from './bus.ts';
+import type { FeedBudget } from './feed-budget.ts';
 import { TurnFeed } from './turn-feed.ts';
 
 interface TailOptions {
@@ -11,6 +12,7 @@ interface TailOptions {
   logs: TurnLogs;
   bus: LiveBus;
   log: Logger;
+  budget: FeedBudget;
 }
 
 /** Between attempts to read a history that can't be read, at most. */
@@ -25,7 +27,7 @@ const FORGOTTEN_AFTER_MS = 60_000;
  * progress by the live bus.
  */
 export class TurnTail {
-  readonly feed = new TurnFeed();
+  readonly feed: TurnFeed;
   readonly #options: TailOptions;
   readonly #stop = new AbortController();
   readonly #unsubscribe: () => void;
@@ -40,6 +42,7 @@ export class TurnTail {
   constructor(options: TailOptions) {
     this.#options = options;
     const { bus, turnId } = options;
+    this.feed = new TurnFeed(options.budget);
     this.#unsubscribe = bus.subscribe(turnId, {
       frame: (frame) => {
         if (!this.feed.frame(frame)) bus.ask(turnId);

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { TurnLogs } from '../logs/turn-logs.ts';
 import { beyondRequest } from '../telemetry/log-scope.ts';
 import type { LiveBus } from './bus.ts';
+import { FeedBudget } from './feed-budget.ts';
 import { TurnTail } from './turn-tail.ts';
 
 /** A reader's hold on a turn's tail. */
@@ -21,6 +22,7 @@ interface Shared {
 /** The tails of this process: one for each turn that somebody watches. */
 export class TurnTails {
   readonly #options: { logs: TurnLogs; bus: LiveBus; log: Logger };
+  readonly #budget = new FeedBudget();
   readonly #tails = new Map<string, Shared>();
 
   constructor(options: { logs: TurnLogs; bus: LiveBus; log: Logger }) {
@@ -31,7 +33,7 @@ export class TurnTails {
   lease(turnId: string): TailLease {
     const known = this.#tails.get(turnId);
     const shared: Shared = known ?? {
-      tail: beyondRequest(() => new TurnTail({ ...this.#options, turnId })),
+      tail: beyondRequest(() => new TurnTail({ ...this.#options, budget: this.#budget, turnId })),
       leases: 0,
       running: false,
     };
@@ -50,6 +52,7 @@ export class TurnTails {
         shared.leases -= 1;
         if (shared.leases > 0) return;
         shared.tail.stop();
+        shared.tail.feed.close();
         if (this.#tails.get(turnId) === shared) this.#tails.delete(turnId);
       },
     };

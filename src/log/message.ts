@@ -57,6 +57,17 @@ export function applyDelta(text: MessageText, delta: MessageDelta): void {
   }
 }
 
+/** About how much memory a text or a part of one takes; at least 1, so that nothing is for free. */
+export function charactersOf({
+  content = '',
+  refusal = '',
+  reasoning = '',
+  toolCalls = [],
+}: Omit<MessageDelta, 'toolCalls'> & { toolCalls?: Partial<ToolCallText>[] }): number {
+  const texts = content.length + refusal.length + reasoning.length;
+  return toolCalls.reduce((sum, call) => sum + (call.arguments?.length ?? 0) + (call.id ? 500 : 0), texts + 1);
+}
+
 /** What a reader who holds `text` lacks of `message`, but for its end; undefined if it holds something else. */
 export function missingFrom(text: MessageText, message: MessageText): MessageDelta | undefined {
   if (text.toolCalls.length > message.toolCalls.length) return undefined;
@@ -75,6 +86,43 @@ export function missingFrom(text: MessageText, message: MessageText): MessageDel
     else if (rest) toolCalls.push({ index, arguments: rest });
   }
   return toolCalls.length > 0 ? { ...delta, toolCalls } : delta;
+}
+
+/** How much of a growing text its reader has. */
+export interface TextLengths {
+  content: number;
+  refusal: number;
+  reasoning: number;
+  /** Of the arguments of each tool call. */
+  toolCalls: number[];
+}
+
+export function lengthsOf({ content, refusal, reasoning, toolCalls }: MessageText): TextLengths {
+  return {
+    content: content.length,
+    refusal: refusal.length,
+    reasoning: reasoning.length,
+    toolCalls: toolCalls.map((call) => call.arguments.length),
+  };
+}
+
+/** What `text` has gained since it had these lengths: the fold of the text at that time and the result is `text`. */
+export function gainedSince(text: MessageText, had: TextLengths): MessageDelta {
+  const toolCalls = text.toolCalls.flatMap((call, index): ToolCallDelta[] => {
+    const length = had.toolCalls[index];
+    if (length === undefined) return [{ index, ...call }];
+    const { arguments: args, providerFields } = call;
+    // Provider fields may have come with any delta; a client that gets them twice holds the same.
+    return args.length > length || providerFields
+      ? [{ index, arguments: args.slice(length), ...(providerFields && { providerFields }) }]
+      : [];
+  });
+  return {
+    content: text.content.slice(had.content),
+    refusal: text.refusal.slice(had.refusal),
+    reasoning: text.reasoning.slice(had.reasoning),
+    ...(toolCalls.length > 0 && { toolCalls }),
+  };
 }
 
 function restOf(whole: string, beginning: string): string | undefined {

@@ -1,15 +1,17 @@
 /**
  * Sequence numbers: `ordinal * 1,000,000 + frame`. The ordinal counts the durable events of a turn; the frame counts
  * what a connection was sent since the last of them. The number of a durable event itself has frame 0, so a number
- * says which durable events its reader has, and nothing else about it is trusted.
+ * says which durable events its reader has. Nothing else about it is trusted, but for the frames of pieces.
  */
 export const FRAMES_PER_ORDINAL = 1_000_000;
 
 /**
- * Live text stops at this frame, far above what any message needs, so that numbers are left to send a message whole
- * again, however often its reader reconnects.
+ * Frames from here on are not counted by a connection: they number the pieces of the durable message at the next
+ * ordinal, for a reader that was cut in it. The pieces of a durable message never change, so such a number means the
+ * same on every node, and a reader that is cut in a message of many pieces continues behind those that it has.
+ * Frames below are more than any message needs, however often its reader reconnects; live text stops there.
  */
-export const MAX_LIVE_FRAME = 900_000;
+export const FIRST_PIECE = 900_000;
 const MAX_CURSOR_FRAME = 990_000;
 
 export interface Cursor {

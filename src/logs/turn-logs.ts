@@ -39,16 +39,15 @@ export interface StoredBatch {
   entries: LogEntry[];
 }
 
-export interface PageOptions {
-  from: number;
-  limit: number;
-  order: 'asc' | 'desc';
-}
-
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
 
-/** Longer logs are not worth the memory while they grow. */
-const MAX_CACHED_ENTRIES = 200;
+interface BackwardsOptions {
+  from: number;
+  batch: number;
+}
+
+/** Longer logs are not worth the memory while they grow: each reader of a running turn holds what it has read. */
+const MAX_GROWING_CHARACTERS = 1024 * 1024;
 
 /** Rows of the archive that are read at a time. */
 const ARCHIVE_PAGE = 100;
@@ -108,12 +107,15 @@ export class TurnLogs {
       yield* this.#archived(turnId, row.session_id, from, Infinity);
       return;
     }
-    const whole: LogEntry[] = [];
+    let whole: LogEntry[] | undefined = from === 1 ? [] : undefined;
+    let characters = 0;
     for await (const batch of this.#live(turnId, row, from, follow)) {
       yield batch;
-      if (from > 1 || whole.length > MAX_CACHED_ENTRIES) continue;
+      if (!whole) continue;
       whole.push(...batch.entries);
-      if (whole.at(-1)?.record.kind === 'turn.done') this.#ended.set(turnId, { ...batch, entries: whole });
+      characters += JSON.stringify(batch.entries).length;
+      if (characters > MAX_GROWING_CHARACTERS) whole = undefined;
+      else if (whole.at(-1)?.record.kind === 'turn.done') this.#ended.set(turnId, { ...batch, entries: whole });
     }
   }
 
@@ -151,28 +153,28 @@ export class TurnLogs {
   }
 
   /**
-   * A part of a log: up to `limit` entries from ordinal `from`, in either direction. In descending order a `from` beyond
-   * the end is the end. @throws TurnNotFound
+   * The entries of a turn from `from` down to its first, `batch` at a time; a `from` beyond the end is the end. What is
+   * not in the archive is read once, and whole: only from its beginning on are the entries of a history numbered.
+   * @throws TurnNotFound
    */
-  async page(turnId: string, { from, limit, order }: PageOptions): Promise<LogEntry[]> {
+  async *readBackwards(turnId: string, { from, batch: size }: BackwardsOptions): AsyncGenerator<LogEntry[]> {
     const row = await this.#row(turnId);
-    if (row?.archived) {
-      const last = Math.min(from, row.archived_through);
-      const first = order === 'asc' ? from : Math.max(1, last - limit + 1);
-      const count = order === 'asc' ? limit : last - first + 1;
-      const entries = await this.#restore(await this.#catalog.archive.read(turnId, first, count), row.session_id);
-      return order === 'asc' ? entries : entries.reverse();
+    const archived = row?.archived_through ?? 0;
+    if (!row?.archived && from > archived) {
+      const live: LogEntry[] = [];
+      let sessionId = '';
+      for await (const batch of this.readStored(turnId, { from: archived + 1 })) {
+        ({ sessionId } = batch);
+        live.push(...batch.entries.filter(({ ordinal }) => ordinal <= from));
+      }
+      while (live.length > 0) yield await this.#restore(live.splice(-size).reverse(), sessionId);
     }
-    const page: LogEntry[] = [];
-    let sessionId = '';
-    for await (const batch of this.readStored(turnId, order === 'asc' ? { from } : {})) {
-      ({ sessionId } = batch);
-      page.push(...batch.entries.filter(({ ordinal }) => order === 'asc' || ordinal <= from));
-      if (order === 'asc' && page.length >= limit) break;
-      if (order === 'desc') page.splice(0, page.length - limit);
+    if (!row) return;
+    for (let last = Math.min(from, archived); last > 0; last -= size) {
+      const first = Math.max(1, last - size + 1);
+      const entries = await this.#catalog.archive.read(turnId, first, last - first + 1);
+      yield await this.#restore(entries.reverse(), row.session_id);
     }
-    const entries = await this.#restore(page.slice(0, limit), sessionId);
-    return order === 'asc' ? entries : entries.reverse();
   }
 
   /** How a turn's workflow closed; undefined while it runs. Asks Temporal. @throws TurnNotFound */
@@ -197,10 +199,15 @@ export class TurnLogs {
         return { created, done: undefined };
       }
     }
-    const [first] = await this.page(turnId, { from: 1, limit: 1, order: 'asc' });
-    const [last] = await this.page(turnId, { from: Infinity, limit: 1, order: 'desc' });
+    const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });
+    const [first] = await this.#firstBatch(turnId, { from: 1, batch: 1 });
     if (first?.record.kind !== 'turn.created') throw new Error(`the log of turn ${turnId} has no beginning`);
     return { created: first.record, done: last?.record.kind === 'turn.done' ? last.record : undefined };
+  }
+
+  async #firstBatch(turnId: string, options: BackwardsOptions): Promise<LogEntry[]> {
+    for await (const batch of this.readBackwards(turnId, options)) return batch;
+    return [];
   }
 
   /** What a turn was started with, or its run `runId`. @throws TurnNotFound */

@@ -81,7 +81,11 @@ export const modelMessage = z
     refusal: z.string().optional(),
     reasoning_content: z.string().optional(),
     tool_calls: z.array(toolCall),
-    finish_reason: finishReason.optional().describe('absent on the empty base that opens a message on a stream'),
+    finish_reason: finishReason
+      .optional()
+      .describe(
+        'absent on the base that opens a message on a stream, which has what there is of it so far, or nothing',
+      ),
     usage: usage.optional(),
   })
   .meta({ id: 'ModelMessage' });

@@ -1,6 +1,12 @@
 import { responseText } from '../log/projection.ts';
 import { clip, fairShare } from '../log/text.ts';
-import type { MessageDelta, ToolCallDelta } from '../log/message.ts';
+import {
+  emptyText,
+  type MessageDelta,
+  type MessageText,
+  type ToolCallDelta,
+  type ToolCallText,
+} from '../log/message.ts';
 import { NO_USAGE } from '../log/records.ts';
 import type {
   ActionRequired,
@@ -10,7 +16,6 @@ import type {
   ModelMessage,
   Subject,
   StoredFile,
-  ToolCall,
   ToolInfo,
   TurnDone,
   TurnEnd,
@@ -171,27 +176,25 @@ export function fileUrl(file: { blob: string; name: string; mimeType: string }, 
   return `/v1/agents/sessions/${sessionId}/files/${file.blob}?${query.toString()}`;
 }
 
-/** The base that opens a message on a stream; deltas follow. */
-export function messageBase(message: { id: string; at: string; threadId: string }): WireModelMessage {
+/** The base that opens a message on a stream: empty, or with the text that the message has already. */
+export function messageBase(
+  message: { id: string; at: string; threadId: string },
+  { content, refusal, reasoning, toolCalls }: MessageText = emptyText(),
+): WireModelMessage {
   return {
     type: 'model.message',
     id: message.id,
     created_at: message.at,
     thread_id: message.threadId,
-    content: '',
-    tool_calls: [],
+    content,
+    ...(refusal && { refusal }),
+    ...(reasoning && { reasoning_content: reasoning }),
+    tool_calls: toolCalls.map(toolCallToWire),
   };
 }
 
 function messageToWire(message: ModelMessage): WireModelMessage {
-  return {
-    ...messageBase(message),
-    content: message.content,
-    ...(message.refusal && { refusal: message.refusal }),
-    ...(message.reasoning && { reasoning_content: message.reasoning }),
-    tool_calls: message.toolCalls.map(toolCallToWire),
-    ...messageEnd(message),
-  };
+  return { ...messageBase(message, message), ...messageEnd(message) };
 }
 
 /** The end of a message: what its last delta carries. */
@@ -224,7 +227,7 @@ function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
   };
 }
 
-function toolCallToWire(call: ToolCall): WireModelMessage['tool_calls'][number] {
+function toolCallToWire(call: ToolCallText): WireModelMessage['tool_calls'][number] {
   return {
     id: call.id,
     type: 'function',

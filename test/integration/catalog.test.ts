@@ -173,6 +173,14 @@ test('numbers come back as numbers, and texts in the order of their bytes', asyn
   expect(count).toBe(names.length);
 });
 
+test('a mark only rises, whoever sets it', async () => {
+  const [one, other] = [await open(), await open()];
+  expect(await one.marks.get('work')).toBeUndefined();
+  await one.marks.raise('work', LATER);
+  await other.marks.raise('work', NOW);
+  expect([await one.marks.get('work'), await other.marks.get('work')]).toEqual([LATER, LATER]);
+});
+
 test('turns that are not in the archive are known, the oldest first, but not what was only asked for', async () => {
   const catalog = await open();
   const accept = (turnId: string, sequence: number, createdAt: string) =>

@@ -32,20 +32,23 @@ function startOn(bus: LiveBus): Promise<TestServer> {
   });
 }
 
-/** Cuts after some event, comes back, and so on to the end; what the client holds then. */
+/**
+ * Cuts after some event, or after `exactly` so many, comes back, and so on to the end; what the client holds then.
+ */
 async function readInPieces(
   { api }: TestServer,
   chat: Chat,
   first: EventReader,
   random: () => number,
+  exactly?: number,
 ): Promise<Frame[]> {
   const turnId = await first.turnId();
   let reader = first;
   const all: Frame[] = [];
   for (;;) {
-    const enough = Math.ceil(random() * 6);
+    const enough = exactly ?? Math.ceil(random() * 6);
     await reader.next((frame) => frame.type === 'turn.done' || reader.frames.length >= enough);
-    const taken = reader.frames.slice(0, random() < 0.7 ? enough : undefined);
+    const taken = reader.frames.slice(0, exactly !== undefined || random() < 0.7 ? enough : undefined);
     reader.close();
     all.push(...taken);
     if (taken.at(-1)?.type === 'turn.done') return all;
@@ -127,8 +130,8 @@ function holdsCentralProperty(serverOf: () => TestServer): void {
     const uninterrupted = chat.turn('go');
     const turnId = await uninterrupted.turnId();
     // Readers that are cut again and again while the turn runs.
-    const pieces = Array.from({ length: 4 }, () =>
-      readInPieces(server, chat, server.api.subscribe(chat.sessionId, turnId), random),
+    const pieces = [1, 2, undefined, undefined, undefined].map((exactly) =>
+      readInPieces(server, chat, server.api.subscribe(chat.sessionId, turnId), random, exactly),
     );
     await during?.(server, chat, uninterrupted);
     const frames = await uninterrupted.done;

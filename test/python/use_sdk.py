@@ -44,6 +44,17 @@ again, _ = fold(turn.stream())
 assert [e.json() for e in again] == [e.json() for e in events]
 resumed = list(turn.stream(after_sequence_number=numbers[2]))
 seen["resumed"] = [item.event.type for item in resumed]
+held, number = {}, None
+while "turn.done" not in [event.type for event in held.values()]:
+    item = next(iter(turn.stream(after_sequence_number=number)))
+    if is_event_delta(item.event):
+        merge_event_delta(held[item.event.id], item.event)
+    else:
+        held[item.event.id] = item.event
+    number = item.sequence_number
+# A number is of a connection, and stays with the event that a client holds.
+assert [e.dict() | {"sequence_number": 0} for e in held.values()] == [e.dict() | {"sequence_number": 0} for e in events]
+seen["oneByOne"] = next(event.content for event in held.values() if event.type == "model.message")
 listed = list(turn.list_events(limit=1))
 seen["listed"] = [event.type for event in listed]
 assert [e.id for e in listed] == [e.id for e in events[1:-1]]

@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import type { LiveBus, LiveFrame } from '../../src/live/bus.ts';
 import { TurnFeed } from '../../src/live/turn-feed.ts';
 import { TurnReader, type StreamFrame } from '../../src/live/turn-reader.ts';
-import { parseCursor } from '../../src/log/ordinals.ts';
+import { parseCursor, type Cursor } from '../../src/log/ordinals.ts';
 import { TurnProjection } from '../../src/log/projection.ts';
 import type { LogEntry } from '../../src/log/records.ts';
 import { toWire } from '../../src/wire/project.ts';
@@ -96,16 +96,53 @@ async function untilHeard(worker: LiveBus, tap: BusTap): Promise<void> {
   tap.frames.length = 0;
 }
 
-function fold(frames: StreamFrame[]): ClientFold {
+export function fold(frames: StreamFrame[]): ClientFold {
   const client = new ClientFold();
   for (const { event } of frames) client.add(event);
   return client;
 }
 
-function expectRising(frames: StreamFrame[]): void {
+export function expectRising(frames: StreamFrame[]): void {
   for (const [i, { sequenceNumber }] of frames.entries()) {
     const before = frames[i - 1];
     if (before) expect(sequenceNumber).toBeGreaterThan(before.sequenceNumber);
+  }
+}
+
+/** A client that takes so many events from each of its connections, and no more. */
+class FewAtATime {
+  readonly frames: StreamFrame[] = [];
+  connections = 0;
+  readonly #feed: TurnFeed;
+  readonly #each: number;
+  #taken = 0;
+  #reader: TurnReader | undefined;
+
+  constructor(feed: TurnFeed, each: number) {
+    this.#feed = feed;
+    this.#each = each;
+    this.#connect();
+  }
+
+  get isAtEnd(): boolean {
+    return this.frames.at(-1)?.event.type === 'turn.done';
+  }
+
+  /** Connects again, if it has taken what it takes from one connection. */
+  next(): void {
+    if (this.#taken === this.#each && !this.isAtEnd) this.#connect();
+  }
+
+  #connect(): void {
+    if (this.#reader) this.#feed.leave(this.#reader);
+    this.#reader = new TurnReader(cursorAfter(this.frames));
+    this.#taken = 0;
+    this.connections += 1;
+    this.#feed.join(this.#reader, (sent) => {
+      const taken = sent.slice(0, this.#each - this.#taken);
+      this.#taken += taken.length;
+      this.frames.push(...taken);
+    });
   }
 }
 
@@ -142,8 +179,10 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number): Prom
           });
           if (cut === 0) state.back = away;
         }
+        const few = [1, 2, 3].map((each) => new FewAtATime(feed, each));
         for (const step of deliver) {
           await step(feed);
+          for (const client of few) client.next();
           for (const state of cuts) {
             if (state.back === undefined || state.back-- > 0) continue;
             resume(feed, state.reader, state.frames);
@@ -151,6 +190,14 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number): Prom
           }
         }
         for (const { back, reader, frames } of cuts) if (back !== Infinity) resume(feed, reader, frames);
+
+        for (const client of few) {
+          // From here on each entry is durable: its message may have been begun, and comes whole then.
+          const enough = client.connections + 2 * expected.length;
+          while (!client.isAtEnd && client.connections < enough) client.next();
+          expect(fold(client.frames).events).toEqual(expected);
+          expectRising(client.frames);
+        }
 
         expect(fold(whole).events).toEqual(expected);
         expectRising(whole);
@@ -167,7 +214,11 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number): Prom
 
 function resume(feed: TurnFeed, cut: TurnReader, frames: StreamFrame[]): void {
   feed.leave(cut);
+  feed.join(new TurnReader(cursorAfter(frames)), (sent) => frames.push(...sent));
+}
+
+export function cursorAfter(frames: StreamFrame[]): Cursor {
   const cursor = parseCursor(frames.at(-1)?.sequenceNumber ?? 0);
   if (!cursor) throw new Error('a stream sent a number that is no cursor');
-  feed.join(new TurnReader(cursor), (sent) => frames.push(...sent));
+  return cursor;
 }

@@ -1,0 +1,24 @@
+import type { Kysely } from 'kysely';
+import type { Tables } from './schema.ts';
+
+/** Up to when regular work is done, by its name. In a catalog that was restored they are as old as its backup. */
+export class Marks {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  async get(name: string): Promise<string | undefined> {
+    return (await this.#db.selectFrom('marks').select('at').where('name', '=', name).executeTakeFirst())?.at;
+  }
+
+  /** Sets a mark, unless another process has set a later one. */
+  async raise(name: string, at: string): Promise<void> {
+    await this.#db
+      .insertInto('marks')
+      .values({ name, at })
+      .onConflict((conflict) => conflict.column('name').doUpdateSet({ at }).where('marks.at', '<', at))
+      .execute();
+  }
+}

@@ -1,0 +1,234 @@
+import { pino } from 'pino';
+import { expect, test } from 'vitest';
+import { cursorAfter, expectRising, fold } from '../../test/support/central-property.ts';
+import { emptyText } from '../log/message.ts';
+import type { LogEntry, ModelMessage } from '../log/records.ts';
+import type { TurnLogs } from '../logs/turn-logs.ts';
+import { toWire } from '../wire/project.ts';
+import { MAX_LIVE_CHARACTERS, type LiveFrame } from './bus.ts';
+import { FeedBudget } from './feed-budget.ts';
+import { InProcessBus } from './in-process-bus.ts';
+import { TurnFeed } from './turn-feed.ts';
+import { TurnReader, type StreamFrame } from './turn-reader.ts';
+import { TurnTail } from './turn-tail.ts';
+
+const AT = '2026-11-22T08:00:00.000Z';
+
+const frame = (n: number, content: string, overrides: Partial<LiveFrame> = {}): LiveFrame => ({
+  turnId: 'turn_1',
+  threadId: 'main',
+  messageId: 'msg_1',
+  createdAt: AT,
+  after: 0,
+  attempt: 1,
+  n,
+  delta: { content },
+  ...overrides,
+});
+
+function message(ordinal: number, content: string, overrides: Partial<ModelMessage> = {}): LogEntry {
+  const id = `msg_${ordinal}`;
+  const rest = { ...emptyText(), toolCalls: [], finishReason: 'stop' as const };
+  return { ordinal, record: { kind: 'model.message', id, at: AT, threadId: 'main', ...rest, content, ...overrides } };
+}
+
+/** Connects at the cursor of what the client has, as an API does, and gives what the connection sends at once. */
+function resume(feed: TurnFeed, frames: StreamFrame[]): StreamFrame[] {
+  const sent: StreamFrame[] = [];
+  const reader = new TurnReader(cursorAfter(frames));
+  feed.join(reader, (more) => sent.push(...more));
+  feed.leave(reader);
+  return sent;
+}
+
+function contentOf(frames: StreamFrame[]): string {
+  const [event] = fold(frames).events;
+  return event?.type === 'model.message' ? event.content : '';
+}
+
+const bytesOf = (frames: StreamFrame[]): number => Buffer.byteLength(JSON.stringify(frames));
+
+/** A tail of a turn whose log is in the archive up to before `from`, and has these entries behind that. */
+function tailFrom(from: Promise<number>, bus: InProcessBus, entries: LogEntry[]) {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of them as a tail reads
+  const logs = {
+    liveFrom: () => from,
+    read: async function* () {
+      yield entries;
+      await new Promise(() => undefined);
+    },
+  } as unknown as TurnLogs;
+  return new TurnTail({ turnId: 'turn_1', logs, bus, log: pino({ level: 'silent' }), budget: new FeedBudget() });
+}
+
+test('frames of a message from before the run began, sent by a worker that wakes up, reach no reader', async () => {
+  const bus = new InProcessBus();
+  const zombie = { messageId: 'msg_13', after: 12 };
+  bus.publish(frame(0, 'old ', zombie));
+  const from = Promise.withResolvers<number>();
+  const tail = tailFrom(from.promise, bus, [message(401, 'first of this run')]);
+  void tail.run();
+  bus.publish(frame(1, 'before it has begun ', zombie));
+  from.resolve(401);
+  await tail.begun;
+  expect(await tail.reaches(401, 10_000)).toBe(true);
+  const frames: StreamFrame[] = [];
+  tail.feed.join(new TurnReader({ ordinal: 400, frame: 0 }), (sent) => frames.push(...sent));
+  bus.publish(frame(2, 'text', zombie));
+  bus.publish(frame(7, 'behind a gap', zombie)); // it asks, and gets a snapshot
+  bus.publish(frame(0, 'new', { messageId: 'msg_402', after: 401 }));
+  expect(frames.map(({ event }) => event.id)).not.toContain('msg_13');
+  expect(frames.at(-1)?.event).toMatchObject({ id: 'msg_402', content: 'new' });
+  tail.stop();
+});
+
+test('a client that gets one event per connection has the text so far with each, and gets past the message', () => {
+  const feed = new TurnFeed();
+  const frames: StreamFrame[] = [];
+  let said = '';
+  for (let n = 0; n < 30; n++) {
+    feed.frame(frame(n, `word${n} `));
+    said += `word${n} `;
+    frames.push(...resume(feed, frames).slice(0, 1));
+    // The first connection was not cut in the message: it gets the base, and would get the text behind it.
+    expect(contentOf(frames)).toBe(n === 0 ? '' : said);
+  }
+  const calls: ModelMessage['toolCalls'] = [
+    { id: 'a', name: 'look', arguments: '{}', info: { type: 'system', name: 'look' }, route: { to: 'client' } },
+  ];
+  const entry = message(1, said, { toolCalls: calls, reasoning: 'why', finishReason: 'tool_calls' });
+  feed.entry(entry);
+  const [last, ...more] = resume(feed, frames);
+  expect(more).toEqual([]);
+  expect(last).toEqual({ sequenceNumber: 1_000_000, event: toWire(entry.record) });
+});
+
+test('a client that gets one event per connection gets past a message of any length, in lines below 1 MiB', () => {
+  const feed = new TurnFeed();
+  const [content, args] = ['é"'.repeat(1_000_000), 'x'.repeat(700_000)];
+  const call = { id: 'a', name: 'look', info: { type: 'system' as const, name: 'look' } };
+  const entry = message(1, content, { toolCalls: [{ ...call, arguments: args, route: { to: 'client' } }] });
+  feed.entry(entry);
+  const frames: StreamFrame[] = [];
+  for (let connections = 0; connections < 20; connections++) frames.push(...resume(feed, frames).slice(0, 1));
+  expect(frames.at(-1)?.sequenceNumber).toBe(1_000_000);
+  expect(fold(frames).events).toEqual([toWire(entry.record)]);
+  expectRising(frames);
+  for (const one of frames) expect(bytesOf([one])).toBeLessThan(1024 * 1024);
+});
+
+test('a reader that was cut anywhere in a long message, and again behind that, has the message in the end', () => {
+  const feed = new TurnFeed();
+  feed.frame(frame(0, 'a'.repeat(600_000)));
+  const live = resume(feed, []);
+  const entry = message(1, 'a'.repeat(600_000) + 'b'.repeat(1_200_000));
+  feed.entry(entry);
+  for (let cut = 0; cut <= live.length; cut++) {
+    const before = live.slice(0, cut);
+    const rest = resume(feed, before);
+    for (let again = 0; again <= rest.length; again++) {
+      const frames = [...before, ...rest.slice(0, again)];
+      frames.push(...resume(feed, frames));
+      expect(fold(frames).events).toEqual([toWire(entry.record)]);
+      expectRising(frames);
+    }
+  }
+});
+
+test('a reader that falls behind again and again is sent a message once', () => {
+  const feed = new TurnFeed();
+  const reader = new TurnReader();
+  const frames: StreamFrame[] = [];
+  const join = (): void => feed.join(reader, (sent) => frames.push(...sent));
+  const piece = 'x'.repeat(1_000);
+  const info = { type: 'system' as const, name: 'look' };
+  for (let n = 0; n < 2_000; n++) {
+    if (n % 100 === 0) feed.leave(reader);
+    if (n % 100 === 90) join();
+    const call = n === 1_950 ? { index: 0, id: 'a', name: 'look', info, arguments: '' } : { index: 0, arguments: '1' };
+    feed.frame(frame(n, piece, n < 1_950 ? {} : { delta: { content: piece, toolCalls: [call] } }));
+  }
+  feed.leave(reader);
+  const entry = message(1, piece.repeat(2_000) + 'end', {
+    toolCalls: [{ id: 'a', name: 'look', info, arguments: '1'.repeat(49), route: { to: 'client' } }],
+  });
+  feed.entry(entry);
+  // It catches up, as what it lacks is durable now.
+  for (const each of feed.entries(1)) frames.push(...reader.durable(each));
+  expect(fold(frames).events).toEqual([toWire(entry.record)]);
+  expect(bytesOf(frames)).toBeLessThan(2.2e6);
+});
+
+test('a reader that missed an attempt holds nothing of the next one', () => {
+  const feed = new TurnFeed();
+  const reader = new TurnReader();
+  const frames: StreamFrame[] = [];
+  const join = (): void => feed.join(reader, (sent) => frames.push(...sent));
+  join();
+  feed.frame(frame(0, 'one '));
+  feed.leave(reader);
+  feed.frame(frame(0, 'another ', { attempt: 2 }));
+  feed.frame(frame(1, 'text', { attempt: 2 }));
+  join();
+  expect(contentOf(frames)).toBe('another text');
+  feed.leave(reader);
+  feed.frame(frame(0, 'third', { attempt: 3 }));
+  feed.entry(message(1, 'third'));
+  for (const each of feed.entries(1)) frames.push(...reader.durable(each));
+  expect(contentOf(frames)).toBe('third');
+});
+
+test('nothing is taken from a client because its server has heard nothing of a message yet', () => {
+  const feed = new TurnFeed();
+  expect(feed.frame(frame(5, 'behind a gap'))).toBe(false);
+  expect(resume(feed, [{ sequenceNumber: 7, event: toWire(message(1, '').record) }])).toEqual([]);
+});
+
+test('what the feeds of a process keep is bounded: that which was not used for longest is read from the log', () => {
+  const budget = new FeedBudget(10_000);
+  const [idle, read, busy] = Array.from({ length: 3 }, () => new TurnFeed(budget));
+  for (const feed of [idle, read]) feed?.entry(message(1, 'x'.repeat(4_000)));
+  idle?.frame(frame(0, 'in progress', { messageId: 'msg_2', after: 1 }));
+  read?.join(new TurnReader(), () => undefined);
+  busy?.entry(message(1, 'x'.repeat(4_000)));
+  expect([idle, read, busy].map((feed) => feed?.entries(1).length)).toEqual([0, 1, 1]);
+  expect(budget.characters).toBeLessThanOrEqual(10_000);
+  // Its readers lose nothing: one who has all has what is in progress, one who has not reads the log first.
+  expect(() => idle?.join(new TurnReader(), () => undefined)).toThrow(RangeError);
+  const frames: StreamFrame[] = [];
+  idle?.join(new TurnReader({ ordinal: 1, frame: 0 }), (sent) => frames.push(...sent));
+  expect(contentOf(frames)).toBe('in progress');
+  for (const feed of [idle, read, busy]) feed?.close();
+  expect(budget.characters).toBe(0);
+});
+
+test.each([
+  ['one message', MAX_LIVE_CHARACTERS, new FeedBudget()],
+  ['what all turns have in progress', 1_000_000, new FeedBudget(1_000_000)],
+])('the live text of %s is bounded; its end comes with the log', (_, bound, budget) => {
+  const feed = new TurnFeed(budget);
+  const frames: StreamFrame[] = [];
+  feed.join(new TurnReader(), (sent) => frames.push(...sent));
+  const piece = 'x'.repeat(100_000);
+  for (let n = 0; n < 60; n++) expect(feed.frame(frame(n, piece))).toBe(true);
+  expect(budget.characters).toBeGreaterThan(bound / 2);
+  expect(budget.characters).toBeLessThan(bound + 2 * piece.length);
+  expect(contentOf(frames).length).toBeLessThan(bound + 2 * piece.length);
+  const entry = message(1, piece.repeat(60));
+  feed.entry(entry);
+  expect(fold(frames).events).toEqual([toWire(entry.record)]);
+  expect(frames.filter(({ event }) => event.type === 'model.message').length).toBe(1);
+});
+
+test('of a message that is too long to be live no snapshot is given', () => {
+  const bus = new InProcessBus();
+  const piece = 'x'.repeat(1_000_000);
+  const snapshots: number[] = [];
+  const ignore = (): void => undefined;
+  bus.subscribe('turn_1', { frame: ignore, snapshot: ({ frames }) => snapshots.push(frames), lost: ignore });
+  for (let n = 0; n < 8; n++) {
+    bus.publish(frame(n, piece));
+    bus.ask('turn_1');
+  }
+  expect(snapshots).toEqual([1, 2, 3, 4]);
+});
