@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -11,18 +12,21 @@ import { afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } fr
 import { loadConfig } from '../../src/config.ts';
 import { DataDirInUseError } from '../../src/data-dir-lock.ts';
 import { findTemporalBinary } from '../../src/temporal/binary.ts';
-import { endDevServers, findDevServers, type FoundServer } from '../../src/temporal/dev-server.ts';
+import { endDevServers, findDevServers, settingsArguments, type FoundServer } from '../../src/temporal/dev-server.ts';
 import {
   startEmbeddedTemporal,
   type EmbeddedTemporal,
   type EmbeddedTemporalOptions,
 } from '../../src/temporal/embedded-server.ts';
+import { isListenerOurs } from '../../src/temporal/process-table.ts';
 import { ProvisionError } from '../../src/temporal/provision-error.ts';
 import { eventually } from '../support/eventually.ts';
+import { isAlive } from '../support/is-alive.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
 const namespace = 'everturn';
+const NOBODY = 65_534;
 const { cacheDir } = loadConfig();
 let binary: string;
 let dataDir: string;
@@ -250,6 +254,60 @@ test('a program that does not start is said, and the data folder is free again',
   await expect(start({ binary: broken })).rejects.toThrow(/exit code 7\n.*the disk is on fire/);
   await expect(start({ binary: path.join(dataDir, 'absent') })).rejects.toThrow(/ENOENT/);
   await start();
+});
+
+const asRoot = test.runIf(process.getuid?.() === 0);
+
+/** A process whose command line is that of our server, but for its port. */
+async function startDecoy(port: number, uid?: number): Promise<number> {
+  const settings = settingsArguments({
+    databaseFile: databaseFile(),
+    namespace,
+    sqliteSync: 'normal',
+    dynamicConfig: {},
+  });
+  const args = ['-c', 'echo up; read line', 'temporal', 'server', 'start-dev', '--port', String(port), ...settings];
+  const decoy = spawn('/bin/sh', args, { cwd: '/', stdio: ['pipe', 'pipe', 'inherit'], ...(uid && { uid, gid: uid }) });
+  onTestFinished(() => void decoy.kill('SIGKILL'));
+  await once(decoy.stdout, 'data');
+  return decoy.pid ?? 0;
+}
+
+asRoot("another user's process is neither adopted nor ended, whatever its command line says", async () => {
+  const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
+  const decoy = await startDecoy(Number(elsewhere.address.split(':').at(-1)), NOBODY);
+  const server = await start();
+  expect(server.adopted).toBe(false);
+  expect(server.address).not.toBe(elsewhere.address);
+  expect((await theServer()).pid).not.toBe(decoy);
+  await server.stop();
+  expect(isAlive(decoy)).toBe(true);
+});
+
+test('a process of ours that runs another program is never adopted', async () => {
+  const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
+  await startDecoy(Number(elsewhere.address.split(':').at(-1)));
+  const server = await start();
+  expect(server.adopted).toBe(false);
+  expect(server.address).not.toBe(elsewhere.address);
+});
+
+asRoot('a port on which another user listens is not that of our server', async () => {
+  const mine = createServer().listen(0, '127.0.0.1');
+  await once(mine, 'listening');
+  onTestFinished(() => void mine.close());
+  const address = mine.address();
+  expect(await isListenerOurs(typeof address === 'object' && address ? address.port : 0)).toBe(true);
+  const script = `require('node:net').createServer().listen(0, '127.0.0.1', function () { console.log(this.address().port) })`;
+  const stranger = spawn('/usr/bin/env', ['node', '--eval', script], {
+    cwd: '/',
+    stdio: ['ignore', 'pipe', 'inherit'],
+    uid: NOBODY,
+    gid: NOBODY,
+  });
+  onTestFinished(() => void stranger.kill('SIGKILL'));
+  const [port] = await once(stranger.stdout, 'data');
+  expect(await isListenerOurs(Number(port))).toBe(false);
 });
 
 function writeTables(...statements: string[]): void {
