@@ -24,6 +24,12 @@ export interface FoundServer {
   program: string | undefined;
 }
 
+/**
+ * The server has an HTTP interface beside gRPC, on a port that it chooses, and it cannot be turned off. A web page could
+ * send commands to it, and nothing of ours uses it. No request can name this host: Go refuses a blank in a Host header.
+ */
+const HTTP_ALLOWED_HOSTS = ['no host'];
+
 export function settingsArguments(settings: DevServerSettings): string[] {
   const { databaseFile, namespace, sqliteSync, dynamicConfig } = settings;
   return [
@@ -39,10 +45,9 @@ export function settingsArguments(settings: DevServerSettings): string[] {
     'journal_mode=WAL',
     '--sqlite-pragma',
     `synchronous=${sqliteSync}`,
-    ...Object.entries({ ...DYNAMIC_CONFIG, ...dynamicConfig }).flatMap(([key, value]) => [
-      '--dynamic-config-value',
-      `${key}=${JSON.stringify(value)}`,
-    ]),
+    ...Object.entries({ ...DYNAMIC_CONFIG, 'frontend.httpAllowedHosts': HTTP_ALLOWED_HOSTS, ...dynamicConfig }).flatMap(
+      ([key, value]) => ['--dynamic-config-value', `${key}=${JSON.stringify(value)}`],
+    ),
   ];
 }
 

@@ -1,11 +1,13 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
@@ -24,6 +26,8 @@ import { eventually } from '../support/eventually.ts';
 import { isAlive } from '../support/is-alive.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
+
+const run = promisify(execFile);
 
 const namespace = 'everturn';
 const NOBODY = 65_534;
@@ -256,6 +260,23 @@ test('a program that does not start is said, and the data folder is free again',
   await start();
 });
 
+test("the server's HTTP interface refuses every request, whatever Host it names, and gRPC answers", async () => {
+  const { address } = await start();
+  await startWorkflow(await clientOf(address), 'by gRPC');
+  const paths = ['/api/v1/namespaces/everturn/workflows', '/namespaces/everturn/workflows'];
+  const hosts = ['host: evil.example', 'host: localhost', 'host: 127.0.0.1', 'host: nobody.invalid', 'host:', 'x: y'];
+  const ports = await listeningPorts((await theServer()).pid);
+  const answers: string[] = [];
+  for (const port of ports) {
+    for (const request of paths.flatMap((path) => hosts.map((host) => `GET ${path} HTTP/1.0\r\n${host}\r\n\r\n`))) {
+      answers.push(await firstLine(port, request));
+    }
+  }
+  expect(answers).toContain('HTTP/1.0 403 Forbidden');
+  // The metrics have no such path.
+  expect(answers.filter((answer) => answer.startsWith('HTTP/') && !/^HTTP\/1.0 40[34] /.test(answer))).toEqual([]);
+});
+
 const asRoot = test.runIf(process.getuid?.() === 0);
 
 /** A process whose command line is that of our server, but for its port. */
@@ -309,6 +330,20 @@ asRoot('a port on which another user listens is not that of our server', async (
   const [port] = await once(stranger.stdout, 'data');
   expect(await isListenerOurs(Number(port))).toBe(false);
 });
+
+async function listeningPorts(pid: number): Promise<number[]> {
+  const { stdout } = await run('ss', ['-ltnpH']);
+  const lines = stdout.split('\n').filter((line) => line.includes(`pid=${pid},`));
+  return lines.map((line) => Number(/127\.0\.0\.1:(\d+)/.exec(line)?.[1]));
+}
+
+/** Of what a port answers; empty if it says nothing and hangs up. */
+async function firstLine(port: number, request: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1').setTimeout(5_000, () => socket.destroy());
+  socket.end(request);
+  const answer = await text(socket).catch(() => '');
+  return answer.split('\r\n')[0] ?? '';
+}
 
 function writeTables(...statements: string[]): void {
   const database = new DatabaseSync(databaseFile());
