@@ -277,7 +277,8 @@ test("the server's HTTP interface refuses every request, whatever Host it names,
   expect(answers.filter((answer) => answer.startsWith('HTTP/') && !/^HTTP\/1.0 40[34] /.test(answer))).toEqual([]);
 });
 
-const asRoot = test.runIf(process.getuid?.() === 0);
+/** Only root can start a process of another user. */
+const asRoot = { skip: process.getuid?.() !== 0 };
 
 /** A process whose command line is that of our server, but for its port. */
 async function startDecoy(port: number, uid?: number): Promise<number> {
@@ -294,7 +295,7 @@ async function startDecoy(port: number, uid?: number): Promise<number> {
   return decoy.pid ?? 0;
 }
 
-asRoot("another user's process is neither adopted nor ended, whatever its command line says", async () => {
+test("another user's process is neither adopted nor ended, whatever its command line says", asRoot, async () => {
   const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
   const decoy = await startDecoy(Number(elsewhere.address.split(':').at(-1)), NOBODY);
   const server = await start();
@@ -313,7 +314,7 @@ test('a process of ours that runs another program is never adopted', async () =>
   expect(server.address).not.toBe(elsewhere.address);
 });
 
-asRoot('a port on which another user listens is not that of our server', async () => {
+test('a port on which another user listens is not that of our server', asRoot, async () => {
   const mine = createServer().listen(0, '127.0.0.1');
   await once(mine, 'listening');
   onTestFinished(() => void mine.close());
