@@ -58,6 +58,8 @@ export interface Config {
     foreign: ClientConnectConfig | undefined;
     namespace: string;
     taskQueue: string;
+    /** Whether the embedded server's program may be downloaded. */
+    mayDownload: boolean;
   };
   /** Redis, which carries what processes that run apart tell each other; it may hold a password. */
   redisUrl: string | undefined;
@@ -148,6 +150,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       foreign: vars.TEMPORAL_ADDRESS ? foreignTemporal(env) : undefined,
       namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
       taskQueue: vars.EVERTURN_TASK_QUEUE,
+      mayDownload: vars.EVERTURN_DOWNLOAD_TEMPORAL,
     },
     redisUrl: vars.REDIS_URL,
     database: databaseOf(vars.DATABASE_URL ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
@@ -331,6 +334,7 @@ const schema = z.object({
   EVERTURN_STREAMS_PER_SUBJECT: limit,
   EVERTURN_STREAMS: limit,
   EVERTURN_TRUSTED_PROXIES: proxies,
+  EVERTURN_DOWNLOAD_TEMPORAL: flag.default(false),
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   DATABASE_URL: databaseUrl.optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),
