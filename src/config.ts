@@ -28,6 +28,8 @@ export interface Config {
   apiKeys: { key: string; caller: Caller }[];
   /** What is stored is encrypted under the first; none: it is not encrypted. */
   encryptionKeys: EncryptionKey[];
+  /** Whether Temporal's commands that are not encrypted are obeyed although there are keys. */
+  acceptsUnencrypted: boolean;
   /** The OpenID Connect provider whose tokens let people in. */
   oidc:
     | {
@@ -135,6 +137,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
     apiKeys: vars.EVERTURN_API_KEYS,
     encryptionKeys: vars.EVERTURN_ENCRYPTION_KEYS,
+    acceptsUnencrypted: vars.EVERTURN_ACCEPT_UNENCRYPTED,
     oidc: oidcOf(vars),
     agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
     mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
@@ -311,6 +314,7 @@ const schema = z.object({
   EVERTURN_DATA: z.string().default('.everturn'),
   EVERTURN_API_KEYS: apiKeys,
   EVERTURN_ENCRYPTION_KEYS: encryptionKeys,
+  EVERTURN_ACCEPT_UNENCRYPTED: flag.default(false),
   EVERTURN_OIDC_ISSUER: url.optional(),
   EVERTURN_OIDC_AUDIENCE: z.string().optional(),
   EVERTURN_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
