@@ -28,6 +28,8 @@ export interface Config {
   apiKeys: { key: string; caller: Caller }[];
   /** What is stored is encrypted under the first; none: it is not encrypted. */
   encryptionKeys: EncryptionKey[];
+  /** Whether Temporal's commands that are not encrypted are obeyed although there are keys. */
+  acceptsUnencrypted: boolean;
   /** The OpenID Connect provider whose tokens let people in. */
   oidc:
     | {
@@ -58,6 +60,8 @@ export interface Config {
     foreign: ClientConnectConfig | undefined;
     namespace: string;
     taskQueue: string;
+    /** Whether the embedded server's program may be downloaded. */
+    mayDownload: boolean;
   };
   /** Redis, which carries what processes that run apart tell each other; it may hold a password. */
   redisUrl: string | undefined;
@@ -133,6 +137,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
     apiKeys: vars.EVERTURN_API_KEYS,
     encryptionKeys: vars.EVERTURN_ENCRYPTION_KEYS,
+    acceptsUnencrypted: vars.EVERTURN_ACCEPT_UNENCRYPTED,
     oidc: oidcOf(vars),
     agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
     mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
@@ -148,6 +153,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       foreign: vars.TEMPORAL_ADDRESS ? foreignTemporal(env) : undefined,
       namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
       taskQueue: vars.EVERTURN_TASK_QUEUE,
+      mayDownload: vars.EVERTURN_DOWNLOAD_TEMPORAL,
     },
     redisUrl: vars.REDIS_URL,
     database: databaseOf(vars.DATABASE_URL ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
@@ -308,6 +314,7 @@ const schema = z.object({
   EVERTURN_DATA: z.string().default('.everturn'),
   EVERTURN_API_KEYS: apiKeys,
   EVERTURN_ENCRYPTION_KEYS: encryptionKeys,
+  EVERTURN_ACCEPT_UNENCRYPTED: flag.default(false),
   EVERTURN_OIDC_ISSUER: url.optional(),
   EVERTURN_OIDC_AUDIENCE: z.string().optional(),
   EVERTURN_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
@@ -331,6 +338,7 @@ const schema = z.object({
   EVERTURN_STREAMS_PER_SUBJECT: limit,
   EVERTURN_STREAMS: limit,
   EVERTURN_TRUSTED_PROXIES: proxies,
+  EVERTURN_DOWNLOAD_TEMPORAL: flag.default(false),
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   DATABASE_URL: databaseUrl.optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),

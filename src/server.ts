@@ -83,8 +83,8 @@ async function provision(
   { dataDir, cacheDir, sqliteSync, temporal }: Config,
   log: Logger,
 ): Promise<ProvisionedTemporal> {
-  const { foreign, namespace } = temporal;
-  return provisionTemporal({ dataDir, cacheDir, sqliteSync, foreign, namespace, log });
+  const { foreign, namespace, mayDownload } = temporal;
+  return provisionTemporal({ dataDir, cacheDir, sqliteSync, foreign, namespace, mayDownload, log });
 }
 
 async function demoAccess(cleanup: Cleanup): Promise<ModelAccess> {

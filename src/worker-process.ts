@@ -38,6 +38,7 @@ export async function startWorker(
     taskQueue: config.temporal.taskQueue,
     workflowBundle,
     cipher,
+    acceptsUnencrypted: config.acceptsUnencrypted,
     activities: createActivities(dependencies),
     activityInterceptors: [activityScope, countRetries(metrics), traceActivity],
     onTurnEnded: (span) => services.tracing?.turnEnded(span),

@@ -18,14 +18,19 @@ beforeEach(async () => {
   onTestFinished(() => rm(root, { recursive: true, force: true }));
 });
 
-/** Looks for it in folders below `root`. The SDK's download goes to a proxy that is not there. */
-async function find(...pathFolders: string[]): Promise<string> {
+/** Looks for it in folders below `root`. */
+function find(...pathFolders: string[]): Promise<string> {
+  return findIn(pathFolders, false);
+}
+
+/** The SDK's download goes to a proxy that is not there. */
+async function findIn(pathFolders: string[], mayDownload: boolean): Promise<string> {
   const env = {
     PATH: pathFolders.map((folder) => path.join(root, folder)).join(path.delimiter),
     HTTPS_PROXY: `http://127.0.0.1:${await freePort()}`,
   };
   const log = pino({ base: null }, { write: (line: string) => void messages.push(line) });
-  return findTemporalBinary({ cacheDir, env, log });
+  return findTemporalBinary({ cacheDir, env, mayDownload, log });
 }
 
 async function writeProgram(file: string, ...lines: string[]): Promise<string> {
@@ -107,7 +112,7 @@ test('else Go builds it into the cache, where it is found the next time', async 
     'install -v github.com/temporalio/cli/cmd/temporal@v1.5.1 CGO_ENABLED=0\n',
   );
   const text = messages.join('');
-  expect(text).toContain('download by the Temporal SDK');
+  expect(text).not.toContain('download by the Temporal SDK');
   expect(text).toContain('about two minutes');
   expect(text).toContain('2 modules fetched, 1 packages compiled');
 
@@ -145,8 +150,15 @@ test('when nothing helps, one error says what would', async () => {
   expect(String(error)).toContain(cachedFile());
   expect(String(error)).toContain('https://go.dev/dl');
   expect(String(error)).toContain('TEMPORAL_ADDRESS');
-  expect(String(error)).toMatch(/download by the Temporal SDK: .*Connection refused/);
+  expect(String(error)).toContain('EVERTURN_DOWNLOAD_TEMPORAL=true');
+  expect(String(error)).not.toContain('download by the Temporal SDK');
 
   await writeGo('one/go', 'echo "go: no space left on device" >&2', 'exit 1');
   await expect(find('one')).rejects.toThrow(/build with Go: go install: go: no space left on device/);
+});
+
+test('the program is downloaded only where that is permitted, since nothing checks its digest', async () => {
+  const error = await findIn([], true).catch((error: unknown) => error);
+  expect(String(error)).toMatch(/download by the Temporal SDK: .*Connection refused/);
+  expect(String(error)).not.toContain('EVERTURN_DOWNLOAD_TEMPORAL');
 });

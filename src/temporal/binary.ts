@@ -10,16 +10,19 @@ export interface BinaryOptions {
   cacheDir: string;
   /** PATH is where `temporal` and `go` are looked for; the rest is for those that install. */
   env: NodeJS.ProcessEnv;
+  /** Whether it may be downloaded, by the SDK; default false. */
+  mayDownload?: boolean;
   log: Logger;
 }
 
 /**
- * The Temporal CLI: `temporal` on PATH, else the one in the cache, else one that is installed into the cache, by the
- * SDK's download or with Go. It is known to run.
+ * The Temporal CLI: `temporal` on PATH, else the one in the cache, else one that is installed into the cache: built with
+ * Go, which checks its sources against the public checksum database, or downloaded by the SDK, which checks nothing. It
+ * is known to run.
  *
  * @throws ProvisionError with what can be done
  */
-export async function findTemporalBinary({ cacheDir, env, log }: BinaryOptions): Promise<string> {
+export async function findTemporalBinary({ cacheDir, env, mayDownload = false, log }: BinaryOptions): Promise<string> {
   const binDir = path.resolve(cacheDir, 'bin');
   const cached = path.join(binDir, 'temporal');
   for (const file of [...(await onPath('temporal', env)), cached]) {
@@ -32,8 +35,10 @@ export async function findTemporalBinary({ cacheDir, env, log }: BinaryOptions):
   const [go] = await onPath('go', env);
   const failures: string[] = [];
   const installers = [
-    { name: 'download by the Temporal SDK', run: (folder: string) => downloadBySdk({ folder, env, log }) },
     ...(go ? [{ name: 'build with Go', run: (folder: string) => buildByGo({ go, folder, env, log }) }] : []),
+    ...(mayDownload
+      ? [{ name: 'download by the Temporal SDK', run: (folder: string) => downloadBySdk({ folder, env, log }) }]
+      : []),
   ];
   for (const { name, run } of installers) {
     try {
@@ -57,9 +62,11 @@ export async function findTemporalBinary({ cacheDir, env, log }: BinaryOptions):
       '- install the Temporal CLI, so that `temporal` is on PATH: https://docs.temporal.io/cli',
       `- put its program at ${cached}`,
       ...(go ? [] : ['- install Go, with which it is built, in two minutes: https://go.dev/dl']),
+      ...(mayDownload
+        ? []
+        : ['- set EVERTURN_DOWNLOAD_TEMPORAL=true: its SDK downloads it, over TLS and without checking a digest']),
       '- set TEMPORAL_ADDRESS to a Temporal server that is running elsewhere',
-      'Tried without success:',
-      ...failures.map((failure) => `- ${failure}`),
+      ...(failures.length > 0 ? ['Tried without success:', ...failures.map((failure) => `- ${failure}`)] : []),
     ].join('\n'),
   );
 }

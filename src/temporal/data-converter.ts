@@ -3,15 +3,23 @@ import type { DataConverter, LoadedDataConverter } from '@temporalio/common';
 import { decodeFailure } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import type { temporal } from '@temporalio/proto';
 import type { Cipher } from '../encryption/cipher.ts';
-import { EncryptionCodec } from './payload-codec.ts';
+import { EncryptionCodec, type Refusal } from './payload-codec.ts';
 
 /** Also a part of the workflow bundle. */
 export const HIDDEN_FAILURES = fileURLToPath(new URL('../../workflows/hidden-failures.ts', import.meta.url));
 
-/** For clients and workers. Undefined: Temporal's own, which hides nothing. */
-export function dataConverterFor(cipher: Cipher): DataConverter | undefined {
+/** For clients. Undefined: Temporal's own, which hides nothing. */
+export function dataConverterFor(cipher: Cipher, refusal?: Refusal): DataConverter | undefined {
   if (!cipher.isOn) return undefined;
-  return { payloadCodecs: [new EncryptionCodec(cipher)], failureConverterPath: HIDDEN_FAILURES };
+  return { payloadCodecs: [new EncryptionCodec(cipher, refusal)], failureConverterPath: HIDDEN_FAILURES };
+}
+
+/** For workers, and for replays of what they did: unless `acceptsUnencrypted`, only what is encrypted is obeyed. */
+export function workerConverterFor(
+  cipher: Cipher,
+  { acceptsUnencrypted }: { acceptsUnencrypted: boolean },
+): DataConverter | undefined {
+  return dataConverterFor(cipher, acceptsUnencrypted ? 'throws' : 'marks');
 }
 
 /** What a failure in a history says, wherever it says it. */

@@ -3,7 +3,7 @@ import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SqliteSync } from '../catalog/node-sqlite.ts';
 import { DYNAMIC_CONFIG, type DynamicConfig } from './dynamic-config.ts';
-import { listProcesses } from './process-table.ts';
+import { listOwnProcesses, programOf } from './process-table.ts';
 
 /** How a server is run, but for its port. */
 export interface DevServerSettings {
@@ -20,7 +20,15 @@ export interface FoundServer {
   port: number;
   /** As of {@link settingsArguments}, joined by blanks. */
   settings: string;
+  /** The file that it runs; undefined where the system does not say it. */
+  program: string | undefined;
 }
+
+/**
+ * The server has an HTTP interface beside gRPC, on a port that it chooses, and it cannot be turned off. A web page could
+ * send commands to it, and nothing of ours uses it. No request can name this host: Go refuses a blank in a Host header.
+ */
+const HTTP_ALLOWED_HOSTS = ['no host'];
 
 export function settingsArguments(settings: DevServerSettings): string[] {
   const { databaseFile, namespace, sqliteSync, dynamicConfig } = settings;
@@ -37,10 +45,9 @@ export function settingsArguments(settings: DevServerSettings): string[] {
     'journal_mode=WAL',
     '--sqlite-pragma',
     `synchronous=${sqliteSync}`,
-    ...Object.entries({ ...DYNAMIC_CONFIG, ...dynamicConfig }).flatMap(([key, value]) => [
-      '--dynamic-config-value',
-      `${key}=${JSON.stringify(value)}`,
-    ]),
+    ...Object.entries({ ...DYNAMIC_CONFIG, 'frontend.httpAllowedHosts': HTTP_ALLOWED_HOSTS, ...dynamicConfig }).flatMap(
+      ([key, value]) => ['--dynamic-config-value', `${key}=${JSON.stringify(value)}`],
+    ),
   ];
 }
 
@@ -79,18 +86,19 @@ export async function spawnDevServer({
 }
 
 /**
- * The servers that are running on a database, whoever started them. They are told by their command lines and not by a
- * file of ours that says which there are: that one would be missing if we were killed right after starting a server,
- * and after a reboot it would name the process id of somebody else.
+ * The servers of this user that are running on a database. They are found by their command lines and not by a file of
+ * ours that says which there are: it would be missing if we were killed right after starting a server, and after a
+ * reboot it would name the process id of another program.
  */
 export async function findDevServers(databaseFile: string): Promise<FoundServer[]> {
-  const processes = await listProcesses();
-  return processes.flatMap(({ pid, commandLine }) => {
+  const processes = await listOwnProcesses();
+  const found = processes.map(async ({ pid, commandLine }) => {
     const [, before = '', port, after = ''] = / server start-dev (.* )?--port (\d+)( .*)?$/.exec(commandLine) ?? [];
     const settings = `${before}${after.trimStart()}`;
     const ours = ` ${settings} `.includes(` --db-filename ${databaseFile} `);
-    return ours ? [{ pid, port: Number(port), settings }] : [];
+    return ours ? [{ pid, port: Number(port), settings, program: await programOf(pid) }] : [];
   });
+  return (await Promise.all(found)).flat();
 }
 
 /** Ends the servers that are running on a database; those that have not done so within `graceMs` are killed. */
@@ -113,7 +121,8 @@ function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);
   } catch (error) {
-    const ended = error instanceof Error && 'code' in error && error.code === 'ESRCH';
-    if (!ended) throw error;
+    // It has ended; with EPERM its id is another user's process by now.
+    const gone = error instanceof Error && 'code' in error && (error.code === 'ESRCH' || error.code === 'EPERM');
+    if (!gone) throw error;
   }
 }

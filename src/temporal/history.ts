@@ -188,7 +188,7 @@ export class TurnHistory {
 
   async #decodePage(turnId: string, raw: RawEvent[], after: number): Promise<HistoryPage> {
     const workflowId = turnWorkflowId(turnId);
-    const decoder = new EventDecoder(this.#converter, { type: 'workflow', namespace: this.#namespace, workflowId });
+    const decoder = new EventDecoder(this.#converter, { namespace: this.#namespace, workflowId });
     const decoded = await Promise.all(raw.map((event) => decoder.decode(event)));
     return {
       events: decoded.filter((event) => event !== undefined),
@@ -200,11 +200,13 @@ export class TurnHistory {
 /** Decodes the events of one workflow. */
 class EventDecoder {
   readonly #converter: LoadedDataConverter;
-  readonly #context: SerializationContext;
+  readonly #own: SerializationContext;
+  readonly #ofActivity: SerializationContext;
 
-  constructor(converter: LoadedDataConverter, context: SerializationContext) {
+  constructor(converter: LoadedDataConverter, workflow: { namespace: string; workflowId: string }) {
     this.#converter = converter;
-    this.#context = context;
+    this.#own = { type: 'workflow', ...workflow };
+    this.#ofActivity = { type: 'activity', isLocal: false, ...workflow };
   }
 
   async decode(event: RawEvent): Promise<HistoryEvent | undefined> {
@@ -215,7 +217,7 @@ class EventDecoder {
     if (scheduled) {
       const name = scheduled.activityType?.name;
       if (name !== 'callModel' && name !== 'callTool' && name !== 'connectTools') return undefined;
-      const input = await this.#first<ScheduledActivity['input']>(scheduled.input?.payloads);
+      const input = await this.#first<ScheduledActivity['input']>(scheduled.input?.payloads, this.#ofActivity);
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflow wrote it: the name decides the type
       const activity = { name, input } as ScheduledActivity;
       const { activityId } = scheduled;
@@ -232,7 +234,10 @@ class EventDecoder {
   async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityEnd } | undefined> {
     const completed = event.activityTaskCompletedEventAttributes;
     if (completed) {
-      const result = await this.#first<{ records?: NewRecord[] } | undefined>(completed.result?.payloads);
+      const result = await this.#first<{ records?: NewRecord[] } | undefined>(
+        completed.result?.payloads,
+        this.#ofActivity,
+      );
       const end: ActivityEnd = { how: 'completed', records: result?.records ?? [] };
       return { scheduledEventId: Number(completed.scheduledEventId), end };
     }
@@ -267,8 +272,8 @@ class EventDecoder {
     return undefined;
   }
 
-  async #first<T>(payloads: Payload[] | null | undefined): Promise<T> {
-    const [value] = await decodeArrayFromPayloads(this.#converter, payloads, this.#context);
+  async #first<T>(payloads: Payload[] | null | undefined, context = this.#own): Promise<T> {
+    const [value] = await decodeArrayFromPayloads(this.#converter, payloads, context);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflows and activities wrote it
     return value as T;
   }

@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { endDevServers, findDevServers, spawnDevServer } from './dev-server.ts';
-import { commandLineOf } from './process-table.ts';
+import { commandLineOf, isListenerOurs } from './process-table.ts';
 import { ProvisionError } from './provision-error.ts';
 import { waitUntilReady } from './readiness.ts';
 
@@ -32,21 +32,27 @@ const WATCH_MS = 1000;
 
 /**
  * Takes over the server that is already running on a database, because its Everturn was killed. One that is run with
- * other settings, or does not answer, is ended instead.
+ * other settings, is not known to run our program, or does not answer, is ended instead.
  */
 export async function adoptServer(home: ServerHome, log: Logger): Promise<RunningServer | undefined> {
   const servers = await findDevServers(home.databaseFile);
   const [server] = servers;
   if (!server) return undefined;
-  const { pid, port, settings } = server;
+  const { pid, port, settings, program } = server;
   if (servers.length > 1 || settings !== home.settings.join(' ')) {
     log.info(`replacing Temporal's server (process ${pid}): it runs with other settings`);
+    await endDevServers(home.databaseFile, REPLACE_GRACE_MS);
+    return undefined;
+  }
+  if (program !== (await realpath(home.binary))) {
+    log.info(`replacing Temporal's server (process ${pid}): it does not run ${home.binary}`);
     await endDevServers(home.databaseFile, REPLACE_GRACE_MS);
     return undefined;
   }
   try {
     const { namespace } = home;
     await waitUntilReady({ port, namespace, timeoutMs: ADOPT_MS, signal: AbortSignal.timeout(ADOPT_MS) });
+    await checkListener(port);
   } catch {
     log.warn(`replacing Temporal's server (process ${pid}): it does not answer`);
     await endDevServers(home.databaseFile, 0);
@@ -73,6 +79,7 @@ export async function launchServer(home: ServerHome, port: number, stop: AbortSi
     await waitUntilReady({ port, namespace, timeoutMs: START_MS, signal });
     // It may have been another program's server that answered, on a port which ours could not have.
     failed.signal.throwIfAborted();
+    await checkListener(port);
   } catch (cause) {
     await endDevServers(databaseFile, 0);
     const reason: unknown = failed.signal.aborted ? failed.signal.reason : cause;
@@ -83,6 +90,11 @@ export async function launchServer(home: ServerHome, port: number, stop: AbortSi
   }
   await rm(setupMark(home), { force: true });
   return { port, ended };
+}
+
+/** @throws if another user's program answers on the port */
+async function checkListener(port: number): Promise<void> {
+  if (!(await isListenerOurs(port))) throw new Error(`another user's program listens on port ${port}`);
 }
 
 /**

@@ -5,10 +5,12 @@ import { expect, test } from 'vitest';
 import { Cipher, DecryptionFailed, EncryptionKeyMissing } from '../encryption/cipher.ts';
 import { dataConverterFor, failureMessage } from './data-converter.ts';
 import { EncryptionCodec } from './payload-codec.ts';
+import { REFUSED } from '../../workflows/refused-payloads.ts';
 
 const first = { id: 'k1', key: randomBytes(32) };
 const second = { id: 'k2', key: randomBytes(32) };
 const codec = new EncryptionCodec(new Cipher([first]));
+const ofWorker = new EncryptionCodec(new Cipher([first]), 'marks');
 const rotated = new EncryptionCodec(new Cipher([second, first]));
 
 function inWorkflow(workflowId: string): SerializationContext {
@@ -20,7 +22,12 @@ const here = inWorkflow('turn/1');
 
 test('a payload comes back as it was, whatever the namespace; stored is nothing of it but its workflow and its key', async () => {
   const [stored] = await codec.encode([payload], here);
-  expect(Object.keys(stored?.metadata ?? {})).toEqual(['encoding', 'encryption-key-id', 'encryption-workflow-id']);
+  expect(Object.keys(stored?.metadata ?? {})).toEqual([
+    'encoding',
+    'encryption-key-id',
+    'encryption-owner',
+    'encryption-workflow-id',
+  ]);
   expect(Buffer.from(stored?.data ?? []).includes('hello')).toBe(false);
   for (const context of [here, { ...here, namespace: 'elsewhere' }, undefined]) {
     const [read] = await codec.decode(stored ? [stored] : [], context);
@@ -28,7 +35,7 @@ test('a payload comes back as it was, whatever the namespace; stored is nothing 
   }
 });
 
-test('a payload that was not encrypted passes', async () => {
+test('a payload that was not encrypted passes a client', async () => {
   expect(await codec.decode([payload, {}], here)).toEqual([payload, {}]);
 });
 
@@ -40,6 +47,33 @@ test('a payload in another workflow is refused, also if it says that it belongs 
     ...(data && { data }),
   }));
   await expect(codec.decode(forged, inWorkflow('turn/2'))).rejects.toThrow(DecryptionFailed);
+});
+
+test("a payload of an activity is refused as the workflow's own, and one that is not bound in any workflow", async () => {
+  const ofActivity = await codec.encode([payload], { ...here, type: 'activity', isLocal: false });
+  await expect(codec.decode(ofActivity, here)).rejects.toThrow(DecryptionFailed);
+  const unbound = await codec.encode([payload]);
+  await expect(codec.decode(unbound, here)).rejects.toThrow(DecryptionFailed);
+});
+
+test("a worker's codec marks what it refuses, so that no converter reads it, and throws only for a key that is missing", async () => {
+  const [whole] = await codec.encode([payload], here);
+  const [moved] = await codec.encode([payload], inWorkflow('turn/2'));
+  const metadata = whole?.metadata;
+  const cutOff = { ...(metadata && { metadata }), data: new Uint8Array(10) };
+  const [read] = await ofWorker.decode(whole ? [whole] : [], here);
+  expect(read && defaultPayloadConverter.fromPayload(read)).toEqual({ said: 'hello' });
+  for (const [refused, reason] of [
+    [payload, 'EVERTURN_ACCEPT_UNENCRYPTED'],
+    [{}, 'EVERTURN_ACCEPT_UNENCRYPTED'],
+    [moved ?? {}, 'it stands in temporal/workflow/turn/1'],
+    [cutOff, 'it is cut off'],
+  ] as const) {
+    const [read] = await ofWorker.decode([refused], here);
+    expect(() => read && defaultPayloadConverter.fromPayload(read)).toThrow(`Unknown encoding: ${REFUSED}: `);
+    expect(() => read && defaultPayloadConverter.fromPayload(read)).toThrow(reason);
+  }
+  await expect(ofWorker.decode(await rotated.encode([payload], here), here)).rejects.toThrow(EncryptionKeyMissing);
 });
 
 test('a payload that was cut off or changed is refused, and a key that is not there is named', async () => {

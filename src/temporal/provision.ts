@@ -22,6 +22,8 @@ export interface ProvisionOptions {
   /** For the embedded server, in addition to what it is always run with. */
   dynamicConfig?: DynamicConfig;
   env?: NodeJS.ProcessEnv;
+  /** Whether the embedded server's program may be downloaded; default false. */
+  mayDownload?: boolean;
 }
 
 /** A Temporal server with a namespace that can be used. */
@@ -45,13 +47,13 @@ const FOREIGN_MS = 5000;
  * @throws ProvisionError, DataDirInUseError
  */
 export async function provisionTemporal(options: ProvisionOptions): Promise<ProvisionedTemporal> {
-  const { dataDir, cacheDir, foreign, namespace, log, env = process.env, ...settings } = options;
+  const { dataDir, cacheDir, foreign, namespace, log, env = process.env, mayDownload = false, ...settings } = options;
   if (foreign) {
     const { connectionOptions } = foreign;
     await checkForeign(connectionOptions, namespace);
     return { connectionOptions, namespace, embedded: false, stop: () => Promise.resolve() };
   }
-  const binary = await findTemporalBinary({ cacheDir, env, log });
+  const binary = await findTemporalBinary({ cacheDir, env, mayDownload, log });
   const { address, stop } = await startEmbeddedTemporal({ ...settings, dataDir, binary, namespace, log });
   try {
     await keepHistories(address, namespace);

@@ -7,7 +7,7 @@ import {
 import type { Cipher } from '../encryption/cipher.ts';
 import type { TurnSpan } from '../log/trace-context.ts';
 import type { TraceSinks } from '../../workflows/origin.ts';
-import { dataConverterFor } from './data-converter.ts';
+import { workerConverterFor } from './data-converter.ts';
 import type { createActivities } from '../../activities/index.ts';
 
 interface WorkerSettings {
@@ -16,6 +16,8 @@ interface WorkerSettings {
   taskQueue: string;
   workflowBundle: { code: string };
   cipher: Cipher;
+  /** Whether what is not encrypted is obeyed although there are keys. */
+  acceptsUnencrypted: boolean;
   activities: ReturnType<typeof createActivities>;
   activityInterceptors: ActivityInterceptorsFactory[];
   /** Told of each turn with a trace that ends here. */
@@ -26,8 +28,8 @@ interface WorkerSettings {
 
 /** The worker that runs sessions, turns and their activities: one task queue for all, as eager dispatch needs it. */
 export async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, activityInterceptors, onTurnEnded, cipher, ...options } = settings;
-  const dataConverter = dataConverterFor(cipher);
+  const { shutdownSeconds, activityInterceptors, onTurnEnded, cipher, acceptsUnencrypted, ...options } = settings;
+  const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
   const sinks: InjectedSinks<TraceSinks> = {
     traces: { turnEnded: { fn: (_workflow, span) => onTurnEnded(span), callDuringReplay: false } },
   };

@@ -23,7 +23,7 @@ export async function workflowBundle(cacheDir: string, { hidesFailures = false }
   if (cached !== undefined) return { code: cached };
   const { code } = await bundleWorkflowCode({
     workflowsPath: path.join(WORKFLOWS, 'index.ts'),
-    workflowInterceptorModules: [path.join(WORKFLOWS, 'origin.ts')],
+    workflowInterceptorModules: ['refused-payloads.ts', 'origin.ts'].map((name) => path.join(WORKFLOWS, name)),
     ...(hidesFailures && { failureConverterPath: HIDDEN_FAILURES }),
     logger: new DefaultLogger('ERROR'),
   });

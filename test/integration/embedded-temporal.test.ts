@@ -1,28 +1,36 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { DataDirInUseError } from '../../src/data-dir-lock.ts';
 import { findTemporalBinary } from '../../src/temporal/binary.ts';
-import { endDevServers, findDevServers, type FoundServer } from '../../src/temporal/dev-server.ts';
+import { endDevServers, findDevServers, settingsArguments, type FoundServer } from '../../src/temporal/dev-server.ts';
 import {
   startEmbeddedTemporal,
   type EmbeddedTemporal,
   type EmbeddedTemporalOptions,
 } from '../../src/temporal/embedded-server.ts';
+import { isListenerOurs } from '../../src/temporal/process-table.ts';
 import { ProvisionError } from '../../src/temporal/provision-error.ts';
 import { eventually } from '../support/eventually.ts';
+import { isAlive } from '../support/is-alive.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
+const run = promisify(execFile);
+
 const namespace = 'everturn';
+const NOBODY = 65_534;
 const { cacheDir } = loadConfig();
 let binary: string;
 let dataDir: string;
@@ -251,6 +259,92 @@ test('a program that does not start is said, and the data folder is free again',
   await expect(start({ binary: path.join(dataDir, 'absent') })).rejects.toThrow(/ENOENT/);
   await start();
 });
+
+test("the server's HTTP interface refuses every request, whatever Host it names, and gRPC answers", async () => {
+  const { address } = await start();
+  await startWorkflow(await clientOf(address), 'by gRPC');
+  const paths = ['/api/v1/namespaces/everturn/workflows', '/namespaces/everturn/workflows'];
+  const hosts = ['host: evil.example', 'host: localhost', 'host: 127.0.0.1', 'host: nobody.invalid', 'host:', 'x: y'];
+  const ports = await listeningPorts((await theServer()).pid);
+  const answers: string[] = [];
+  for (const port of ports) {
+    for (const request of paths.flatMap((path) => hosts.map((host) => `GET ${path} HTTP/1.0\r\n${host}\r\n\r\n`))) {
+      answers.push(await firstLine(port, request));
+    }
+  }
+  expect(answers).toContain('HTTP/1.0 403 Forbidden');
+  // The metrics have no such path.
+  expect(answers.filter((answer) => answer.startsWith('HTTP/') && !/^HTTP\/1.0 40[34] /.test(answer))).toEqual([]);
+});
+
+/** Only root can start a process of another user. */
+const asRoot = { skip: process.getuid?.() !== 0 };
+
+/** A process whose command line is that of our server, but for its port. */
+async function startDecoy(port: number, uid?: number): Promise<number> {
+  const settings = settingsArguments({
+    databaseFile: databaseFile(),
+    namespace,
+    sqliteSync: 'normal',
+    dynamicConfig: {},
+  });
+  const args = ['-c', 'echo up; read line', 'temporal', 'server', 'start-dev', '--port', String(port), ...settings];
+  const decoy = spawn('/bin/sh', args, { cwd: '/', stdio: ['pipe', 'pipe', 'inherit'], ...(uid && { uid, gid: uid }) });
+  onTestFinished(() => void decoy.kill('SIGKILL'));
+  await once(decoy.stdout, 'data');
+  return decoy.pid ?? 0;
+}
+
+test("another user's process is neither adopted nor ended, whatever its command line says", asRoot, async () => {
+  const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
+  const decoy = await startDecoy(Number(elsewhere.address.split(':').at(-1)), NOBODY);
+  const server = await start();
+  expect(server.adopted).toBe(false);
+  expect(server.address).not.toBe(elsewhere.address);
+  expect((await theServer()).pid).not.toBe(decoy);
+  await server.stop();
+  expect(isAlive(decoy)).toBe(true);
+});
+
+test('a process of ours that runs another program is never adopted', async () => {
+  const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
+  await startDecoy(Number(elsewhere.address.split(':').at(-1)));
+  const server = await start();
+  expect(server.adopted).toBe(false);
+  expect(server.address).not.toBe(elsewhere.address);
+});
+
+test('a port on which another user listens is not that of our server', asRoot, async () => {
+  const mine = createServer().listen(0, '127.0.0.1');
+  await once(mine, 'listening');
+  onTestFinished(() => void mine.close());
+  const address = mine.address();
+  expect(await isListenerOurs(typeof address === 'object' && address ? address.port : 0)).toBe(true);
+  const script = `require('node:net').createServer().listen(0, '127.0.0.1', function () { console.log(this.address().port) })`;
+  const stranger = spawn('/usr/bin/env', ['node', '--eval', script], {
+    cwd: '/',
+    stdio: ['ignore', 'pipe', 'inherit'],
+    uid: NOBODY,
+    gid: NOBODY,
+  });
+  onTestFinished(() => void stranger.kill('SIGKILL'));
+  const [port] = await once(stranger.stdout, 'data');
+  expect(await isListenerOurs(Number(port))).toBe(false);
+});
+
+async function listeningPorts(pid: number): Promise<number[]> {
+  const { stdout } = await run('ss', ['-ltnpH']);
+  const lines = stdout.split('\n').filter((line) => line.includes(`pid=${pid},`));
+  return lines.map((line) => Number(/127\.0\.0\.1:(\d+)/.exec(line)?.[1]));
+}
+
+/** Of what a port answers; empty if it says nothing and hangs up. */
+async function firstLine(port: number, request: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1').setTimeout(5_000, () => socket.destroy());
+  socket.end(request);
+  const answer = await text(socket).catch(() => '');
+  return answer.split('\r\n')[0] ?? '';
+}
 
 function writeTables(...statements: string[]): void {
   const database = new DatabaseSync(databaseFile());

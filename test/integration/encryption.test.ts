@@ -152,7 +152,7 @@ test('without keys everything can be found: the test looks in the right places',
 });
 
 test('with a key nothing that was said is in any store', async () => {
-  await server.restart({ EVERTURN_ENCRYPTION_KEYS: k1 });
+  await server.restart({ EVERTURN_ENCRYPTION_KEYS: k1, EVERTURN_ACCEPT_UNENCRYPTED: 'true' });
   // What was said before is there, and the conversation goes on.
   expect(await eventsOf(plain)).toContain('plain-message');
   plain.script(say(SECRETS.answer));

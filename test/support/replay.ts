@@ -7,16 +7,17 @@ import { Worker } from '@temporalio/worker';
 import { expect } from 'vitest';
 import type { Config } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
-import { dataConverterFor } from '../../src/temporal/data-converter.ts';
+import { workerConverterFor } from '../../src/temporal/data-converter.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 
 /** Every history that the test has left replays on the workflow code: what ran once runs again the same way. */
-export async function expectReplays({ temporal, cacheDir, encryptionKeys }: Config): Promise<void> {
+export async function expectReplays(config: Config): Promise<void> {
+  const { temporal, cacheDir, encryptionKeys } = config;
   const connection = await Connection.connect(temporal.foreign?.connectionOptions);
   try {
     const client = new Client({ connection, namespace: temporal.namespace });
     const histories = client.workflow.list({ query: `TaskQueue = '${temporal.taskQueue}'` }).intoHistories();
-    const dataConverter = dataConverterFor(new Cipher(encryptionKeys));
+    const dataConverter = workerConverterFor(new Cipher(encryptionKeys), config);
     const bundle = await workflowBundle(cacheDir, { hidesFailures: encryptionKeys.length > 0 });
     const options = { workflowBundle: bundle, ...(dataConverter && { dataConverter }) };
     for await (const { workflowId, runId, error } of Worker.runReplayHistories(options, histories)) {
