@@ -104,8 +104,9 @@ export class Thread {
   }
 
   async #step(): Promise<ThreadEnd | undefined> {
-    const message = await this.#callModel();
-    if (!('toolCalls' in message)) return message;
+    const answer = await this.#callModel();
+    if ('status' in answer) return answer;
+    const { message, stamp } = answer;
     if (message.finishReason === 'length') {
       return { status: 'error', message: 'The model stopped at its limit of output tokens (finish_reason: length).' };
     }
@@ -113,11 +114,11 @@ export class Thread {
     const ready: ToolRun[] = [];
     const pending: PendingCall[] = [];
     for (const [index, { id: toolCallId, route }] of message.toolCalls.entries()) {
-      const source: CallSource = { turnId: this.#start.turnId, messageId: message.id, index };
+      const source: CallSource = { turnId: this.#start.turnId, messageId: message.id, stamp, index };
       const call = { threadId: this.#threadId, toolCallId };
       if (route.to === 'client') pending.push({ ...call, needs: 'response', source });
       if (route.to !== 'server') continue;
-      source.run = { effect: route.effect, argumentsHash: route.argumentsHash };
+      source.run = { effect: route.effect, callHash: route.callHash };
       if (route.approval) pending.push({ ...call, needs: 'approval', source });
       else ready.push({ toolCallId, source });
     }
@@ -126,7 +127,7 @@ export class Thread {
     return pending.length > 0 ? { status: 'done', pending } : undefined;
   }
 
-  async #callModel(): Promise<ModelMessage | ThreadEnd> {
+  async #callModel(): Promise<{ message: ModelMessage; stamp: string } | ThreadEnd> {
     const { turnId, sessionId, previousTurnId, sequence, specHash } = this.#start;
     let result: CallModelResult;
     const recent = this.#recent;
@@ -157,12 +158,12 @@ export class Thread {
     for (const record of result.records) {
       if (record.kind === 'model.message') this.#progress.usage = addUsage(this.#progress.usage, record.usage);
     }
-    const { outcome, records } = result;
+    const { outcome, records, stamp } = result;
     if (outcome.status === 'error') return { status: 'error', message: outcome.message };
     if (outcome.status === 'cancelled') return { status: 'stopped' };
     const [message] = records;
     if (message?.kind !== 'model.message') throw new Error('callModel returned no message');
-    return message;
+    return { message, stamp };
   }
 
   async #callTools(calls: ToolRun[]): Promise<void> {

@@ -1,13 +1,13 @@
 import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import { sha256 } from '../hash.ts';
 import type { CallModelInput, CallToolInput } from '../log/history.ts';
 import { turnCreated, TurnProjection } from '../log/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, UnplacedRecord } from '../log/records.ts';
 import type { HeadStart } from '../live/head-starts.ts';
 import type { TurnHistory } from '../temporal/history.ts';
-import { TurnNotFound, type TurnLogs } from './turn-logs.ts';
+import { callHash } from './call-hash.ts';
+import { TurnNotFound, type MessagePlace, type TurnLogs } from './turn-logs.ts';
 
 /** A turn in progress, as far as this worker knows it: its records are the three parts, one after the other. */
 interface InProgress {
@@ -24,7 +24,7 @@ interface InProgress {
   characters: number;
 }
 
-/** Of each of the three caches that can grow large. */
+/** Of each of the caches. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
 /**
@@ -52,8 +52,14 @@ export class Conversations {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: charactersOf,
   });
-  /** These share their texts with the stamped ones. */
-  readonly #messages = new LRUCache<string, ModelMessage>({ max: 1_000 });
+  /** Messages with tool calls that were produced elsewhere, by their stamps. All who ask at a time share one read. */
+  readonly #messages = new LRUCache<string, ModelMessage, MessagePlace>({
+    maxSize: MAX_CACHED_CHARACTERS,
+    sizeCalculation: (message) => charactersOf([message]),
+    fetchMethod: (_stamp, _known, { context }) => this.#logs.message(context),
+    // A read that is pushed out of the cache is still waited for.
+    ignoreFetchAbort: true,
+  });
 
   constructor({ logs, history, blobs }: { logs: TurnLogs; history: TurnHistory; blobs: BlobStore }) {
     this.#logs = logs;
@@ -64,7 +70,6 @@ export class Conversations {
   /** Remembers what an activity is about to return under `stamp`. */
   remember(stamp: string, records: UnplacedRecord[]): void {
     this.#stamped.set(stamp, records);
-    for (const record of records) if (record.kind === 'model.message') this.#messages.set(record.id, record);
   }
 
   /** All records that a model call answers, oldest first. */
@@ -88,17 +93,16 @@ export class Conversations {
   }
 
   /**
-   * The tool call that an activity is to run.
-   * @throws Error if its arguments are not those that were scheduled, and approved where that was needed.
+   * The tool call that an activity is to run: of the attempt at its message that the workflow has accepted, since other
+   * attempts have the same message id, and may call other tools.
+   * @throws Error if it is not the call that was scheduled, and approved where that was needed.
    */
-  async toolCall({ source }: Pick<CallToolInput, 'source'>): Promise<ToolCall> {
-    const isMeant = (call: ToolCall | undefined) => call && sha256(call.arguments) === source.run?.argumentsHash;
-    const remembered = this.#messages.get(source.messageId)?.toolCalls[source.index];
-    if (remembered && isMeant(remembered)) return remembered;
-    const entries = await this.#logs.all(source.turnId);
-    const message = entries.map(({ record }) => record).find(({ id }) => id === source.messageId);
-    const call = message?.kind === 'model.message' ? message.toolCalls[source.index] : undefined;
-    if (!call || !isMeant(call)) throw new Error('the arguments of the tool call are not those that were decided on');
+  async toolCall({ source, sessionId }: Pick<CallToolInput, 'source' | 'sessionId'>): Promise<ToolCall> {
+    const { turnId, messageId, stamp, index, run } = source;
+    const made = this.#stamped.get(stamp)?.find((record) => record.kind === 'model.message');
+    const message = made ?? (await this.#messages.fetch(stamp, { context: { sessionId, turnId, messageId } }));
+    const call = message?.toolCalls[index];
+    if (!call || callHash(call) !== run?.callHash) throw new Error('the tool call is not the one that was decided on');
     return call;
   }
 

@@ -6,7 +6,7 @@ import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../log/history.ts';
 import { turnCreated, TurnProjection } from '../log/projection.ts';
-import type { LogEntry, TurnCreated, TurnDone } from '../log/records.ts';
+import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnplacedRecord } from '../log/records.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
 
@@ -37,6 +37,13 @@ interface ReadOptions {
 export interface StoredBatch {
   sessionId: string;
   entries: LogEntry[];
+}
+
+/** Where a message of a model stands. */
+export interface MessagePlace {
+  sessionId: string;
+  turnId: string;
+  messageId: string;
 }
 
 export interface PageOptions {
@@ -173,6 +180,41 @@ export class TurnLogs {
     }
     const entries = await this.#restore(page.slice(0, limit), sessionId);
     return order === 'asc' ? entries : entries.reverse();
+  }
+
+  /**
+   * A message of a turn, with all of its texts; undefined if the turn has none with this id. The log is read from its
+   * end, since messages are looked for whose tool calls are about to run: hardly anything stands behind them.
+   * @throws TurnNotFound
+   */
+  async message({ sessionId, turnId, messageId }: MessagePlace): Promise<ModelMessage | undefined> {
+    return this.#found(turnId, async () => {
+      for await (const records of this.#backwards(turnId)) {
+        const message = records.find((record) => record.kind === 'model.message' && record.id === messageId);
+        if (message?.kind === 'model.message') return restore(message, { blobs: this.#blobs, sessionId });
+      }
+      return undefined;
+    });
+  }
+
+  /** What a turn's log is made of, as it is stored, in batches from its end; of its last run before all others. */
+  async *#backwards(turnId: string): AsyncGenerator<UnplacedRecord[]> {
+    const row = await this.#row(turnId);
+    if (row?.archived) {
+      for (let last = row.archived_through; last > 0; last -= ARCHIVE_PAGE) {
+        const first = Math.max(1, last - ARCHIVE_PAGE + 1);
+        const entries = await this.#catalog.archive.read(turnId, first, last - first + 1);
+        yield entries.map(({ record }) => record);
+      }
+      return;
+    }
+    for await (const events of this.#history.readBackwards(turnId)) {
+      yield events.flatMap((event) =>
+        event.type === 'ended' && event.end.how === 'completed' ? event.end.records : [],
+      );
+    }
+    // What a turn had pending when an operator reset it stands in the run that was reset.
+    for await (const { entries } of this.readStored(turnId)) yield entries.map(({ record }) => record);
   }
 
   /** How a turn's workflow closed; undefined while it runs. Asks Temporal. @throws TurnNotFound */
