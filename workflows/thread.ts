@@ -42,9 +42,9 @@ const cancellationType = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED;
 const HEARTBEAT_TIMEOUT = '4 seconds';
 
 /**
- * An attempt ends by itself when its model falls silent, and ends the turn when its provider fails for too long; what
- * is retried here are lost workers, however often. Heartbeat and first interval are short, so that another worker goes on
- * within 5 s.
+ * An attempt ends by itself when its model falls silent, and ends the turn when its provider fails for too long, or too
+ * many workers were lost with it; what is retried here are lost workers and shutdowns. Heartbeat and first interval are
+ * short, so that another worker goes on within 5 s.
  */
 const { callModel } = proxyActivities<Pick<Activities, 'callModel'>>({
   startToCloseTimeout: '2 hours',
@@ -53,7 +53,7 @@ const { callModel } = proxyActivities<Pick<Activities, 'callModel'>>({
   retry: { initialInterval: '100 milliseconds', maximumInterval: '30 seconds' },
 });
 
-/** Servers that can't be reached are not a failure but a result; what is retried is a lost worker. */
+/** Servers that can't be reached are not a failure but a result; what is retried are lost workers and shutdowns. */
 const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   startToCloseTimeout: '5 minutes',
   heartbeatTimeout: HEARTBEAT_TIMEOUT,
@@ -182,7 +182,7 @@ export class Thread {
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
       cancellationType,
       ...(source.run?.effect === 'retry'
-        ? // To take its worker for dead too soon costs nothing. The activity counts failures; lost workers do not count.
+        ? // To take its worker for dead too soon costs little. The activity counts failures and lost workers.
           { heartbeatTimeout: HEARTBEAT_TIMEOUT, retry: { maximumInterval: '30 seconds' } }
         : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
