@@ -3,11 +3,11 @@ import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, CallToolInput } from '../log/history.ts';
 import { turnCreated, TurnProjection } from '../log/projection.ts';
-import type { LogEntry, ModelMessage, ToolCall, UnplacedRecord } from '../log/records.ts';
+import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnplacedRecord } from '../log/records.ts';
 import type { HeadStart } from '../live/head-starts.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
-import { TurnNotFound, type MessagePlace, type TurnLogs } from './turn-logs.ts';
+import type { MessagePlace, TurnLogs } from './turn-logs.ts';
 
 /** A turn in progress, as far as this worker knows it: its records are the three parts, one after the other. */
 interface InProgress {
@@ -74,7 +74,10 @@ export class Conversations {
 
   /** All records that a model call answers, oldest first. */
   async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
-    const [before, own] = await Promise.all([this.#chain(input.previousTurnId, signal), this.#turn(input, runId)]);
+    const [before, own] = await Promise.all([
+      this.#chain(input.previousTurnId, input.sessionId, signal),
+      this.#turn(input, runId),
+    ]);
     return [...before, ...own];
   }
 
@@ -85,9 +88,9 @@ export class Conversations {
       this.#ended.set(after, recordsOf(await this.#restore(afterLog, sessionId)));
     }
     const [before, created] = await Promise.all([
-      this.#chain(previousTurnId, signal),
+      this.#chain(previousTurnId, sessionId, signal),
       restore(turnCreated(start), { blobs: this.#blobs, sessionId }),
-      after === null ? [] : this.#endedTurn(after, signal),
+      after === null ? undefined : this.#endedTurn(after, signal),
     ]);
     return [...before, created];
   }
@@ -106,33 +109,39 @@ export class Conversations {
     return call;
   }
 
-  /** The turns of a chain up to `turnId`. */
-  async #chain(turnId: string | null, signal: AbortSignal): Promise<UnplacedRecord[]> {
+  /** The turns of a chain up to `turnId`, which are all of one session. */
+  async #chain(turnId: string | null, sessionId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
     const turns: UnplacedRecord[][] = [];
+    const add = (records: UnplacedRecord[]): void => {
+      const created = createdIn(records);
+      if (created && created.sessionId !== sessionId) {
+        throw new Error(`turn ${created.turnId} is not one of session ${sessionId}`);
+      }
+      turns.push(records);
+    };
     for (let next = turnId; next !== null;) {
-      const current = next;
-      try {
-        const records = await this.#endedTurn(current, signal);
-        turns.unshift(records);
-        const [created] = records;
-        next = created?.kind === 'turn.created' ? created.previousTurnId : null;
-      } catch (error) {
-        if (!(error instanceof TurnNotFound)) throw error;
-        // An operator has deleted it before it was in the archive: the conversation goes on without it.
-        next = await this.#logs.previousOf(current);
+      const known = this.#ended.get(next);
+      if (known) {
+        add(known);
+        next = createdIn(known)?.previousTurnId ?? null;
+        continue;
+      }
+      for await (const { turnId: id, previousTurnId, entries } of this.#logs.chain(next, signal)) {
+        const records = recordsOf(entries);
+        // The conversation goes on without a turn that an operator has deleted.
+        if (records.length > 0) this.#ended.set(id, records);
+        add(records);
+        next = previousTurnId;
+        if (next !== null && this.#ended.has(next)) break;
       }
     }
-    return turns.flat();
+    return turns.reverse().flat();
   }
 
-  async #endedTurn(turnId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
-    const known = this.#ended.get(turnId);
-    if (known) return known;
+  async #endedTurn(turnId: string, signal: AbortSignal): Promise<void> {
+    if (this.#ended.has(turnId)) return;
     // A turn announces its end before it closes, so the last moment of it may have to be waited for.
-    const entries = await this.#logs.all(turnId, { follow: signal });
-    const records = entries.map(({ record }) => record);
-    this.#ended.set(turnId, records);
-    return records;
+    this.#ended.set(turnId, recordsOf(await this.#logs.all(turnId, { follow: signal })));
   }
 
   async #turn(input: CallModelInput, runId: string): Promise<UnplacedRecord[]> {
@@ -192,6 +201,11 @@ function count({ earlier, projected, ahead }: InProgress): number {
 /** About how much memory records take; at least 1, as the caches want it. */
 function charactersOf(records: UnplacedRecord[]): number {
   return JSON.stringify(records).length;
+}
+
+/** How a turn began, from its records. */
+function createdIn([first]: UnplacedRecord[]): Omit<TurnCreated, 'id'> | undefined {
+  return first?.kind === 'turn.created' ? first : undefined;
 }
 
 function recordsOf(entries: LogEntry[]): UnplacedRecord[] {

@@ -46,6 +46,13 @@ export interface MessagePlace {
   messageId: string;
 }
 
+/** A turn of a chain, with its whole log; without entries if an operator has deleted it before it was in the archive. */
+export interface ChainedTurn {
+  turnId: string;
+  previousTurnId: string | null;
+  entries: LogEntry[];
+}
+
 export interface PageOptions {
   from: number;
   limit: number;
@@ -57,8 +64,11 @@ const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
 /** Longer logs are not worth the memory while they grow. */
 const MAX_CACHED_ENTRIES = 200;
 
-/** Rows of the archive that are read at a time. */
+/** Rows of the archive that are read at a time: with 128 KiB, the most that a record has, 12 MiB. */
 const ARCHIVE_PAGE = 100;
+
+/** Turns of a chain that are looked up at a time. */
+const CHAIN_PAGE = 1_000;
 
 /**
  * The logs of turns, wherever they are: ended turns, and the ended runs of long ones, in the archive; the rest in
@@ -101,6 +111,60 @@ export class TurnLogs {
   atHand(turnId: string, maxCharacters: number): LogEntry[] | undefined {
     const { value, size = 0 } = this.#ended.info(turnId) ?? {};
     return size <= maxCharacters ? value?.entries : undefined;
+  }
+
+  /**
+   * The turns of a chain, newest first. The first is read by itself, since it has often just ended, and its reader knows
+   * the others; these are read from the archive, many at a time. What `follow` is for: see `ReadOptions`.
+   */
+  async *chain(turnId: string, follow: AbortSignal): AsyncGenerator<ChainedTurn> {
+    for (let next: string | null = turnId; next !== null;) {
+      const turn = await this.#chained(next, follow);
+      yield turn;
+      if (turn.previousTurnId === null) return;
+      const rows = await this.#archivedChain(turn.previousTurnId);
+      for (const batch of batchesOf(rows)) yield* this.#archivedTurns(batch);
+      const last = rows.at(-1);
+      next = last ? last.previous_turn_id : turn.previousTurnId;
+    }
+  }
+
+  async #chained(turnId: string, follow: AbortSignal): Promise<ChainedTurn> {
+    try {
+      const entries = await this.all(turnId, { follow });
+      const created = entries[0]?.record;
+      return { turnId, previousTurnId: created?.kind === 'turn.created' ? created.previousTurnId : null, entries };
+    } catch (error) {
+      if (!(error instanceof TurnNotFound)) throw error;
+      const row = await this.#catalog.turns.get(turnId);
+      return { turnId, previousTurnId: row?.previous_turn_id ?? null, entries: [] };
+    }
+  }
+
+  /** The turns of a chain that are in the archive; none if the catalog can't say: see `#row`. */
+  async #archivedChain(turnId: string): Promise<TurnRow[]> {
+    try {
+      return await this.#catalog.turns.chain(turnId, CHAIN_PAGE, { archivedOnly: true });
+    } catch (error) {
+      if (isCatalogUnavailable(error)) return [];
+      throw error;
+    }
+  }
+
+  async *#archivedTurns(rows: TurnRow[]): AsyncGenerator<ChainedTurn> {
+    const [first] = rows;
+    const isLong = first && first.archived_through > ARCHIVE_PAGE;
+    const read = isLong ? undefined : await this.#catalog.archive.readAll(rows.map(({ id }) => id));
+    for (const { id: turnId, previous_turn_id: previousTurnId, session_id: sessionId } of rows) {
+      const stored = read?.get(turnId) ?? (await this.#allArchived(turnId, sessionId));
+      yield { turnId, previousTurnId, entries: await this.#restore(stored, sessionId) };
+    }
+  }
+
+  async #allArchived(turnId: string, sessionId: string): Promise<LogEntry[]> {
+    const entries: LogEntry[] = [];
+    for await (const batch of this.#archived(turnId, sessionId, 1, Infinity)) entries.push(...batch.entries);
+    return entries;
   }
 
   /** The entries as they are stored: large texts are references. @throws TurnNotFound */
@@ -250,11 +314,6 @@ export class TurnLogs {
     return this.#found(turnId, () => this.#history.start(turnId, runId));
   }
 
-  /** The turn that one follows of which the log may be gone. */
-  async previousOf(turnId: string): Promise<string | null> {
-    return (await this.#catalog.turns.get(turnId))?.previous_turn_id ?? null;
-  }
-
   /** The turn's row in the index; undefined if there is none, or if the catalog can't say. */
   async #row(turnId: string): Promise<TurnRow | undefined> {
     try {
@@ -299,6 +358,22 @@ export class TurnLogs {
       throw error;
     }
   }
+}
+
+/** Archived turns that are read together: as many as have `ARCHIVE_PAGE` entries, and those that have more alone. */
+function batchesOf(rows: TurnRow[]): TurnRow[][] {
+  const batches: TurnRow[][] = [];
+  let free = 0;
+  for (const row of rows) {
+    free -= row.archived_through;
+    if (free >= 0) {
+      batches.at(-1)?.push(row);
+    } else {
+      batches.push([row]);
+      free = ARCHIVE_PAGE - row.archived_through;
+    }
+  }
+  return batches;
 }
 
 function startOf(turnId: string, page: HistoryPage | undefined): TurnStart {
