@@ -1,5 +1,4 @@
 import type { Toolset } from '../src/agents/toolset.ts';
-import { sha256 } from '../src/hash.ts';
 import type { LiveBus } from '../src/live/bus.ts';
 import type { CallModelInput } from '../src/log/history.ts';
 import { applyDelta, emptyText, splitDelta, type MessageDelta, type ToolCallText } from '../src/log/message.ts';
@@ -12,6 +11,7 @@ import {
   type Usage,
 } from '../src/log/records.ts';
 import { breakDown } from '../src/models/input-breakdown.ts';
+import { callHash } from '../src/logs/call-hash.ts';
 import type { ModelChunk, OfferedTool } from '../src/models/provider.ts';
 import { parseArguments } from '../src/tools/arguments.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -101,7 +101,8 @@ export class Answer {
     return [message, ...problems];
   }
 
-  #route({ name, arguments: args }: ToolCallText): { route: ToolRoute; problem?: string } {
+  #route(call: ToolCallText): { route: ToolRoute; problem?: string } {
+    const { name, arguments: args } = call;
     // A deferred tool may be called before it was found: its arguments are checked as those of any other.
     const tool = this.#options.toolset.tools.get(name);
     if (!tool) {
@@ -111,7 +112,7 @@ export class Answer {
     const parsed = parseArguments(tool.parameters, args);
     if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
     if (tool.run.to === 'client') return { route: { to: 'client' } };
-    return { route: { ...tool.run, argumentsHash: sha256(args) } };
+    return { route: { ...tool.run, callHash: callHash(call) } };
   }
 
   /** Servers disagree on how they call the end of a message with tool calls; the calls are what counts. */

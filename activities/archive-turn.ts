@@ -2,7 +2,7 @@ import { Context } from '@temporalio/activity';
 import { archive } from '../src/logs/archive-turn.ts';
 import { TurnNotFound } from '../src/logs/turn-logs.ts';
 import type { Dependencies } from './dependencies.ts';
-import { startHeartbeat } from './heartbeat.ts';
+import { withHeartbeat } from './heartbeat.ts';
 
 interface ArchiveTurnInput {
   turnId: string;
@@ -13,17 +13,16 @@ interface ArchiveTurnInput {
 
 /** Archives a turn: all of it, which waits for the turn to close, or the part up to `through`. */
 export function createArchiveTurn(dependencies: Dependencies) {
-  return async function archiveTurn({ turnId, through }: ArchiveTurnInput): Promise<void> {
+  return function archiveTurn({ turnId, through }: ArchiveTurnInput): Promise<void> {
     // A turn that was cancelled before its first model call has not asked for what was begun for it.
     dependencies.headStarts.withdraw(turnId);
-    const heartbeat = startHeartbeat();
-    try {
-      await archive({ ...dependencies, turnId, through, signal: Context.current().cancellationSignal });
-    } catch (error) {
-      if (!(error instanceof TurnNotFound)) throw error;
-      dependencies.log.warn({ turnId }, 'a turn was deleted before it was archived');
-    } finally {
-      heartbeat.stop();
-    }
+    return withHeartbeat(async () => {
+      try {
+        await archive({ ...dependencies, turnId, through, signal: Context.current().cancellationSignal });
+      } catch (error) {
+        if (!(error instanceof TurnNotFound)) throw error;
+        dependencies.log.warn({ turnId }, 'a turn was deleted before it was archived');
+      }
+    });
   };
 }

@@ -9,7 +9,7 @@ import type { ModelChunk } from '../src/models/provider.ts';
 import { isUnavailable } from '../src/unavailable.ts';
 import { Answer, reported } from './answer.ts';
 import type { Dependencies } from './dependencies.ts';
-import { startHeartbeat, stopReason } from './heartbeat.ts';
+import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from './heartbeat.ts';
 import { prepareModelCall, type PreparedModelCall } from './prepare-model-call.ts';
 import { refuseReset } from './refuse-reset.ts';
 import { untilAvailable } from './until-available.ts';
@@ -39,16 +39,15 @@ type Outcome = CallModelResult['outcome'];
  *   message again.
  * - The provider fails for good, or for longer than it is given: the message so far and the provider's words are the
  *   result.
+ * - Too many attempts were lost: an empty message and an error that says so are the result.
  */
 export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
   return async (input) => {
     refuseReset(input);
     const call = new ModelCall(dependencies, input);
-    const heartbeat = startHeartbeat(() => call.details);
     try {
-      return await call.run();
+      return await withHeartbeat(() => call.run(), { details: () => call.details, giveUp: () => call.giveUp() });
     } finally {
-      heartbeat.stop();
       const { turnId, messageId } = input;
       dependencies.bus.finish({ turnId, messageId, attempt: Context.current().info.attempt });
     }
@@ -73,7 +72,7 @@ class ModelCall {
     this.#input = input;
     this.#signal = AbortSignal.any([this.#context.cancellationSignal, dependencies.draining]);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
-    this.details = (this.#context.info.heartbeatDetails as AttemptDetails | undefined) ?? {
+    this.details = (detailsLeft() as AttemptDetails | undefined) ?? {
       failures: 0,
       failingMs: 0,
       usage: NO_USAGE,
@@ -105,6 +104,11 @@ class ModelCall {
     } catch (error) {
       return this.#signal.aborted ? await this.#stopped() : await this.#failed(error);
     }
+  }
+
+  /** Ends the message when too many attempts at it were lost. */
+  giveUp(): Promise<CallModelResult> {
+    return this.#result({ status: 'error', message: `The model call was given up: ${GIVEN_UP}` });
   }
 
   async #prepare(): Promise<PreparedModelCall> {
@@ -160,7 +164,7 @@ class ModelCall {
     if (this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled') {
       return this.#result({ status: 'cancelled' });
     }
-    this.#handOver();
+    this.#account();
     if (this.#dependencies.draining.aborted) {
       throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
     }
@@ -169,7 +173,7 @@ class ModelCall {
 
   async #failed(error: unknown): Promise<CallModelResult> {
     if (isUnavailable(error)) {
-      this.#handOver();
+      this.#account();
       throw error;
     }
     const failure = failureOf(error);
@@ -183,7 +187,7 @@ class ModelCall {
       if (error instanceof PayloadTooLarge) this.#answer = undefined;
       return this.#result({ status: 'error', message: failure.message });
     }
-    this.#handOver();
+    this.#account();
     throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });
   }
 
@@ -202,13 +206,7 @@ class ModelCall {
     return wait;
   }
 
-  /** Leaves what the next attempt must know. */
-  #handOver(): void {
-    this.#account();
-    this.#context.heartbeat(this.details);
-  }
-
-  /** Adds what this attempt has cost, once: what was said may be void, but not that. */
+  /** Adds what this attempt has cost, once, for the next one to know: what was said may be void, but not that. */
   #account(): void {
     if (this.details.accounted === this.#context.info.attempt) return;
     this.details.accounted = this.#context.info.attempt;

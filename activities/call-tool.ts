@@ -14,7 +14,7 @@ import type { FileContent } from '../src/blobs/keep-files.ts';
 import { readResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { deliverSurely } from './deliver-surely.ts';
-import { startHeartbeat, stopReason } from './heartbeat.ts';
+import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from './heartbeat.ts';
 import { refuseReset } from './refuse-reset.ts';
 import { keepResult } from './tool-result.ts';
 import { untilAvailable } from './until-available.ts';
@@ -45,12 +45,7 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
   return async (input) => {
     refuseReset(input);
     const run = new ToolRun(dependencies, input);
-    const heartbeat = startHeartbeat(() => run.details);
-    try {
-      return await run.run();
-    } finally {
-      heartbeat.stop();
-    }
+    return withHeartbeat(() => run.run(), { details: () => run.details, giveUp: () => run.giveUp() });
   };
 }
 
@@ -66,10 +61,7 @@ class ToolRun {
     this.#dependencies = dependencies;
     this.#input = input;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
-    this.details = (this.#context.info.heartbeatDetails as ToolRun['details'] | undefined) ?? {
-      failures: 0,
-      failingMs: 0,
-    };
+    this.details = (detailsLeft() as ToolRun['details'] | undefined) ?? { failures: 0, failingMs: 0 };
   }
 
   async run(): Promise<Appended> {
@@ -81,6 +73,11 @@ class ToolRun {
     } finally {
       release();
     }
+  }
+
+  /** Ends the call when too many attempts at it were lost; each of them may have reached the tool. */
+  giveUp(): Promise<Appended> {
+    return this.#appended({ outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${GIVEN_UP})` });
   }
 
   get #mayRunAgain(): boolean {
@@ -170,7 +167,6 @@ class ToolRun {
       // All attempts together get the time of one call.
       const isOutOfTime = this.details.failingMs >= this.#dependencies.config.tool.timeoutSeconds * 1000;
       if (this.details.failures < MAX_FAILURES && !isOutOfTime) {
-        this.#context.heartbeat(this.details);
         throw ApplicationFailure.retryable(message, 'NoAnswer');
       }
     }

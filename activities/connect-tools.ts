@@ -3,7 +3,7 @@ import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activ
 import type { Appended, ConnectToolsInput } from '../src/log/history.ts';
 import type { NewRecord } from '../src/log/records.ts';
 import type { Dependencies } from './dependencies.ts';
-import { startHeartbeat } from './heartbeat.ts';
+import { withHeartbeat } from './heartbeat.ts';
 import { untilAvailable } from './until-available.ts';
 
 /**
@@ -11,25 +11,24 @@ import { untilAvailable } from './until-available.ts';
  * error: the model is told of them.
  */
 export function createConnectTools({ catalog, toolsets, conversations, log, draining }: Dependencies) {
-  return async function connectTools({ turnId, threadId, specHash }: ConnectToolsInput): Promise<Appended> {
-    const heartbeat = startHeartbeat();
-    const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);
-    try {
-      const spec = await untilAvailable(() => catalog.agents.spec(specHash), signal);
-      const { servers, unavailable } = await toolsets.load(spec, signal);
-      for (const server of unavailable) log.warn({ turnId, ...server }, 'an MCP server is not available');
-      const at = new Date().toISOString();
-      const records: NewRecord[] = servers.length > 0 ? [{ kind: 'mcp.initialize', at, threadId, servers }] : [];
-      const stamp = randomUUID();
-      conversations.remember(stamp, records);
-      return { records, stamp };
-    } catch (error) {
-      if (Context.current().cancellationSignal.aborted) throw new CancelledFailure('the turn does not wait any more');
-      if (draining.aborted) throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
-      // What may pass was waited for. The turn can do without this, but not if it is tried for ever.
-      throw ApplicationFailure.nonRetryable(error instanceof Error ? error.message : String(error), 'internal_error');
-    } finally {
-      heartbeat.stop();
-    }
+  return function connectTools({ turnId, threadId, specHash }: ConnectToolsInput): Promise<Appended> {
+    return withHeartbeat(async () => {
+      const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);
+      try {
+        const spec = await untilAvailable(() => catalog.agents.spec(specHash), signal);
+        const { servers, unavailable } = await toolsets.load(spec, signal);
+        for (const server of unavailable) log.warn({ turnId, ...server }, 'an MCP server is not available');
+        const at = new Date().toISOString();
+        const records: NewRecord[] = servers.length > 0 ? [{ kind: 'mcp.initialize', at, threadId, servers }] : [];
+        const stamp = randomUUID();
+        conversations.remember(stamp, records);
+        return { records, stamp };
+      } catch (error) {
+        if (Context.current().cancellationSignal.aborted) throw new CancelledFailure('the turn does not wait any more');
+        if (draining.aborted) throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
+        // What may pass was waited for. The turn can do without this, but not if it is tried for ever.
+        throw ApplicationFailure.nonRetryable(error instanceof Error ? error.message : String(error), 'internal_error');
+      }
+    });
   };
 }

@@ -1,15 +1,14 @@
-import { ApplicationFailure } from '@temporalio/activity';
+import { ApplicationFailure, Context } from '@temporalio/activity';
 import { terminateWorkflow } from '../src/temporal/end-execution.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../workflows/ids.ts';
 import type { Dependencies } from './dependencies.ts';
-import { startHeartbeat } from './heartbeat.ts';
+import { withHeartbeat } from './heartbeat.ts';
 import { turnsOf } from './turns-of.ts';
 
 /** Ends what runs of a deleted session: its workflow first, for it could start another turn. */
 export function createEndSession({ catalog, client }: Dependencies) {
-  return async function endSession({ sessionId }: { sessionId: string }): Promise<void> {
-    const heartbeat = startHeartbeat();
-    try {
+  return function endSession({ sessionId }: { sessionId: string }): Promise<void> {
+    return withHeartbeat(async () => {
       if (await catalog.sessions.get(sessionId)) {
         throw ApplicationFailure.nonRetryable(`session ${sessionId} is not deleted`, 'session_exists');
       }
@@ -17,10 +16,10 @@ export function createEndSession({ catalog, client }: Dependencies) {
       await terminateWorkflow(client, { workflowId: sessionWorkflowId(sessionId), reason });
       for await (const { id, archived } of turnsOf(catalog, sessionId)) {
         if (archived) continue;
+        // A shutdown is to end the attempt in good order, or it counts as lost.
+        Context.current().cancellationSignal.throwIfAborted();
         await terminateWorkflow(client, { workflowId: turnWorkflowId(id), reason, details: 'client-cancelled' });
       }
-    } finally {
-      heartbeat.stop();
-    }
+    });
   };
 }

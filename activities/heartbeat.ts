@@ -1,4 +1,4 @@
-import { Context } from '@temporalio/activity';
+import { ApplicationFailure, Context, log } from '@temporalio/activity';
 
 /** Also how soon an activity learns that it is cancelled; short ones end before they report at all. */
 const HEARTBEAT_MS = 500;
@@ -8,30 +8,100 @@ const MAX_PER_SECOND = 150;
 /** ... but for this, at which two may be lost before the activity is taken for dead. */
 const MAX_HEARTBEAT_MS = 1_300;
 
+/**
+ * How many attempts an activity may lose. What one works on may be what ended its worker, or what held up its event loop
+ * until the heartbeats were late, and would do so again with every attempt, to all that runs on the worker. Five leave
+ * room for workers that are killed for other reasons, in a deploy that goes wrong for example.
+ *
+ * Temporal's own limit does not do: it also counts attempts that a worker's shutdown has ended.
+ */
+export const MAX_LOST_ATTEMPTS = 5;
+
+export const GIVEN_UP =
+  `${MAX_LOST_ATTEMPTS} attempts were lost: their workers died, or stalled until they were taken for dead. ` +
+  'It is not tried again.';
+
 let running = 0;
 
 /** Why an activity is to stop. Three things that must never be taken for each other. */
 export type StopReason = 'cancelled' | 'shutdown' | 'lost';
 
+/** What a heartbeat says to the next attempt. */
+interface Report {
+  /** The attempts that were lost before the one that reports. */
+  lost: number;
+  /** False in the last report of an attempt that fails by itself: it was not lost. */
+  isRunning: boolean;
+  /** The activity's own. */
+  details: unknown;
+}
+
+interface HeartbeatOptions<T> {
+  /** Read for each heartbeat; the next attempt gets them by `detailsLeft`. */
+  details?: () => unknown;
+  /** What is done instead of the work when too many attempts were lost. Default: the activity fails for good. */
+  giveUp?: () => Promise<T>;
+}
+
 /**
- * Reports that the activity lives, from its first line until `stop`; `details` reach the next attempt.
+ * Does the work of an attempt, and reports that it lives from its first line to its end. An attempt that throws, for
+ * whatever reason, is not a lost one: so an activity must throw from nowhere else.
  */
-export function startHeartbeat(details: () => unknown = () => undefined): { stop: () => void } {
+export async function withHeartbeat<T>(
+  work: () => Promise<T>,
+  { details = () => undefined, giveUp = fail }: HeartbeatOptions<T> = {},
+): Promise<T> {
   const context = Context.current();
-  running += 1;
-  const intervalMs = (): number =>
-    Math.min(MAX_HEARTBEAT_MS, Math.max(HEARTBEAT_MS, (running / MAX_PER_SECOND) * 1000));
+  const lost = lostAttempts(context);
+  const report = (isRunning: boolean): void =>
+    context.heartbeat({ lost, isRunning, details: details() } satisfies Report);
   const beat = (): void => {
-    context.heartbeat(details());
+    report(true);
     timer = setTimeout(beat, intervalMs());
   };
+  running += 1;
   let timer = setTimeout(beat, intervalMs());
-  return {
-    stop: () => {
-      running -= 1;
-      clearTimeout(timer);
-    },
-  };
+  try {
+    // At once, since an attempt that is lost before its first report is not counted.
+    if (context.info.attempt > 1) report(true);
+    if (lost < MAX_LOST_ATTEMPTS) return await work();
+    log.error('an activity is given up: too many attempts were lost', { lost });
+    return await giveUp();
+  } catch (error) {
+    report(false);
+    throw error;
+  } finally {
+    running -= 1;
+    clearTimeout(timer);
+  }
+}
+
+/** The details that the last attempt which reported has left; undefined if there are none. */
+export function detailsLeft(): unknown {
+  return lastReport(Context.current())?.details;
+}
+
+/**
+ * How many attempts before this one have ended without a word. One that its worker could not begin, since it lacks the
+ * key to read the input, is none of these: it has reported nothing, as the first attempt in its first half second.
+ */
+function lostAttempts(context: Context): number {
+  const last = lastReport(context);
+  if (last) return last.lost + (last.isRunning ? 1 : 0);
+  return context.info.attempt > 1 ? 1 : 0;
+}
+
+function lastReport({ info }: Context): Report | undefined {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by an attempt before this one
+  return info.heartbeatDetails as Report | undefined;
+}
+
+function intervalMs(): number {
+  return Math.min(MAX_HEARTBEAT_MS, Math.max(HEARTBEAT_MS, (running / MAX_PER_SECOND) * 1000));
+}
+
+function fail(): Promise<never> {
+  throw ApplicationFailure.nonRetryable(GIVEN_UP, 'attempts_lost');
 }
 
 /**

@@ -1,9 +1,10 @@
+import { Context } from '@temporalio/activity';
 import { isUnreadable } from '../src/encryption/cipher.ts';
 import { TurnNotFound } from '../src/logs/turn-logs.ts';
 import { deleteExecution } from '../src/temporal/end-execution.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../workflows/ids.ts';
 import type { Dependencies } from './dependencies.ts';
-import { startHeartbeat } from './heartbeat.ts';
+import { withHeartbeat } from './heartbeat.ts';
 import { turnsOf } from './turns-of.ts';
 
 /**
@@ -17,13 +18,14 @@ const LATE_MS = 3_600_000;
  * can be done again, and is, an hour later; then the session's row goes too.
  */
 export function createRemoveSession({ catalog, logs, blobs, client }: Dependencies) {
-  return async function removeSession({ sessionId }: { sessionId: string }): Promise<void> {
-    const heartbeat = startHeartbeat();
-    try {
+  return function removeSession({ sessionId }: { sessionId: string }): Promise<void> {
+    return withHeartbeat(async () => {
       const deletedAt = await catalog.sessions.deletedAt(sessionId);
       const again = deletedAt && new Date(Date.parse(deletedAt) + LATE_MS);
       const isLast = !again || again.getTime() <= Date.now();
       for await (const { id, sequence } of turnsOf(catalog, sessionId)) {
+        // A shutdown is to end the attempt in good order, or it counts as lost.
+        Context.current().cancellationSignal.throwIfAborted();
         const isFound = await deleteTurn(id);
         // A request that is not a turn yet may become one: what it leaves is found by its row.
         if (isFound || sequence !== null || isLast) await catalog.turns.remove(id);
@@ -32,9 +34,7 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
       await blobs.deleteAll(sessionId);
       const now = new Date().toISOString();
       await catalog.sessions.forget(sessionId, { now, again: isLast ? undefined : again.toISOString() });
-    } finally {
-      heartbeat.stop();
-    }
+    });
   };
 
   /** Deletes the runs of a turn, the first one first: each knows the one before it. False if there is none. */

@@ -8,7 +8,7 @@ import type { Activities } from '../activities/index.ts';
 const { endSession, removeSession } = proxyActivities<Pick<Activities, 'endSession' | 'removeSession'>>({
   startToCloseTimeout: '1 hour',
   heartbeatTimeout: '5 seconds',
-  // For ever: the session was deleted, and everything of it goes.
+  // For ever: the session was deleted, and everything of it goes. If too many workers are lost, housekeeping begins anew.
   retry: { maximumInterval: '1 minute' },
 });
 

@@ -61,19 +61,23 @@ export interface Tip extends TurnAccepted {
   pending: PendingCall[];
 }
 
-/** Short reads of our own stores: retried while these are away, because nothing can be decided without them. */
+/**
+ * Short reads of our own stores: retried while these are away, because nothing can be decided without them. Local ones
+ * have no heartbeats that count lost workers: one that is lost takes its workflow task with it, which Temporal repeats
+ * less and less often.
+ */
 const { loadSession, inspectTurn } = proxyLocalActivities<Pick<Activities, 'loadSession' | 'inspectTurn'>>({
   startToCloseTimeout: '10 seconds',
   retry: { initialInterval: '200 milliseconds', maximumInterval: '5 seconds' },
 });
 
-/** Ends a turn that does not end by itself: one quick call to Temporal, retried for ever. */
+/** Ends a turn that does not end by itself: two quick calls to Temporal, retried for ever, or the session would wait. */
 const { terminateTurn } = proxyActivities<Pick<Activities, 'terminateTurn'>>({
   startToCloseTimeout: '30 seconds',
   retry: { maximumInterval: '10 seconds' },
 });
 
-/** Long turns have long logs; a catalog that is away or full is waited for, for ever. */
+/** Long turns have long logs; a catalog that is away or full is waited for, for ever. Lost workers are counted. */
 const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
   startToCloseTimeout: '10 minutes',
   heartbeatTimeout: '30 seconds',
@@ -368,7 +372,12 @@ class SessionRun {
 
   async #archive(turnId: string): Promise<void> {
     this.#archiving.add(turnId);
-    await archiveTurn({ turnId, sessionId: this.#sessionId });
+    try {
+      await archiveTurn({ turnId, sessionId: this.#sessionId });
+    } catch (error) {
+      // Housekeeping looks for closed turns that are not in the archive, and tries again every few minutes.
+      log.error('a turn could not be archived', { turnId, error: messageOf(error) });
+    }
     this.#archiving.delete(turnId);
     this.#state.unarchived = this.#state.unarchived.filter((id) => id !== turnId);
   }

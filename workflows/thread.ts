@@ -42,9 +42,9 @@ const cancellationType = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED;
 const HEARTBEAT_TIMEOUT = '4 seconds';
 
 /**
- * An attempt ends by itself when its model falls silent, and ends the turn when its provider fails for too long; what
- * is retried here are lost workers, however often. Heartbeat and first interval are short, so that another worker goes on
- * within 5 s.
+ * An attempt ends by itself when its model falls silent, and ends the turn when its provider fails for too long, or too
+ * many workers were lost with it; what is retried here are lost workers and shutdowns. Heartbeat and first interval are
+ * short, so that another worker goes on within 5 s.
  */
 const { callModel } = proxyActivities<Pick<Activities, 'callModel'>>({
   startToCloseTimeout: '2 hours',
@@ -53,7 +53,7 @@ const { callModel } = proxyActivities<Pick<Activities, 'callModel'>>({
   retry: { initialInterval: '100 milliseconds', maximumInterval: '30 seconds' },
 });
 
-/** Servers that can't be reached are not a failure but a result; what is retried is a lost worker. */
+/** Servers that can't be reached are not a failure but a result; what is retried are lost workers and shutdowns. */
 const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   startToCloseTimeout: '5 minutes',
   heartbeatTimeout: HEARTBEAT_TIMEOUT,
@@ -104,8 +104,9 @@ export class Thread {
   }
 
   async #step(): Promise<ThreadEnd | undefined> {
-    const message = await this.#callModel();
-    if (!('toolCalls' in message)) return message;
+    const answer = await this.#callModel();
+    if ('status' in answer) return answer;
+    const { message, stamp } = answer;
     if (message.finishReason === 'length') {
       return { status: 'error', message: 'The model stopped at its limit of output tokens (finish_reason: length).' };
     }
@@ -113,11 +114,11 @@ export class Thread {
     const ready: ToolRun[] = [];
     const pending: PendingCall[] = [];
     for (const [index, { id: toolCallId, route }] of message.toolCalls.entries()) {
-      const source: CallSource = { turnId: this.#start.turnId, messageId: message.id, index };
+      const source: CallSource = { turnId: this.#start.turnId, messageId: message.id, stamp, index };
       const call = { threadId: this.#threadId, toolCallId };
       if (route.to === 'client') pending.push({ ...call, needs: 'response', source });
       if (route.to !== 'server') continue;
-      source.run = { effect: route.effect, argumentsHash: route.argumentsHash };
+      source.run = { effect: route.effect, callHash: route.callHash };
       if (route.approval) pending.push({ ...call, needs: 'approval', source });
       else ready.push({ toolCallId, source });
     }
@@ -126,7 +127,7 @@ export class Thread {
     return pending.length > 0 ? { status: 'done', pending } : undefined;
   }
 
-  async #callModel(): Promise<ModelMessage | ThreadEnd> {
+  async #callModel(): Promise<{ message: ModelMessage; stamp: string } | ThreadEnd> {
     const { turnId, sessionId, previousTurnId, sequence, specHash } = this.#start;
     let result: CallModelResult;
     const recent = this.#recent;
@@ -157,12 +158,12 @@ export class Thread {
     for (const record of result.records) {
       if (record.kind === 'model.message') this.#progress.usage = addUsage(this.#progress.usage, record.usage);
     }
-    const { outcome, records } = result;
+    const { outcome, records, stamp } = result;
     if (outcome.status === 'error') return { status: 'error', message: outcome.message };
     if (outcome.status === 'cancelled') return { status: 'stopped' };
     const [message] = records;
     if (message?.kind !== 'model.message') throw new Error('callModel returned no message');
-    return message;
+    return { message, stamp };
   }
 
   async #callTools(calls: ToolRun[]): Promise<void> {
@@ -181,7 +182,7 @@ export class Thread {
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
       cancellationType,
       ...(source.run?.effect === 'retry'
-        ? // To take its worker for dead too soon costs nothing. The activity counts failures; lost workers do not count.
+        ? // To take its worker for dead too soon costs little. The activity counts failures and lost workers.
           { heartbeatTimeout: HEARTBEAT_TIMEOUT, retry: { maximumInterval: '30 seconds' } }
         : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),

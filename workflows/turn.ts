@@ -17,7 +17,7 @@ import { sessionWorkflowId } from './ids.ts';
 import { cancelTurn, turnEnding } from './messages.ts';
 import { Thread, type Progress, type ThreadEnd } from './thread.ts';
 
-/** Of a run that has continued as this one: beside the steps and as long as it takes, since the session archives all. */
+/** Of a run that has continued as this one: beside the steps. It may fail, since the session archives all. */
 const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
   startToCloseTimeout: '10 minutes',
   heartbeatTimeout: '30 seconds',

@@ -54,6 +54,22 @@ export class Archive {
     });
   }
 
+  /** All entries of some turns, in their order, by the turns' ids. For a few entries each. */
+  async readAll(turnIds: string[]): Promise<Map<string, LogEntry[]>> {
+    const rows = await this.#db
+      .selectFrom('archive')
+      .selectAll()
+      .where('turn_id', 'in', turnIds)
+      .orderBy('turn_id')
+      .orderBy('ordinal')
+      .execute();
+    const entries = new Map(turnIds.map((id): [string, LogEntry[]] => [id, []]));
+    for (const { turn_id: id, ordinal, record } of rows) {
+      entries.get(id)?.push({ ordinal, record: parse(this.#cipher.openText(record, placeOf(id, ordinal))) });
+    }
+    return entries;
+  }
+
   /** Entries from ordinal `from` on, in their order. */
   async read(turnId: string, from: number, limit: number): Promise<LogEntry[]> {
     if (from > MAX_ORDINAL) return [];

@@ -96,8 +96,12 @@ export class Turns {
     return follower !== undefined;
   }
 
-  /** A turn and those before it in its chain, newest first, at most `limit`. */
-  async chain(turnId: string, limit: number): Promise<TurnRow[]> {
+  /**
+   * A turn and those before it in its chain, newest first, at most `limit`; with `archivedOnly` not beyond the first
+   * whose log is not in the archive.
+   */
+  async chain(turnId: string, limit: number, { archivedOnly = false } = {}): Promise<TurnRow[]> {
+    const flags = archivedOnly ? [1] : [0, 1];
     return this.#db
       .withRecursive('chain', (db) =>
         db
@@ -105,13 +109,15 @@ export class Turns {
           .selectAll()
           .select(sql<number>`1`.as('depth'))
           .where('id', '=', turnId)
+          .where('archived', 'in', flags)
           .unionAll(
             db
               .selectFrom('turns')
               .innerJoin('chain', 'chain.previous_turn_id', 'turns.id')
               .selectAll('turns')
               .select(sql<number>`chain.depth + 1`.as('depth'))
-              .where('chain.depth', '<', limit),
+              .where('chain.depth', '<', limit)
+              .where('turns.archived', 'in', flags),
           ),
       )
       .selectFrom('chain')

@@ -36,7 +36,13 @@ test('a log always begins with turn.created, ends with turn.done, and every call
   );
 });
 
-const source = { turnId: 'turn_0', messageId: 'msg_0', index: 0, run: { effect: 'once' as const, argumentsHash: 'h' } };
+const source = {
+  turnId: 'turn_0',
+  messageId: 'msg_0',
+  stamp: 's',
+  index: 0,
+  run: { effect: 'once' as const, callHash: 'h' },
+};
 const call = (toolCallId: string): PendingCall => ({ threadId: 'main', toolCallId, needs: 'approval', source });
 
 const ALLOW = { status: 'allow' as const };
@@ -93,7 +99,7 @@ test('an approved call that never ran ends as cancelled, one that was started as
 test('a call that was cancelled while it waited was not executed; one that may be repeated may have been, before', () => {
   const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
   const contentOf = (effect: 'retry' | 'once'): unknown => {
-    const run = { ...source, run: { effect, argumentsHash: 'h' } };
+    const run = { ...source, run: { effect, callHash: 'h' } };
     const called = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId: 'a', source: run };
     const [, response] = project([
       { type: 'started', at: AT, start: turnStart({ resumes: [{ ...call('a'), source: run }], input }) },

@@ -47,12 +47,12 @@ export type ToolInfo =
 /**
  * What happens to a tool call; decided once, by the activity that received it from the model.
  * - `server`: we run it, after an approval if `approval` says so. `retry` tools may run again with the same operation
- *   id, `once` tools never do.
+ *   id, `once` tools never do. `callHash` stands for the call: see `src/logs/call-hash.ts`.
  * - `client`: the client answers it.
  * - `answered`: it can't run (unknown tool, arguments that don't fit); its result stands right behind the message.
  */
 export type ToolRoute =
-  | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; argumentsHash: string }
+  | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string }
   | { to: 'client' }
   | { to: 'answered' };
 
@@ -162,9 +162,11 @@ export interface PendingCall {
 export interface CallSource {
   turnId: string;
   messageId: string;
+  /** Of the result that brought the message. Attempts at a message share its id; this is the one that was accepted. */
+  stamp: string;
   index: number;
   /** Absent on calls that the client answers. */
-  run?: { effect: 'retry' | 'once'; argumentsHash: string };
+  run?: { effect: 'retry' | 'once'; callHash: string };
 }
 
 export interface ActionRequired extends Base {

@@ -1,13 +1,13 @@
 import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import { sha256 } from '../hash.ts';
 import type { CallModelInput, CallToolInput } from '../log/history.ts';
 import { turnCreated, TurnProjection } from '../log/projection.ts';
-import type { LogEntry, ModelMessage, ToolCall, UnplacedRecord } from '../log/records.ts';
+import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnplacedRecord } from '../log/records.ts';
 import type { HeadStart } from '../live/head-starts.ts';
 import type { TurnHistory } from '../temporal/history.ts';
-import { TurnNotFound, type TurnLogs } from './turn-logs.ts';
+import { callHash } from './call-hash.ts';
+import type { MessagePlace, TurnLogs } from './turn-logs.ts';
 
 /** A turn in progress, as far as this worker knows it: its records are the three parts, one after the other. */
 interface InProgress {
@@ -24,7 +24,7 @@ interface InProgress {
   characters: number;
 }
 
-/** Of each of the three caches that can grow large. */
+/** Of each of the caches. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
 /**
@@ -52,8 +52,14 @@ export class Conversations {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: charactersOf,
   });
-  /** These share their texts with the stamped ones. */
-  readonly #messages = new LRUCache<string, ModelMessage>({ max: 1_000 });
+  /** Messages with tool calls that were produced elsewhere, by their stamps. All who ask at a time share one read. */
+  readonly #messages = new LRUCache<string, ModelMessage, MessagePlace>({
+    maxSize: MAX_CACHED_CHARACTERS,
+    sizeCalculation: (message) => charactersOf([message]),
+    fetchMethod: (_stamp, _known, { context }) => this.#logs.message(context),
+    // A read that is pushed out of the cache is still waited for.
+    ignoreFetchAbort: true,
+  });
 
   constructor({ logs, history, blobs }: { logs: TurnLogs; history: TurnHistory; blobs: BlobStore }) {
     this.#logs = logs;
@@ -64,13 +70,14 @@ export class Conversations {
   /** Remembers what an activity is about to return under `stamp`. */
   remember(stamp: string, records: UnplacedRecord[]): void {
     this.#stamped.set(stamp, records);
-    for (const record of records) if (record.kind === 'model.message') this.#messages.set(record.id, record);
   }
 
   /** All records that a model call answers, oldest first. */
   async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
-    const { sessionId, previousTurnId } = input;
-    const [before, own] = await Promise.all([this.#chain(previousTurnId, sessionId, signal), this.#turn(input, runId)]);
+    const [before, own] = await Promise.all([
+      this.#chain(input.previousTurnId, input.sessionId, signal),
+      this.#turn(input, runId),
+    ]);
     return [...before, ...own];
   }
 
@@ -83,61 +90,57 @@ export class Conversations {
     const [before, created] = await Promise.all([
       this.#chain(previousTurnId, sessionId, signal),
       restore(turnCreated(start), { blobs: this.#blobs, sessionId }),
-      after === null ? [] : this.#endedTurn(after, sessionId, signal),
+      after === null ? undefined : this.#endedTurn(after, sessionId, signal),
     ]);
     return [...before, created];
   }
 
   /**
-   * The tool call that an activity is to run.
-   * @throws Error if its arguments are not those that were scheduled, and approved where that was needed.
+   * The tool call that an activity is to run: of the attempt at its message that the workflow has accepted, since other
+   * attempts have the same message id, and may call other tools.
+   * @throws Error if it is not the call that was scheduled, and approved where that was needed.
    */
-  async toolCall({ source }: Pick<CallToolInput, 'source'>): Promise<ToolCall> {
-    const isMeant = (call: ToolCall | undefined) => call && sha256(call.arguments) === source.run?.argumentsHash;
-    const remembered = this.#messages.get(source.messageId)?.toolCalls[source.index];
-    if (remembered && isMeant(remembered)) return remembered;
-    const entries = await this.#logs.all(source.turnId);
-    const message = entries.map(({ record }) => record).find(({ id }) => id === source.messageId);
-    const call = message?.kind === 'model.message' ? message.toolCalls[source.index] : undefined;
-    if (!call || !isMeant(call)) throw new Error('the arguments of the tool call are not those that were decided on');
+  async toolCall({ source, sessionId }: Pick<CallToolInput, 'source' | 'sessionId'>): Promise<ToolCall> {
+    const { turnId, messageId, stamp, index, run } = source;
+    const made = this.#stamped.get(stamp)?.find((record) => record.kind === 'model.message');
+    const message = made ?? (await this.#messages.fetch(stamp, { context: { sessionId, turnId, messageId } }));
+    const call = message?.toolCalls[index];
+    if (!call || callHash(call) !== run?.callHash) throw new Error('the tool call is not the one that was decided on');
     return call;
   }
 
-  /** The turns of a chain up to `turnId`, all of one session. */
+  /** The turns of a chain up to `turnId`. @throws Error if one is of another session, whose readers may be others */
   async #chain(turnId: string | null, sessionId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
     const turns: UnplacedRecord[][] = [];
+    const add = (records: UnplacedRecord[]): void => {
+      assertOfSession(records, sessionId);
+      turns.push(records);
+    };
     for (let next = turnId; next !== null;) {
-      const current = next;
-      try {
-        const records = await this.#endedTurn(current, sessionId, signal);
-        turns.unshift(records);
-        const [created] = records;
-        next = created?.kind === 'turn.created' ? created.previousTurnId : null;
-      } catch (error) {
-        if (!(error instanceof TurnNotFound)) throw error;
-        // An operator has deleted it before it was in the archive: the conversation goes on without it.
-        next = await this.#logs.previousOf(current);
+      const known = this.#ended.get(next);
+      if (known) {
+        add(known);
+        next = createdIn(known)?.previousTurnId ?? null;
+        continue;
+      }
+      for await (const { turnId: id, previousTurnId, entries } of this.#logs.chain(next, signal)) {
+        const records = recordsOf(entries);
+        // The conversation goes on without a turn that an operator has deleted.
+        if (records.length > 0) this.#ended.set(id, records);
+        add(records);
+        next = previousTurnId;
+        if (next !== null && this.#ended.has(next)) break;
       }
     }
-    return turns.flat();
+    return turns.reverse().flat();
   }
 
-  /** The records of a turn of this session. @throws Error if it belongs to another one, whose readers may be others */
-  async #endedTurn(turnId: string, sessionId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
-    const records = this.#ended.get(turnId) ?? (await this.#readEnded(turnId, signal));
-    const [created] = records;
-    if (created?.kind !== 'turn.created' || created.sessionId !== sessionId) {
-      throw new Error(`turn ${turnId} is not of session ${sessionId}`);
-    }
-    return records;
-  }
-
-  async #readEnded(turnId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
+  /** @throws Error if the turn belongs to another session, whose readers may be others */
+  async #endedTurn(turnId: string, sessionId: string, signal: AbortSignal): Promise<void> {
     // A turn announces its end before it closes, so the last moment of it may have to be waited for.
-    const entries = await this.#logs.all(turnId, { follow: signal });
-    const records = entries.map(({ record }) => record);
+    const records = this.#ended.get(turnId) ?? recordsOf(await this.#logs.all(turnId, { follow: signal }));
+    assertOfSession(records, sessionId);
     this.#ended.set(turnId, records);
-    return records;
   }
 
   async #turn(input: CallModelInput, runId: string): Promise<UnplacedRecord[]> {
@@ -197,6 +200,19 @@ function count({ earlier, projected, ahead }: InProgress): number {
 /** About how much memory records take; at least 1, as the caches want it. */
 function charactersOf(records: UnplacedRecord[]): number {
   return JSON.stringify(records).length;
+}
+
+/** How a turn began, from its records. */
+/** @throws Error if the records are those of another session's turn */
+function assertOfSession(records: UnplacedRecord[], sessionId: string): void {
+  const created = createdIn(records);
+  if (created && created.sessionId !== sessionId) {
+    throw new Error(`turn ${created.turnId} is not of session ${sessionId}`);
+  }
+}
+
+function createdIn([first]: UnplacedRecord[]): Omit<TurnCreated, 'id'> | undefined {
+  return first?.kind === 'turn.created' ? first : undefined;
 }
 
 function recordsOf(entries: LogEntry[]): UnplacedRecord[] {

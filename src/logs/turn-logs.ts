@@ -6,7 +6,7 @@ import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../log/history.ts';
 import { turnCreated, TurnProjection } from '../log/projection.ts';
-import type { LogEntry, TurnCreated, TurnDone } from '../log/records.ts';
+import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnplacedRecord } from '../log/records.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
 
@@ -39,6 +39,20 @@ export interface StoredBatch {
   entries: LogEntry[];
 }
 
+/** Where a message of a model stands. */
+export interface MessagePlace {
+  sessionId: string;
+  turnId: string;
+  messageId: string;
+}
+
+/** A turn of a chain, with its whole log; without entries if an operator has deleted it before it was in the archive. */
+export interface ChainedTurn {
+  turnId: string;
+  previousTurnId: string | null;
+  entries: LogEntry[];
+}
+
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
 
 interface BackwardsOptions {
@@ -49,8 +63,11 @@ interface BackwardsOptions {
 /** Longer logs are not worth the memory while they grow: each reader of a running turn holds what it has read. */
 const MAX_GROWING_CHARACTERS = 1024 * 1024;
 
-/** Rows of the archive that are read at a time. */
+/** Rows of the archive that are read at a time: with 128 KiB, the most that a record has, 12 MiB. */
 const ARCHIVE_PAGE = 100;
+
+/** Turns of a chain that are looked up at a time. */
+const CHAIN_PAGE = 1_000;
 
 /**
  * The logs of turns, wherever they are: ended turns, and the ended runs of long ones, in the archive; the rest in
@@ -93,6 +110,60 @@ export class TurnLogs {
   atHand(turnId: string, maxCharacters: number): LogEntry[] | undefined {
     const { value, size = 0 } = this.#ended.info(turnId) ?? {};
     return size <= maxCharacters ? value?.entries : undefined;
+  }
+
+  /**
+   * The turns of a chain, newest first. The first is read by itself, since it has often just ended, and its reader knows
+   * the others; these are read from the archive, many at a time. What `follow` is for: see `ReadOptions`.
+   */
+  async *chain(turnId: string, follow: AbortSignal): AsyncGenerator<ChainedTurn> {
+    for (let next: string | null = turnId; next !== null;) {
+      const turn = await this.#chained(next, follow);
+      yield turn;
+      if (turn.previousTurnId === null) return;
+      const rows = await this.#archivedChain(turn.previousTurnId);
+      for (const batch of batchesOf(rows)) yield* this.#archivedTurns(batch);
+      const last = rows.at(-1);
+      next = last ? last.previous_turn_id : turn.previousTurnId;
+    }
+  }
+
+  async #chained(turnId: string, follow: AbortSignal): Promise<ChainedTurn> {
+    try {
+      const entries = await this.all(turnId, { follow });
+      const created = entries[0]?.record;
+      return { turnId, previousTurnId: created?.kind === 'turn.created' ? created.previousTurnId : null, entries };
+    } catch (error) {
+      if (!(error instanceof TurnNotFound)) throw error;
+      const row = await this.#catalog.turns.get(turnId);
+      return { turnId, previousTurnId: row?.previous_turn_id ?? null, entries: [] };
+    }
+  }
+
+  /** The turns of a chain that are in the archive; none if the catalog can't say: see `#row`. */
+  async #archivedChain(turnId: string): Promise<TurnRow[]> {
+    try {
+      return await this.#catalog.turns.chain(turnId, CHAIN_PAGE, { archivedOnly: true });
+    } catch (error) {
+      if (isCatalogUnavailable(error)) return [];
+      throw error;
+    }
+  }
+
+  async *#archivedTurns(rows: TurnRow[]): AsyncGenerator<ChainedTurn> {
+    const [first] = rows;
+    const isLong = first && first.archived_through > ARCHIVE_PAGE;
+    const read = isLong ? undefined : await this.#catalog.archive.readAll(rows.map(({ id }) => id));
+    for (const { id: turnId, previous_turn_id: previousTurnId, session_id: sessionId } of rows) {
+      const stored = read?.get(turnId) ?? (await this.#allArchived(turnId, sessionId));
+      yield { turnId, previousTurnId, entries: await this.#restore(stored, sessionId) };
+    }
+  }
+
+  async #allArchived(turnId: string, sessionId: string): Promise<LogEntry[]> {
+    const entries: LogEntry[] = [];
+    for await (const batch of this.#archived(turnId, sessionId, 1, Infinity)) entries.push(...batch.entries);
+    return entries;
   }
 
   /** The entries as they are stored: large texts are references. @throws TurnNotFound */
@@ -177,6 +248,41 @@ export class TurnLogs {
     }
   }
 
+  /**
+   * A message of a turn, with all of its texts; undefined if the turn has none with this id. The log is read from its
+   * end, since messages are looked for whose tool calls are about to run: hardly anything stands behind them.
+   * @throws TurnNotFound
+   */
+  async message({ sessionId, turnId, messageId }: MessagePlace): Promise<ModelMessage | undefined> {
+    return this.#found(turnId, async () => {
+      for await (const records of this.#backwards(turnId)) {
+        const message = records.find((record) => record.kind === 'model.message' && record.id === messageId);
+        if (message?.kind === 'model.message') return restore(message, { blobs: this.#blobs, sessionId });
+      }
+      return undefined;
+    });
+  }
+
+  /** What a turn's log is made of, as it is stored, in batches from its end; of its last run before all others. */
+  async *#backwards(turnId: string): AsyncGenerator<UnplacedRecord[]> {
+    const row = await this.#row(turnId);
+    if (row?.archived) {
+      for (let last = row.archived_through; last > 0; last -= ARCHIVE_PAGE) {
+        const first = Math.max(1, last - ARCHIVE_PAGE + 1);
+        const entries = await this.#catalog.archive.read(turnId, first, last - first + 1);
+        yield entries.map(({ record }) => record);
+      }
+      return;
+    }
+    for await (const events of this.#history.readBackwards(turnId)) {
+      yield events.flatMap((event) =>
+        event.type === 'ended' && event.end.how === 'completed' ? event.end.records : [],
+      );
+    }
+    // What a turn had pending when an operator reset it stands in the run that was reset.
+    for await (const { entries } of this.readStored(turnId)) yield entries.map(({ record }) => record);
+  }
+
   /** How a turn's workflow closed; undefined while it runs. Asks Temporal. @throws TurnNotFound */
   async close(turnId: string): Promise<WorkflowClose | undefined> {
     return this.#found(turnId, () => this.#history.close(turnId));
@@ -213,11 +319,6 @@ export class TurnLogs {
   /** What a turn was started with, or its run `runId`. @throws TurnNotFound */
   async start(turnId: string, runId?: string): Promise<TurnStart> {
     return this.#found(turnId, () => this.#history.start(turnId, runId));
-  }
-
-  /** The turn that one follows of which the log may be gone. */
-  async previousOf(turnId: string): Promise<string | null> {
-    return (await this.#catalog.turns.get(turnId))?.previous_turn_id ?? null;
   }
 
   /** The turn's row in the index; undefined if there is none, or if the catalog can't say. */
@@ -264,6 +365,22 @@ export class TurnLogs {
       throw error;
     }
   }
+}
+
+/** Archived turns that are read together: as many as have `ARCHIVE_PAGE` entries, and those that have more alone. */
+function batchesOf(rows: TurnRow[]): TurnRow[][] {
+  const batches: TurnRow[][] = [];
+  let free = 0;
+  for (const row of rows) {
+    free -= row.archived_through;
+    if (free >= 0) {
+      batches.at(-1)?.push(row);
+    } else {
+      batches.push([row]);
+      free = ARCHIVE_PAGE - row.archived_through;
+    }
+  }
+  return batches;
 }
 
 function startOf(turnId: string, page: HistoryPage | undefined): TurnStart {

@@ -35,6 +35,9 @@ interface Page extends HistoryPage {
 /** Events per page: a page of them stays far below what a gRPC message may hold, at 128 KiB a payload. */
 const PAGE_SIZE = 250;
 
+/** From the end, where what is looked for stands near it. */
+const REVERSE_PAGE_SIZE = 50;
+
 /**
  * Between two polls of a reader who follows. Each commit to a history answers a poll, and of the three that an activity
  * makes only one is of interest; asked a little later, one poll hears of all.
@@ -94,11 +97,22 @@ export class TurnHistory {
     const raw: RawEvent[] = [];
     let token: Uint8Array | undefined;
     do {
-      const response = await this.#reverse(turnId, { runId, pageSize: 50, token });
+      const response = await this.#reverse(turnId, { runId, pageSize: REVERSE_PAGE_SIZE, token });
       raw.push(...(response.history?.events ?? []));
       token = response.nextPageToken;
     } while (token.length > 0 && Number(raw.at(-1)?.eventId) > after + 1);
     return this.#decodePage(turnId, raw.filter((event) => Number(event.eventId) > after).reverse(), after);
+  }
+
+  /** The events of a turn's current, or last, run in batches from its end; those of a batch are in their order. */
+  async *readBackwards(turnId: string): AsyncGenerator<HistoryEvent[]> {
+    let token: Uint8Array | undefined;
+    do {
+      const response = await this.#reverse(turnId, { pageSize: REVERSE_PAGE_SIZE, token });
+      const raw = response.history?.events ?? [];
+      yield (await this.#decodePage(turnId, raw.reverse(), 0)).events;
+      token = response.nextPageToken;
+    } while (token.length > 0);
   }
 
   /** What a turn was started with, from the first event of its current run, or of `runId`. */

@@ -8,9 +8,15 @@ import { Catalog } from '../../src/catalog/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { migrations } from '../../src/catalog/migrations.ts';
 import { loadConfig } from '../../src/config.ts';
+import type { HistoryEvent } from '../../src/log/history.ts';
+import { turnCreated } from '../../src/log/projection.ts';
 import type { LogEntry } from '../../src/log/records.ts';
+import { Conversations } from '../../src/logs/conversations.ts';
+import { TurnLogs } from '../../src/logs/turn-logs.ts';
+import type { TurnHistory } from '../../src/temporal/history.ts';
 import type { AgentSpec } from '../../src/wire/agent-spec.ts';
 import { eventually } from '../support/eventually.ts';
+import { turnStart } from '../support/random-turn.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 
 const log = pino({ level: 'silent' });
@@ -207,6 +213,95 @@ test('records with texts of every kind come back from the archive as they were',
   expect(await catalog.archive.read('t', 1, 2_000)).toEqual(entries);
   expect(await catalog.archive.read('t', Number.MAX_SAFE_INTEGER, 10)).toEqual([]);
   expect(await catalog.turns.get('t')).toMatchObject({ archived: 1, archived_through: 1_201 });
+});
+
+test('a chain is whole, whether its turns are in the archive, in the index alone, or asked for; one that is gone is left out', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  const ids = ['archived_1', 'indexed', 'archived_2', 'asked', 'gone', 'archived_3', 'archived_4', 'last'];
+  const starts = ids.map((turnId, n) =>
+    turnStart({ turnId, sessionId: 's', previousTurnId: ids[n - 1] ?? null, sequence: n + 1, createdAt: NOW }),
+  );
+  for (const start of starts) {
+    const { turnId } = start;
+    if (turnId === 'asked') await catalog.turns.request({ id: turnId, session_id: 's', created_at: NOW });
+    else await catalog.turns.accept(start);
+    if (!turnId.startsWith('archived')) continue;
+    await catalog.archive.add(turnId, [{ ordinal: 1, record: turnCreated(start) }], true);
+  }
+  const fake: Pick<TurnHistory, 'read'> = {
+    async *read(turnId) {
+      const start = starts.find((one) => one.turnId === turnId && turnId !== 'gone');
+      if (!start) throw Object.assign(new Error('no such workflow'), { code: 5, details: '', metadata: {} });
+      const close = { how: 'completed' as const, result: { status: 'done' as const, pending: [] } };
+      const events: HistoryEvent[] = [
+        { type: 'started', at: NOW, start },
+        { type: 'closed', at: NOW, close },
+      ];
+      yield await Promise.resolve({ events, lastEventId: 2 });
+    },
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no more is asked of the history, and all is small
+  const parts = { catalog, history: fake, blobs: {} } as ConstructorParameters<typeof TurnLogs>[0];
+  const conversations = new Conversations({ ...parts, logs: new TurnLogs(parts) });
+  const next = { ...turnStart({ turnId: 'next', sessionId: 's', previousTurnId: 'last' }), after: null };
+  const records = await conversations.beginning(next, new AbortController().signal);
+  const turns = records.flatMap((record) => (record.kind === 'turn.created' ? [record.turnId] : []));
+  expect(turns).toEqual([...ids.filter((id) => id !== 'gone'), 'next']);
+});
+
+/** Counts the calls of a table's methods, each of which is a query. */
+function counted<T extends object>(table: T, onQuery: () => void): T {
+  return new Proxy(table, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name);
+      if (typeof value !== 'function') return value;
+      return (...args: unknown[]): unknown => {
+        onQuery();
+        return Reflect.apply(value, target, args);
+      };
+    },
+  });
+}
+
+test('the conversation of a chain of 600 turns is read whole, many turns at a time', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  const idOf = (n: number): string => `turn_${String(n).padStart(3, '0')}`;
+  // One of them is long, and its log is read in parts.
+  const length = (n: number): number => (n === 300 ? 700 : 3);
+  for (let n = 1; n <= 600; n++) {
+    const previousTurnId = n === 1 ? null : idOf(n - 1);
+    const start = turnStart({ turnId: idOf(n), sessionId: 's', previousTurnId, sequence: n, createdAt: NOW });
+    await catalog.turns.accept(start);
+    const said = (ordinal: number) => ({ kind: 'tool.result', id: `evt_${n}_${ordinal}`, at: NOW });
+    const entries = Array.from({ length: length(n) }, (_, i) => ({
+      ordinal: i + 1,
+      record: i === 0 ? turnCreated(start) : (said(i + 1) as unknown as LogEntry['record']),
+    }));
+    await catalog.archive.add(start.turnId, entries, true);
+  }
+  let queries = 0;
+  const onQuery = (): void => void (queries += 1);
+  const watched = { turns: counted(catalog.turns, onQuery), archive: counted(catalog.archive, onQuery) };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all is in the archive, and small
+  const parts = { catalog: watched, history: {}, blobs: {} } as ConstructorParameters<typeof TurnLogs>[0];
+  const conversations = new Conversations({ ...parts, logs: new TurnLogs(parts) });
+  const next = { ...turnStart({ turnId: 'turn_601', sessionId: 's', previousTurnId: idOf(600) }), after: null };
+  const never = new AbortController().signal;
+  const records = await conversations.beginning(next, never);
+  expect(records.flatMap((record) => (record.kind === 'turn.created' ? [record.turnId] : []))).toEqual([
+    ...Array.from({ length: 600 }, (_, n) => idOf(n + 1)),
+    'turn_601',
+  ]);
+  expect(records).toHaveLength(599 * 3 + 700 + 1);
+  expect(queries).toBeLessThan(40);
+  // From here on it is known, but for the turn that has just ended.
+  queries = 0;
+  expect(await conversations.beginning(next, never)).toEqual(records);
+  expect(queries).toBe(0);
+  const other = conversations.beginning({ ...next, sessionId: 'another' }, never);
+  await expect(other).rejects.toThrow('turn_600 is not one of session another');
 });
 
 test('of those who archive the same turn, each is told which entries it has added', async () => {

@@ -87,7 +87,7 @@ test('an approval that comes together with the end of the turn that asked for it
     threadId: 'main',
     toolCallId: 'w1',
     needs: 'approval',
-    source: { turnId: before, messageId: 'msg_1', index: 0, run: { effect: 'once', argumentsHash: '' } },
+    source: { turnId: before, messageId: 'msg_1', stamp: 's', index: 0, run: { effect: 'once', callHash: '' } },
   };
   const tip = { turnId: before, previousTurnId: null, sequence: 1, pending: [] };
   const handle = await startSession(sessionId, { tip, open: true });

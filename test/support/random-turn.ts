@@ -131,12 +131,12 @@ function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
           threadId: 'main',
           toolCallId: call.id,
           needs: 'approval',
-          source: { turnId: TURN_ID, messageId, index },
+          source: { turnId: TURN_ID, messageId, stamp: 's', index },
         });
         continue;
       }
       const id = eventId++;
-      const source = { turnId: TURN_ID, messageId, index, run: { effect: 'once' as const, argumentsHash: 'h' } };
+      const source = { turnId: TURN_ID, messageId, stamp: 's', index, run: { effect: 'once' as const, callHash: 'h' } };
       const toolInput = { ...place, specHash: 'a1', toolCallId: call.id, source };
       happenings.push({
         event: { type: 'scheduled', eventId: id, at: AT, activity: { name: 'callTool', input: toolInput } },
@@ -209,7 +209,7 @@ function deltasOf({ pieces, calls }: Attempt, step: number, attempt: number): Me
 
 function messageOf(id: string, text: MessageText, gated: boolean): ModelMessage {
   const { toolCalls, ...rest } = text;
-  const route = { to: 'server' as const, effect: 'once' as const, approval: gated, argumentsHash: 'h' };
+  const route = { to: 'server' as const, effect: 'once' as const, approval: gated, callHash: 'h' };
   return {
     kind: 'model.message',
     id,

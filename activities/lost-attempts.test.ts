@@ -1,0 +1,129 @@
+import { ActivityCancellationDetails } from '@temporalio/common';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { expect, test } from 'vitest';
+import { turnStart, TURN_ID } from '../test/support/random-turn.ts';
+import { InProcessBus } from '../src/live/in-process-bus.ts';
+import type { CallModelInput, CallToolInput } from '../src/log/history.ts';
+import { turnCreated } from '../src/log/projection.ts';
+import { Metrics } from '../src/telemetry/metrics.ts';
+import { createCallModel } from './call-model.ts';
+import { createCallTool } from './call-tool.ts';
+import type { Dependencies } from './dependencies.ts';
+
+const AT = '2026-11-21T08:00:00.000Z';
+const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main', specHash: 'a1' };
+
+/** More than any activity may lose. */
+const ENOUGH = 12;
+
+/** What an activity works with outside: it never answers, and ends when it is called off. */
+class Silence {
+  asked = 0;
+  onAsked: () => void = () => undefined;
+
+  async ask(signal: AbortSignal): Promise<void> {
+    this.asked += 1;
+    this.onAsked();
+    await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+  }
+}
+
+/** As Temporal does with an activity whose every worker is lost in the middle of its work: gives what the last attempt returns. */
+async function untilEnded<T>(activity: () => Promise<T>, work: Silence): Promise<T> {
+  let heartbeatDetails: unknown;
+  for (let attempt = 1; attempt <= ENOUGH; attempt++) {
+    const env = new MockActivityEnvironment({ attempt, heartbeatDetails });
+    let isLost = false;
+    env.on('heartbeat', (details) => {
+      if (!isLost) heartbeatDetails = details;
+    });
+    const asked = new Promise<undefined>((resolve) => (work.onAsked = () => resolve(undefined)));
+    const ended = env.run<[], T, () => Promise<T>>(activity);
+    const result = await Promise.race([ended.then((value) => ({ value })), asked]);
+    if (result) return result.value;
+    isLost = true;
+    env.cancel('TIMED_OUT', new ActivityCancellationDetails({ timedOut: true }));
+    await ended.catch(() => undefined);
+  }
+  throw new Error(`it is tried for ever: ${work.asked} times so far`);
+}
+
+/** What the activities ask of the world here, and no more. */
+function dependencies(more: object): Dependencies {
+  const spec = { model: { name: 'm' } };
+  const few = {
+    catalog: { agents: { spec: () => Promise.resolve(spec) } },
+    config: { model: { retrySeconds: 60 }, tool: { timeoutSeconds: 60 } },
+    draining: new AbortController().signal,
+    bus: new InProcessBus(),
+    metrics: new Metrics(),
+    log: { error: () => undefined },
+    blobs: {},
+    ...more,
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the parts that are asked for are there
+  return few as unknown as Dependencies;
+}
+
+test('a repeatable tool that takes its worker with it, each time, ends as an unknown outcome', async () => {
+  const tool = new Silence();
+  const call = { id: 'call_0', name: 'look', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'look' } };
+  const callTool = createCallTool(
+    dependencies({
+      conversations: { toolCall: () => Promise.resolve(call), remember: () => undefined },
+      toolsets: { endpoint: () => ({ id: 's', name: 's' }) },
+      toolPool: {
+        call: async (_endpoint: unknown, _name: string, _args: unknown, { signal }: { signal: AbortSignal }) => {
+          await tool.ask(signal);
+          return { status: 'unknown', message: 'it was lost' };
+        },
+      },
+    }),
+  );
+  const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0 };
+  const input: CallToolInput = {
+    ...place,
+    toolCallId: 'call_0',
+    source: { ...source, run: { effect: 'retry', callHash: 'h' } },
+  };
+  const { records } = await untilEnded(() => callTool(input), tool);
+  expect(records).toMatchObject([{ kind: 'tool.response', outcome: 'unknown_outcome' }]);
+  expect(tool.asked).toBe(5);
+});
+
+test('a model call that takes its worker with it, each time, ends in error, and all that it may have cost is counted', async () => {
+  const model = new Silence();
+  const start = turnStart();
+  const callModel = createCallModel(
+    dependencies({
+      conversations: { load: () => Promise.resolve([turnCreated(start)]), remember: () => undefined },
+      toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
+      models: {
+        resolve: () => ({
+          model: 'm',
+          provider: {
+            async *stream(_request: unknown, signal: AbortSignal) {
+              await model.ask(signal);
+              yield* [];
+            },
+          },
+        }),
+      },
+      headStarts: { claim: () => Promise.resolve(undefined) },
+    }),
+  );
+  const input: CallModelInput = {
+    ...place,
+    previousTurnId: null,
+    sequence: 1,
+    messageId: 'msg_0',
+    createdAt: AT,
+    step: 1,
+    upTo: 1,
+    recent: [],
+  };
+  const { records, outcome } = await untilEnded(() => callModel(input), model);
+  expect(outcome).toMatchObject({ status: 'error', message: expect.stringContaining('5 attempts') });
+  expect(records).toMatchObject([{ kind: 'model.message', finishReason: 'error', usage: { unreportedAttempts: 5 } }]);
+  expect(model.asked).toBe(5);
+});

@@ -1,0 +1,43 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { use, type Script } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+/** Work that holds up the whole process, this one, so that no heartbeat goes out: as a much too large answer does. */
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startTestServer({
+    mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' }] },
+  });
+});
+afterAll(() => server.stop());
+
+const STALL_MS = 6_000;
+/** In between the process hears that its attempt was taken for lost. */
+const BREATH_MS = 2_000;
+
+/** Until nobody waits for the answer. */
+const stall: Script = async (call) => {
+  for (let isOver = false; !isOver;) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, STALL_MS);
+    isOver = await Promise.race([call.closed.then(() => true), sleep(BREATH_MS, false)]);
+  }
+};
+
+test(
+  'a model call that stalls its worker, each time, ends its turn after five attempts',
+  { timeout: 180_000 },
+  async () => {
+    // The first call of a turn may be asked for ahead of the turn, so it is the second that stalls.
+    const look = use({ name: 'look', args: {} });
+    const chat = await server.chat({ scripts: [look, ...Array.from({ length: 20 }, () => stall)], spec: onTestServer });
+    const reader = chat.turn('look');
+    expect(await reader.end()).toMatchObject({
+      status: 'error',
+      message: expect.stringContaining('5 attempts'),
+      metrics: { unreported_attempts: 5 },
+    });
+    expect(chat.requests()).toHaveLength(1 + 5);
+  },
+);
