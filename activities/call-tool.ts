@@ -101,7 +101,10 @@ class ToolRun {
       call = await untilAvailable(() => conversations.toolCall(this.#input), signal);
       const { info } = call;
       if (info.type === 'system' && info.name === SEARCH_TOOLS) {
-        return { outcome: 'succeeded', ...searchResult(await toolsets.load(spec, signal), call.arguments) };
+        return {
+          outcome: 'succeeded',
+          ...searchResult(await toolsets.load(spec, this.#input, signal), call.arguments),
+        };
       }
       endpoint = info.type === 'mcp' ? toolsets.endpoint(spec, info.serverId) : undefined;
     } catch (error) {
@@ -125,7 +128,7 @@ class ToolRun {
         timeoutMs: config.tool.timeoutSeconds * 1000,
       };
       const outcome = await observeTool({ metrics, endpoint, tool: call.info.name }, () =>
-        toolPool.call(endpoint, call.info.name, parsed.value, options),
+        toolPool.call(endpoint, this.#input, call.info.name, parsed.value, options),
       );
       const wait = UNREACHED_WAITS_MS[tries];
       if (outcome.status !== 'not_sent' || wait === undefined || signal.aborted) return this.#ended(outcome, signal);

@@ -1,6 +1,7 @@
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../tools/mcp-pool.ts';
 import type { McpEndpoint, McpRegistry } from '../tools/registry.ts';
 import { selectTools } from '../tools/selectors.ts';
+import type { ToolScope } from '../log/history.ts';
 import type { AgentSpec, McpServer } from '../wire/agent-spec.ts';
 import { systemTools } from './system-tools.ts';
 import { toolNames } from './tool-names.ts';
@@ -17,8 +18,8 @@ export class Toolsets {
   }
 
   /** Servers that can't be reached are part of the result; only `signal` makes this throw. */
-  async load(spec: AgentSpec, signal: AbortSignal): Promise<Toolset> {
-    const servers = await Promise.all((spec.mcp_servers ?? []).map((server) => this.#server(server, signal)));
+  async load(spec: AgentSpec, scope: ToolScope, signal: AbortSignal): Promise<Toolset> {
+    const servers = await Promise.all((spec.mcp_servers ?? []).map((server) => this.#server(server, scope, signal)));
     signal.throwIfAborted();
     return {
       tools: named(
@@ -39,6 +40,7 @@ export class Toolsets {
 
   async #server(
     spec: McpServer,
+    scope: ToolScope,
     signal: AbortSignal,
   ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: AgentTool[] }> {
     const endpoint = this.#registry.resolve(spec);
@@ -50,7 +52,7 @@ export class Toolsets {
     if (!endpoint) return unavailable('it is not registered on this server');
     let offered: McpServerTools;
     try {
-      offered = await this.#pool.tools(endpoint, signal);
+      offered = await this.#pool.tools(endpoint, scope, signal);
     } catch (error) {
       if (!(error instanceof McpUnavailableError)) throw error;
       return unavailable(`it ${error.reason}`);

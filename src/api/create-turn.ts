@@ -3,7 +3,7 @@ import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { Caller } from '../auth/rights.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
-import type { TurnStart } from '../log/history.ts';
+import type { SessionOwner, TurnStart } from '../log/history.ts';
 import { newId, timeOf } from '../log/ids.ts';
 import { turnCreated } from '../log/projection.ts';
 import type { InputItem, TurnCreated } from '../log/records.ts';
@@ -175,8 +175,13 @@ function prepareHeadStart(
     ...(afterLog && { afterLog }),
     createdAt: createdAtOf(turnId),
     createdBy: caller.subject,
+    owner: ownerOf(session),
     specHash: session.spec_hash,
   });
+}
+
+function ownerOf({ subject_id: subjectId }: SessionRow): SessionOwner {
+  return { subjectId };
 }
 
 /** The agent of a session, if a turn can run with it now. @throws ApiError */
@@ -263,6 +268,7 @@ async function commandOf(
     turnId: claim.resourceId,
     createdAt,
     createdBy: caller.subject,
+    owner: ownerOf(session),
     input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
     previous,

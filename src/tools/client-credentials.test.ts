@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
+import { SCOPE } from '../../test/support/tool-scope.ts';
 import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import { TokenServer } from '../../test/support/token-server.ts';
 import { McpPool } from './mcp-pool.ts';
@@ -34,7 +35,7 @@ async function start(auth: Partial<Auth> = {}, isDiscovered = false) {
     },
   });
   const endpoint = registry.resolve({ type: 'truefoundry-mcp-registry', name: 'crm' })!;
-  const call = (to: McpEndpoint = endpoint) => pool.call(to, 'echo', {}, calling);
+  const call = (to: McpEndpoint = endpoint) => pool.call(to, SCOPE, 'echo', {}, calling);
   return { server, pool, endpoint, call, sleep: (ms: number) => (now += ms) };
 }
 
@@ -44,7 +45,7 @@ test('one token is asked for, with what is configured, and all requests carry it
     resource: 'https://crm.example/',
     audience: 'crm-api',
   });
-  const lists = [pool.tools(endpoint, unaborted), pool.tools(endpoint, unaborted)];
+  const lists = [pool.tools(endpoint, SCOPE, unaborted), pool.tools(endpoint, SCOPE, unaborted)];
   expect((await Promise.all(lists))[1]?.tools).toHaveLength(8);
   expect(await call()).toMatchObject({ status: 'result' });
   expect(server.asked.map(({ form }) => form)).toEqual([
@@ -120,14 +121,14 @@ test.each([
   const { server, pool, endpoint, call } = await start();
   server.answer = answer;
   const message = `MCP server "crm" can't be used: its token endpoint ${server.origin}/token ${reason}`;
-  await expect(pool.tools(endpoint, unaborted)).rejects.toThrow(message);
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(message);
   expect(await call()).toEqual({ status: 'not_sent', message });
   expect(server.used).toEqual([]);
 });
 
 test('wrong credentials are told of without them', async () => {
   const { pool, endpoint, server } = await start({ client_secret: 'wr0ng' });
-  await expect(pool.tools(endpoint, unaborted)).rejects.toThrow(
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(
     `its token endpoint ${server.origin}/token refused: invalid_client: who are you?`,
   );
 });
@@ -157,7 +158,7 @@ test('a server that says nothing of its authorization server needs a token_url',
   const { pool, endpoint } = await start({}, true);
   const silent = await TestMcpServer.start({ tools: [], protocol: '2025-11-25' });
   onTestFinished(() => silent.stop());
-  await expect(pool.tools({ ...endpoint, url: silent.url }, unaborted)).rejects.toThrow(
+  await expect(pool.tools({ ...endpoint, url: silent.url }, SCOPE, unaborted)).rejects.toThrow(
     'MCP server "crm" can\'t be used: its authorization server can not be discovered: set token_url',
   );
 });

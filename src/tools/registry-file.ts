@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { ConfigError } from '../config.ts';
 import { hideSecrets } from '../redact.ts';
+import type { Isolation } from './registry.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: at a URL, or a program that we start and talk to over its pipes. */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
@@ -24,6 +25,11 @@ const clientCredentials = z.strictObject({
   audience: credential.optional(),
 });
 
+/** How a connection with a state is shared; `byDefault` where the file does not say. */
+function isolation(byDefault: Isolation) {
+  return z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' }).default(byDefault);
+}
+
 const httpServer = z.strictObject({
   url: httpUrl(),
   headers: z
@@ -35,6 +41,7 @@ const httpServer = z.strictObject({
     .default({}),
   auth: clientCredentials.optional(),
   idempotent_tools: idempotentTools,
+  isolation: isolation('session'),
 });
 
 /** What the operating system takes as one argument or variable. */
@@ -46,6 +53,8 @@ const stdioServer = z.strictObject({
   env: z.record(z.string().min(1), withoutNul, { error: 'must be an object of strings' }).default({}),
   cwd: withoutNul.min(1, 'must be a folder').optional(),
   idempotent_tools: idempotentTools,
+  // A process for each session is too much where a subject has many of them open, and one for all mixes their states.
+  isolation: isolation('subject'),
 });
 
 /** Tells the two kinds apart by what only one of them has, so that an error speaks of the kind that was meant. */

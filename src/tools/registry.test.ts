@@ -26,6 +26,7 @@ test('servers of the file are found by name, and trusted', async () => {
     headers: { authorization: 'Bearer x' },
     trusted: true,
     idempotentTools: ['set'],
+    isolation: 'session',
   });
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toMatchObject({
     headers: {},
@@ -42,9 +43,18 @@ test('a program is a server too, and is what the file says', async () => {
     id: 'tools',
     name: 'tools',
     idempotentTools: [],
+    isolation: 'subject',
     ...tools,
   });
-  const plain = { id: 'plain', name: 'plain', idempotentTools: [], command: 'server', args: [], env: {} };
+  const plain = {
+    id: 'plain',
+    name: 'plain',
+    idempotentTools: [],
+    isolation: 'subject',
+    command: 'server',
+    args: [],
+    env: {},
+  };
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toEqual(plain);
 });
 
@@ -93,6 +103,7 @@ test('an inline server is where its URL says, not trusted, and has an id that do
     headers: {},
     trusted: false,
     idempotentTools: [],
+    isolation: 'session',
   });
   expect(registry.resolve({ type: 'inline', name: 'other', url })?.id).toBe(endpoint?.id);
 });
@@ -114,6 +125,10 @@ test.each([
   ['{"servers": {"a": {"url": "http://x/", "headers": {"a": "b\\nc"}}}}', 'must be the value of an HTTP header'],
   ['{"servers": {"a": {"url": "http://x/", "idempotent_tools": "@all"}}}', 'must be a list of tool names, or ["@all"]'],
   ['{"servers": {"a": {"url": "http://x/", "header": {}}}}', 'servers.a: Unrecognized key: "header"'],
+  [
+    '{"servers": {"a": {"url": "http://x/", "isolation": "none"}}}',
+    'servers.a.isolation: must be session, subject or shared',
+  ],
   ['{"servers": {"a": 1}}', 'servers.a: must be an object'],
   [
     '{"servers": {"a": {"url": "http://x/", "command": "x"}}}',

@@ -12,6 +12,12 @@ import {
 /** An MCP server: where it is, and what we know of it beside what it says itself. */
 export type McpEndpoint = HttpEndpoint | StdioEndpoint;
 
+/**
+ * Who shares a connection that has a state at its server: the turns of one session, all sessions of one subject, or
+ * everybody. Connections without a state are shared by all in any case.
+ */
+export type Isolation = 'session' | 'subject' | 'shared';
+
 interface Endpoint {
   /** Stable for the same server: the name of a registered one, a digest of the URL of an inline one. */
   id: string;
@@ -19,6 +25,7 @@ interface Endpoint {
   name: string;
   /** Tools that may run again with the same operation id: `@all` or names. */
   idempotentTools: readonly string[];
+  isolation: Isolation;
 }
 
 export interface HttpEndpoint extends Endpoint {
@@ -57,7 +64,7 @@ export class McpRegistry {
     const { name } = spec;
     if (spec.type === 'inline') {
       const id = `inline-${sha256(spec.url).slice(0, 16)}`;
-      return { id, name, url: spec.url, headers: {}, trusted: false, idempotentTools: [] };
+      return { id, name, url: spec.url, headers: {}, trusted: false, idempotentTools: [], isolation: 'session' };
     }
     const server = this.#servers.get(name);
     if (!server) return undefined;
