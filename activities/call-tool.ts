@@ -106,7 +106,7 @@ class ToolRun {
           ...searchResult(await toolsets.load(spec, this.#input, signal), call.arguments),
         };
       }
-      endpoint = info.type === 'mcp' ? toolsets.endpoint(spec, info.serverId) : undefined;
+      endpoint = info.type === 'mcp' ? await toolsets.endpoint(spec, this.#input, info, signal) : undefined;
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
       return this.#notExecuted(messageOf(error));

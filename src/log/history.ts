@@ -33,6 +33,8 @@ export type WorkflowClose =
 /** The owner of a session, whoever takes part in it. */
 export interface SessionOwner {
   subjectId: string;
+  /** The roles of the author of a draft's agent, which decide what it may use; null for an agent of the registry. */
+  draftRoles: readonly string[] | null;
 }
 
 /** For whom an MCP server is used: what one session or subject does there stays apart from what others do. */

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
+import { ROLES } from '../auth/rights.ts';
 import { ConfigError } from '../config.ts';
 import { hideSecrets } from '../redact.ts';
 import type { Isolation } from './registry.ts';
@@ -30,6 +31,29 @@ function isolation(byDefault: Isolation) {
   return z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' }).default(byDefault);
 }
 
+function selectors(...classes: string[]) {
+  const allowed = `must be a list of tool names and of ${classes.join(', ')}`;
+  const selector = z.string({ error: allowed }).min(1);
+  return z.array(
+    selector.refine((one) => !one.startsWith('@') || classes.includes(one), allowed),
+    { error: allowed },
+  );
+}
+
+const drafts = `must be a list of roles (${ROLES.join(', ')}) and of subjects ("subject:<id>")`;
+
+/** See `ServerPolicy`. */
+const policy = {
+  drafts: z
+    .array(
+      z.string({ error: drafts }).refine((one) => /^subject:./.test(one) || ROLES.some((role) => role === one), drafts),
+      { error: drafts },
+    )
+    .default([]),
+  tools: selectors('@all', '@read-only').default(['@all']),
+  require_approval_for_tools: selectors('@all', '@write', '@destructive', '@unannotated').optional(),
+};
+
 const httpServer = z.strictObject({
   url: httpUrl(),
   headers: z
@@ -42,6 +66,7 @@ const httpServer = z.strictObject({
   auth: clientCredentials.optional(),
   idempotent_tools: idempotentTools,
   isolation: isolation('session'),
+  ...policy,
 });
 
 /** What the operating system takes as one argument or variable. */
@@ -55,6 +80,7 @@ const stdioServer = z.strictObject({
   idempotent_tools: idempotentTools,
   // A process for each session is too much where a subject has many of them open, and one for all mixes their states.
   isolation: isolation('subject'),
+  ...policy,
 });
 
 /** Tells the two kinds apart by what only one of them has, so that an error speaks of the kind that was meant. */

@@ -129,6 +129,18 @@ test.each([
     '{"servers": {"a": {"url": "http://x/", "isolation": "none"}}}',
     'servers.a.isolation: must be session, subject or shared',
   ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "drafts": ["users"]}}}',
+    'servers.a.drafts.0: must be a list of roles (admin, user, approver) and of subjects ("subject:<id>")',
+  ],
+  [
+    '{"servers": {"a": {"command": "x", "tools": ["@write"]}}}',
+    'servers.a.tools.0: must be a list of tool names and of @all, @read-only',
+  ],
+  [
+    '{"servers": {"a": {"command": "x", "require_approval_for_tools": "@unannotated"}}}',
+    'servers.a.require_approval_for_tools: must be a list of tool names and of @all, @write, @destructive, @unannotated',
+  ],
   ['{"servers": {"a": 1}}', 'servers.a: must be an object'],
   [
     '{"servers": {"a": {"url": "http://x/", "command": "x"}}}',

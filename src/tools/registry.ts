@@ -8,6 +8,7 @@ import {
   type ParsedServer,
   type RegisteredServer,
 } from './registry-file.ts';
+import { NO_POLICY, type ServerPolicy } from './server-policy.ts';
 
 /** An MCP server: where it is, and what we know of it beside what it says itself. */
 export type McpEndpoint = HttpEndpoint | StdioEndpoint;
@@ -68,9 +69,22 @@ export class McpRegistry {
     }
     const server = this.#servers.get(name);
     if (!server) return undefined;
-    const { idempotent_tools: idempotentTools, ...access } = server;
-    const endpoint = { id: name, name, idempotentTools };
-    return 'url' in access ? { ...endpoint, ...access, trusted: true } : { ...endpoint, ...access };
+    const { idempotent_tools: idempotentTools, isolation } = server;
+    const endpoint = { id: name, name, idempotentTools, isolation };
+    if ('url' in server) {
+      const { url, headers, auth } = server;
+      return { ...endpoint, url, headers, auth, trusted: true };
+    }
+    const { command, args, env, cwd } = server;
+    return { ...endpoint, command, args, env, cwd };
+  }
+
+  /** What the operator lets agents do with the server that an agent asks for. */
+  policy({ type, name }: McpServer): ServerPolicy {
+    const server = type === 'inline' ? undefined : this.#servers.get(name);
+    if (!server) return NO_POLICY;
+    const { drafts, tools, require_approval_for_tools: approval } = server;
+    return { drafts, tools, approval };
   }
 }
 

@@ -1,3 +1,5 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiClient } from '../support/api-client.ts';
 import { TestMcpServer } from '../support/mcp-server.ts';
@@ -29,12 +31,11 @@ beforeAll(async () => {
   server = await startTestServer({
     env: { EVERTURN_API_KEYS: 'root:admin=key-of-root,boss:approver=key-of-boss,ann=key-of-ann,bob:user=key-of-bob' },
     mcp: { tools: [{ name: 'wipe' }, { name: 'list', annotations: { readOnlyHint: true } }, { name: 'debug' }] },
-    servers: {
-      shop: { url: shop.url },
-    },
+    servers: { shop: { url: shop.url } },
   });
-  const as = (key: string) => new ApiClient(server.server.url, key);
-  clients = { admin: as('key-of-root'), approver: as('key-of-boss'), ann: as('key-of-ann'), bob: as('key-of-bob') };
+  // The same server once more, open to users.
+  await rewriteServers((servers) => ({ ...servers, open: { url: server.mcp.url, drafts: ['user'] } }));
+  setClients();
   await clients.admin.putAgent('shopper', {
     model: { name: 'shopper' },
     mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'shop' }],
@@ -44,6 +45,20 @@ afterAll(async () => {
   await server.stop();
   await shop.stop();
 });
+
+function setClients(): void {
+  const as = (key: string) => new ApiClient(server.server.url, key);
+  clients = { admin: as('key-of-root'), approver: as('key-of-boss'), ann: as('key-of-ann'), bob: as('key-of-bob') };
+}
+
+/** Starts the server again with another file of MCP servers. */
+async function rewriteServers(change: (servers: object) => object): Promise<void> {
+  const file = path.join(server.dataDir, 'mcp.json');
+  const { servers } = JSON.parse(await readFile(file, 'utf8')) as { servers: object };
+  await writeFile(file, JSON.stringify({ servers: change(servers) }));
+  await server.restart();
+  setClients();
+}
 
 test('a server that keeps sessions has one for each of ours, also of the same subject', async () => {
   const { ann, bob } = clients;
@@ -66,4 +81,45 @@ test('a server that keeps sessions has one for each of ours, also of the same su
   expect(await annSession.turn(annId, 'add').type('tool.response')).toMatchObject({ content: 'milk, eggs' });
   expect(new Set(shown).size).toBe(3);
   expect([...baskets.keys()]).toEqual(shown);
+});
+
+test('a user can not use a registered server in a draft, unless the operator allows it', async () => {
+  const { admin, bob } = clients;
+  const spec = { model: { name: 'm' }, ...onTestServer };
+  const create = (client: ApiClient, agentSpec: object) =>
+    client.send('POST', '/v1/agents/draft-sessions', { agent_spec: agentSpec });
+  const refused = await create(bob, spec);
+  expect(refused.status).toBe(403);
+  expect(refused.body.error).toMatchObject({ code: 'forbidden', param: 'agent_spec.mcp_servers.0.name' });
+  expect((await create(admin, spec)).status).toBe(200);
+  const { body } = await create(bob, { model: { name: 'm' } });
+  const path = `/v1/agents/draft-sessions/${body.data.id}`;
+  expect((await bob.send('PATCH', path, { agent_spec: spec })).status).toBe(403);
+});
+
+test('a draft of a user asks for approval on a server that is open to it, and stops when it is closed', async () => {
+  const { approver, bob } = clients;
+  const agentSpec = {
+    model: { name: 'drafted' },
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'open', require_approval_for_tools: [] }],
+  };
+  const { body } = await bob.send('POST', '/v1/agents/draft-sessions', { agent_spec: agentSpec });
+  const { id } = body.data;
+  const decision = (callId: string) => [
+    { type: 'user.tool_approval', thread_id: 'main', tool_call_id: callId, approval: { status: 'allow' } },
+  ];
+  server.model.script('drafted', use({ name: 'list', id: 'l1' }), use({ name: 'wipe', id: 'w1' }));
+  expect(await bob.turn(id, 'wipe').end()).toMatchObject({ required_actions: [{ type: 'tool.approval_required' }] });
+  expect(server.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
+  // An approver decides on the agent of the owner, with what the owner may use.
+  server.model.script('drafted', use({ name: 'debug', id: 'd1' }));
+  await approver.turn(id, decision('w1')).end();
+  expect(server.mcp.calls.map(({ tool }) => tool)).toEqual(['list', 'wipe']);
+  await rewriteServers((servers) => ({ ...servers, open: { url: server.mcp.url } }));
+  for (const client of [clients.approver, clients.bob]) {
+    const refused = await client.send('POST', `/v1/agents/sessions/${id}/turns`, { input: decision('d1') });
+    expect(refused.status).toBe(403);
+    expect(refused.body.error.message).toContain('the MCP server open is not open to the drafts of bob');
+  }
+  expect(server.mcp.calls.map(({ tool }) => tool)).toEqual(['list', 'wipe']);
 });

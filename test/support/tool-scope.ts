@@ -1,7 +1,7 @@
 import type { ToolScope } from '../../src/log/history.ts';
 
 export function toolScope(sessionId: string, subjectId = 'ann'): ToolScope {
-  return { sessionId, owner: { subjectId } };
+  return { sessionId, owner: { subjectId, draftRoles: null } };
 }
 
 /** For tests in which there is only one. */
