@@ -28,7 +28,7 @@ async function start(auth: Partial<Auth> = {}, isDiscovered = false) {
     url: server.url,
     auth: {
       type: 'client_credentials',
-      ...(!isDiscovered && { token_url: `${server.origin}/token` }),
+      ...(isDiscovered ? { issuer: server.origin } : { token_url: `${server.origin}/token` }),
       client_id: 'crm',
       client_secret: 's3cret/+ä',
       ...auth,
@@ -154,11 +154,33 @@ test('a token endpoint that is down when a token is refused leaves the call reje
   expect(await call()).toMatchObject({ status: 'rejected', message: expect.stringContaining('HTTP 503') });
 });
 
-test('a server that says nothing of its authorization server needs a token_url', async () => {
-  const { pool, endpoint } = await start({}, true);
+test('the secret goes to the issuer that the operator has named, wherever the MCP server sends us', async () => {
+  const { server, endpoint, pool } = await start({}, true);
+  const thief = await TokenServer.start();
+  onTestFinished(() => thief.stop());
+  server.authorizationServer = thief.origin;
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).resolves.toBeDefined();
+  expect(thief.asked).toEqual([]);
+  expect(server.asked).toHaveLength(1);
+});
+
+test.each([
+  ['is another one', { issuer: 'https://other.example' }, 'https://other.example'],
+  ['has no token endpoint', { token_endpoint: undefined }, 'failed'],
+  ['has one without TLS', { token_endpoint: 'http://login.example/token' }, 'has a token endpoint without TLS'],
+])('an issuer whose metadata says that it %s gets no secret', async (_, metadata, reason) => {
+  const { server, endpoint, pool } = await start({}, true);
+  server.metadata = metadata;
+  const error: unknown = await pool.tools(endpoint, SCOPE, unaborted).catch((thrown: unknown) => thrown);
+  expect(String(error)).toContain(`MCP server "crm" can't be used: its authorization server `);
+  expect(String(error)).toContain(reason);
+  expect(server.asked).toEqual([]);
+});
+
+test('an issuer that publishes nothing of itself gets no secret either', async () => {
   const silent = await TestMcpServer.start({ tools: [], protocol: '2025-11-25' });
   onTestFinished(() => silent.stop());
-  await expect(pool.tools({ ...endpoint, url: silent.url }, SCOPE, unaborted)).rejects.toThrow(
-    'MCP server "crm" can\'t be used: its authorization server can not be discovered: set token_url',
-  );
+  const { server, endpoint, pool } = await start({ issuer: new URL(silent.url).origin }, true);
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('can not be discovered: set token_url');
+  expect(server.asked).toEqual([]);
 });

@@ -14,17 +14,35 @@ const idempotentTools = z.array(z.string().min(1), { error: 'must be a list of t
 
 const credential = z.string({ error: 'must be a string' }).min(1, 'must not be empty');
 
-const clientCredentials = z.strictObject({
-  type: z.literal('client_credentials', { error: 'must be client_credentials' }),
-  token_url: httpUrl()
-    .refine(isSecure, 'must be an https URL, since the secret is sent there; http only on this machine')
-    .optional(),
-  client_id: credential,
-  client_secret: credential,
-  scope: credential.optional(),
-  resource: httpUrl().optional(),
-  audience: credential.optional(),
-});
+const secretTarget = httpUrl().refine(
+  isSecure,
+  'must be an https URL, since the secret is sent there; http only on this machine',
+);
+
+const NO_TARGET =
+  'needs a token_url, or the issuer whose token endpoint is discovered: the MCP server does not decide where the secret is sent';
+
+const clientCredentials = z
+  .strictObject({
+    type: z.literal('client_credentials', { error: 'must be client_credentials' }),
+    token_url: secretTarget.optional(),
+    issuer: secretTarget.optional(),
+    client_id: credential,
+    client_secret: credential,
+    scope: credential.optional(),
+    resource: httpUrl().optional(),
+    audience: credential.optional(),
+  })
+  .transform(({ token_url: tokenUrl, issuer, ...rest }, context) => {
+    if (tokenUrl !== undefined && issuer !== undefined) {
+      context.addIssue({ code: 'custom', message: 'has a token_url and an issuer: give it one of them' });
+      return z.NEVER;
+    }
+    if (tokenUrl !== undefined) return { ...rest, token_url: tokenUrl, issuer: undefined };
+    if (issuer !== undefined) return { ...rest, token_url: undefined, issuer };
+    context.addIssue({ code: 'custom', message: NO_TARGET });
+    return z.NEVER;
+  });
 
 /** How a connection with a state is shared; `byDefault` where the file does not say. */
 function isolation(byDefault: Isolation) {

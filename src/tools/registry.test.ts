@@ -59,7 +59,13 @@ test('a program is a server too, and is what the file says', async () => {
 });
 
 test('values may come from the environment', async () => {
-  const auth = { type: 'client_credentials', client_id: '${CRM_ID}', client_secret: '${CRM_SECRET}', scope: 'a b' };
+  const auth = {
+    type: 'client_credentials',
+    token_url: 'https://login.example/token',
+    client_id: '${CRM_ID}',
+    client_secret: '${CRM_SECRET}',
+    scope: 'a b',
+  };
   const crm = { url: 'https://crm.example/', headers: { 'x-key': 'k-${CRM_SECRET}-${CRM_ID}' }, auth };
   const file = await fileOf(JSON.stringify({ servers: { crm, tools: { command: 'x', args: ['${CRM_ID}'] } } }));
   const registry = await loadMcpRegistry(file, ENV);
@@ -166,6 +172,18 @@ test.each([
   [
     '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "token_url": "http://x/"}}}}',
     'servers.a.auth.token_url: must be an https URL',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}"}}}}',
+    'servers.a.auth: needs a token_url, or the issuer',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "issuer": "http://x/"}}}}',
+    'servers.a.auth.issuer: must be an https URL',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "issuer": "https://x/", "token_url": "https://x/t"}}}}',
+    'servers.a.auth: has a token_url and an issuer: give it one of them',
   ],
 ])('a file of %s is refused, with its name and the place', async (content, message) => {
   const file = await fileOf(content);
