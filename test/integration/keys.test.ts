@@ -30,7 +30,7 @@ async function create(...args: string[]): Promise<{ key: string; id: string; std
   return { key: stdout.trim(), id: /key_[0-9a-z]{26}/.exec(stderr)?.[0] ?? '', stderr };
 }
 
-const statusOf = async (client: ApiClient) => (await client.send('GET', '/v1/agents/demo')).status;
+const statusOf = async (client: ApiClient) => (await client.send('GET', '/v1/agents')).status;
 
 test('keys come and go while servers run', async () => {
   const here = (key?: string) => new ApiClient(server.server.url, key);
@@ -68,7 +68,7 @@ test('keys come and go while servers run', async () => {
   await expect.poll(() => statusOf(here(second.key)), { timeout: 10_000 }).toBe(401);
   await expect.poll(() => statusOf(there(second.key)), { timeout: 10_000 }).toBe(401);
   await expect(reader.done).rejects.toThrow(/terminated/);
-  expect((await here(second.key).send('GET', '/v1/agents/demo')).body.error.message).toMatch('was revoked');
+  expect((await here(second.key).send('GET', '/v1/agents')).body.error.message).toMatch('was revoked');
   await here(first.key).send('POST', `/v1/agents/sessions/${held}/cancel`, {});
   expect(await stays.end()).toMatchObject({ status: 'cancelled' });
 

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { ApiClient } from '../support/api-client.ts';
 import { TestMcpServer } from '../support/mcp-server.ts';
 import { say, use } from '../support/scripted-model.ts';
@@ -122,4 +122,19 @@ test('a draft of a user asks for approval on a server that is open to it, and st
     expect(refused.body.error.message).toContain('the MCP server open is not open to the drafts of bob');
   }
   expect(server.mcp.calls.map(({ tool }) => tool)).toEqual(['list', 'wipe']);
+});
+
+test('the demo of a server without keys is gone when it starts with keys', async () => {
+  const own = await startTestServer();
+  onTestFinished(() => own.stop());
+  const status = async (method: string, of: string, body?: object) =>
+    (await new ApiClient(own.server.url, 'key-of-root').send(method, `/v1/agents/${of}`, body)).status;
+  const spec = { model: { name: 'm' }, mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'demo' }] };
+  expect([await status('GET', 'demo'), await status('PUT', 'mine', spec)]).toEqual([200, 200]);
+  await own.restart({ EVERTURN_API_KEYS: 'root:admin=key-of-root' });
+  expect([await status('GET', 'demo'), await status('PUT', 'mine', spec)]).toEqual([404, 422]);
+  // An agent of that name that is somebody's own stays.
+  await status('PUT', 'demo', { model: { name: 'm' } });
+  await own.restart();
+  expect(await status('GET', 'demo')).toBe(200);
 });
