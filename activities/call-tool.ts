@@ -98,9 +98,12 @@ class ToolRun {
       call = await untilAvailable(() => conversations.toolCall(this.#input), signal);
       const { info } = call;
       if (info.type === 'system' && info.name === SEARCH_TOOLS) {
-        return { outcome: 'succeeded', ...searchResult(await toolsets.load(spec, signal), call.arguments) };
+        return {
+          outcome: 'succeeded',
+          ...searchResult(await toolsets.load(spec, this.#input, signal), call.arguments),
+        };
       }
-      endpoint = info.type === 'mcp' ? toolsets.endpoint(spec, info.serverId) : undefined;
+      endpoint = info.type === 'mcp' ? await toolsets.endpoint(spec, this.#input, info, signal) : undefined;
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
       return this.#notExecuted(messageOf(error));
@@ -122,7 +125,7 @@ class ToolRun {
         timeoutMs: config.tool.timeoutSeconds * 1000,
       };
       const outcome = await observeTool({ metrics, endpoint, tool: call.info.name }, () =>
-        toolPool.call(endpoint, call.info.name, parsed.value, options),
+        toolPool.call(endpoint, this.#input, call.info.name, parsed.value, options),
       );
       const wait = UNREACHED_WAITS_MS[tries];
       if (outcome.status !== 'not_sent' || wait === undefined || signal.aborted) return this.#ended(outcome, signal);

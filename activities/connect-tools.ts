@@ -11,12 +11,13 @@ import { untilAvailable } from './until-available.ts';
  * error: the model is told of them.
  */
 export function createConnectTools({ catalog, toolsets, conversations, log, draining }: Dependencies) {
-  return function connectTools({ turnId, threadId, specHash }: ConnectToolsInput): Promise<Appended> {
+  return function connectTools(input: ConnectToolsInput): Promise<Appended> {
+    const { turnId, threadId, specHash } = input;
     return withHeartbeat(async () => {
       const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);
       try {
         const spec = await untilAvailable(() => catalog.agents.spec(specHash), signal);
-        const { servers, unavailable } = await toolsets.load(spec, signal);
+        const { servers, unavailable } = await toolsets.load(spec, input, signal);
         for (const server of unavailable) log.warn({ turnId, ...server }, 'an MCP server is not available');
         const at = new Date().toISOString();
         const records: NewRecord[] = servers.length > 0 ? [{ kind: 'mcp.initialize', at, threadId, servers }] : [];

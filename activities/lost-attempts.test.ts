@@ -11,7 +11,13 @@ import { createCallTool } from './call-tool.ts';
 import type { Dependencies } from './dependencies.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
-const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main', specHash: 'a1' };
+const place = {
+  owner: { subjectId: 'ann', draftRoles: null },
+  turnId: TURN_ID,
+  sessionId: 'ses_1',
+  threadId: 'main',
+  specHash: 'a1',
+};
 
 /** More than any activity may lose. */
 const ENOUGH = 12;
@@ -73,7 +79,13 @@ test('a repeatable tool that takes its worker with it, each time, ends as an unk
       conversations: { toolCall: () => Promise.resolve(call), remember: () => undefined },
       toolsets: { endpoint: () => ({ id: 's', name: 's' }) },
       toolPool: {
-        call: async (_endpoint: unknown, _name: string, _args: unknown, { signal }: { signal: AbortSignal }) => {
+        call: async (
+          _endpoint: unknown,
+          _scope: unknown,
+          _name: string,
+          _args: unknown,
+          { signal }: { signal: AbortSignal },
+        ) => {
           await tool.ask(signal);
           return { status: 'unknown', message: 'it was lost' };
         },

@@ -1,6 +1,6 @@
 import { offeredTools, type Toolset } from '../src/agents/toolset.ts';
 import { foundTools } from '../src/log/found-tools.ts';
-import type { CallModelInput } from '../src/log/history.ts';
+import type { CallModelInput, ToolScope } from '../src/log/history.ts';
 import type { UnplacedRecord } from '../src/log/records.ts';
 import { transcript, type TranscriptItem } from '../src/log/transcript.ts';
 import { promptOf } from '../src/models/prompt.ts';
@@ -17,7 +17,7 @@ export interface PreparedModelCall {
 /** What a thread's model is asked next, after `records`. */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs }: Pick<Dependencies, 'catalog' | 'toolsets' | 'models' | 'blobs'>,
-  { specHash, sessionId, threadId }: Pick<CallModelInput, 'specHash' | 'sessionId' | 'threadId'>,
+  { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
   records: Promise<UnplacedRecord[]>,
   signal: AbortSignal,
 ): Promise<PreparedModelCall> {
@@ -25,7 +25,7 @@ export async function prepareModelCall(
   const finding = catalog.agents.spec(specHash);
   const [spec, toolset, all] = await Promise.all([
     finding,
-    finding.then((found) => toolsets.load(found, signal)),
+    finding.then((found) => toolsets.load(found, { sessionId, owner }, signal)),
     records,
   ]);
   const conversation = transcript(all, threadId);

@@ -1,17 +1,18 @@
 import { mkdir } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import { readAgentFiles } from './agents/agent-files.ts';
 import { registerAgents } from './agents/register-agents.ts';
 import { startApi } from './api-process.ts';
 import { checkReach } from './auth/reach.ts';
 import { Cleanup } from './cleanup.ts';
-import type { Config } from './config.ts';
+import { ConfigError, type Config } from './config.ts';
 import { DEMO, demoAgent } from './demo/demo-agent.ts';
 import { startDemoMcpServer } from './demo/demo-mcp-server.ts';
 import { startDemoModel } from './demo/demo-model.ts';
 import type { LiveBus } from './live/bus.ts';
 import { modelAccess, type ModelAccess } from './models/model-access.ts';
-import { openServices } from './services.ts';
+import { openServices, type Services } from './services.ts';
 import type { Tracing } from './telemetry/tracing.ts';
 import { warnIfSlow } from './temporal/dispatch-speed.ts';
 import { provisionTemporal, type ProvisionedTemporal } from './temporal/provision.ts';
@@ -48,10 +49,8 @@ export async function startServer(
     const temporal = given.temporal ?? (await provision(config, log));
     cleanup.add(() => temporal.stop());
 
-    const demoMcp = await startDemoMcpServer();
-    cleanup.add(() => demoMcp.stop());
-    registry.add(DEMO, { url: demoMcp.url });
-    const model = modelAccess(config) ?? (await demoAccess(cleanup));
+    const realModel = modelAccess(config);
+    const model = realModel ?? (await demoAccess(cleanup));
 
     const services = await openServices({
       config,
@@ -63,8 +62,12 @@ export async function startServer(
       tracing: given.tracing,
     });
     cleanup.add(() => services.close());
-    if (!agents.has(DEMO))
-      await services.catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());
+    if (services.keyring.isKeyless) {
+      await addDemo(services, { withAgent: !agents.has(DEMO) }, cleanup);
+    } else {
+      if (!realModel) throw new ConfigError(NO_DEMO_MODEL);
+      await removeDemoAgent(services);
+    }
     await registerAgents(services, agents);
     const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
     cleanup.add(() => worker.stop());
@@ -85,6 +88,27 @@ async function provision(
 ): Promise<ProvisionedTemporal> {
   const { foreign, namespace, mayDownload } = temporal;
   return provisionTemporal({ dataDir, cacheDir, sqliteSync, foreign, namespace, mayDownload, log });
+}
+
+const NO_DEMO_MODEL =
+  'there are API keys, and the demo model is only for a server without: set OPENAI_API_KEY, or OPENAI_BASE_URL for models elsewhere';
+
+/** The demo's notes are one list for all, so there is none where keys tell callers apart. */
+async function addDemo(
+  { registry, keyring, catalog, config }: Services,
+  { withAgent }: { withAgent: boolean },
+  cleanup: Cleanup,
+): Promise<void> {
+  const server = await startDemoMcpServer({ isKeyless: () => keyring.isKeyless });
+  cleanup.add(() => server.stop());
+  registry.add(DEMO, { url: server.url });
+  if (withAgent) await catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());
+}
+
+/** The agent of the demo that an earlier start without keys has left, but no other of that name. */
+async function removeDemoAgent({ catalog }: Services): Promise<void> {
+  const agent = await catalog.agents.get(DEMO);
+  if (agent && isDeepStrictEqual(agent.spec, demoAgent(agent.spec.model.name))) await catalog.agents.delete(DEMO);
 }
 
 async function demoAccess(cleanup: Cleanup): Promise<ModelAccess> {

@@ -11,7 +11,7 @@ import type { CancelReason, PendingCall } from '../src/log/records.ts';
  */
 export interface CreateTurnCommand extends Pick<
   TurnStart,
-  'turnId' | 'createdAt' | 'createdBy' | 'input' | 'title' | 'specHash' | 'hasServers' | 'limits'
+  'turnId' | 'createdAt' | 'createdBy' | 'owner' | 'input' | 'title' | 'specHash' | 'hasServers' | 'limits'
 > {
   /** Only in commands of older servers: it may have been sent before, and another turn may have followed since. */
   isRepeated?: boolean;

@@ -128,7 +128,7 @@ export class Thread {
   }
 
   async #callModel(): Promise<{ message: ModelMessage; stamp: string } | ThreadEnd> {
-    const { turnId, sessionId, previousTurnId, sequence, specHash } = this.#start;
+    const { turnId, sessionId, owner, previousTurnId, sequence, specHash } = this.#start;
     let result: CallModelResult;
     const recent = this.#recent;
     this.#recent = [];
@@ -137,6 +137,7 @@ export class Thread {
       result = await callModel({
         turnId,
         sessionId,
+        owner,
         threadId: this.#threadId,
         previousTurnId,
         sequence,
@@ -176,7 +177,7 @@ export class Thread {
 
   /** Never throws: however a tool ends, the log says so and the model is told. */
   async #callTool({ toolCallId, source }: ToolRun): Promise<void> {
-    const { turnId, sessionId, specHash, limits } = this.#start;
+    const { turnId, sessionId, owner, specHash, limits } = this.#start;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity ends a call that takes too long, and still has to say so.
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
@@ -187,7 +188,7 @@ export class Thread {
         : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });
-    const input = { turnId, sessionId, threadId: this.#threadId, specHash, toolCallId, source, ...this.#run };
+    const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, toolCallId, source, ...this.#run };
     try {
       this.#appended(await callTool(input));
     } catch {
@@ -196,9 +197,9 @@ export class Thread {
   }
 
   async #connectTools(): Promise<void> {
-    const { turnId, sessionId, specHash } = this.#start;
+    const { turnId, sessionId, owner, specHash } = this.#start;
     try {
-      this.#appended(await connectTools({ turnId, sessionId, threadId: this.#threadId, specHash }));
+      this.#appended(await connectTools({ turnId, sessionId, owner, threadId: this.#threadId, specHash }));
     } catch {
       // The turn goes on: each model call looks for the tools itself, and is told which are not there.
       this.#failed('connectTools');

@@ -1,11 +1,13 @@
 import type { Models } from '../models/models.ts';
+import type { SessionOwner } from '../log/history.ts';
 import type { McpRegistry } from '../tools/registry.ts';
+import { mayUse } from '../tools/server-policy.ts';
 import type { AgentSpec } from '../wire/agent-spec.ts';
 import { ASK_USER_QUESTION, systemTools } from './system-tools.ts';
 
 /** Why an agent can't be used here. */
 export interface AgentProblem {
-  code: 'invalid_agent' | 'feature_not_available';
+  code: 'invalid_agent' | 'feature_not_available' | 'forbidden';
   message: string;
   param: string;
 }
@@ -36,17 +38,24 @@ export class AgentCheck {
     this.#registry = registry;
   }
 
-  /** The first problem of an agent, or undefined if it can run here. */
-  async problem(spec: AgentSpec): Promise<AgentProblem | undefined> {
+  /** The first problem of an agent, or undefined if it can run here. `owner`: of the session, if it is for one. */
+  async problem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined> {
     const asked = NOT_AVAILABLE.find(({ isAsked }) => isAsked(spec));
     if (asked) {
       const message = `${asked.param} is not available on this server; leave it out`;
       return { code: 'feature_not_available', message, param: asked.param };
     }
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
-      if (this.#registry.resolve(server)) continue;
-      const message = `no MCP server is registered under the name ${server.name}`;
-      return { code: 'invalid_agent', message, param: `mcp_servers.${i}.name` };
+      const param = `mcp_servers.${i}.name`;
+      if (!this.#registry.resolve(server)) {
+        const message = `no MCP server is registered under the name ${server.name}`;
+        return { code: 'invalid_agent', message, param };
+      }
+      if (owner === null || mayUse(this.#registry.policy(server), owner)) continue;
+      const message =
+        `the MCP server ${server.name} is not open to the drafts of ${owner.subjectId}: use an agent that has it, ` +
+        'or ask the operator to list the subject or its role under "drafts" of the server in EVERTURN_MCP_SERVERS';
+      return { code: 'forbidden', message, param };
     }
     const servers = (spec.mcp_servers ?? []).map(({ name }) => name);
     const namesake = servers.findIndex((name, i) => servers.indexOf(name) !== i);

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Agent } from '../catalog/agents.ts';
 import type { AgentVersionRow } from '../catalog/schema.ts';
+import type { SessionOwner } from '../log/history.ts';
 import { agentSpec, type AgentSpec } from '../wire/agent-spec.ts';
 import { identifier } from '../wire/bounds.ts';
 import {
@@ -91,7 +92,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
             param: 'agent_name',
           });
         }
-        await checkAgent(spec, agentCheck);
+        await checkAgent(spec, null, agentCheck);
         return { data: toResource(await catalog.agents.put(name, spec, new Date().toISOString())) };
       },
     ),
@@ -171,9 +172,17 @@ export function agentNotFound(name: string): ApiError {
   return new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
 }
 
-/** @throws ApiError if this server can't run the agent */
-export async function checkAgent(spec: AgentSpec, check: ApiContext['agentCheck'], path = ''): Promise<void> {
-  const problem = await check.problem(spec);
+/**
+ * `owner`: of the session that the agent is for, if it is for one.
+ * @throws ApiError if this server can't run the agent
+ */
+export async function checkAgent(
+  spec: AgentSpec,
+  owner: SessionOwner | null,
+  check: ApiContext['agentCheck'],
+  path = '',
+): Promise<void> {
+  const problem = await check.problem(spec, owner);
   if (problem) throw new ApiError(problem.code, problem.message, { param: path + problem.param });
 }
 

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
-import { mayOnSession, type Caller } from '../auth/rights.ts';
+import { isOwn, mayOnSession, type Caller } from '../auth/rights.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { hashOf } from '../hash.ts';
-import type { TurnStart } from '../log/history.ts';
+import type { SessionOwner, TurnStart } from '../log/history.ts';
 import { timeOf } from '../log/ids.ts';
 import { newId } from '../new-id.ts';
 import { turnCreated } from '../log/projection.ts';
@@ -94,7 +95,7 @@ async function claimTurn(
   const previous = previousOf(body.previous_turn_id);
   const leave = await enter(context, { session, tooMany, isRepeat: () => isClaimed(wanted) });
   const resourceId = newId('turn');
-  const spec = runnableSpec(context, session);
+  const spec = runnableSpec(context, session, caller);
   if (foreseen) headStart?.foresee(beginningOf(context, { turnId: resourceId, session, caller, ...foreseen }));
   const beginEarly = async (): Promise<void> => {
     await spec;
@@ -212,15 +213,32 @@ function beginningOf(
     ...(afterLog && { afterLog }),
     createdAt: createdAtOf(turnId),
     createdBy: caller.subject,
+    owner: ownerOf(session, caller),
     specHash: session.spec_hash,
   };
 }
 
+/** The roles of an owner who is not the caller are those that it had when it wrote the draft. */
+function ownerOf(session: SessionRow, caller: Caller): SessionOwner {
+  const { subject_id: subjectId, type, draft_roles: stored } = session;
+  if (type === 'session') return { subjectId, draftRoles: null };
+  return {
+    subjectId,
+    draftRoles: isOwn(caller, session) ? caller.roles : draftRoles.parse(JSON.parse(stored ?? '[]')),
+  };
+}
+
+const draftRoles = z.array(z.string());
+
 /** The agent of a session, if a turn can run with it now. @throws ApiError */
-async function runnableSpec({ catalog, agentCheck }: ApiContext, session: SessionRow): Promise<AgentSpec> {
+async function runnableSpec(
+  { catalog, agentCheck }: ApiContext,
+  session: SessionRow,
+  caller: Caller,
+): Promise<AgentSpec> {
   if (session.closed) throw new ApiError('session_closed', 'the session is closed');
   const spec = await catalog.agents.spec(session.spec_hash);
-  await checkAgent(spec, agentCheck, 'agent.');
+  await checkAgent(spec, ownerOf(session, caller), agentCheck, 'agent.');
   return spec;
 }
 
@@ -300,6 +318,7 @@ async function commandOf(
     turnId: claim.resourceId,
     createdAt,
     createdBy: caller.subject,
+    owner: ownerOf(session, caller),
     input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
     previous,

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Caller, SessionAction } from '../auth/rights.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { newId } from '../new-id.ts';
+import type { SessionOwner } from '../log/history.ts';
 import { addToLogScope } from '../telemetry/log-scope.ts';
 import { metadata } from '../wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody } from '../wire/resources.ts';
@@ -31,10 +32,10 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         headers: z.object(metadata),
         body: json(createDraftBody, { agent_spec: exampleSpec, agent_name: 'idea' }),
         answer,
-        errors: ['invalid_agent', 'feature_not_available'],
+        errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
       },
       async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
-        await checkAgent(spec, agentCheck, 'agent_spec.');
+        await checkAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
         const id = newId('ses');
         addToLogScope({ sessionId: id });
         const now = new Date().toISOString();
@@ -46,6 +47,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
           spec_hash: await catalog.agents.putSpec(spec, now),
           title: null,
           ...ownerColumns(caller.subject),
+          draft_roles: JSON.stringify(caller.roles),
           metadata: headers['x-tfy-metadata'] ?? null,
           created_at: now,
           updated_at: now,
@@ -76,11 +78,14 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       },
       async ({ params, body: { agent_spec: spec }, caller }) => {
         const { id } = await draftFor(params.session_id, caller, 'edit');
-        if (spec) await checkAgent(spec, agentCheck, 'agent_spec.');
+        if (spec) await checkAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
         const now = new Date().toISOString();
         await catalog.sessions.update(id, {
           updated_at: now,
-          ...(spec && { spec_hash: await catalog.agents.putSpec(spec, now) }),
+          ...(spec && {
+            spec_hash: await catalog.agents.putSpec(spec, now),
+            draft_roles: JSON.stringify(caller.roles),
+          }),
         });
         return { data: await toDraft(await draftFor(id, caller, 'read'), catalog) };
       },
@@ -97,6 +102,10 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       async ({ params, caller }) => deleteSession(context, await draftFor(params.session_id, caller, 'delete')),
     ),
   ];
+
+  function authorOf({ subject, roles }: Caller): SessionOwner {
+    return { subjectId: subject.subjectId, draftRoles: roles };
+  }
 
   async function draftFor(id: string, caller: Caller, action: SessionAction): Promise<SessionRow> {
     const session = await sessionFor(catalog, id, caller, action);

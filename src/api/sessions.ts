@@ -116,7 +116,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
   async function createSession({ id, body, metadata, subject }: WantedSession): Promise<string> {
     const agent = await catalog.agents.get(body.agent_name);
     if (!agent) throw agentNotFound(body.agent_name);
-    await checkAgent(agent.spec, agentCheck, 'agent.');
+    await checkAgent(agent.spec, null, agentCheck, 'agent.');
     const now = new Date().toISOString();
     await catalog.sessions.insert({
       id,

@@ -12,6 +12,7 @@ const BEGINNING = {
   sequence: 1,
   createdAt: '2026-01-01T12:00:00.000Z',
   createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+  owner: { subjectId: 'ann', draftRoles: null },
   specHash: 'x',
 };
 

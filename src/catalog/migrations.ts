@@ -174,6 +174,11 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
+  '0013-draft-roles': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      await db.schema.alterTable('sessions').addColumn('draft_roles', 'text').execute();
+    },
+  },
 };
 
 /** What the archive names in the blob store, noted as later archiving does. */

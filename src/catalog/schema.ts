@@ -53,6 +53,8 @@ interface SessionsTable {
   /** Null for drafts, which have a spec of their own. */
   agent_version: number | null;
   spec_hash: string;
+  /** The roles of who has written a draft's agent, when that was; null for sessions with an agent of the registry. */
+  draft_roles: Generated<string | null>;
   title: string | null;
   subject_id: string;
   subject_type: string;

@@ -97,14 +97,14 @@ export class Sessions {
   }
 
   /** A draft's new spec; without one the draft is only touched. */
-  async update(id: string, change: { spec_hash?: string; updated_at: string }): Promise<void> {
+  async update(id: string, change: { spec_hash?: string; draft_roles?: string; updated_at: string }): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
       const session = db.updateTable('sessions').where('id', '=', id);
       // First, since it holds the row: of two changes at once the second one finds what the first has left.
       await session.set({ updated_at: change.updated_at, active_at: change.updated_at }).execute();
       if (change.spec_hash === undefined) return;
       await leaveSpec(db, id, change.updated_at);
-      await session.set({ spec_hash: change.spec_hash }).execute();
+      await session.set({ spec_hash: change.spec_hash, draft_roles: change.draft_roles }).execute();
     });
   }
 

@@ -18,11 +18,13 @@ async function start(): Promise<void> {
 }
 
 function greeting({ url, model, names }: RunningServer): string {
-  const header = names ? ' -H "authorization: Bearer $KEY"' : '';
+  const tries = names
+    ? `curl -s -H "authorization: Bearer $KEY" ${url}/v1/agents`
+    : `S=$(curl -s ${url}/v1/agents/sessions -d '{"agent_name":"demo"}' | grep -o 'ses_[0-9a-z]*' | head -1)
+         curl -N ${url}/v1/agents/sessions/$S/turns -d '{"input":[{"type":"user.message","content":"show my notes"}]}'`;
   return `Everturn listens on ${url}
   key    ${keysLine(names)}
   model  ${model}
-  try    S=$(curl -s${header} ${url}/v1/agents/sessions -d '{"agent_name":"demo"}' | grep -o 'ses_[0-9a-z]*' | head -1)
-         curl -N${header} ${url}/v1/agents/sessions/$S/turns -d '{"input":[{"type":"user.message","content":"show my notes"}]}'
+  try    ${tries}
 `;
 }

@@ -6,9 +6,19 @@ export interface LocalServer {
   stop: () => Promise<void>;
 }
 
-/** Listens on a free loopback port. */
-export async function listen(listener: RequestListener, path: string): Promise<LocalServer> {
-  const server = createServer(listener);
+/** The names of this machine to itself. A web page may be called by another name that leads here (DNS rebinding). */
+const LOOPBACK_HOST = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/;
+
+/** Listens on a free loopback port, for requests to this machine while `isOpen`. */
+export async function listen(
+  listener: RequestListener,
+  path: string,
+  isOpen: () => boolean = () => true,
+): Promise<LocalServer> {
+  const server = createServer((request, response) => {
+    if (isOpen() && LOOPBACK_HOST.test(request.headers.host ?? '')) listener(request, response);
+    else response.writeHead(403).end();
+  });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(0, '127.0.0.1', resolve);

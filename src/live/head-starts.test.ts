@@ -11,6 +11,7 @@ const START: HeadStart = {
   sequence: 2,
   createdAt: '2026-01-01T00:00:00.000Z',
   createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+  owner: { subjectId: 'ann', draftRoles: null },
   input: [],
   specHash: 'spec',
 };

@@ -1,12 +1,12 @@
 import { LRUCache } from 'lru-cache';
-import type { CallModelInput, TurnBeginning } from '../log/history.ts';
+import type { CallModelInput, ToolScope, TurnBeginning } from '../log/history.ts';
 import type { LogEntry } from '../log/records.ts';
 import type { TraceContext } from '../log/trace-context.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { unlessAborted } from '../unless-aborted.ts';
 
 /** A turn that the API has validated and is about to ask its session for: all that its first model call depends on. */
-export interface HeadStart extends TurnBeginning {
+export interface HeadStart extends TurnBeginning, ToolScope {
   /** The session's newest turn, on whichever branch. It has to end first if it runs. */
   after: string | null;
   /** The log of that turn, as it is stored, if the API has it at hand: spares a look for it. */

@@ -14,9 +14,9 @@ export type HistoryEvent =
 
 /** The activities that append records, with the parts of their inputs that the log needs if they never end well. */
 export type ScheduledActivity =
-  | { name: 'callModel'; input: Omit<CallModelInput, keyof ForRun> }
-  | { name: 'callTool'; input: Omit<CallToolInput, keyof ForRun> }
-  | { name: 'connectTools'; input: ConnectToolsInput };
+  | { name: 'callModel'; input: Omit<CallModelInput, keyof ForRun | 'owner'> }
+  | { name: 'callTool'; input: Omit<CallToolInput, keyof ForRun | 'owner'> }
+  | { name: 'connectTools'; input: Omit<ConnectToolsInput, 'owner'> };
 
 export type ActivityEnd =
   | { how: 'completed'; records: NewRecord[] }
@@ -30,10 +30,22 @@ export type WorkflowClose =
   | { how: 'terminated'; reason: CancelReason }
   | { how: 'timed_out' };
 
-/** The input of a turn workflow: all that a turn is, but for what it refers to. */
-export interface TurnStart {
-  turnId: string;
+/** The owner of a session, whoever takes part in it. */
+export interface SessionOwner {
+  subjectId: string;
+  /** The roles of the author of a draft's agent, which decide what it may use; null for an agent of the registry. */
+  draftRoles: readonly string[] | null;
+}
+
+/** For whom an MCP server is used: what one session or subject does there stays apart from what others do. */
+export interface ToolScope {
   sessionId: string;
+  owner: SessionOwner;
+}
+
+/** The input of a turn workflow: all that a turn is, but for what it refers to. */
+export interface TurnStart extends ToolScope {
+  turnId: string;
   /** The turn's place in its session, from 1. */
   sequence: number;
   previousTurnId: string | null;
@@ -87,9 +99,8 @@ export type TurnClose =
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
 
-interface ThreadPlace {
+interface ThreadPlace extends ToolScope {
   turnId: string;
-  sessionId: string;
   threadId: string;
 }
 

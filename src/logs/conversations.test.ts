@@ -17,6 +17,7 @@ function input(upTo: number, step: number): CallModelInput {
   return {
     turnId: TURN_ID,
     sessionId: 'ses_1',
+    owner: { subjectId: 'ann', draftRoles: null },
     threadId: 'main',
     runId: 'run_1',
     previousTurnId: null,

@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { SCOPE } from '../../test/support/tool-scope.ts';
 import { TestMcpServer, type Fault, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
 import type { CallOptions } from './mcp-connection.ts';
 import { McpPool, type McpPoolOptions } from './mcp-pool.ts';
@@ -41,12 +42,12 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
         { name: 'fail', handler: () => ({ content, isError: true, structuredContent: { why: 1 } }) },
       ],
     });
-    expect(await pool.call(endpoint, 'act', { city: 'Kyoto' }, calling())).toEqual({
+    expect(await pool.call(endpoint, SCOPE, 'act', { city: 'Kyoto' }, calling())).toEqual({
       status: 'result',
       isError: false,
       content: [{ type: 'text', text: 'done in Kyoto' }],
     });
-    expect(await pool.call(endpoint, 'fail', {}, calling())).toEqual({
+    expect(await pool.call(endpoint, SCOPE, 'fail', {}, calling())).toEqual({
       status: 'result',
       isError: true,
       content,
@@ -60,18 +61,18 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
       throw new Error('out of paper');
     };
     const { pool, endpoint } = await start({ ...kind, tools: [{ name: 'act', handler: fail }] });
-    expect(await pool.call(endpoint, 'act', {}, calling())).toEqual({
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toEqual({
       status: 'rejected',
       message: 'MCP server "test" answered with an error: out of paper',
     });
-    const unknown = await pool.call(endpoint, 'other', {}, calling());
+    const unknown = await pool.call(endpoint, SCOPE, 'other', {}, calling());
     expect(unknown).toMatchObject({ status: 'rejected', message: expect.stringContaining('Unknown tool: other') });
   });
 
   test.each([400, 401, 403, 413, 429])('is rejected by HTTP %i', async (status) => {
     const { server, pool, endpoint } = await start(kind);
     server.faults.set('tools/call', { status, body: 'not now' });
-    const outcome = await pool.call(endpoint, 'act', {}, calling());
+    const outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling());
     expect(outcome).toMatchObject({ status: 'rejected', message: expect.stringMatching(`HTTP ${status}.*: not now$`) });
     expect(server.count('tools/call')).toBe(1);
   });
@@ -80,7 +81,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     const { server, pool, endpoint } = await start(kind);
     const headers = { 'www-authenticate': 'Bearer error="insufficient_scope", scope="write"' };
     server.faults.set('tools/call', { status: 403, headers });
-    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
     expect(server.count('tools/call')).toBe(1);
   });
 
@@ -92,9 +93,9 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     const region = { type: 'string', ...(kind.protocol === '2025-11-25' && { 'x-mcp-header': 'Region' }) };
     const inputSchema = { type: 'object' as const, properties: { region } };
     const { server, pool, endpoint } = await start({ ...kind, tools: [{ name: 'act', inputSchema, handler: fail }] });
-    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
-    await pool.tools(endpoint, calling().signal);
-    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
+    await pool.tools(endpoint, SCOPE, calling().signal);
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'rejected' });
     expect(server.calls).toHaveLength(2);
   });
 
@@ -121,14 +122,14 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
   ];
   test.each(VAGUE)('is of unknown outcome when the server %s, and is not repeated', async (_what, fault, message) => {
     const { server, pool, endpoint } = await start(kind);
-    await pool.tools(endpoint, calling().signal); // so that the call goes over a connection that was used before
+    await pool.tools(endpoint, SCOPE, calling().signal); // so that the call goes over a connection that was used before
     server.faults.set('tools/call', fault);
-    const outcome = await pool.call(endpoint, 'act', {}, calling());
+    const outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling());
     expect(outcome).toMatchObject({ status: 'unknown', message: expect.stringMatching(message) });
     expect(server.count('tools/call')).toBe(1);
     expect(server.calls).toHaveLength(fault === 'swallow' ? 1 : 0);
     server.faults.clear();
-    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'result' });
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'result' });
   });
 
   test('is of unknown outcome after its time-out, which is ours and not prolonged by progress', async () => {
@@ -151,7 +152,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     // The time-out is a timer of the SDK's; the server and the connection have no part in this clock.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
-    const outcome = pool.call(endpoint, 'act', {}, calling({ timeoutMs: 200, onProgress }));
+    const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling({ timeoutMs: 200, onProgress }));
     await progressed.promise;
     vi.advanceTimersByTime(199);
     progressed = Promise.withResolvers();
@@ -167,7 +168,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
 
   test('has no time-out when that is longer than a timer can be', async () => {
     const { pool, endpoint } = await start(kind);
-    const outcome = await pool.call(endpoint, 'act', {}, calling({ timeoutMs: 366 * 86_400_000 }));
+    const outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling({ timeoutMs: 366 * 86_400_000 }));
     expect(outcome).toMatchObject({ status: 'result' });
   });
 
@@ -180,7 +181,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     };
     const { server, pool, endpoint } = await start({ ...kind, tools: [{ name: 'act', handler }] });
     const cancel = new AbortController();
-    const outcome = pool.call(endpoint, 'act', {}, calling({ signal: cancel.signal }));
+    const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling({ signal: cancel.signal }));
     const signal = await called.promise;
     cancel.abort();
     expect(await outcome).toEqual({
@@ -195,12 +196,12 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
   test('is not sent when it is cancelled before', async () => {
     const { server, pool, endpoint } = await start(kind);
     const message = 'MCP server "test" had not been asked when the call was cancelled';
-    const outcome = await pool.call(endpoint, 'act', {}, calling({ signal: AbortSignal.abort() }));
+    const outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling({ signal: AbortSignal.abort() }));
     expect(outcome).toEqual({ status: 'not_sent', message });
 
     server.faults.set('server/discover', 'stall');
     const cancel = new AbortController();
-    const connecting = pool.call(endpoint, 'act', {}, calling({ signal: cancel.signal }));
+    const connecting = pool.call(endpoint, SCOPE, 'act', {}, calling({ signal: cancel.signal }));
     await eventually(() => expect(server.received).toContain('server/discover'));
     cancel.abort();
     expect(await connecting).toEqual({ status: 'not_sent', message });
@@ -210,34 +211,34 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
   test('is not sent when the server is down', async () => {
     const { server, pool, endpoint } = await start(kind);
     const refused = { status: 'not_sent', message: 'MCP server "test" refuses connections: is it running?' };
-    await pool.tools(endpoint, calling().signal);
+    await pool.tools(endpoint, SCOPE, calling().signal);
     await server.stop();
     await connectionsAreSeenToBeCut();
-    expect(await pool.call(endpoint, 'act', {}, calling())).toEqual(refused);
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toEqual(refused);
     const fresh = new McpPool({ allowPrivateUrls: () => false });
     onTestFinished(() => fresh.close());
-    expect(await fresh.call(endpoint, 'act', {}, calling())).toEqual(refused);
+    expect(await fresh.call(endpoint, SCOPE, 'act', {}, calling())).toEqual(refused);
   });
 
   test('is made again by itself when the server was restarted', async () => {
     const { server, pool, endpoint } = await start(kind);
-    await pool.call(endpoint, 'act', { n: 1 }, calling());
+    await pool.call(endpoint, SCOPE, 'act', { n: 1 }, calling());
     await server.restart();
     await connectionsAreSeenToBeCut();
-    expect(await pool.call(endpoint, 'act', { n: 2 }, calling())).toMatchObject({ status: 'result' });
+    expect(await pool.call(endpoint, SCOPE, 'act', { n: 2 }, calling())).toMatchObject({ status: 'result' });
     expect(server.calls.map((call) => call.arguments)).toEqual([{ n: 1 }, { n: 2 }]);
   });
 
   test('carries its operation id in its metadata and as a header, also among others', async () => {
     const { server, pool, endpoint } = await start(kind);
     const ids = Array.from({ length: 30 }, (_, i) => `turn_1/call_${i}`);
-    await Promise.all(ids.map((operationId, n) => pool.call(endpoint, 'act', { n }, calling({ operationId }))));
+    await Promise.all(ids.map((operationId, n) => pool.call(endpoint, SCOPE, 'act', { n }, calling({ operationId }))));
     for (const { arguments: args, meta, headers } of server.calls) {
       expect(meta['io.everturn/operation-id']).toBe(ids[Number(args.n)]);
       expect(headers['idempotency-key']).toBe(ids[Number(args.n)]);
     }
     expect(server.calls).toHaveLength(30);
-    await pool.call(endpoint, 'act', {}, calling({ operationId: 'turn_1/ä\n\ud800' }));
+    await pool.call(endpoint, SCOPE, 'act', {}, calling({ operationId: 'turn_1/ä\n\ud800' }));
     expect(server.calls.at(-1)?.headers['idempotency-key']).toBe('turn_1/%C3%A4%0A%EF%BF%BD');
   });
 });
@@ -248,18 +249,18 @@ describe('a session that the server has lost', () => {
     { status: 400, body: '{"error":{"message":"Bad Request: No valid session ID provided"}}' },
   ])('is replaced, and the call is made once (HTTP $status)', async (unknownSession) => {
     const { server, pool, endpoint } = await start({ protocol: '2025-11-25', unknownSession });
-    const first = await pool.tools(endpoint, calling().signal);
+    const first = await pool.tools(endpoint, SCOPE, calling().signal);
     server.forgetSessions();
-    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'result' });
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'result' });
     expect(server.calls).toHaveLength(1);
-    const second = await pool.tools(endpoint, calling().signal);
+    const second = await pool.tools(endpoint, SCOPE, calling().signal);
     expect(second.sessionId).not.toBe(first.sessionId);
   });
 
   test('and that it loses again at once leaves the call unsent', async () => {
     const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
     server.faults.set('tools/call', { status: 404 });
-    expect(await pool.call(endpoint, 'act', {}, calling())).toEqual({
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toEqual({
       status: 'not_sent',
       message: 'MCP server "test" answered with HTTP 404',
     });
@@ -272,12 +273,12 @@ describe('a session that the server has lost', () => {
       protocol: '2025-11-25',
       tools: [{ name: 'slow', handler: () => promise }, { name: 'act' }],
     });
-    const slow = pool.call(endpoint, 'slow', {}, calling());
+    const slow = pool.call(endpoint, SCOPE, 'slow', {}, calling());
     await eventually(() => expect(server.calls).toHaveLength(1));
     server.faults.set('tools/call', { status: 404 });
     const found = Promise.withResolvers<void>();
     server.faults.set('initialize', { until: found.promise });
-    const outcome = pool.call(endpoint, 'act', {}, calling());
+    const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling());
     await eventually(() => expect(server.count('initialize')).toBe(2));
     server.faults.clear();
     found.resolve();
@@ -293,7 +294,7 @@ describe('an event stream that can be resumed', () => {
   test('is resumed when the connection breaks: the answer still comes', async () => {
     const { server, pool, endpoint } = await start(resumable);
     server.faults.set('tools/call', 'swallow');
-    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'result' });
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'result' });
     expect(server.count('tools/call')).toBe(1);
   });
 
@@ -312,7 +313,7 @@ describe('an event stream that can be resumed', () => {
         },
       ],
     });
-    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ content: [{ text: 'later' }] });
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ content: [{ text: 'later' }] });
     expect(server.calls).toHaveLength(1);
   });
 
@@ -331,16 +332,16 @@ describe('an event stream that can be resumed', () => {
         },
       ],
     });
-    await pool.tools(endpoint, calling().signal);
+    await pool.tools(endpoint, SCOPE, calling().signal);
     await eventually(() => expect(server.count('GET')).toBe(1));
     const cancel = new AbortController();
-    const outcome = pool.call(endpoint, 'act', {}, calling({ signal: cancel.signal }));
+    const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling({ signal: cancel.signal }));
     const hangUp = await called.promise;
     cancel.abort();
     expect(await outcome).toMatchObject({ status: 'unknown' });
     hangUp();
     await eventually(() => expect(server.openRequests).toBe(1));
-    for (let calls = 0; calls < 3; calls++) await pool.call(endpoint, 'other', {}, calling());
+    for (let calls = 0; calls < 3; calls++) await pool.call(endpoint, SCOPE, 'other', {}, calling());
     expect(server.count('GET')).toBe(1);
   });
 
@@ -358,14 +359,14 @@ describe('an event stream that can be resumed', () => {
         },
       ],
     });
-    expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'unknown' });
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'unknown' });
     expect(server.calls).toHaveLength(1);
   });
 });
 
 test('a tool that asks for input has stopped, one that runs on as a task may have done its work', async () => {
   const { server, pool, endpoint } = await start({});
-  await pool.tools(endpoint, calling().signal);
+  await pool.tools(endpoint, SCOPE, calling().signal);
   const results = [
     { resultType: 'input_required', requestState: 's' },
     { resultType: 'task', taskId: '1' },
@@ -373,7 +374,7 @@ test('a tool that asks for input has stopped, one that runs on as a task may hav
   const outcomes = [];
   for (const result of results) {
     server.faults.set('tools/call', { result });
-    outcomes.push(await pool.call(endpoint, 'act', {}, calling()));
+    outcomes.push(await pool.call(endpoint, SCOPE, 'act', {}, calling()));
   }
   expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'unknown']);
 });
@@ -387,7 +388,7 @@ test('a gateway that gives up on the server behind it leaves an unknown outcome'
     tools: [{ name: 'act', handler: ({ n }) => Promise.reject(errors[Number(n)] ?? new Error()) }],
   });
   for (const n of errors.keys()) {
-    expect(await pool.call(endpoint, 'act', { n }, calling())).toMatchObject({ status: 'unknown' });
+    expect(await pool.call(endpoint, SCOPE, 'act', { n }, calling())).toMatchObject({ status: 'unknown' });
   }
 });
 
@@ -405,18 +406,18 @@ test('a tool that wants arguments as headers gets them, once its description is 
       },
     ],
   });
-  expect(await pool.call(endpoint, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
+  expect(await pool.call(endpoint, SCOPE, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
   expect([server.count('tools/call'), server.count('tools/list')]).toEqual([2, 1]);
-  expect(await pool.call(endpoint, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
+  expect(await pool.call(endpoint, SCOPE, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
   expect([server.count('tools/call'), server.count('tools/list')]).toEqual([3, 1]);
-  expect(await pool.call(endpoint, 'act', { region: 'us' }, calling())).toMatchObject({ status: 'rejected' });
+  expect(await pool.call(endpoint, SCOPE, 'act', { region: 'us' }, calling())).toMatchObject({ status: 'rejected' });
   expect(server.count('tools/call')).toBe(4);
 
   const other = new McpPool({ allowPrivateUrls: () => false });
   onTestFinished(() => other.close());
-  await other.tools(endpoint, calling().signal);
+  await other.tools(endpoint, SCOPE, calling().signal);
   const before = server.count('tools/call');
-  expect(await other.call(endpoint, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
+  expect(await other.call(endpoint, SCOPE, 'act', { region: 'eu' }, calling())).toMatchObject({ status: 'result' });
   expect(server.count('tools/call')).toBe(before + 1);
 });
 
@@ -430,19 +431,19 @@ test("results that do not fit the tool's output schema are results all the same"
       },
     ],
   });
-  await pool.tools(endpoint, calling().signal);
-  expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ structuredContent: { b: 1 } });
+  await pool.tools(endpoint, SCOPE, calling().signal);
+  expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ structuredContent: { b: 1 } });
 });
 
 test('a host that does not exist, a server without TLS and a private address are never sent a call', async () => {
   const { server, pool, endpoint } = await start({});
-  const at = (url: string) => pool.call({ ...endpoint, url }, 'act', {}, calling());
+  const at = (url: string) => pool.call({ ...endpoint, url }, SCOPE, 'act', {}, calling());
   expect(await at('http://nowhere.invalid/')).toMatchObject({
     status: 'not_sent',
     message: expect.stringContaining('has a host name that does not resolve'),
   });
   expect(await at(server.url.replace('http:', 'https:'))).toMatchObject({ status: 'not_sent' });
-  expect(await pool.call({ ...endpoint, trusted: false }, 'act', {}, calling())).toEqual({
+  expect(await pool.call({ ...endpoint, trusted: false }, SCOPE, 'act', {}, calling())).toEqual({
     status: 'not_sent',
     message: expect.stringContaining('127.0.0.1 is at a private address: that takes EVERTURN_ALLOW_PRIVATE_URLS=true'),
   });
@@ -455,16 +456,16 @@ test('a host that does not exist, a server without TLS and a private address are
 test('closing the pool ends the calls that are under way', async () => {
   const { promise: never } = Promise.withResolvers<string>();
   const { server, pool, endpoint } = await start({ tools: [{ name: 'act', handler: () => never }] });
-  const outcome = pool.call(endpoint, 'act', {}, calling());
+  const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling());
   await eventually(() => expect(server.calls).toHaveLength(1));
   await pool.close();
   expect(await outcome).toMatchObject({ status: 'unknown' });
-  expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'not_sent' });
+  expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'not_sent' });
 });
 
 test('an answer that breaks off in the middle leaves an unknown outcome', async () => {
   const { server, pool, endpoint } = await start({});
-  await pool.tools(endpoint, calling().signal);
+  await pool.tools(endpoint, SCOPE, calling().signal);
   const port = Number(new URL(server.url).port);
   await server.stop();
   let posts = 0;
@@ -478,6 +479,6 @@ test('an answer that breaks off in the middle leaves an unknown outcome', async 
   onTestFinished(() => void broken.close());
   await new Promise<void>((resolve) => broken.listen(port, '127.0.0.1', resolve));
   await connectionsAreSeenToBeCut();
-  expect(await pool.call(endpoint, 'act', {}, calling())).toMatchObject({ status: 'unknown' });
+  expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'unknown' });
   expect(posts).toBe(1);
 });

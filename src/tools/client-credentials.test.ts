@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
+import { SCOPE } from '../../test/support/tool-scope.ts';
 import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import { TokenServer } from '../../test/support/token-server.ts';
 import { McpPool } from './mcp-pool.ts';
@@ -27,14 +28,14 @@ async function start(auth: Partial<Auth> = {}, isDiscovered = false) {
     url: server.url,
     auth: {
       type: 'client_credentials',
-      ...(!isDiscovered && { token_url: `${server.origin}/token` }),
+      ...(isDiscovered ? { issuer: server.origin } : { token_url: `${server.origin}/token` }),
       client_id: 'crm',
       client_secret: 's3cret/+ä',
       ...auth,
     },
   });
   const endpoint = registry.resolve({ type: 'truefoundry-mcp-registry', name: 'crm' })!;
-  const call = (to: McpEndpoint = endpoint) => pool.call(to, 'echo', {}, calling);
+  const call = (to: McpEndpoint = endpoint) => pool.call(to, SCOPE, 'echo', {}, calling);
   return { server, pool, endpoint, call, sleep: (ms: number) => (now += ms) };
 }
 
@@ -44,7 +45,7 @@ test('one token is asked for, with what is configured, and all requests carry it
     resource: 'https://crm.example/',
     audience: 'crm-api',
   });
-  const lists = [pool.tools(endpoint, unaborted), pool.tools(endpoint, unaborted)];
+  const lists = [pool.tools(endpoint, SCOPE, unaborted), pool.tools(endpoint, SCOPE, unaborted)];
   expect((await Promise.all(lists))[1]?.tools).toHaveLength(8);
   expect(await call()).toMatchObject({ status: 'result' });
   expect(server.asked.map(({ form }) => form)).toEqual([
@@ -120,14 +121,14 @@ test.each([
   const { server, pool, endpoint, call } = await start();
   server.answer = answer;
   const message = `MCP server "crm" can't be used: its token endpoint ${server.origin}/token ${reason}`;
-  await expect(pool.tools(endpoint, unaborted)).rejects.toThrow(message);
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(message);
   expect(await call()).toEqual({ status: 'not_sent', message });
   expect(server.used).toEqual([]);
 });
 
 test('wrong credentials are told of without them', async () => {
   const { pool, endpoint, server } = await start({ client_secret: 'wr0ng' });
-  await expect(pool.tools(endpoint, unaborted)).rejects.toThrow(
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(
     `its token endpoint ${server.origin}/token refused: invalid_client: who are you?`,
   );
 });
@@ -153,11 +154,33 @@ test('a token endpoint that is down when a token is refused leaves the call reje
   expect(await call()).toMatchObject({ status: 'rejected', message: expect.stringContaining('HTTP 503') });
 });
 
-test('a server that says nothing of its authorization server needs a token_url', async () => {
-  const { pool, endpoint } = await start({}, true);
+test('the secret goes to the issuer that the operator has named, wherever the MCP server sends us', async () => {
+  const { server, endpoint, pool } = await start({}, true);
+  const thief = await TokenServer.start();
+  onTestFinished(() => thief.stop());
+  server.authorizationServer = thief.origin;
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).resolves.toBeDefined();
+  expect(thief.asked).toEqual([]);
+  expect(server.asked).toHaveLength(1);
+});
+
+test.each([
+  ['is another one', { issuer: 'https://other.example' }, 'https://other.example'],
+  ['has no token endpoint', { token_endpoint: undefined }, 'failed'],
+  ['has one without TLS', { token_endpoint: 'http://login.example/token' }, 'has a token endpoint without TLS'],
+])('an issuer whose metadata says that it %s gets no secret', async (_, metadata, reason) => {
+  const { server, endpoint, pool } = await start({}, true);
+  server.metadata = metadata;
+  const error: unknown = await pool.tools(endpoint, SCOPE, unaborted).catch((thrown: unknown) => thrown);
+  expect(String(error)).toContain(`MCP server "crm" can't be used: its authorization server `);
+  expect(String(error)).toContain(reason);
+  expect(server.asked).toEqual([]);
+});
+
+test('an issuer that publishes nothing of itself gets no secret either', async () => {
   const silent = await TestMcpServer.start({ tools: [], protocol: '2025-11-25' });
   onTestFinished(() => silent.stop());
-  await expect(pool.tools({ ...endpoint, url: silent.url }, unaborted)).rejects.toThrow(
-    'MCP server "crm" can\'t be used: its authorization server can not be discovered: set token_url',
-  );
+  const { server, endpoint, pool } = await start({ issuer: new URL(silent.url).origin }, true);
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('can not be discovered: set token_url');
+  expect(server.asked).toEqual([]);
 });

@@ -1,6 +1,7 @@
 import {
   checkResourceAllowed,
-  discoverOAuthServerInfo,
+  discoverAuthorizationServerMetadata,
+  discoverOAuthProtectedResourceMetadata,
   resourceUrlFromServerUrl,
   selectClientAuthMethod,
   type ClientAuthMethod,
@@ -99,14 +100,19 @@ export class ClientCredentials {
   }
 
   async #endpoint(fetch: Fetch): Promise<TokenEndpoint> {
-    const { token_url: url, resource } = this.#config;
+    const { token_url: url, issuer, resource } = this.#config;
     if (url !== undefined) return { url, method: 'client_secret_basic', resource };
-    const found = await discoverOAuthServerInfo(this.#serverUrl, { fetchFn: fetch });
-    const { token_endpoint: tokenUrl, token_endpoint_auth_methods_supported: methods = [] } =
-      found.authorizationServerMetadata ?? {};
+    // Of the issuer that the operator names, never of the one that the MCP server does: the secret goes where it says.
+    // The SDK checks that the metadata is of this issuer (RFC 8414, section 3.3).
+    const found = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
+    const { token_endpoint: tokenUrl, token_endpoint_auth_methods_supported: methods = [] } = found ?? {};
     if (!tokenUrl) throw new ServerProblem('can not be discovered: set token_url');
     if (!isSecure(tokenUrl)) throw new ServerProblem(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
-    const named = found.resourceMetadata?.resource;
+    const resourceMetadata = discoverOAuthProtectedResourceMetadata(this.#serverUrl, undefined, fetch);
+    const named = await resourceMetadata.then(
+      (metadata) => metadata.resource,
+      () => undefined, // It need not have any.
+    );
     const requestedResource = resourceUrlFromServerUrl(this.#serverUrl);
     if (named !== undefined && !checkResourceAllowed({ requestedResource, configuredResource: named })) {
       throw new ServerProblem(`is asked for another resource, ${named}: set token_url and resource`);

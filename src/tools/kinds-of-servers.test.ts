@@ -1,4 +1,5 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { SCOPE } from '../../test/support/tool-scope.ts';
 import { KINDS } from '../../test/support/mcp-kinds.ts';
 import type { CallOptions } from './mcp-connection.ts';
 import { McpPool } from './mcp-pool.ts';
@@ -20,9 +21,9 @@ async function start(kind: string) {
   });
   const { endpoint } = server;
   const call = (tool: string, args = {}, options?: Partial<CallOptions>) =>
-    pool.call(endpoint, tool, args, calling(options));
+    pool.call(endpoint, SCOPE, tool, args, calling(options));
   const names = async (): Promise<string[]> => {
-    const { tools } = await pool.tools(endpoint, unaborted);
+    const { tools } = await pool.tools(endpoint, SCOPE, unaborted);
     return tools.map(({ name }) => name);
   };
   /** What the server says of itself and of this call. */
@@ -46,7 +47,7 @@ const tellsOfChanges = (kind: string): boolean => !kind.includes('without sessio
 describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
   test('its tools are listed, all pages of them', async () => {
     const { pool, endpoint } = await start(kind);
-    const { tools, transport, sessionId } = await pool.tools(endpoint, unaborted);
+    const { tools, transport, sessionId } = await pool.tools(endpoint, SCOPE, unaborted);
     const names = ['echo', 'fail', 'refuse', 'inspect', 'wait', 'rename', 'die', 'breed'];
     expect(tools.map(({ name }) => name)).toEqual(names);
     expect(tools[3]).toEqual({
@@ -179,6 +180,6 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     await pool.close();
     expect(await outcome).toMatchObject({ status: 'unknown' });
     expect(await call('echo')).toMatchObject({ status: 'not_sent' });
-    await expect(pool.tools(endpoint, unaborted)).rejects.toThrow('shutting down');
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('shutting down');
   });
 });

@@ -92,8 +92,17 @@ export class McpConnection {
     return this.#transport.sessionId ?? null;
   }
 
-  get isClosed(): boolean {
-    return this.#isClosed;
+  /** Whether the server keeps something for this connection that a caller can see the next time. */
+  get keepsState(): boolean {
+    return this.#transport.kind !== 'streamable-http' || this.#transport.sessionId !== undefined;
+  }
+
+  get takesCalls(): boolean {
+    return !this.#isClosed && !this.#isRetired;
+  }
+
+  get isInUse(): boolean {
+    return this.#inUse > 0;
   }
 
   /** @throws ConnectionLostError, and what the SDK or the network throws. */

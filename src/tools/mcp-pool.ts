@@ -8,7 +8,9 @@ import { noteSending } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import { createAgent, createFetch, type Fetch } from '../guarded-fetch.ts';
 import { isPrivateAddress } from '../private-address.ts';
+import type { ToolScope } from '../log/history.ts';
 import type { CallOptions, McpConnection } from './mcp-connection.ts';
+import { OpenConnections } from './open-connections.ts';
 import { PooledServer } from './pooled-server.ts';
 import type { McpEndpoint } from './registry.ts';
 import type { ServerTransport } from './server-transport.ts';
@@ -26,6 +28,10 @@ export interface McpPoolOptions {
   listMaxAgeMs?: number;
   /** A connection that nobody uses for this long is closed. */
   idleMs?: number;
+  /** How many connections over HTTP there may be: each may hold a socket for the server's notifications. */
+  maxConnections?: number;
+  /** How many programs may run: each is a process, of some 50 MB if it runs on Node. */
+  maxPrograms?: number;
   /** Milliseconds that never run backwards. */
   now?: () => number;
 }
@@ -37,6 +43,7 @@ const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 export interface McpServerTools {
   id: string;
   name: string;
+  /** Null if there is none, or if others than the caller's session share it: who knows it may use it. */
   sessionId: string | null;
   transport: ServerTransport['kind'];
   tools: Tool[];
@@ -55,12 +62,14 @@ export class McpUnavailableError extends Error {
 }
 
 /**
- * Connections to MCP servers (protocol 2026-07-28, else 2025-11-25 and older), one per server: over HTTP shared by all
- * who ask for the same URL with the same headers, or to a program that is started when somebody needs it.
+ * Connections to MCP servers (protocol 2026-07-28, else 2025-11-25 and older), over HTTP or to programs that are started
+ * when they are needed. A connection is shared by all callers with the same access (URL and headers, or command), and
+ * where it has a state at the server, by those of one scope only: see `Isolation`.
  */
 export class McpPool {
   readonly #options: Required<McpPoolOptions>;
   readonly #servers = new Map<string, PooledServer>();
+  readonly #open: { http: OpenConnections; programs: OpenConnections };
   readonly #agents: Agent[];
   readonly #fetches: { plain: Fetch; guarded: Fetch };
 
@@ -71,8 +80,14 @@ export class McpPool {
       startTimeoutMs: 30_000,
       listMaxAgeMs: 60_000,
       idleMs: 300_000,
+      maxConnections: 500,
+      maxPrograms: 50,
       now: () => performance.now(),
       ...options,
+    };
+    this.#open = {
+      http: new OpenConnections(this.#options.maxConnections),
+      programs: new OpenConnections(this.#options.maxPrograms),
     };
     const connectTimeoutMs = this.#options.answerTimeoutMs;
     const limits = { connectTimeoutMs, maxResponseBytes: MAX_MESSAGE_BYTES };
@@ -86,12 +101,13 @@ export class McpPool {
   }
 
   /** @throws McpUnavailableError, or the reason of the signal. */
-  async tools(endpoint: McpEndpoint, signal: AbortSignal): Promise<McpServerTools> {
+  async tools(endpoint: McpEndpoint, scope: ToolScope, signal: AbortSignal): Promise<McpServerTools> {
     const { id, name } = endpoint;
     try {
-      return await this.#withConnection(endpoint, signal, async (connection) => {
+      return await this.#withConnection(endpoint, scope, signal, async (connection) => {
         const tools = await connection.tools(signal);
-        return { id, name, sessionId: connection.sessionId, transport: connection.transport, tools };
+        const sessionId = endpoint.isolation === 'session' ? connection.sessionId : null;
+        return { id, name, sessionId, transport: connection.transport, tools };
       });
     } catch (error) {
       signal.throwIfAborted();
@@ -102,6 +118,7 @@ export class McpPool {
   /** Calls a tool at most once, unless the server itself says that it has not seen the call. Never throws. */
   async call(
     endpoint: McpEndpoint,
+    scope: ToolScope,
     tool: string,
     args: Record<string, unknown>,
     options: CallOptions,
@@ -109,7 +126,7 @@ export class McpPool {
     const { name } = endpoint;
     try {
       const { signal } = options;
-      const outcome = await this.#withConnection(endpoint, signal, (connection) =>
+      const outcome = await this.#withConnection(endpoint, scope, signal, (connection) =>
         connection.call(tool, args, options),
       );
       return outcome.status === 'result' ? outcome : { ...outcome, message: named(name, outcome.message) };
@@ -120,26 +137,27 @@ export class McpPool {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#servers.values()].map((server) => server.close()));
+    await Promise.all([this.#open.http.close(), this.#open.programs.close()]);
     await Promise.all(this.#agents.map((agent) => agent.destroy()));
   }
 
   /** Runs `work`, and again with a new connection if it finds its own lost. */
   async #withConnection<T>(
     endpoint: McpEndpoint,
+    scope: ToolScope,
     signal: AbortSignal,
     work: (connection: McpConnection) => Promise<T>,
     isLastTry = false,
   ): Promise<T> {
-    const server = this.#server(endpoint);
-    const connection = await server.connection(signal);
+    const connection = await this.#server(endpoint).connection(scope, signal);
+    this.#openOf(endpoint).touch(connection);
     try {
       return await work(connection);
     } catch (error) {
       if (!(error instanceof ConnectionLostError)) throw error;
-      server.drop(connection);
+      connection.retire();
       if (isLastTry) throw error;
-      return this.#withConnection(endpoint, signal, work, true);
+      return this.#withConnection(endpoint, scope, signal, work, true);
     }
   }
 
@@ -151,9 +169,15 @@ export class McpPool {
     for (const [other, { isUnused }] of this.#servers) if (isUnused) this.#servers.delete(other);
     const maxMessageBytes = MAX_MESSAGE_BYTES;
     const fetch = this.#fetch(endpoint, isGuarded);
-    const server = new PooledServer(endpoint, { ...this.#options, maxMessageBytes, fetch });
+    const options = { ...this.#options, maxMessageBytes, fetch };
+    const open = (): Promise<McpConnection> => this.#openOf(endpoint).open(endpoint, options);
+    const server = new PooledServer(endpoint, open, this.#options.now);
     this.#servers.set(key, server);
     return server;
+  }
+
+  #openOf(endpoint: McpEndpoint): OpenConnections {
+    return 'command' in endpoint ? this.#open.programs : this.#open.http;
   }
 
   #fetch(endpoint: McpEndpoint, isGuarded: boolean): Fetch {
@@ -174,9 +198,9 @@ function named(server: string, reason: string): string {
 /** What makes two endpoints the same server to us, whatever agents call it. */
 function accessTo(endpoint: McpEndpoint): unknown {
   if ('command' in endpoint) {
-    const { id, command, args, env, cwd } = endpoint;
-    return { id, command, args, env, cwd };
+    const { id, command, args, env, cwd, isolation } = endpoint;
+    return { id, command, args, env, cwd, isolation };
   }
-  const { url, headers, auth } = endpoint;
-  return { url, headers, auth };
+  const { url, headers, auth, isolation } = endpoint;
+  return { url, headers, auth, isolation };
 }

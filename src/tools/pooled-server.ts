@@ -1,67 +1,62 @@
-import { outsideScopes } from '../telemetry/log-scope.ts';
-import { unlessAborted } from '../unless-aborted.ts';
-import { McpConnection, type ConnectionOptions } from './mcp-connection.ts';
+import type { ToolScope } from '../log/history.ts';
+import type { McpConnection } from './mcp-connection.ts';
 import type { McpEndpoint } from './registry.ts';
-import { SharedAttempt } from './shared-attempt.ts';
+import { ScopedConnection } from './scoped-connection.ts';
 
-/** A server and the one connection to it that all share: opened when somebody needs it, and again when it is lost. */
+/**
+ * A server and our connections to it. Whether an HTTP server keeps a state for a connection is known once it has
+ * answered `initialize`: with a session id it does. Without one, the connection serves all scopes; with one, it belongs
+ * to the scope that was the first to ask for it, and every other scope gets its own. Programs always have a state.
+ */
 export class PooledServer {
   readonly #endpoint: McpEndpoint;
-  readonly #options: ConnectionOptions;
-  readonly #opening: SharedAttempt<McpConnection>;
-  readonly #stop = new AbortController();
-  /** All that are not wholly closed, also those that only finish their calls. */
-  readonly #connections = new Set<McpConnection>();
-  #connection: McpConnection | undefined;
+  readonly #create: () => ScopedConnection;
+  readonly #scoped = new Map<string, ScopedConnection>();
+  /** Belongs to all scopes, or to none yet. */
+  #common: ScopedConnection;
+  #keepsState: boolean;
 
-  constructor(endpoint: McpEndpoint, options: ConnectionOptions) {
+  constructor(endpoint: McpEndpoint, open: () => Promise<McpConnection>, now: () => number) {
     this.#endpoint = endpoint;
-    this.#options = options;
-    this.#opening = new SharedAttempt(options.now);
+    this.#create = () => new ScopedConnection(open, now);
+    this.#common = this.#create();
+    this.#keepsState = 'command' in endpoint;
   }
 
   /** Nothing is lost if it is forgotten. */
   get isUnused(): boolean {
-    return this.#connections.size === 0 && this.#opening.isBlank;
+    return [this.#common, ...this.#scoped.values()].every(({ isUnused }) => isUnused);
   }
 
   /** @throws the reason of the signal, or what keeps the connection from being opened. */
-  async connection(signal: AbortSignal): Promise<McpConnection> {
-    signal.throwIfAborted();
-    return (
-      this.#opened ??
-      unlessAborted(
-        // What the server says as long as it lives is not of the turn that happens to be the first.
-        this.#opening.run(() => outsideScopes(() => this.#open())),
-        signal,
-      )
-    );
-  }
-
-  /** The connection is of no use any more, but for the calls that are under way. */
-  drop(connection: McpConnection): void {
-    if (this.#connection === connection) this.#connection = undefined;
-    connection.retire();
-  }
-
-  /** Settles when nothing of the server is left, neither connections nor processes. */
-  async close(): Promise<void> {
-    this.#stop.abort(new Error('the server is shutting down'));
-    await this.#opening.settled();
-    await Promise.all([...this.#connections].map((connection) => connection.close()));
-  }
-
-  get #opened(): McpConnection | undefined {
-    return this.#connection?.isClosed === false ? this.#connection : undefined;
-  }
-
-  async #open(): Promise<McpConnection> {
-    const { signal } = this.#stop;
-    signal.throwIfAborted();
-    const connection = await McpConnection.open(this.#endpoint, this.#options, signal);
-    this.#connections.add(connection);
-    void connection.closed.then(() => this.#connections.delete(connection));
-    this.#connection = connection;
+  async connection(scope: ToolScope, signal: AbortSignal): Promise<McpConnection> {
+    const { isolation } = this.#endpoint;
+    if (isolation === 'shared') return this.#common.get(signal);
+    const key = isolation === 'session' ? scope.sessionId : scope.owner.subjectId;
+    if (this.#keepsState || this.#scoped.get(key)?.isOpen) return this.#own(key, signal);
+    const common = this.#common;
+    const connection = await common.get(signal);
+    if (!connection.keepsState) return connection;
+    this.#keepsState = true;
+    // Another scope has been faster.
+    if (this.#common !== common) return this.#own(key, signal);
+    this.#common = this.#create();
+    this.#scoped.set(key, common);
     return connection;
+  }
+
+  async #own(key: string, signal: AbortSignal): Promise<McpConnection> {
+    const connection = await this.#scopedOf(key).get(signal);
+    this.#keepsState = connection.keepsState;
+    return connection;
+  }
+
+  #scopedOf(key: string): ScopedConnection {
+    const known = this.#scoped.get(key);
+    if (known) return known;
+    for (const [other, { isUnused }] of this.#scoped) if (isUnused) this.#scoped.delete(other);
+    const created = this.#create();
+    this.#scoped.set(key, created);
+    return created;
   }
 }

@@ -1,7 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
+import { ROLES } from '../auth/rights.ts';
 import { ConfigError } from '../config.ts';
 import { hideSecrets } from '../redact.ts';
+import type { Isolation } from './registry.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: at a URL, or a program that we start and talk to over its pipes. */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
@@ -12,17 +14,63 @@ const idempotentTools = z.array(z.string().min(1), { error: 'must be a list of t
 
 const credential = z.string({ error: 'must be a string' }).min(1, 'must not be empty');
 
-const clientCredentials = z.strictObject({
-  type: z.literal('client_credentials', { error: 'must be client_credentials' }),
-  token_url: httpUrl()
-    .refine(isSecure, 'must be an https URL, since the secret is sent there; http only on this machine')
-    .optional(),
-  client_id: credential,
-  client_secret: credential,
-  scope: credential.optional(),
-  resource: httpUrl().optional(),
-  audience: credential.optional(),
-});
+const secretTarget = httpUrl().refine(
+  isSecure,
+  'must be an https URL, since the secret is sent there; http only on this machine',
+);
+
+const NO_TARGET =
+  'needs a token_url, or the issuer whose token endpoint is discovered: the MCP server does not decide where the secret is sent';
+
+const clientCredentials = z
+  .strictObject({
+    type: z.literal('client_credentials', { error: 'must be client_credentials' }),
+    token_url: secretTarget.optional(),
+    issuer: secretTarget.optional(),
+    client_id: credential,
+    client_secret: credential,
+    scope: credential.optional(),
+    resource: httpUrl().optional(),
+    audience: credential.optional(),
+  })
+  .transform(({ token_url: tokenUrl, issuer, ...rest }, context) => {
+    if (tokenUrl !== undefined && issuer !== undefined) {
+      context.addIssue({ code: 'custom', message: 'has a token_url and an issuer: give it one of them' });
+      return z.NEVER;
+    }
+    if (tokenUrl !== undefined) return { ...rest, token_url: tokenUrl, issuer: undefined };
+    if (issuer !== undefined) return { ...rest, token_url: undefined, issuer };
+    context.addIssue({ code: 'custom', message: NO_TARGET });
+    return z.NEVER;
+  });
+
+/** How a connection with a state is shared; `byDefault` where the file does not say. */
+function isolation(byDefault: Isolation) {
+  return z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' }).default(byDefault);
+}
+
+function selectors(...classes: string[]) {
+  const allowed = `must be a list of tool names and of ${classes.join(', ')}`;
+  const selector = z.string({ error: allowed }).min(1);
+  return z.array(
+    selector.refine((one) => !one.startsWith('@') || classes.includes(one), allowed),
+    { error: allowed },
+  );
+}
+
+const drafts = `must be a list of roles (${ROLES.join(', ')}) and of subjects ("subject:<id>")`;
+
+/** See `ServerPolicy`. */
+const policy = {
+  drafts: z
+    .array(
+      z.string({ error: drafts }).refine((one) => /^subject:./.test(one) || ROLES.some((role) => role === one), drafts),
+      { error: drafts },
+    )
+    .default([]),
+  tools: selectors('@all', '@read-only').default(['@all']),
+  require_approval_for_tools: selectors('@all', '@write', '@destructive', '@unannotated').optional(),
+};
 
 const httpServer = z.strictObject({
   url: httpUrl(),
@@ -35,6 +83,8 @@ const httpServer = z.strictObject({
     .default({}),
   auth: clientCredentials.optional(),
   idempotent_tools: idempotentTools,
+  isolation: isolation('session'),
+  ...policy,
 });
 
 /** What the operating system takes as one argument or variable. */
@@ -46,6 +96,9 @@ const stdioServer = z.strictObject({
   env: z.record(z.string().min(1), withoutNul, { error: 'must be an object of strings' }).default({}),
   cwd: withoutNul.min(1, 'must be a folder').optional(),
   idempotent_tools: idempotentTools,
+  // A process for each session is too much where a subject has many of them open, and one for all mixes their states.
+  isolation: isolation('subject'),
+  ...policy,
 });
 
 /** Tells the two kinds apart by what only one of them has, so that an error speaks of the kind that was meant. */

@@ -26,6 +26,7 @@ test('servers of the file are found by name, and trusted', async () => {
     headers: { authorization: 'Bearer x' },
     trusted: true,
     idempotentTools: ['set'],
+    isolation: 'session',
   });
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toMatchObject({
     headers: {},
@@ -42,14 +43,29 @@ test('a program is a server too, and is what the file says', async () => {
     id: 'tools',
     name: 'tools',
     idempotentTools: [],
+    isolation: 'subject',
     ...tools,
   });
-  const plain = { id: 'plain', name: 'plain', idempotentTools: [], command: 'server', args: [], env: {} };
+  const plain = {
+    id: 'plain',
+    name: 'plain',
+    idempotentTools: [],
+    isolation: 'subject',
+    command: 'server',
+    args: [],
+    env: {},
+  };
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toEqual(plain);
 });
 
 test('values may come from the environment', async () => {
-  const auth = { type: 'client_credentials', client_id: '${CRM_ID}', client_secret: '${CRM_SECRET}', scope: 'a b' };
+  const auth = {
+    type: 'client_credentials',
+    token_url: 'https://login.example/token',
+    client_id: '${CRM_ID}',
+    client_secret: '${CRM_SECRET}',
+    scope: 'a b',
+  };
   const crm = { url: 'https://crm.example/', headers: { 'x-key': 'k-${CRM_SECRET}-${CRM_ID}' }, auth };
   const file = await fileOf(JSON.stringify({ servers: { crm, tools: { command: 'x', args: ['${CRM_ID}'] } } }));
   const registry = await loadMcpRegistry(file, ENV);
@@ -93,6 +109,7 @@ test('an inline server is where its URL says, not trusted, and has an id that do
     headers: {},
     trusted: false,
     idempotentTools: [],
+    isolation: 'session',
   });
   expect(registry.resolve({ type: 'inline', name: 'other', url })?.id).toBe(endpoint?.id);
 });
@@ -114,6 +131,22 @@ test.each([
   ['{"servers": {"a": {"url": "http://x/", "headers": {"a": "b\\nc"}}}}', 'must be the value of an HTTP header'],
   ['{"servers": {"a": {"url": "http://x/", "idempotent_tools": "@all"}}}', 'must be a list of tool names, or ["@all"]'],
   ['{"servers": {"a": {"url": "http://x/", "header": {}}}}', 'servers.a: Unrecognized key: "header"'],
+  [
+    '{"servers": {"a": {"url": "http://x/", "isolation": "none"}}}',
+    'servers.a.isolation: must be session, subject or shared',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "drafts": ["users"]}}}',
+    'servers.a.drafts.0: must be a list of roles (admin, user, approver) and of subjects ("subject:<id>")',
+  ],
+  [
+    '{"servers": {"a": {"command": "x", "tools": ["@write"]}}}',
+    'servers.a.tools.0: must be a list of tool names and of @all, @read-only',
+  ],
+  [
+    '{"servers": {"a": {"command": "x", "require_approval_for_tools": "@unannotated"}}}',
+    'servers.a.require_approval_for_tools: must be a list of tool names and of @all, @write, @destructive, @unannotated',
+  ],
   ['{"servers": {"a": 1}}', 'servers.a: must be an object'],
   [
     '{"servers": {"a": {"url": "http://x/", "command": "x"}}}',
@@ -139,6 +172,18 @@ test.each([
   [
     '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "token_url": "http://x/"}}}}',
     'servers.a.auth.token_url: must be an https URL',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}"}}}}',
+    'servers.a.auth: needs a token_url, or the issuer',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "issuer": "http://x/"}}}}',
+    'servers.a.auth.issuer: must be an https URL',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "issuer": "https://x/", "token_url": "https://x/t"}}}}',
+    'servers.a.auth: has a token_url and an issuer: give it one of them',
   ],
 ])('a file of %s is refused, with its name and the place', async (content, message) => {
   const file = await fileOf(content);

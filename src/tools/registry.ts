@@ -8,9 +8,16 @@ import {
   type ParsedServer,
   type RegisteredServer,
 } from './registry-file.ts';
+import { NO_POLICY, type ServerPolicy } from './server-policy.ts';
 
 /** An MCP server: where it is, and what we know of it beside what it says itself. */
 export type McpEndpoint = HttpEndpoint | StdioEndpoint;
+
+/**
+ * Who shares a connection that has a state at its server: the turns of one session, all sessions of one subject, or
+ * everybody. Connections without a state are shared by all in any case.
+ */
+export type Isolation = 'session' | 'subject' | 'shared';
 
 interface Endpoint {
   /** Stable for the same server: the name of a registered one, a digest of the URL of an inline one. */
@@ -19,6 +26,7 @@ interface Endpoint {
   name: string;
   /** Tools that may run again with the same operation id: `@all` or names. */
   idempotentTools: readonly string[];
+  isolation: Isolation;
 }
 
 export interface HttpEndpoint extends Endpoint {
@@ -57,13 +65,26 @@ export class McpRegistry {
     const { name } = spec;
     if (spec.type === 'inline') {
       const id = `inline-${sha256(spec.url).slice(0, 16)}`;
-      return { id, name, url: spec.url, headers: {}, trusted: false, idempotentTools: [] };
+      return { id, name, url: spec.url, headers: {}, trusted: false, idempotentTools: [], isolation: 'session' };
     }
     const server = this.#servers.get(name);
     if (!server) return undefined;
-    const { idempotent_tools: idempotentTools, ...access } = server;
-    const endpoint = { id: name, name, idempotentTools };
-    return 'url' in access ? { ...endpoint, ...access, trusted: true } : { ...endpoint, ...access };
+    const { idempotent_tools: idempotentTools, isolation } = server;
+    const endpoint = { id: name, name, idempotentTools, isolation };
+    if ('url' in server) {
+      const { url, headers, auth } = server;
+      return { ...endpoint, url, headers, auth, trusted: true };
+    }
+    const { command, args, env, cwd } = server;
+    return { ...endpoint, command, args, env, cwd };
+  }
+
+  /** What the operator lets agents do with the server that an agent asks for. */
+  policy({ type, name }: McpServer): ServerPolicy {
+    const server = type === 'inline' ? undefined : this.#servers.get(name);
+    if (!server) return NO_POLICY;
+    const { drafts, tools, require_approval_for_tools: approval } = server;
+    return { drafts, tools, approval };
   }
 }
 

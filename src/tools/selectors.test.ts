@@ -1,7 +1,7 @@
 import type { Tool } from '@modelcontextprotocol/client';
 import { describe, expect, test } from 'vitest';
 import type { McpServer } from '../wire/agent-spec.ts';
-import { selectTools, type SelectedTool } from './selectors.ts';
+import { selectTools, type OperatorLimits, type SelectedTool } from './selectors.ts';
 
 const HINTS = {
   bare: undefined,
@@ -25,8 +25,8 @@ type Selectors = Pick<
   'enable_tools' | 'disable_tools' | 'require_approval_for_tools' | 'preload' | 'preload_tools'
 >;
 
-function select(spec: Selectors, idempotentTools?: string[]): SelectedTool[] {
-  return selectTools({ type: 'truefoundry-mcp-registry', name: 's', ...spec }, tools, idempotentTools);
+function select(spec: Selectors, limits?: OperatorLimits): SelectedTool[] {
+  return selectTools({ type: 'truefoundry-mcp-registry', name: 's', ...spec }, tools, limits);
 }
 
 function names(spec: Selectors): string[] {
@@ -88,11 +88,36 @@ describe('what the model has to search for', () => {
   });
 });
 
+describe("the operator's limits", () => {
+  test.each<[string[], string[]]>([
+    [['@all'], ['bare', 'reads', 'destroys']],
+    [['@read-only'], ['reads']],
+    [['destroys', 'writes'], ['destroys']],
+    [[], []],
+  ])('no other tools than %j', (allowed, expected) => {
+    const selected = select({ enable_tools: ['bare', 'reads', 'destroys'] }, { allowed });
+    expect(selected.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+
+  test.each<[string[], string[], string[]]>([
+    [[], [], []],
+    [[], ['@unannotated'], ['bare', 'titled']],
+    [[], ['@write', '@destructive', '@unannotated'], ALL.filter((name) => !name.startsWith('reads'))],
+    [['@destructive'], ['reads'], ['reads', 'destroys']],
+    [['@all'], [], ALL],
+    // Not one of the classes that an agent has.
+    [['@unannotated'], [], []],
+  ])('an agent that wants approval of %j, where it takes that of %j', (require_approval_for_tools, floor, expected) => {
+    const approved = select({ require_approval_for_tools }, { floor }).filter(({ approval }) => approval);
+    expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+});
+
 test.each<[string[], string[]]>([
   [[], ['reads', 'readsForSure', 'puts']],
   [['bare'], ['bare', 'reads', 'readsForSure', 'puts']],
   [['@all'], ALL],
 ])('tools may run again if they say so, or are among %j', (idempotentTools, expected) => {
-  const retried = select({}, idempotentTools).filter(({ effect }) => effect === 'retry');
+  const retried = select({}, { idempotentTools }).filter(({ effect }) => effect === 'retry');
   expect(retried.map(({ tool }) => tool.name)).toEqual(expected);
 });

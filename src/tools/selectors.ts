@@ -12,6 +12,13 @@ export interface SelectedTool {
   deferred: boolean;
 }
 
+/** What the operator says of a server's tools. */
+export interface OperatorLimits {
+  idempotentTools?: readonly string[];
+  allowed?: readonly string[];
+  floor?: readonly string[];
+}
+
 /**
  * The tools of a server that an agent may use, and how: `enable_tools` without `disable_tools`.
  *
@@ -25,21 +32,25 @@ export interface SelectedTool {
  * that is not annotated is selected by `@all` or its name only. `effect` is `retry` for tools that are read-only, have
  * `idempotentHint`, or that the operator calls idempotent. Deferred are, if the agent turns `preload` off, all but those
  * that `preload_tools` selects as the lists to enable do.
+ *
+ * The operator's limits come on top: no other tools than those of `allowed`, and approval also for those of `floor`,
+ * where `@unannotated` selects the tools that are not annotated.
  */
 export function selectTools(
   spec: McpServer,
   tools: readonly Tool[],
-  idempotentTools: readonly string[] = [],
+  { idempotentTools = [], allowed = ['@all'], floor = [] }: OperatorLimits = {},
 ): SelectedTool[] {
   const enabled = spec.enable_tools ?? ['@all'];
   const disabled = spec.disable_tools ?? [];
   const approved = spec.require_approval_for_tools ?? ['@write', '@destructive'];
   return tools
-    .filter((tool) => isListed(tool, enabled) && !isListed(tool, disabled))
+    .filter((tool) => isListed(tool, allowed) && isListed(tool, enabled) && !isListed(tool, disabled))
     .map((tool) => {
       const retry = isReadOnly(tool) || tool.annotations?.idempotentHint === true || isNamed(tool, idempotentTools);
       const deferred = spec.preload === false && !isListed(tool, spec.preload_tools ?? []);
-      return { tool, approval: needsApproval(tool, approved), effect: retry ? 'retry' : 'once', deferred };
+      const approval = needsApproval(tool, approved) || isBelow(tool, floor);
+      return { tool, approval, effect: retry ? 'retry' : 'once', deferred };
     });
 }
 
@@ -48,7 +59,7 @@ export function mayDefer({ preload, preload_tools: preloaded }: McpServer): bool
   return preload === false && !preloaded?.includes('@all');
 }
 
-function isListed(tool: Tool, selectors: readonly string[]): boolean {
+export function isListed(tool: Tool, selectors: readonly string[]): boolean {
   return isNamed(tool, selectors) || (selectors.includes('@read-only') && isReadOnly(tool));
 }
 
@@ -56,6 +67,10 @@ function needsApproval(tool: Tool, selectors: readonly string[]): boolean {
   if (isNamed(tool, selectors)) return true;
   if (!isAnnotated(tool) || isReadOnly(tool)) return false;
   return selectors.includes(tool.annotations?.destructiveHint === true ? '@destructive' : '@write');
+}
+
+function isBelow(tool: Tool, floor: readonly string[]): boolean {
+  return needsApproval(tool, floor) || (floor.includes('@unannotated') && !isAnnotated(tool));
 }
 
 function isNamed({ name }: Tool, selectors: readonly string[]): boolean {

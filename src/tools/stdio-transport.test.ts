@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { SCOPE } from '../../test/support/tool-scope.ts';
 import { isAlive } from '../../test/support/is-alive.ts';
 import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
 import { inLogScope, logScope } from '../telemetry/log-scope.ts';
@@ -19,7 +20,7 @@ function start(endpoint: StdioEndpoint = stdioEndpoint('2025-11-25'), options: P
   );
   const pool = new McpPool({ allowPrivateUrls: () => false, log, ...options });
   onTestFinished(() => pool.close());
-  const call = (tool: string, args: Record<string, unknown> = {}) => pool.call(endpoint, tool, args, calling);
+  const call = (tool: string, args: Record<string, unknown> = {}) => pool.call(endpoint, SCOPE, tool, args, calling);
   const textOf = async (tool: string): Promise<string> => {
     const outcome = await call(tool);
     const [block] = outcome.status === 'result' ? outcome.content : [];
@@ -49,7 +50,7 @@ describe('the program of a server', () => {
   test('is started once, by whoever needs it first', async () => {
     const { pool, endpoint, inspect, logged } = start();
     expect(logged).toEqual([]);
-    const both = await Promise.all([pool.tools(endpoint, unaborted), inspect(), inspect()]);
+    const both = await Promise.all([pool.tools(endpoint, SCOPE, unaborted), inspect(), inspect()]);
     expect(both[1].pid).toBe(both[2].pid);
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(1);
   });
@@ -84,7 +85,7 @@ describe('the program of a server', () => {
     [{ command: '/bin/sh', args: ['-c', 'kill -9 $$'] }, /^MCP server "test" was ended by SIGKILL$/],
   ])('that can not run (%j) leaves the call unsent, and says why', async (more, message) => {
     const { pool, endpoint, call } = start({ ...stdioEndpoint('2025-11-25'), ...more });
-    await expect(pool.tools(endpoint, unaborted)).rejects.toThrow(message);
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(message);
     expect(await call('echo')).toEqual({ status: 'not_sent', message: expect.stringMatching(message) });
   });
 
@@ -93,7 +94,7 @@ describe('the program of a server', () => {
       { ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'] },
       { startTimeoutMs: 300, answerTimeoutMs: 100 },
     );
-    await expect(pool.tools(endpoint, unaborted)).rejects.toThrow('no MCP handshake within 0.3 s');
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('no MCP handshake within 0.3 s');
     expect(logged[0]).toMatchObject({ msg: 'the MCP server was started', pid: expect.any(Number) });
     expect(isAlive(logged[0]?.pid ?? 0)).toBe(false);
   });
@@ -131,7 +132,7 @@ describe('the program of a server', () => {
 
   test('that is being started is ended with the pool', async () => {
     const { pool, endpoint, logged } = start({ ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'] });
-    const listing = pool.tools(endpoint, unaborted);
+    const listing = pool.tools(endpoint, SCOPE, unaborted);
     listing.catch(() => undefined);
     await eventually(() => expect(logged).toHaveLength(1));
     await pool.close();
@@ -151,11 +152,11 @@ describe('a server that dies', () => {
 
   test('between two calls loses none of them, and is not believed to have the tools of before', async () => {
     const { pool, endpoint, inspect, logged } = start();
-    await pool.tools(endpoint, unaborted);
+    await pool.tools(endpoint, SCOPE, unaborted);
     const { pid } = await inspect();
     process.kill(pid, 'SIGKILL');
     await eventually(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
-    await pool.tools(endpoint, unaborted);
+    await pool.tools(endpoint, SCOPE, unaborted);
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
     expect((await inspect()).pid).not.toBe(pid);
   });
@@ -163,7 +164,7 @@ describe('a server that dies', () => {
   test('as a call is written, which it can not have read, gets it when it is started again', async () => {
     const args = ['-c', ANSWERS_ONCE];
     const { pool, endpoint, call, logged } = start({ ...stdioEndpoint('2025-11-25'), command: '/bin/sh', args });
-    expect((await pool.tools(endpoint, unaborted)).tools).toEqual([]);
+    expect((await pool.tools(endpoint, SCOPE, unaborted)).tools).toEqual([]);
     await eventually(() => expect(logged.at(-1)?.msg).toBe('deaf'));
     expect(await call('echo')).toMatchObject({ status: 'result' });
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
@@ -181,7 +182,7 @@ describe('a server that dies', () => {
     const { pool, endpoint, inspect } = start(undefined, { listMaxAgeMs: 0 });
     const { pid } = await inspect();
     process.kill(pid, 'SIGSTOP');
-    const listing = pool.tools(endpoint, unaborted);
+    const listing = pool.tools(endpoint, SCOPE, unaborted);
     process.kill(pid, 'SIGKILL');
     expect((await listing).tools).toHaveLength(8);
   });
@@ -190,7 +191,7 @@ describe('a server that dies', () => {
 test('what a server says on its standard error is in our log, line by line, each with its name, and cut', async () => {
   const { pool, endpoint, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
   // What is no message on its standard output does not disturb.
-  await pool.tools(endpoint, unaborted);
+  await pool.tools(endpoint, SCOPE, unaborted);
   await pool.close();
   const said = logged.filter(({ msg }) => !msg.startsWith('the MCP server'));
   expect(said).toEqual(
@@ -205,7 +206,7 @@ test('what a server says as long as it lives is not of the turn that was the fir
   const { pid } = await inLogScope({ turnId: 'turn_1' }, inspect);
   process.kill(pid, 'SIGKILL');
   await eventually(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
-  await inLogScope({ turnId: 'turn_2' }, () => pool.tools(endpoint, unaborted));
+  await inLogScope({ turnId: 'turn_2' }, () => pool.tools(endpoint, SCOPE, unaborted));
   expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
   expect(logged.filter(({ turnId }) => turnId !== undefined)).toEqual([]);
 });

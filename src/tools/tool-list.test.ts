@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { SCOPE } from '../../test/support/tool-scope.ts';
 import { TestMcpServer, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
 import { McpPool, type McpPoolOptions } from './mcp-pool.ts';
 import { eventually } from '../../test/support/eventually.ts';
@@ -12,7 +13,7 @@ async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partia
     await server.stop();
   });
   const names = async (): Promise<string[]> => {
-    const { tools } = await pool.tools(server.endpoint, new AbortController().signal);
+    const { tools } = await pool.tools(server.endpoint, SCOPE, new AbortController().signal);
     return tools.map(({ name }) => name);
   };
   /** Lists until the list is kept: a first one is out of date once the server has agreed to tell of changes. */
@@ -38,7 +39,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
       annotations: { readOnlyHint: true },
     }));
     const { server, pool } = await start({ protocol, tools, pageSize: 2 });
-    const listed = await pool.tools(server.endpoint, new AbortController().signal);
+    const listed = await pool.tools(server.endpoint, SCOPE, new AbortController().signal);
     expect(listed.tools).toEqual(tools);
     expect(server.count('tools/list')).toBe(3);
   });
@@ -84,7 +85,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     await server.setTools([{ name: 'b' }]);
     // The notification has come by the time that an answer asked for later has.
     const calling = { operationId: 'turn_1/call_1', signal: new AbortController().signal, timeoutMs: 60_000 };
-    await pool.call(server.endpoint, 'b', {}, calling);
+    await pool.call(server.endpoint, SCOPE, 'b', {}, calling);
     server.faults.clear();
     told.resolve();
     expect(await listing).toEqual(['a']);
@@ -141,7 +142,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     const { server, pool } = await start({ protocol });
     server.faults.set('tools/list', 'stall');
     const abort = new AbortController();
-    const listing = pool.tools(server.endpoint, abort.signal);
+    const listing = pool.tools(server.endpoint, SCOPE, abort.signal);
     await eventually(() => expect(server.received).toContain('tools/list'));
     const reason = new Error('enough');
     abort.abort(reason);
@@ -162,10 +163,10 @@ test('a subscription that is refused is not asked for at every step', async () =
 
 test('a session that is lost is replaced to list the tools', async () => {
   const { server, pool, names } = await start({ protocol: '2025-11-25' }, { listMaxAgeMs: 0 });
-  const first = await pool.tools(server.endpoint, new AbortController().signal);
+  const first = await pool.tools(server.endpoint, SCOPE, new AbortController().signal);
   server.forgetSessions();
   expect(await names()).toEqual(['a']);
-  const { sessionId } = await pool.tools(server.endpoint, new AbortController().signal);
+  const { sessionId } = await pool.tools(server.endpoint, SCOPE, new AbortController().signal);
   expect(sessionId).not.toBe(first.sessionId);
   expect(server.count('initialize')).toBe(2);
 });

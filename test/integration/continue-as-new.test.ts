@@ -136,6 +136,7 @@ test('a command that comes again when others have followed is answered with the 
     previous: { turn: 'last' },
     createdAt: new Date().toISOString(),
     createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
+    owner: { subjectId: 'local', draftRoles: null },
     input: [{ type: 'user.message', content: 'first' }],
     title: null,
     specHash: '',

@@ -194,6 +194,7 @@ test('a command that comes late is refused, and leaves nothing behind', async ()
     previous: { turn: 'last' },
     createdAt: new Date().toISOString(),
     createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
+    owner: { subjectId: 'local', draftRoles: null },
     input: [{ type: 'user.message', content: 'x' }],
     title: null,
     specHash: '',

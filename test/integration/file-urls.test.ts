@@ -177,7 +177,8 @@ test('with keys URLs do not lead to private addresses unless that is allowed; wi
   const web = await site((_request, response) => void response.end('inside'));
   const keyed = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' } });
   const client = new ApiClient(keyed.server.url, 'key-of-ann');
-  const id = await client.createSession('demo');
+  await client.putAgent('reader', { model: { name: 'm' } });
+  const id = await client.createSession('reader');
   for (const url of [web, web.replace('127.0.0.1', 'localhost'), web.replace('127.0.0.1', '2130706433')]) {
     const { status, body } = await client.send('POST', `/v1/agents/sessions/${id}/turns`, {
       input: message(file(url)),

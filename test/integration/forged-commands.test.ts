@@ -47,11 +47,12 @@ async function waitingChat(): Promise<Chat> {
 /** A turn that approves what a session waits for, with the fields that its last command had. */
 async function approvalFor({ sessionId }: Chat): Promise<CreateTurnCommand> {
   const [command] = await commandsOf(sessionId);
-  const { createdBy, specHash, hasServers, limits } = command!;
+  const { createdBy, owner, specHash, hasServers, limits } = command!;
   return {
     turnId: newId('turn'),
     createdAt: new Date().toISOString(),
     createdBy,
+    owner,
     specHash,
     hasServers,
     limits,

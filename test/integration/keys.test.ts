@@ -30,7 +30,7 @@ async function create(...args: string[]): Promise<{ key: string; id: string; std
   return { key: stdout.trim(), id: /key_[0-9a-z]{26}/.exec(stderr)?.[0] ?? '', stderr };
 }
 
-const statusOf = async (client: ApiClient) => (await client.send('GET', '/v1/agents/demo')).status;
+const statusOf = async (client: ApiClient) => (await client.send('GET', '/v1/agents')).status;
 
 test('keys come and go while servers run', async () => {
   const here = (key?: string) => new ApiClient(server.server.url, key);
@@ -68,7 +68,7 @@ test('keys come and go while servers run', async () => {
   await expect.poll(() => statusOf(here(second.key)), { timeout: 10_000 }).toBe(401);
   await expect.poll(() => statusOf(there(second.key)), { timeout: 10_000 }).toBe(401);
   await expect(reader.done).rejects.toThrow(/terminated/);
-  expect((await here(second.key).send('GET', '/v1/agents/demo')).body.error.message).toMatch('was revoked');
+  expect((await here(second.key).send('GET', '/v1/agents')).body.error.message).toMatch('was revoked');
   // The turn goes on, until an admin cancels what its subject has.
   const found = await here(first.key).get('/v1/x/agents/search-sessions?created_by_subject_id=ann');
   for (const { id } of found.data) await here(first.key).send('POST', `/v1/agents/sessions/${id}/cancel`, {});

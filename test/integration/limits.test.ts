@@ -234,10 +234,10 @@ test('one address cannot take all connections: those without a good key are limi
 
 test('without keys there are no limits but those that are set', async () => {
   server = await startTestServer();
-  const { headers } = await server.api.send('GET', '/v1/agents/demo');
+  const { headers } = await server.api.send('GET', '/v1/agents');
   expect(headers.get('ratelimit')).toBeNull();
   await server.stop();
   server = await startTestServer({ env: { EVERTURN_REQUESTS_PER_MINUTE: '1' } });
-  const status = async () => (await server.api.send('GET', '/v1/agents/demo')).status;
+  const status = async () => (await server.api.send('GET', '/v1/agents')).status;
   expect([await status(), await status()]).toEqual([200, 429]);
 });

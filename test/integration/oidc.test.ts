@@ -8,8 +8,13 @@ let server: TestServer;
 beforeAll(async () => {
   idp = await OidcIssuer.start();
   server = await startTestServer({
-    env: { EVERTURN_OIDC_ISSUER: idp.url, EVERTURN_OIDC_AUDIENCE: 'everturn', EVERTURN_API_KEYS: 'bot=key-of-bot' },
+    env: {
+      EVERTURN_OIDC_ISSUER: idp.url,
+      EVERTURN_OIDC_AUDIENCE: 'everturn',
+      EVERTURN_API_KEYS: 'bot=key-of-bot,root:admin=key-of-root',
+    },
   });
+  await as('key-of-root').putAgent('writer', { model: { name: 'm' } });
 });
 afterAll(async () => {
   await server.stop();
@@ -22,13 +27,13 @@ test('a token of the provider lets people in, as who they are and with their rol
   // A provider that is away does not stop the start, nor who has a key.
   idp.isAway = true;
   const ann = await idp.token({ preferred_username: 'ann' });
-  const away = await as(ann).send('GET', '/v1/agents/demo');
+  const away = await as(ann).send('GET', '/v1/agents');
   expect([away.status, away.body.error.code, away.headers.get('retry-after')]).toEqual([503, 'unavailable', '2']);
-  expect((await as('key-of-bot').send('GET', '/v1/agents/demo')).status).toBe(200);
+  expect((await as('key-of-bot').send('GET', '/v1/agents')).status).toBe(200);
   idp.isAway = false;
-  await expect.poll(async () => (await as(ann).send('GET', '/v1/agents/demo')).status, { timeout: 30_000 }).toBe(200);
+  await expect.poll(async () => (await as(ann).send('GET', '/v1/agents')).status, { timeout: 30_000 }).toBe(200);
 
-  const id = await as(ann).createSession('demo');
+  const id = await as(ann).createSession('writer');
   const path = `/v1/agents/sessions/${id}`;
   const { data } = await as(ann).get(path);
   const subject = { subject_id: `${idp.url}#u-1`, subject_type: 'user', subject_slug: 'ann' };
@@ -54,7 +59,7 @@ test('a token of the provider lets people in, as who they are and with their rol
   for (const none of [undefined, 'key-of-nobody', await idp.token({ iss: 'https://other.example' })]) {
     expect((await as(none).send('GET', path)).status).toBe(401);
   }
-  expect(server.server.names).toEqual(['bot', `who has a token of ${idp.url}`]);
+  expect(server.server.names).toEqual(['bot', 'root', `who has a token of ${idp.url}`]);
 });
 
 test('a stream ends with the token that opened it, and goes on with a newer one', async () => {

@@ -65,7 +65,13 @@ async function serve({ headStarts, draining, begun }: Peer): Promise<void> {
 function startOf(turnId = newId('turn')): HeadStart {
   const createdBy = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
   const createdAt = new Date().toISOString();
-  const place = { sessionId: 's', previousTurnId: null, after: null, sequence: 1 };
+  const place = {
+    sessionId: 's',
+    owner: { subjectId: 'ann', draftRoles: null },
+    previousTurnId: null,
+    after: null,
+    sequence: 1,
+  };
   return { turnId, ...place, createdAt, createdBy, input: [], specHash: 'x' };
 }
 

@@ -63,6 +63,7 @@ function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTur
     previous: { turn: 'last' },
     createdAt: new Date().toISOString(),
     createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+    owner: { subjectId: 'ann', draftRoles: null },
     input,
     title: null,
     specHash: '',

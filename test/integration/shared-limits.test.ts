@@ -33,7 +33,7 @@ async function statuses(key: string, requests: number, processes = servers): Pro
   const answers = [];
   for (let i = 0; i < requests; i++) {
     const url = processes[i % processes.length]?.server.url ?? '';
-    answers.push((await new ApiClient(url, key).send('GET', '/v1/agents/demo')).status);
+    answers.push((await new ApiClient(url, key).send('GET', '/v1/agents')).status);
   }
   return answers;
 }

@@ -94,6 +94,11 @@ test('a port that is taken is named, with what to do', async () => {
   ]);
 }, 60_000);
 
+test('with keys and without a model a start is refused: the demo model is for a server without keys', async () => {
+  const { code, stderr } = await everturn(['start'], { EVERTURN_API_KEYS: 'ann=key-of-ann', EVERTURN_PORT: '0' });
+  expect([code, stderr]).toEqual([1, expect.stringContaining('set OPENAI_API_KEY, or OPENAI_BASE_URL')]);
+}, 60_000);
+
 test('a foreign Temporal that is not there is named', async () => {
   const { code, stderr } = await everturn(['start'], { TEMPORAL_ADDRESS: '127.0.0.1:9' });
   expect([code, stderr]).toEqual([1, expect.stringContaining('TEMPORAL_ADDRESS 127.0.0.1:9')]);

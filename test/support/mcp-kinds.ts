@@ -27,6 +27,7 @@ export function stdioEndpoint(...args: string[]): StdioEndpoint {
     args: [program, ...args],
     env: {},
     idempotentTools: [],
+    isolation: 'subject',
   };
 }
 
@@ -64,7 +65,15 @@ async function overHttp(create: () => Handler): Promise<KindOfServer> {
   };
   await start();
   const url = `http://127.0.0.1:${port}/mcp`;
-  const endpoint: HttpEndpoint = { id: 'test', name: 'test', url, headers: {}, trusted: true, idempotentTools: [] };
+  const endpoint: HttpEndpoint = {
+    id: 'test',
+    name: 'test',
+    url,
+    headers: {},
+    trusted: true,
+    idempotentTools: [],
+    isolation: 'session',
+  };
   return { endpoint, stop, restart: () => stop().then(start) };
 }
 

@@ -86,7 +86,7 @@ export class TestMcpServer {
   /** Requests that are being answered, event streams included. */
   openRequests = 0;
 
-  readonly #options: TestMcpServerOptions;
+  #options: TestMcpServerOptions;
   readonly #response = new AsyncLocalStorage<ServerResponse>();
   #tools: TestTool[];
   #port = 0;
@@ -111,12 +111,21 @@ export class TestMcpServer {
 
   /** As if it was registered by the operator. */
   get endpoint(): McpEndpoint {
-    return { id: 'test', name: 'test', url: this.url, headers: {}, trusted: true, idempotentTools: [] };
+    return {
+      id: 'test',
+      name: 'test',
+      url: this.url,
+      headers: {},
+      trusted: true,
+      idempotentTools: [],
+      isolation: 'session',
+    };
   }
 
-  /** Starts again on the same port, without the sessions of before. */
-  async restart(): Promise<void> {
+  /** Starts again on the same port, without the sessions of before; `changes`: as after a deploy of another version. */
+  async restart(changes: Partial<TestMcpServerOptions> = {}): Promise<void> {
     await this.stop();
+    this.#options = { ...this.#options, ...changes };
     this.#modern = createMcpHandler(() => this.#serve(), {
       legacy: 'reject',
       responseMode: this.#options.answers === 'sse' ? 'sse' : 'auto',

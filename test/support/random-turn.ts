@@ -18,6 +18,7 @@ export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
     previousTurnId: null,
     createdAt: AT,
     createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+    owner: { subjectId: 'ann', draftRoles: null },
     input: [{ type: 'user.message', content: 'hi' }],
     title: null,
     resumes: [],

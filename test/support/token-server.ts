@@ -14,6 +14,10 @@ export class TokenServer {
   /** Instead of a token. */
   answer: { status: number; body: string } | undefined;
   methods: string[] = ['client_secret_basic'];
+  /** Which one the MCP server names; undefined: this one. */
+  authorizationServer: string | undefined;
+  /** Instead of what the metadata says otherwise. */
+  metadata: object = {};
   readonly #http: HttpServer;
   readonly #mcp = newer();
   #port = 0;
@@ -34,7 +38,7 @@ export class TokenServer {
           response.writeHead(status, { 'content-type': 'application/json' }).end(answer);
         });
       } else if (pathname === '/.well-known/oauth-protected-resource/mcp') {
-        json({ resource: this.url, authorization_servers: [this.origin] });
+        json({ resource: this.url, authorization_servers: [this.authorizationServer ?? this.origin] });
       } else if (pathname === '/.well-known/oauth-authorization-server') {
         json({
           issuer: this.origin,
@@ -42,6 +46,7 @@ export class TokenServer {
           authorization_endpoint: `${this.origin}/authorize`,
           response_types_supported: ['code'],
           token_endpoint_auth_methods_supported: this.methods,
+          ...this.metadata,
         });
       } else if (pathname === '/mcp') {
         const token = request.headers.authorization?.replace(/^Bearer /, '');
