@@ -75,7 +75,7 @@ export class Bystander {
   /** Its model says the rest, and it tries to get at what another one has, unless it is still trying. */
   onFault(other: Bystander): void {
     this.#goOn();
-    this.#intruding ??= this.intrudeOn(other).finally(() => (this.#intruding = undefined));
+    this.#intruding ??= this.#intrudeOn(other).finally(() => (this.#intruding = undefined));
     this.#intruding.catch(() => undefined);
   }
 
@@ -88,7 +88,7 @@ export class Bystander {
   }
 
   /** Asks for everything that another subject has. */
-  async intrudeOn(other: Bystander): Promise<void> {
+  async #intrudeOn(other: Bystander): Promise<void> {
     const own = `/v1/agents/sessions/${this.#quietSessionId}`;
     const foreign = `/v1/agents/sessions/${other.#sessionId}`;
     const turns = this.#surroundings.recorder.inputs.flatMap(({ sessionId, turnId }) =>
