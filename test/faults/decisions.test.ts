@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { approval, World } from './support/world.ts';
+import { approval } from './support/plan.ts';
+import { World } from './support/world.ts';
 
 /** Row 7: the same decision many times, and decisions that contradict each other. */
 
@@ -38,17 +39,20 @@ test('the same approval ten times at once: one is taken, the others are told so,
 test('the same approval again under its own key is the same turn', async () => {
   const { sessionId, call, effects } = await waiting();
   const send = () =>
-    world.recorder.api.send(
-      'POST',
-      `/v1/agents/sessions/${sessionId}/turns`,
-      { input: [approval('allow', call)], stream: false },
-      { 'idempotency-key': call },
-    );
+    world.recorder
+      .as(world.recorder.ownerOf(sessionId))
+      .send(
+        'POST',
+        `/v1/agents/sessions/${sessionId}/turns`,
+        { input: [approval('allow', call)], stream: false },
+        { 'idempotency-key': call },
+      );
+  const at = performance.now();
   const answers = await Promise.all(Array.from({ length: 5 }, send));
   const ids = new Set(answers.map(({ status, body }) => [status, body.data.id].join(' ')));
   expect(ids.size).toBe(1);
   const [turnId = ''] = answers.map(({ body }) => body.data.id as string);
-  world.recorder.inputs.push({ sessionId, input: [approval('allow', call)], outcome: 'accepted', turnId });
+  world.recorder.inputs.push({ sessionId, input: [approval('allow', call)], outcome: 'accepted', turnId, at });
   await world.recorder.follow(sessionId, turnId).done;
   expect(effects()).toBe(1);
 });

@@ -21,6 +21,7 @@ test.concurrent.each([
   ['no answer', 'stalled'],
   ['headers, then silence', 'stalled'],
   ['broken connection', 'broken_stream'],
+  ['broken connection behind the calls', 'broken_stream'],
   ['truncated JSON', 'broken_stream'],
   ['end without a finish', 'broken_stream'],
   ['empty body', 'broken_stream'],
@@ -28,7 +29,8 @@ test.concurrent.each([
   ['error in the stream', 'overloaded'],
   ['cost, then an error', 'overloaded'],
 ])('%s is %s: asked again, and the text is right', async (fault, failure) => {
-  const plan = it.plan({ say: TEXT, sayFirst: 'x', faults: [fault], tools: [{ name: 'look' }] }, { say: 'And on.' });
+  const tools = ['look', 'pay', 'sync'].map((name) => ({ name }));
+  const plan = it.plan({ say: TEXT, sayFirst: 'x', shuffles: true, faults: [fault], tools }, { say: 'And on.' });
   const turn = await it.turn(await it.session(), plan);
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'And on.' } });
   expect(await it.failedAttempts(turn)).toEqual([failure]);

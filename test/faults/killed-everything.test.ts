@@ -70,7 +70,8 @@ test('while a model speaks, tools run, somebody is waited for, nothing happens, 
     [sync ?? '']: 'succeeded',
     [look ?? '']: 'succeeded',
   });
-  expect(it.ledger.effects.filter(({ tookEffect }) => tookEffect).map(({ tool }) => tool)).toEqual(['pay', 'sync']);
+  const effects = it.ledger.effects.filter(({ operation }) => operation.startsWith(acting.turn.turnId));
+  expect(effects.filter(({ tookEffect }) => tookEffect).map(({ tool }) => tool)).toEqual(['pay', 'sync']);
   await expect.poll(() => archived(ending.turn.turnId)).toBe(true);
   const approved = await it.decide(pending.session, 'allow', pending.plan.steps[0]?.tools?.[0]?.id ?? '');
   expect(await approved.done).toMatchObject({ ...DONE, output: { content: 'Refunded.' } });

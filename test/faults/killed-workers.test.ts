@@ -26,7 +26,8 @@ const ROUNDS = process.env['LONG'] ? 10 : 1;
 
 /** A turn whose model has said so many words, and waits. */
 async function heldBehind(words: number): Promise<{ plan: Plan; turn: RecordedTurn }> {
-  const plan = it.plan({ say: TEXT, hold: words, tools: [{ name: 'pay' }] }, { say: 'And on.' });
+  const tools = ['pay', 'look', 'sync'].map((name) => ({ name }));
+  const plan = it.plan({ say: TEXT, hold: words, shuffles: true, tools }, { say: 'And on.' });
   const turn = await it.turn(await it.session(), plan);
   await turn.words(words);
   return { plan, turn };
@@ -49,7 +50,10 @@ test('killed behind the first, a middle and the last word: the message is begun 
     for (const one of held) resumed.push(await expectGoneOn(one, moment));
     // Temporal's number of the attempt tells who goes on of those that nobody reported.
     const metrics = new Exposition(await (await fetch(`${spare.api.url}/metrics`)).text());
-    expect(metrics.value('everturn_retries_total', { activity: 'callModel', reason: 'lost' })).toBe(3);
+    const lost = metrics.value('everturn_retries_total', { activity: 'callModel', reason: 'lost' });
+    expect(lost).toBeGreaterThanOrEqual(held.length);
+    // Bystanders may have been hit, too.
+    expect(lost).toBeLessThanOrEqual(held.length + it.bystanders.length);
     [running, spare] = [spare, running];
   }
   // A figure, which a machine that is busy with something else may miss: it counts where it is measured.

@@ -41,6 +41,11 @@ function user(content: unknown): Record<string, unknown>[] {
   return [{ type: 'user.message', content }];
 }
 
+/** Of the session's owner. */
+function authorization(): { authorization: string } {
+  return { authorization: `Bearer ${world.recorder.ownerOf(sessionId).key}` };
+}
+
 interface Ended {
   type: string;
   tool_call_id?: string;
@@ -63,7 +68,7 @@ test('a tool result of 3 MB is a file, and its beginning is what the model reads
   const { content = '', outcome } = response ?? {};
   expect([outcome, content.length < 500_000]).toEqual(['succeeded', true]);
   const [path = ''] = /\/v1\/agents\/sessions\/[^\s"]*\/files\/[0-9a-f]+/.exec(content) ?? [];
-  const file = await fetch(world.recorder.api.url + path);
+  const file = await fetch(world.recorder.api.url + path, { headers: authorization() });
   expect((await file.text()).length).toBeGreaterThan(3_000_000);
 });
 
@@ -112,7 +117,7 @@ test.each([
 ])('a body of %s is refused', async (_, body) => {
   const response = await fetch(`${world.recorder.api.url}/v1/agents/sessions/${sessionId}/turns`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json' },
+    headers: { ...authorization(), 'content-type': 'application/json' },
     body,
   });
   expect(response.status).toBe(400);
@@ -128,7 +133,7 @@ test('NUL bytes, lone surrogates and every control character are what was said',
     world.plan({ say: `I say ${strange}`, tools: [{ name: 'pay', args: { note: strange } }] }, { say: 'It is paid.' }),
   );
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'It is paid.' } });
-  const effect = world.ledger.effects.at(-1);
+  const effect = world.ledger.effects.findLast(({ operation }) => operation.startsWith(turn.turnId));
   expect(effect?.arguments).toEqual({ note: strange });
   await world.recorder.turn(sessionId, user(strange)).then((one) => one.done);
 });
@@ -143,11 +148,8 @@ test.each([
   world.model.script(model, use({ name: 'pay', args, id: name.replaceAll(/\W/g, '_') }));
   const agent = 'poisoned';
   const spec = { model: { name: model }, mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'test' }] };
-  const put = await world.recorder.api.send('PUT', `/v1/agents/${agent}`, spec);
-  expect(put.status).toBe(200);
-  const { body } = await world.recorder.api.send('POST', '/v1/agents/sessions', { agent_name: agent });
-  const its = body.data.id as string;
-  const turn = await world.recorder.turn(its, user('pay'));
+  await world.putAgent(agent, spec);
+  const turn = await world.recorder.turn(await world.session({ agent }), user('pay'));
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Done.' } });
 });
 

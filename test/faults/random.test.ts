@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { mulberry32 } from '../support/lossy-bus.ts';
-import { messageFor } from './support/plan.ts';
+import { approval, messageFor } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
-import { approval, World, type Steps } from './support/world.ts';
+import { World, type Steps } from './support/world.ts';
 
 /** Row 17: what happens, and what goes wrong meanwhile, by chance. A seed gives the same schedule again. */
 

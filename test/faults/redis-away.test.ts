@@ -26,7 +26,8 @@ const FAULTS: Fault[] = [
 test.each(FAULTS)('Redis $name: readers get what was said meanwhile before the message ends', async (fault) => {
   // An answer that was begun on another worker comes by Redis too: if it breaks off there, the model is asked again.
   const hold = [WORDS, WORDS];
-  const plan = () => it.plan({ say: TEXT, pauseMs: 50, hold, tools: [{ name: 'look' }] }, { say: 'And on.' });
+  const tools = ['look', 'pay'].map((name) => ({ name }));
+  const plan = () => it.plan({ say: TEXT, pauseMs: 50, hold, shuffles: true, tools }, { say: 'And on.' });
   const plans = [plan(), plan(), plan()];
   const turns = await Promise.all(plans.map(async (one) => it.turn(await it.session(), one)));
   await Promise.all(turns.map((turn) => turn.words(5)));

@@ -35,7 +35,7 @@ test('a short silence is waited for; a long one costs the tools of that server, 
   expect(await it.failedAttempts(turn)).toEqual([]);
   const connected = folded(turn.frames).find((event) => 'mcp_servers' in event);
   expect(connected).toMatchObject({ mcp_servers: [{ name: 'test' }, { name: 'slow-connect' }, { name: 'slow-list' }] });
-  const [system] = it.model.requests[0]?.messages ?? [];
+  const [system] = it.requestsFor(plan)[0]?.messages ?? [];
   expect(system?.content).toMatch(/"mute-connect" are not available now: .*no MCP handshake within 10 s/);
   expect(system?.content).toMatch(/"mute-list" are not available now: .*did not answer within 10 s/);
   expect(system?.content).not.toMatch(/slow|test/);
@@ -46,9 +46,13 @@ test('a short silence is waited for; a long one costs the tools of that server, 
 });
 
 async function expectAllOffered(it: World, sessionId: string): Promise<void> {
+  const plan = it.plan({ say: 'Hm.' });
   await (
-    await it.turn(sessionId, it.plan({ say: 'Hm.' }))
+    await it.turn(sessionId, plan)
   ).done;
-  const offered = it.model.requests.at(-1)?.tools?.map((tool) => tool.function.name);
+  const offered = it
+    .requestsFor(plan)
+    .at(-1)
+    ?.tools?.map((tool) => tool.function.name);
   expect(offered).toEqual(expect.arrayContaining([...it.servers.keys()].map((name) => `${name}__look`)));
 }

@@ -27,7 +27,10 @@ let it: World;
 const speeches = new Map<string, (call: ModelCall) => Promise<void>>();
 beforeAll(async () => {
   it = await World.start();
-  it.model.otherwise = async (call) => speeches.get(String(call.request.messages.at(-1)?.content))?.(call);
+  it.model.otherwise = async (call) => {
+    const speech = speeches.get(String(call.request.messages.at(-1)?.content));
+    await (speech ? speech(call) : it.planned.answer(call));
+  };
 });
 afterAll(() => it.checkAndStop());
 
@@ -71,9 +74,9 @@ test(`${STALLED} readers that have stopped reading cost little memory, and nobod
 });
 
 test(`${RECONNECTING} readers come back at once: all go on where they were, and nobody waits for them`, async () => {
-  const { api } = it.recorder;
   const said = pace('Speak slowly.', 40, 200);
   const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak slowly.' }]);
+  const api = it.recorder.as(it.recorder.ownerOf(turn.sessionId));
   const before = Array.from({ length: RECONNECTING }, () => api.subscribe(turn.sessionId, turn.turnId));
   for (const reader of before) await reader.says('w3 ');
   const memory = watchMemory();
@@ -100,7 +103,8 @@ interface Stalled {
 async function stall({ sessionId, turnId }: RecordedTurn): Promise<Stalled> {
   const abort = new AbortController();
   const path = `/v1/agents/sessions/${sessionId}/turns/${turnId}/subscribe`;
-  const response = await fetch(it.recorder.api.url + path, { method: 'POST', signal: abort.signal });
+  const headers = { authorization: `Bearer ${it.recorder.ownerOf(sessionId).key}` };
+  const response = await fetch(it.recorder.api.url + path, { method: 'POST', headers, signal: abort.signal });
   expect(response.status).toBe(200);
   return { response, abort };
 }

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
-import { messageFor, type Plan } from './support/plan.ts';
+import { approval, messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn, SentInput } from './support/recorder.ts';
-import { approval, World } from './support/world.ts';
+import { World } from './support/world.ts';
 
 /** Row 4: Temporal's server is away while models speak, tools run and people are waited for. */
 
@@ -32,7 +32,7 @@ test.each(SECONDS.flatMap((seconds) => Object.keys(OUTAGES).map((what) => ({ sec
     const [leave, comeBack] = OUTAGES[what]!();
     // Half of what runs comes to its end while Temporal is away, the other half behind that.
     const speeches = ['during', 'after'].map(() =>
-      it.plan({ say: TEXT, hold: 3, tools: [{ name: 'look' }] }, { say: 'And on.' }),
+      it.plan({ say: TEXT, hold: 3, shuffles: true, tools: [{ name: 'look' }, { name: 'pay' }] }, { say: 'And on.' }),
     );
     const works = ['pay', 'sync'].flatMap((name) =>
       ['during', 'after'].map((when) =>

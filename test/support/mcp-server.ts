@@ -28,6 +28,7 @@ type Answer = CallToolResult | string;
 
 export interface RunningCall {
   meta: Record<string, unknown>;
+  headers: Record<string, string>;
   /** Aborted when the client cancels the call. */
   signal: AbortSignal;
   progress: (progress: number) => Promise<void>;
@@ -208,7 +209,7 @@ export class TestMcpServer {
     const hangUp = (): void => context.http?.closeSSE?.();
     const response = this.#response.getStore();
     const cut = (): void => void response?.destroy();
-    const answer = await tool.handler?.(args, { meta, signal: context.mcpReq.signal, progress, hangUp, cut });
+    const answer = await tool.handler?.(args, { meta, headers, signal: context.mcpReq.signal, progress, hangUp, cut });
     if (typeof answer === 'object') return answer;
     return { content: [{ type: 'text', text: answer ?? 'ok' }] };
   }

@@ -2,16 +2,17 @@ import { expect } from 'vitest';
 import { inTime } from '../../../src/in-time.ts';
 import type { SessionEvent } from '../../../src/wire/events.ts';
 import type { TurnResource } from '../../../src/wire/resources.ts';
-import { folded, type ApiClient, type Frame } from '../../support/api-client.ts';
+import { folded, type Frame } from '../../support/api-client.ts';
 import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
-import type { Effect } from './ledger.ts';
-import { planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
+import { checkSubjects } from './check-subjects.ts';
+import { effectOf, NEED_APPROVAL, type Effect } from './ledger.ts';
+import { answerOf, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
 import type { Recorder, SentInput } from './recorder.ts';
 import type { World } from './world.ts';
 
-/** A turn as it is stored. */
-interface Stored {
+/** A turn as it is stored, and as its owner can see it. */
+export interface Stored {
   turn: TurnResource;
   events: SessionEvent[];
 }
@@ -19,7 +20,7 @@ interface Stored {
 type Message = Extract<SessionEvent, { type: 'model.message' }>;
 
 /** How long the last turn may take to end when the last fault is over. */
-const END_MS = 120_000;
+export const END_MS = 120_000;
 
 /** Texts up to here are never cut, in characters. */
 const SHOWN_WHOLE = 10_000;
@@ -30,22 +31,22 @@ const SHOWN_WHOLE = 10_000;
  */
 export async function checkInvariants(world: World): Promise<number> {
   const { recorder, ledger, planned, config } = world;
-  const { api } = recorder;
   const sessions = new Map<string, Stored[]>();
   for (const sessionId of new Set(recorder.inputs.map((input) => input.sessionId))) {
-    sessions.set(sessionId, await stored(api, recorder, sessionId));
+    sessions.set(sessionId, await stored(recorder, sessionId));
   }
   const turns = [...sessions.values()].flat();
   checkStreams(recorder, turns);
   for (const [sessionId, its] of sessions) {
     const inputs = recorder.inputs.filter((input) => input.sessionId === sessionId);
     checkInputs(inputs, its);
-    checkTexts(its);
+    checkTexts(planned, its);
     checkOutcomes(its);
     checkDecisions(ledger.effects, inputs, its);
     checkUsage(planned, its);
   }
   checkEffects(ledger.effects, turns);
+  await checkSubjects(world, sessions);
 
   await expectReplays(config); // 8
   if (world.isEncrypted) await checkSecrecy(world.folder);
@@ -61,7 +62,8 @@ async function checkSecrecy(folder: string): Promise<void> {
 }
 
 /** The turns of a session, oldest first, each followed to its end. */
-async function stored(api: ApiClient, recorder: Recorder, sessionId: string): Promise<Stored[]> {
+async function stored(recorder: Recorder, sessionId: string): Promise<Stored[]> {
+  const api = recorder.as(recorder.ownerOf(sessionId));
   const path = `/v1/agents/sessions/${sessionId}/turns`;
   const turns = (await api.list<TurnResource>(path, 25)).toReversed();
   const all: Stored[] = [];
@@ -142,14 +144,20 @@ function isWhole({ finish_reason: reason }: Message): boolean {
   return reason === 'stop' || reason === 'tool_calls';
 }
 
-/** Every message says what the model said, and says it once; a turn that ended well has not stopped half-way. */
-function checkTexts(turns: Stored[]): void {
+/**
+ * Every message says what the model said in one of its attempts, and says it once; a turn that ended well has not stopped
+ * half-way.
+ */
+function checkTexts(planned: PlannedModel, turns: Stored[]): void {
   const last = new Map<string, { plan: Plan; step: number }>();
   for (const { turn, message, plan, step } of stepsOf(turns)) {
-    const expected = plan.steps[step]?.say ?? 'Done.';
-    if (isWhole(message)) expect(message.content).toBe(expected);
-    else {
-      expect(expected.startsWith(message.content), `${message.content} is no beginning of ${expected}`).toBe(true);
+    const answers = answersTo(planned, plan, step);
+    if (isWhole(message)) {
+      const calls = message.tool_calls.map(({ id, function: { name } }) => `${name} ${id}`);
+      expect(answers, `message ${message.id}`).toContainEqual({ say: message.content, calls });
+    } else {
+      const isBeginning = answers.some(({ say }) => say.startsWith(message.content));
+      expect(isBeginning, `${message.content} is the beginning of ${JSON.stringify(answers)}`).toBe(true);
       expect(turn.state.status, `turn ${turn.id}, whose last message was cut off`).not.toBe('done');
     }
     last.set(turn.id, { plan, step });
@@ -159,6 +167,16 @@ function checkTexts(turns: Stored[]): void {
     if (!at || turn.state.status !== 'done' || turn.state.required_actions.length > 0) continue;
     expect(at.step, `steps of turn ${turn.id}`).toBeGreaterThanOrEqual(at.plan.steps.length - 1);
   }
+}
+
+/** What the model has answered at a step of a plan, in each of its attempts. */
+function answersTo(planned: PlannedModel, plan: Plan, step: number): { say: string; calls: string[] }[] {
+  const asked = plan.steps[step];
+  if (!asked) return [{ say: 'Done.', calls: [] }];
+  return planned.askedAt(plan, step).map((_, attempt) => {
+    const { say, tools } = answerOf(asked, attempt);
+    return { say, calls: tools.map(({ name, id }) => `${name} ${id}`) };
+  });
 }
 
 /** 3: every call has ended in one way, or waits. */
@@ -177,50 +195,54 @@ function checkOutcomes(turns: Stored[]): void {
   );
 }
 
-/** 4: at most one effect of what must not be repeated; of what may be, one; and none that nobody asked for. */
+/**
+ * 4: what ran is what the log says was called: this tool of this server, with these arguments, for this operation. At most
+ * one effect of what must not be repeated; of what may be, one.
+ */
 function checkEffects(effects: Effect[], turns: Stored[]): void {
-  const calls = new Map(callsOf(turns).map((call) => [call.id, call]));
+  const calls = new Map(callsOf(turns).map((call) => [call.operation, call]));
   const responses = new Map(
     turns.flatMap(({ events }) =>
       events.flatMap((event) => (event.type === 'tool.response' ? [[event.tool_call_id, event] as const] : [])),
     ),
   );
-  for (const { operation, tool, arguments: args } of effects) {
-    const call = calls.get(callOf(operation));
-    expect(call && toolOf(call), `${operation} was called for`).toBe(tool);
-    expect(args).toEqual(JSON.parse(call?.function.arguments ?? 'null'));
+  for (const { operation, server, tool, arguments: args } of effects) {
+    const call = calls.get(operation);
+    const called = call && { server: call.server, tool: call.tool, args: JSON.parse(call.arguments) as unknown };
+    expect({ server, tool, args }, `what ran as ${operation}, and what was called`).toEqual(called);
     const response = responses.get(callOf(operation));
     expect(response?.outcome, `${operation} has run`).not.toMatch(/^(denied|expired)$/);
     expect(response?.content, `${operation} has run`).not.toMatch(/not executed/);
   }
-  for (const [id, call] of calls) {
-    const name = toolOf(call);
-    const its = effects.filter(({ operation }) => callOf(operation) === id);
-    // A repetition goes by the operation id of the first.
-    expect(new Set(its.map(({ operation }) => operation)).size).toBeLessThanOrEqual(1);
-    const arrivals = name === 'pay' || name === 'refund' ? its.length : 0;
-    expect(arrivals, `${name} ${id} ran`).toBeLessThanOrEqual(1);
+  for (const { id, operation, tool } of calls.values()) {
+    const its = effects.filter((effect) => effect.operation === operation);
+    const effect = effectOf(tool);
+    if (effect === 'once') expect(its.length, `${tool} ${id} ran`).toBeLessThanOrEqual(1);
     const took = its.filter(({ tookEffect }) => tookEffect).length;
-    if (responses.get(id)?.outcome !== 'succeeded' || name === 'door') continue;
-    expect(its.length, `${name} ${id} succeeded`).toBeGreaterThan(0);
-    if (name !== 'look') expect(took, `${name} ${id} succeeded`).toBe(1);
+    if (effect === undefined || responses.get(id)?.outcome !== 'succeeded') continue;
+    expect(its.length, `${tool} ${id} succeeded`).toBeGreaterThan(0);
+    if (effect !== 'none') expect(took, `${tool} ${id} succeeded`).toBe(1);
   }
 }
 
-/** 5: what needs a decision has run after one, with the arguments that were shown. */
+/** 5: what needs a decision has run after one that is for this very call. */
 function checkDecisions(effects: Effect[], inputs: SentInput[], turns: Stored[]): void {
-  const calls = new Set(callsOf(turns).map(({ id }) => id));
-  const allowed = inputs
-    .filter(({ outcome }) => outcome === 'accepted')
-    .flatMap(({ input }) => input)
-    .flatMap((item) =>
-      item['type'] === 'user.tool_approval' && (item['approval'] as { status: string }).status === 'allow'
-        ? [item['tool_call_id']]
-        : [],
-    );
-  for (const { operation, tool } of effects) {
-    const id = callOf(operation);
-    if (tool === 'refund' && calls.has(id)) expect(allowed).toContain(id);
+  const calls = new Set(callsOf(turns).map(({ operation }) => operation));
+  const allowedAt = new Map(
+    inputs
+      .filter(({ outcome }) => outcome === 'accepted')
+      .flatMap(({ input, at }) => input.map((item) => ({ item, at })))
+      .flatMap(({ item, at }) =>
+        item['type'] === 'user.tool_approval' && (item['approval'] as { status: string }).status === 'allow'
+          ? [[String(item['tool_call_id']), at] as const]
+          : [],
+      ),
+  );
+  for (const { operation, tool, at } of effects) {
+    if (!NEED_APPROVAL.has(tool) || !calls.has(operation)) continue;
+    const allowed = allowedAt.get(callOf(operation));
+    expect(allowed, `when ${tool} was allowed, which ran as ${operation}`).toBeDefined();
+    expect(allowed, `when ${tool} was allowed, which ran as ${operation}`).toBeLessThan(at);
   }
 }
 
@@ -245,15 +267,28 @@ function checkUsage(planned: PlannedModel, turns: Stored[]): void {
   }
 }
 
-function callsOf(turns: Stored[]): Message['tool_calls'] {
-  return turns.flatMap(({ events }) =>
-    events.flatMap((event) => (event.type === 'model.message' ? event.tool_calls : [])),
-  );
+interface Called {
+  id: string;
+  /** By which its tool knows it. */
+  operation: string;
+  server: string | undefined;
+  tool: string;
+  arguments: string;
 }
 
-/** Where several servers have a tool, the name by which it is called has the server's in front. */
-function toolOf({ function: { name } }: Message['tool_calls'][number]): string {
-  return name.split('__').at(-1) ?? name;
+/** The tool calls of turns, as the log has them. */
+function callsOf(turns: Stored[]): Called[] {
+  return turns.flatMap(({ turn, events }) =>
+    events
+      .flatMap((event) => (event.type === 'model.message' ? event.tool_calls : []))
+      .map(({ id, tool_info: info, function: { arguments: args } }) => ({
+        id,
+        operation: `${turn.id}/${id}`,
+        server: info.type === 'mcp' ? info.server_name : undefined,
+        tool: info.name,
+        arguments: args,
+      })),
+  );
 }
 
 /** The call of an operation id, which is `<turn>/<call>`. */

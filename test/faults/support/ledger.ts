@@ -5,10 +5,15 @@ import type { RunningCall, TestTool } from '../../support/mcp-server.ts';
 /** A tool call that came in, and what it did to the world. */
 export interface Effect {
   operation: string;
+  /** The MCP server that it came to, and in which session of that server. */
+  server: string;
+  mcpSession: string | undefined;
   tool: string;
   arguments: Record<string, unknown>;
   /** False: a repetition that an idempotent tool knew by its operation id, or a tool that only reads. */
   tookEffect: boolean;
+  /** On the clock of the recorded frames. */
+  at: number;
 }
 
 const behaviour = z.looseObject({
@@ -23,7 +28,40 @@ const behaviour = z.looseObject({
   first: z.enum(['hang', 'swallow']).optional(),
   /** Bytes of the result. */
   size: z.number().optional(),
+  /** A note for the desk. */
+  note: z.string().optional(),
 });
+
+interface Behaviour {
+  name: string;
+  effect: 'once' | 'once per operation' | 'none';
+  annotations?: TestTool['annotations'];
+}
+
+/** One for each of the ways in which Everturn treats tools. */
+const TOOLS: Behaviour[] = [
+  { name: 'pay', effect: 'once' },
+  { name: 'refund', effect: 'once', annotations: { destructiveHint: true } },
+  { name: 'sync', effect: 'once per operation', annotations: { idempotentHint: true } },
+  { name: 'look', effect: 'none', annotations: { readOnlyHint: true } },
+];
+
+/** All of these put their note on the desk of their MCP session, and read out what lies there. */
+const DESK_TOOLS: Behaviour[] = [
+  { name: 'keep', effect: 'once' },
+  { name: 'recall', effect: 'none', annotations: { readOnlyHint: true } },
+  { name: 'shred', effect: 'once', annotations: { destructiveHint: true } },
+];
+
+const EFFECTS = new Map([...TOOLS, ...DESK_TOOLS].map(({ name, effect }) => [name, effect]));
+
+/** How often a tool has its effect: whenever it is called, for the first call of an operation, or never. */
+export function effectOf(tool: string): Behaviour['effect'] | undefined {
+  return EFFECTS.get(tool);
+}
+
+/** Tools that the agents of a world may not call without an approval. */
+export const NEED_APPROVAL = new Set(['refund', 'shred']);
 
 /**
  * Every effect of every tool, by its operation id, counted in a process that no fault reaches, and in a file that can
@@ -35,6 +73,8 @@ export class EffectLedger {
   readonly #seen = new Map<string, number>();
   readonly #held = new Map<string, PromiseWithResolvers<void>>();
   readonly #waiting: { operation: (id: string) => boolean; resolve: () => void }[] = [];
+  /** The notes on each desk, by the id of its MCP session. */
+  readonly #desks = new Map<string, Set<string>>();
 
   constructor(file: string) {
     this.#file = file;
@@ -50,14 +90,14 @@ export class EffectLedger {
     return [...this.#seen.keys()].some((operation) => operation.endsWith(suffix));
   }
 
-  /** The tools whose effects are counted: one for each of the ways in which Everturn treats them. */
-  get tools(): TestTool[] {
-    return [
-      this.#tool('pay', 'once'),
-      this.#tool('refund', 'once', { destructiveHint: true }),
-      this.#tool('sync', 'once per operation', { idempotentHint: true }),
-      this.#tool('look', 'none', { readOnlyHint: true }),
-    ];
+  /** The tools of a server whose effects are counted. */
+  tools(server: string): TestTool[] {
+    return TOOLS.map((one) => this.#tool(server, one));
+  }
+
+  /** The tools of a server that keeps state for each of its sessions. */
+  deskTools(server: string): TestTool[] {
+    return DESK_TOOLS.map((one) => this.#tool(server, one));
   }
 
   /** How often operations had an effect. */
@@ -72,23 +112,34 @@ export class EffectLedger {
     await new Promise<void>((resolve) => void this.#waiting.push({ operation, resolve }));
   }
 
-  #tool(name: string, effect: 'once' | 'once per operation' | 'none', annotations = {}): TestTool {
+  #tool(server: string, { name, effect, annotations = {} }: Behaviour): TestTool {
     return {
       name,
       annotations,
       handler: async (args, call) => {
         const operation = String(call.meta['io.everturn/operation-id']);
-        const { ms = 0, hold, first, size = 0 } = behaviour.parse(args);
+        const mcpSession = call.headers['mcp-session-id'];
+        const { ms = 0, hold, first, size = 0, note } = behaviour.parse(args);
         const arrivals = (this.#seen.get(operation) ?? 0) + 1;
         this.#seen.set(operation, arrivals);
         if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
         if (hold !== undefined) await this.#mayGoOn(hold).promise;
         const tookEffect = effect === 'once' || (effect === 'once per operation' && this.count(operation) === 0);
-        this.#note({ operation, tool: name, arguments: args, tookEffect });
+        const at = performance.now();
+        this.#note({ operation, server, mcpSession, tool: name, arguments: args, tookEffect, at });
         if (first && arrivals === 1) await misbehave(first, call);
-        return `${name} has done ${operation}${'.'.repeat(size)}`;
+        const desk = mcpSession === undefined ? '' : `; on the desk: ${this.#put(note, mcpSession)}`;
+        return `${name} has done ${operation}${desk}${'.'.repeat(size)}`;
       },
     };
+  }
+
+  /** Gives all notes of a desk. */
+  #put(note: string | undefined, mcpSession: string): string {
+    const notes = this.#desks.get(mcpSession) ?? new Set();
+    this.#desks.set(mcpSession, notes);
+    if (note !== undefined) notes.add(note);
+    return [...notes].join(', ');
   }
 
   #mayGoOn(word: string): PromiseWithResolvers<void> {

@@ -19,6 +19,11 @@ const planSchema = z.object({
         .optional(),
       /** What the first attempt says instead: to tell the two apart where it must leave no trace. */
       sayFirst: z.string().optional(),
+      /**
+       * Each attempt calls other tools than the one before it, under the same ids and with the same arguments: the tools
+       * move up by one place.
+       */
+      shuffles: z.boolean().optional(),
       /** The first attempt, or those of a list, falls silent behind so many words, until `goOn` or nobody listens. */
       hold: z.number().or(z.array(z.number())).optional(),
       /** What the first attempts meet instead of an answer; those after them are answered. */
@@ -46,6 +51,11 @@ export const PROVIDER_FAULTS: Record<string, ProviderFault> = {
   'no answer': (call) => call.closed,
   'headers, then silence': (call) => call.raw(': here I am\n\n').closed,
   'broken connection': async (call, { say }) => (await call.text(half(say)).sent()).cut(),
+  'broken connection behind the calls': async (call, { say, tools = [] }) => {
+    call.text(say);
+    for (const { name, args, id } of tools) call.toolCall(name, args, id);
+    (await call.sent()).cut();
+  },
   'truncated JSON': (call, { say }) => call.text(half(say)).raw('data: {"choices":[{"index":0,"del\n\n').end(),
   'broken arguments': (call, { say, tools = [] }) => {
     call.text(say);
@@ -102,12 +112,13 @@ export class PlannedModel {
 
   async answer(call: ModelCall): Promise<void> {
     const place = placeOf(call.request);
-    const step = place?.plan.steps[place.step];
-    if (!place || !step) return call.text('Done.').finish();
+    const planned = place?.plan.steps[place.step];
+    if (!place || !planned) return call.text('Done.').finish();
     const key = `${place.plan.id}/${place.step}`;
     const asked = this.#asked.get(key) ?? [];
     const attempt = asked.length;
     this.#asked.set(key, [...asked, performance.now()]);
+    const step = { ...planned, ...answerOf(planned, attempt) };
     const fault = PROVIDER_FAULTS[step.faults?.[attempt] ?? ''];
     if (fault) {
       this.faults += 1;
@@ -116,7 +127,7 @@ export class PlannedModel {
 
     let isGone = false;
     void call.closed.then(() => (isGone = true));
-    const words = wordsOf(attempt === 0 ? (step.sayFirst ?? step.say) : step.say);
+    const words = wordsOf(step.say);
     for (const [i, word] of [...words, undefined].entries()) {
       if (i === [step.hold].flat()[attempt]) {
         await Promise.race([call.closed, this.#mayGoOn(place.plan, attempt).promise]);
@@ -125,7 +136,7 @@ export class PlannedModel {
       if (word !== undefined) call.text(word);
       if (step.pauseMs) await sleep(step.pauseMs);
     }
-    for (const { name, args, id } of step.tools ?? []) call.toolCall(name, args, id);
+    for (const { name, args, id } of step.tools) call.toolCall(name, args, id);
     call.finish(undefined, TOKENS);
   }
 
@@ -134,6 +145,19 @@ export class PlannedModel {
     this.#goOn.set(`${id}/${attempt}`, known);
     return known;
   }
+}
+
+/** What an attempt at a step answers; the first one is 0. */
+export function answerOf(
+  { say, sayFirst, tools = [], shuffles }: PlanStep,
+  attempt: number,
+): { say: string; tools: NonNullable<PlanStep['tools']> } {
+  const names = tools.map(({ name }) => name);
+  if (shuffles) names.push(...names.splice(0, attempt % Math.max(1, names.length)));
+  return {
+    say: attempt === 0 ? (sayFirst ?? say) : say,
+    tools: tools.map((tool, i) => ({ ...tool, name: names[i] ?? tool.name })),
+  };
 }
 
 export function wordsOf(text: string): string[] {
@@ -148,12 +172,18 @@ export function messageFor(plan: Plan): string {
   return JSON.stringify({ ...plan, note: SECRET });
 }
 
+/** The answer to a call that waits for a human. */
+export function approval(status: 'allow' | 'deny', toolCallId: string): Record<string, unknown> {
+  return { type: 'user.tool_approval', thread_id: 'main', tool_call_id: toolCallId, approval: { status } };
+}
+
 export function planOf(content: unknown): Plan | undefined {
   if (typeof content !== 'string' || !content.startsWith('{')) return undefined;
   return planSchema.safeParse(JSON.parse(content)).data;
 }
 
-function placeOf({ messages }: ChatRequest): { plan: Plan; step: number } | undefined {
+/** The plan that a request is for, and its step. */
+export function placeOf({ messages }: ChatRequest): { plan: Plan; step: number } | undefined {
   const asked = messages.findLastIndex(({ role }) => role === 'user');
   const plan = planOf(messages[asked]?.content);
   if (!plan) return undefined;

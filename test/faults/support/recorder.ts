@@ -1,7 +1,8 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { folded, type Answer, type ApiClient, type EventReader, type Frame } from '../../support/api-client.ts';
+import { folded, ApiClient, type Answer, type EventReader, type Frame } from '../../support/api-client.ts';
 import { newId } from '../../../src/new-id.ts';
+import { OPERATOR, type Subject } from './subjects.ts';
 
 /** An input as it was sent, and what became of it as far as its sender was told. */
 export interface SentInput {
@@ -11,6 +12,8 @@ export interface SentInput {
   turnId?: string;
   /** Answers by which the server said that it can't do this now. */
   unavailable?: Answer[];
+  /** When it was sent for the first time, on the clock of the recorded frames. */
+  at: number;
   /** Of a refusal. */
   status?: number;
   code?: string;
@@ -28,33 +31,46 @@ const PAUSE_MS = 100;
 export class Recorder {
   readonly inputs: SentInput[] = [];
   readonly turns: RecordedTurn[] = [];
-  readonly #apis: () => ApiClient[];
+  /** The subjects whose sessions these are, by session. */
+  readonly owners = new Map<string, Subject>();
+  readonly #urls: () => string[];
   readonly #file: string;
   #requests = 0;
 
-  constructor(apis: () => ApiClient[], file: string) {
-    this.#apis = apis;
+  constructor(urls: () => string[], file: string) {
+    this.#urls = urls;
     this.#file = file;
   }
 
-  /** The APIs take turns. */
+  /** The API as the operator sees it, who may read all sessions, and cancel. */
   get api(): ApiClient {
-    const apis = this.#apis();
-    const api = apis[this.#requests++ % apis.length];
-    if (!api) throw new Error('there is no API');
-    return api;
+    return this.as(OPERATOR);
+  }
+
+  /** The API as a subject sees it. The APIs take turns. */
+  as({ key }: Subject): ApiClient {
+    const urls = this.#urls();
+    const url = urls[this.#requests++ % urls.length];
+    if (url === undefined) throw new Error('there is no API');
+    return new ApiClient(url, key);
+  }
+
+  ownerOf(sessionId: string): Subject {
+    const owner = this.owners.get(sessionId);
+    if (!owner) throw new Error(`nobody has made session ${sessionId}`);
+    return owner;
   }
 
   /** Asks until there is an answer that is not about the server's own troubles. */
   async persist<T>(
     ask: (api: ApiClient) => Promise<Answer<T>>,
-    onTrouble: (answer: Answer<T>) => void = () => undefined,
+    { as = OPERATOR, onTrouble }: { as?: Subject; onTrouble?: (answer: Answer<T>) => void } = {},
   ): Promise<Answer<T>> {
     for (;;) {
       try {
-        const answer = await ask(this.api);
+        const answer = await ask(this.as(as));
         if (answer.status < 500) return answer;
-        onTrouble(answer);
+        onTrouble?.(answer);
       } catch (error) {
         if (isFinding(error)) throw error;
       }
@@ -65,15 +81,15 @@ export class Recorder {
   /** Begins a turn; settles when it is accepted or refused. */
   async send(sessionId: string, input: Record<string, unknown>[], more: object = {}): Promise<SentInput> {
     const key = newId('req');
-    const sent: SentInput = { sessionId, input, outcome: 'under way' };
+    const sent: SentInput = { sessionId, input, outcome: 'under way', at: performance.now() };
     this.inputs.push(sent);
     const path = `/v1/agents/sessions/${sessionId}/turns`;
     const body = { input, stream: false, ...more };
     // oxlint-disable-next-line typescript/no-explicit-any -- an answer of either shape
-    const answer = await this.persist<any>(
-      (api) => api.send('POST', path, body, { 'idempotency-key': key }),
-      (trouble) => (sent.unavailable ??= []).push(trouble),
-    );
+    const answer = await this.persist<any>((api) => api.send('POST', path, body, { 'idempotency-key': key }), {
+      as: this.ownerOf(sessionId),
+      onTrouble: (trouble) => (sent.unavailable ??= []).push(trouble),
+    });
     if (answer.status >= 400) {
       return Object.assign(sent, { outcome: 'refused', status: answer.status, code: answer.body.error.code });
     }
@@ -183,7 +199,7 @@ export class RecordedTurn {
     for (;;) {
       const cursor = this.frames.at(-1)?.sequence_number;
       try {
-        this.api = this.#recorder.api;
+        this.api = this.#recorder.as(this.#recorder.ownerOf(this.sessionId));
         const connection = this.connections++;
         const reader = this.api.subscribe(this.sessionId, this.turnId, cursor, 'header');
         this.#reader = reader;

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { expect } from 'vitest';
 import { loadConfig, type Config } from '../../../src/config.ts';
+import { inTime } from '../../../src/in-time.ts';
 import { newId } from '../../../src/new-id.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
 import { createDatabase, type Postgres } from '../../support/postgres.ts';
@@ -17,14 +18,29 @@ import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.
 import type { SessionEvent } from '../../../src/wire/events.ts';
 import { turnWorkflowId } from '../../../workflows/ids.ts';
 import { RECORD_INTO, recordHistories } from '../../support/histories.ts';
-import { checkInvariants } from './check.ts';
+import { Bystander } from './bystander.ts';
+import { checkInvariants, END_MS } from './check.ts';
 import { report } from './figures.ts';
 import { EffectLedger } from './ledger.ts';
-import { messageFor, PlannedModel, type Plan } from './plan.ts';
+import { approval, messageFor, placeOf, PlannedModel, type Plan } from './plan.ts';
 import { Recorder, type RecordedTurn } from './recorder.ts';
+import { API_KEYS, SUBJECTS, type Subject } from './subjects.ts';
 import { TestTemporal } from './temporal.ts';
+import type { ChatRequest } from '../../support/scripted-model.ts';
 
 export const AGENT = 'agent';
+
+/** The agent of those who have nothing to do with the scenario. */
+const BYSTANDER_AGENT = 'bystander';
+
+/** Nothing is too much: what is let in is no matter of faults. */
+const NO_LIMITS = {
+  EVERTURN_REQUESTS_PER_MINUTE: '0',
+  EVERTURN_TURNS_PER_SUBJECT: '0',
+  EVERTURN_TURNS: '0',
+  EVERTURN_STREAMS_PER_SUBJECT: '0',
+  EVERTURN_STREAMS: '0',
+};
 
 /** What goes into a session, as the steps of a plan. */
 export type Steps = (Omit<Plan['steps'][number], 'tools'> & {
@@ -62,6 +78,10 @@ export class World {
   readonly mcp: TestMcpServer;
   /** All of them, by their names. */
   readonly servers: ReadonlyMap<string, TestMcpServer>;
+  /** Keeps state for each of its sessions; only bystanders use it. */
+  readonly desk: TestMcpServer;
+  /** One of each subject. */
+  readonly bystanders: Bystander[] = [];
   readonly ledger: EffectLedger;
   readonly recorder: Recorder;
   readonly apis: ServerProcess[] = [];
@@ -74,11 +94,15 @@ export class World {
   /** All processes have got to know it, and none encrypts under it yet. */
   #nextKey: string | undefined;
   #faults = 0;
+  #sessions = 0;
   /** How long readers waited for the next word behind a fault, in milliseconds. */
   readonly #resumed: number[] = [];
 
   private constructor(
-    parts: Pick<World, 'folder' | 'temporal' | 'workersLine' | 'redis' | 'model' | 'mcp' | 'servers' | 'ledger'>,
+    parts: Pick<
+      World,
+      'folder' | 'temporal' | 'workersLine' | 'redis' | 'model' | 'mcp' | 'servers' | 'desk' | 'ledger'
+    >,
     { env = {}, spec = {} }: WorldOptions,
   ) {
     this.folder = parts.folder;
@@ -88,6 +112,7 @@ export class World {
     this.model = parts.model;
     this.mcp = parts.mcp;
     this.servers = parts.servers;
+    this.desk = parts.desk;
     this.ledger = parts.ledger;
     this.#spec = spec;
     this.#env = {
@@ -102,12 +127,15 @@ export class World {
       OPENAI_API_KEY: 'x',
       OPENAI_BASE_URL: parts.model.url,
       EVERTURN_ENCRYPTION_KEYS: this.#keys.join(),
+      EVERTURN_API_KEYS: API_KEYS,
+      EVERTURN_ALLOW_PRIVATE_URLS: 'true',
+      ...NO_LIMITS,
       ...env,
     };
     this.model.otherwise = (call) => this.planned.answer(call);
     this.recorder = new Recorder(
       // As a balancer has it.
-      () => this.apis.filter(({ isReady }) => isReady).map(({ api }) => api),
+      () => this.apis.filter(({ isReady }) => isReady).map(({ api }) => api.url),
       path.join(parts.folder, 'frames.jsonl'),
     );
   }
@@ -119,23 +147,28 @@ export class World {
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
     const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
     const { apis = 1, workers = 1, servers: names = [], postgres } = options;
-    const [temporal, redis, model, mcp, ...more] = await Promise.all([
+    const [temporal, redis, model, desk, mcp, ...more] = await Promise.all([
       postgres ? TestTemporal.startOnPostgres(folder, postgres.url) : TestTemporal.start(folder, options.dynamicConfig),
       TestRedis.start(),
       ScriptedModel.start(),
-      ...['test', ...names].map(() => TestMcpServer.start({ tools: ledger.tools })),
+      TestMcpServer.start({ tools: ledger.deskTools('desk'), protocol: '2025-11-25' }),
+      ...['test', ...names].map((name) => TestMcpServer.start({ tools: ledger.tools(name) })),
     ]);
     if (!mcp) throw new Error('there is one at least');
     const servers = new Map([mcp, ...more].map((server, i) => [names[i - 1] ?? 'test', server]));
-    const registry = Object.fromEntries([...servers].map(([name, { url }]) => [name, { url }]));
+    const registry = Object.fromEntries(
+      [...servers, ['desk', desk] as const].map(([name, { url }]) => [name, { url }]),
+    );
     await writeFile(path.join(folder, 'mcp.json'), JSON.stringify({ servers: registry }));
     const workersLine = await TcpProxy.start(temporal.address);
     const env = { ...(postgres && { DATABASE_URL: await createDatabase(postgres.url) }), ...options.env };
-    const world = new World({ folder, temporal, workersLine, redis, model, mcp, servers, ledger }, { ...options, env });
+    const parts = { folder, temporal, workersLine, redis, model, mcp, servers, desk, ledger };
+    const world = new World(parts, { ...options, env });
     for (let i = 0; i < apis; i++) world.apis.push(await ServerProcess.prepare(folder, world.#env, 'api'));
     for (let i = 0; i < workers; i++) world.workers.push(await world.#worker());
     await world.up();
-    await world.putAgent();
+    await world.#putAgents();
+    world.bystanders.push(...(await Promise.all(SUBJECTS.map((subject) => world.#bystander(subject)))));
     return world;
   }
 
@@ -203,29 +236,50 @@ export class World {
     }
   }
 
-  async putAgent(): Promise<void> {
+  async #putAgents(): Promise<void> {
     const servers = [...this.servers.keys()].map((name) => ({
       type: 'truefoundry-mcp-registry',
       name,
       require_approval_for_tools: ['refund'],
     }));
+    const desk = { type: 'truefoundry-mcp-registry', name: 'desk', require_approval_for_tools: ['shred'] };
     const door = { name: 'door', description: 'opens the door', input_schema: { type: 'object' } };
-    const spec = { model: { name: 'planned' }, mcp_servers: servers, client_tools: [door], ...this.#spec };
-    const { status, body } = await this.recorder.persist((api) => api.send('PUT', `/v1/agents/${AGENT}`, spec));
+    const model = { name: 'planned' };
+    await this.putAgent(AGENT, { model, mcp_servers: servers, client_tools: [door], ...this.#spec });
+    await this.putAgent(BYSTANDER_AGENT, { model, mcp_servers: [desk] });
+  }
+
+  async putAgent(name: string, spec: object): Promise<void> {
+    const { status, body } = await this.recorder.persist((api) => api.send('PUT', `/v1/agents/${name}`, spec));
     if (status !== 200) throw new Error(JSON.stringify(body));
   }
 
-  async session(): Promise<string> {
+  /** By default of one of the subjects, who take turns. */
+  async session({ agent = AGENT, subject = this.#nextSubject() } = {}): Promise<string> {
     const headers = { 'idempotency-key': newId('req') };
-    const { body } = await this.recorder.persist((api) =>
-      api.send<{ data: { id: string } }>('POST', '/v1/agents/sessions', { agent_name: AGENT }, headers),
+    const { body } = await this.recorder.persist(
+      (api) => api.send<{ data: { id: string } }>('POST', '/v1/agents/sessions', { agent_name: agent }, headers),
+      { as: subject },
     );
+    this.recorder.owners.set(body.data.id, subject);
     return body.data.id;
+  }
+
+  #nextSubject(): Subject {
+    const [one, other] = SUBJECTS;
+    return this.#sessions++ % 2 === 0 ? one : other;
+  }
+
+  #bystander(subject: Subject): Promise<Bystander> {
+    const { recorder, planned } = this;
+    const session = (): Promise<string> => this.session({ agent: BYSTANDER_AGENT, subject });
+    return Bystander.start({ recorder, planned, session, plan: (...steps) => this.plan(...steps) }, subject);
   }
 
   /** Makes a plan of steps: its calls have ids by which they can be found again. */
   plan(...steps: Steps): Plan {
-    const id = `p${this.plans.size}`;
+    // As nothing else is called: it is looked for where it must not be.
+    const id = `p${this.plans.size}_${randomBytes(4).toString('hex')}`;
     const plan = {
       id,
       steps: steps.map(({ tools, ...step }, s) => ({
@@ -250,6 +304,11 @@ export class World {
     );
   }
 
+  /** What the model was asked for the sake of a plan. */
+  requestsFor(plan: Plan): ChatRequest[] {
+    return this.model.requests.filter((request) => placeOf(request)?.plan.id === plan.id);
+  }
+
   /** How each call of a session's turns has ended, by its id. */
   async outcomes(sessionId: string): Promise<Record<string, string>> {
     const events = await this.recorder.api.list<{ event: SessionEvent }>(`/v1/agents/sessions/${sessionId}/events`);
@@ -272,7 +331,14 @@ export class World {
     this.#faults += 1;
     const moment = performance.now();
     await inflict();
+    this.#disturb();
     return moment;
+  }
+
+  #disturb(): void {
+    for (const [i, bystander] of this.bystanders.entries()) {
+      for (const other of this.bystanders.toSpliced(i, 1)) bystander.onFault(other);
+    }
   }
 
   /** Waits for the end of a turn; gives how long its reader waited for the next word behind a fault, in milliseconds. */
@@ -286,6 +352,8 @@ export class World {
 
   /** Waits until all turns have ended, and holds what was seen and what is stored to the invariants. */
   async check(): Promise<void> {
+    this.#disturb();
+    await inTime(END_MS, Promise.all(this.bystanders.map((one) => one.end())), 'the turns of bystanders do not end');
     const turns = await checkInvariants(this);
     const { client } = await this.temporal.operator();
     await recordHistories(client, path.basename(expect.getState().testPath ?? '', '.test.ts'));
@@ -304,18 +372,13 @@ export class World {
 
   async stop(): Promise<void> {
     await Promise.all(this.processes.map((one) => one.kill()));
-    const { temporal, workersLine, redis, model, servers } = this;
+    const { temporal, workersLine, redis, model, servers, desk } = this;
     await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop()]);
-    await Promise.all([...servers.values()].map((server) => server.stop()));
+    await Promise.all([desk, ...servers.values()].map((server) => server.stop()));
     await rm(this.folder, { recursive: true, force: true });
   }
 }
 
 function newKey(id: string): string {
   return `${id}:${randomBytes(32).toString('base64')}`;
-}
-
-/** The answer to a call that waits for a human. */
-export function approval(status: 'allow' | 'deny', toolCallId: string): Record<string, unknown> {
-  return { type: 'user.tool_approval', thread_id: 'main', tool_call_id: toolCallId, approval: { status } };
 }
