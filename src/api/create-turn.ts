@@ -218,17 +218,17 @@ function beginningOf(
   };
 }
 
+const storedRoles = z.array(z.string());
+
 /** The roles of an owner who is not the caller are those that it had when it wrote the draft. */
 function ownerOf(session: SessionRow, caller: Caller): SessionOwner {
   const { subject_id: subjectId, type, draft_roles: stored } = session;
   if (type === 'session') return { subjectId, draftRoles: null };
   return {
     subjectId,
-    draftRoles: isOwn(caller, session) ? caller.roles : draftRoles.parse(JSON.parse(stored ?? '[]')),
+    draftRoles: isOwn(caller, session) ? caller.roles : storedRoles.parse(JSON.parse(stored ?? '[]')),
   };
 }
-
-const draftRoles = z.array(z.string());
 
 /** The agent of a session, if a turn can run with it now. @throws ApiError */
 async function runnableSpec(

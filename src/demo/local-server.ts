@@ -9,7 +9,7 @@ export interface LocalServer {
 /** The names of this machine to itself. A web page may be called by another name that leads here (DNS rebinding). */
 const LOOPBACK_HOST = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/;
 
-/** Listens on a free loopback port, for requests to this machine while `isOpen`. */
+/** Listens on a free loopback port. Requests under another name than this machine's own, or while not `isOpen`, are refused. */
 export async function listen(
   listener: RequestListener,
   path: string,
