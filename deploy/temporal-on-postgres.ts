@@ -53,6 +53,8 @@ function port(value: string): number {
   throw new InvalidArgumentError("It must be a port from 1025 to 32699: Temporal's tables hold none above 32767.");
 }
 
+// Its folder has the password of PostgreSQL.
+process.umask(0o077);
 try {
   await main();
 } catch (error) {

@@ -19,7 +19,7 @@ const held = new Set<DatabaseSync>();
  * @throws DataDirInUseError
  */
 export function lockDataDir(dataDir: string): () => void {
-  mkdirSync(dataDir, { recursive: true });
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const lock = new DatabaseSync(path.join(dataDir, 'lock'));
   try {
     // Without a journal on disk: nothing is ever written.

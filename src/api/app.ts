@@ -1,6 +1,7 @@
 import express, { type Express, type NextFunction, type Request, type Response } from 'express';
 import helmet from 'helmet';
 import { pinoHttp } from 'pino-http';
+import type { Config } from '../config.ts';
 import { agentRoutes } from './agents.ts';
 import { authenticate, LOCAL } from './auth.ts';
 import type { ApiContext } from './context.ts';
@@ -10,7 +11,7 @@ import { ApiError, errorAnswer, toApiError } from './errors.ts';
 import { eventRoutes } from './events.ts';
 import { fileRoutes } from './files.ts';
 import { healthRoutes } from './health.ts';
-import { checkHost } from './host.ts';
+import { checkHost, checkOperationsHost } from './host.ts';
 import { metricsRoutes } from './metrics.ts';
 import { KeyGuesses } from './key-guesses.ts';
 import { withDocument } from './openapi.ts';
@@ -51,7 +52,8 @@ export function createApp(context: ApiContext): Express {
 /** What operators ask, on a port for them alone: without keys. */
 export function createOperationsApp(context: OperationsContext): Express {
   const app = newApp(context);
-  app.use((_request, response, next) => {
+  app.use((request, response, next) => {
+    checkOperationsHost(request, context.config);
     setContext(response, { caller: LOCAL });
     next();
   });
@@ -60,7 +62,9 @@ export function createOperationsApp(context: OperationsContext): Express {
   return app;
 }
 
-type OperationsContext = Pick<ApiContext, 'readiness' | 'scrape' | 'metrics' | 'log'>;
+type OperationsContext = Pick<ApiContext, 'readiness' | 'scrape' | 'metrics' | 'log'> & {
+  config: Pick<Config, 'host'>;
+};
 
 /** Nothing here is a page, but for those that say otherwise of themselves; nothing may be framed or loaded. */
 const CONTENT_SECURITY_POLICY = {

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { loadConfig, type Config, type ProcessRole } from '../config.ts';
+import { openDataDir } from '../data-dir.ts';
 import { createLogger } from '../logger.ts';
 import { installTemporalRuntime } from '../telemetry/temporal-runtime.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
@@ -10,9 +11,10 @@ export interface Begun {
   tracing: Tracing | undefined;
 }
 
-/** What every process that serves begins with, before anything else: settings, log, metrics and traces. */
+/** What every process that serves begins with, before anything else: settings, data folder, log, metrics and traces. */
 export async function beginProcess(role: ProcessRole): Promise<Begun> {
   const config = loadConfig(process.env, role);
+  await openDataDir(config.dataDir);
   const log = createLogger(config);
   await installTemporalRuntime(log);
   if (!config.tracing) return { config, log, tracing: undefined };

@@ -1,10 +1,10 @@
-import { mkdir } from 'node:fs/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { hashOfKey, newApiKey } from '../auth/api-key.ts';
 import { ROLES, type Role } from '../auth/rights.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import { ConfigError, loadConfig, SUBJECT_NAME } from '../config.ts';
+import { openDataDir } from '../data-dir.ts';
 import { createLogger } from '../logger.ts';
 import { newId } from '../new-id.ts';
 
@@ -35,7 +35,7 @@ async function create(name: string, options: { role: Role; expiresDays?: number 
   const { role, expiresDays } = options;
   const config = loadConfig();
   // It may be made for a server that is yet to start.
-  await mkdir(config.dataDir, { recursive: true });
+  await openDataDir(config.dataDir);
   const catalog = await Catalog.open(config.database, createLogger(config));
   await closing(catalog, async () => {
     const isFirst = !(await catalog.keys.any());

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { keptPort } from '../support/kept-port.ts';
 import { exchange } from '../support/raw-http.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
@@ -14,7 +15,7 @@ const request = (...headers: string[]) =>
 test('without keys the server is there for this machine', async () => {
   for (const host of ['localhost', 'LocalHost:8080', '127.0.0.1:80', '127.1.2.3', '[::1]', '[::1]:8080']) {
     expect((await request(`host: ${host}`)).status, host).toBe(200);
-    expect((await request('host: localhost', `origin: http://${host}`)).status, host).toBe(200);
+    expect((await request(`host: ${host}`, `origin: http://${host.toLowerCase()}`)).status, host).toBe(200);
   }
 });
 
@@ -26,13 +27,55 @@ test('without keys it is not there for web pages that call it by another name, o
     'localhost@evil.example',
     '8.8.8.8',
   ];
-  for (const host of [...elsewhere, '[::2]', '::1', '']) {
+  for (const host of [
+    ...elsewhere,
+    '[::2]',
+    '::1',
+    'evil@127.0.0.1',
+    '127.0.0.1:1/x',
+    'localhost:',
+    '127.0.0.1.',
+    '',
+  ]) {
     const { status, body } = await request(`host: ${host}`);
     expect([status, body.error.code], host).toEqual([400, 'not_local']);
     expect(body.error.message).toMatch(/EVERTURN_API_KEYS/);
   }
-  for (const origin of [...elsewhere.map((host) => `https://${host}`), 'null', 'file://', '']) {
+  const origins = ['http://localhost:3000', 'https://localhost', 'chrome-extension://localhost', 'null', 'file://', ''];
+  for (const origin of [...elsewhere.map((host) => `https://${host}`), ...origins]) {
     const { status, body } = await request('host: localhost', `origin: ${origin}`);
     expect([status, body.error.code], origin).toEqual([400, 'not_local']);
   }
+});
+
+test('without keys no web page of another origin can write, and a client without a browser can, whatever it calls its body', async () => {
+  const post = (...headers: string[]) => {
+    const lines = ['host: localhost:8080', 'content-length: 2', 'connection: close', ...headers];
+    return exchange(server.api.url, `POST /v1/agents/sessions HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n{}`);
+  };
+  for (const headers of [
+    ['origin: http://localhost:3000', 'content-type: text/plain'],
+    ['origin: http://127.0.0.1:8080'],
+    ['sec-fetch-site: same-site'],
+    ['sec-fetch-site: cross-site'],
+  ]) {
+    expect((await post(...headers)).body.error.code, headers.join()).toBe('not_local');
+  }
+  for (const headers of [
+    ['content-type: application/x-www-form-urlencoded'],
+    ['origin: http://localhost:8080', 'sec-fetch-site: same-origin'],
+    ['sec-fetch-site: none'],
+  ]) {
+    expect((await post(...headers)).body.error.code, headers.join()).toBe('invalid_request');
+  }
+  expect((await request('host: localhost', 'sec-fetch-site: cross-site')).status).toBe(200);
+});
+
+test('the port for operators answers no web page that is called by a name which leads here', async () => {
+  const port = await keptPort();
+  await server.restart({ EVERTURN_METRICS_PORT: String(port) });
+  const scrape = (host: string) =>
+    exchange(`http://127.0.0.1:${port}`, `GET /healthz HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n\r\n`);
+  expect((await scrape('evil.example')).status).toBe(400);
+  expect((await scrape(`localhost:${port}`)).status).toBe(200);
 });
