@@ -57,13 +57,24 @@ class Traces {
   }
 
   ownersIn(thing: unknown): string[] {
-    const found = new Set(JSON.stringify(thing).match(TRACES));
+    const found = new Set(textOf(thing).match(TRACES));
     return [...new Set([...found].flatMap((trace) => this.#owners.get(trace) ?? []))];
   }
 
   *ofOthers(owner: string, thing: unknown, what: string): Generator<string> {
     for (const other of this.ownersIn(thing)) if (other !== owner) yield `${what} have something of ${other}`;
   }
+}
+
+/** Of texts that are long, and they come to gigabytes in all, the two ends: traces stand there. */
+const END_LENGTH = 4_096;
+
+function textOf(thing: unknown): string {
+  return JSON.stringify(thing, (_, value: unknown) =>
+    typeof value === 'string' && value.length > 2 * END_LENGTH
+      ? `${value.slice(0, END_LENGTH)} ${value.slice(-END_LENGTH)}`
+      : value,
+  );
 }
 
 function* intrusions({ bystanders }: World): Generator<string> {
@@ -80,8 +91,7 @@ function* inRequests({ model }: World, traces: Traces): Generator<string> {
   for (const { messages } of model.requests) {
     const owners = traces.ownersIn(messages);
     if (owners.length > 1) yield `a model was asked with something of ${owners.join(' and ')}`;
-    if (JSON.stringify(messages).includes(INTRUSION))
-      yield 'a model was asked for the sake of a request that was refused';
+    if (textOf(messages).includes(INTRUSION)) yield 'a model was asked for the sake of a request that was refused';
   }
 }
 
