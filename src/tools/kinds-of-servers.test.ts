@@ -117,10 +117,18 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
   test('a call that takes too long is of unknown outcome, and the tool is told', async () => {
     const { call, inspect } = await start(kind);
     await inspect();
-    expect(await call('wait', {}, { timeoutMs: 100 })).toEqual({
+    const begun = Promise.withResolvers<void>();
+    // The time-out is a timer of the SDK's: it runs out when the tool has begun.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const outcome = call('wait', {}, { timeoutMs: 100, onProgress: () => begun.resolve() });
+    await begun.promise;
+    vi.advanceTimersByTime(100);
+    expect(await outcome).toEqual({
       status: 'unknown',
       message: 'MCP server "test" did not answer within 0.1 s',
     });
+    vi.useRealTimers();
     await expect.poll(async () => (await inspect()).cancelled).toBe(1);
   });
 

@@ -125,15 +125,22 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     const lists = await settle();
     now += 60_000;
     server.faults.set('tools/list', 'stall');
-    // The time-out is a timer of the SDK's: it runs out when the server has been asked.
+    // The time-out is a timer of the SDK's, and a signal gives the request up behind it: both run out when the server
+    // has been asked.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    onTestFinished(() => void vi.useRealTimers());
+    const giveUp = new AbortController();
+    const timeoutSignal = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(giveUp.signal);
+    onTestFinished(() => {
+      vi.useRealTimers();
+      timeoutSignal.mockRestore();
+    });
     const listing = names();
     const failed = expect(listing).rejects.toThrow('MCP server "test" did not answer within 3600 s');
     while (server.count('tools/list') === lists) await setImmediate();
     vi.advanceTimersByTime(3_600_000);
     await failed;
     vi.useRealTimers();
+    giveUp.abort();
     // What stays open is the stream on which a server of either kind tells of changes.
     await eventually(() => expect(server.openRequests).toBe(1));
   });

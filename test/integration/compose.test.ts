@@ -55,7 +55,7 @@ test("Compose takes the file, and Everturn's parts the settings that it gives th
   }
 });
 
-test('what Compose is given of MCP servers, tokens and traces reaches Everturn', async () => {
+test('what Compose is given of MCP servers, tokens, proxies and traces reaches Everturn', async () => {
   const { api, worker } = await composed({
     ...SECRETS,
     EVERTURN_FILES: ROOT,
@@ -63,11 +63,12 @@ test('what Compose is given of MCP servers, tokens and traces reaches Everturn',
     EVERTURN_OIDC_ISSUER: 'https://login.example.com',
     EVERTURN_OIDC_AUDIENCE: 'everturn',
     EVERTURN_OIDC_ROLE_CLAIM: 'groups',
+    EVERTURN_TRUSTED_PROXIES: '10.0.0.0/8',
     OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318',
   });
   const given = { mcpServersFile: '/files/mcp.json', tracing: true };
   const oidc = { issuer: 'https://login.example.com', nameClaim: 'preferred_username', roleClaim: 'groups' };
-  expect(loadConfig(api?.environment, 'api')).toMatchObject({ ...given, oidc });
+  expect(loadConfig(api?.environment, 'api')).toMatchObject({ ...given, oidc, trustedProxies: ['10.0.0.0/8'] });
   expect(loadConfig(worker?.environment, 'worker')).toMatchObject(given);
   for (const part of [api, worker]) expect(JSON.stringify(part?.volumes)).toContain(':/files:ro');
 });
