@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { isWorthKeepingLater, offloadResult } from '../src/blobs/offload.ts';
+import { isWorthKeepingLater, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/log/history.ts';
 import { SEARCH_TOOLS, searchResult } from '../src/agents/search-tools.ts';
 import { outcomeText } from '../src/log/projection.ts';
@@ -209,24 +209,38 @@ class ToolRun {
 
   /** The effect may have happened by now, so its result is kept, however long and for whatever reason that fails. */
   async #appended(ended: Ended): Promise<Appended> {
-    const { blobs, conversations } = this.#dependencies;
-    const { sessionId, threadId, toolCallId } = this.#input;
-    const keep = async (): Promise<{ record: NewRecord; stored: NewRecord[] }> => {
-      const { outcome, text, files = [], foundTools } = ended;
-      const result = {
-        ...(await keepResult({ text, files }, { blobs, sessionId })),
-        ...(foundTools && { foundTools }),
-      };
-      const at = new Date().toISOString();
-      const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
-      return { record, stored: await offloadResult([record], { blobs, sessionId }) };
-    };
     const never = new AbortController().signal;
-    const { record, stored } = await untilAvailable(keep, never, isWorthKeepingLater);
+    const keep = (some: Ended) => untilAvailable(() => this.#keep(some), never, isWorthKeepingLater);
+    let kept: Awaited<ReturnType<typeof keep>>;
+    try {
+      kept = await keep(ended);
+    } catch (error) {
+      if (!(error instanceof PayloadTooLarge)) throw error;
+      kept = await keep(textAlone(ended));
+    }
     const stamp = randomUUID();
-    conversations.remember(stamp, [record]);
-    return { records: stored, stamp };
+    this.#dependencies.conversations.remember(stamp, [kept.record]);
+    return { records: kept.stored, stamp };
   }
+
+  /** @throws PayloadTooLarge */
+  async #keep({ outcome, text, files = [], foundTools }: Ended): Promise<{ record: NewRecord; stored: NewRecord[] }> {
+    const { blobs } = this.#dependencies;
+    const { sessionId, threadId, toolCallId } = this.#input;
+    const result = {
+      ...(await keepResult({ text, files }, { blobs, sessionId })),
+      ...(foundTools && { foundTools }),
+    };
+    const at = new Date().toISOString();
+    const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
+    return { record, stored: await offloadResult([record], { blobs, sessionId }) };
+  }
+}
+
+/** A result without its files, for one that is too large with them. */
+function textAlone({ outcome, text, files = [] }: Ended): Ended {
+  const note = `[the ${files.length} files of this result were left out: they are too large to be kept together]`;
+  return { outcome, text: `${text}\n${note}` };
 }
 
 function messageOf(error: unknown): string {

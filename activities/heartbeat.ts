@@ -9,11 +9,11 @@ const MAX_PER_SECOND = 150;
 const MAX_HEARTBEAT_MS = 1_300;
 
 /**
- * How many attempts an activity may lose. What one works on may be what ended its worker, or what held up its event loop
- * until the heartbeats were late, and would do so again with every attempt, to all that runs on the worker. Five leave
- * room for workers that are killed for other reasons, in a deploy that goes wrong for example.
+ * How many attempts an activity may lose: an attempt may itself be what ended its worker, or what blocked the event loop
+ * until the heartbeats were late, and the next one does the same to everything that runs on its worker. Five leave room
+ * for workers that are killed for other reasons, such as a deploy that goes wrong.
  *
- * Temporal's own limit does not do: it also counts attempts that a worker's shutdown has ended.
+ * Temporal's `maximumAttempts` cannot be used: it also counts the attempts that a shutdown of their worker has ended.
  */
 export const MAX_LOST_ATTEMPTS = 5;
 
@@ -39,13 +39,13 @@ interface Report {
 interface HeartbeatOptions<T> {
   /** Read for each heartbeat; the next attempt gets them by `detailsLeft`. */
   details?: () => unknown;
-  /** What is done instead of the work when too many attempts were lost. Default: the activity fails for good. */
+  /** Replaces the work when too many attempts were lost. Default: the activity fails for good. */
   giveUp?: () => Promise<T>;
 }
 
 /**
- * Does the work of an attempt, and reports that it lives from its first line to its end. An attempt that throws, for
- * whatever reason, is not a lost one: so an activity must throw from nowhere else.
+ * Runs the work of an attempt and sends heartbeats until it ends. An attempt whose work throws says so in its last
+ * heartbeat and is not lost, so whatever Temporal is to retry must be thrown in here.
  */
 export async function withHeartbeat<T>(
   work: () => Promise<T>,
@@ -62,7 +62,7 @@ export async function withHeartbeat<T>(
   running += 1;
   let timer = setTimeout(beat, intervalMs());
   try {
-    // At once, since an attempt that is lost before its first report is not counted.
+    // Immediately, since an attempt that is lost without a heartbeat is not counted.
     if (context.info.attempt > 1) report(true);
     if (lost < MAX_LOST_ATTEMPTS) return await work();
     log.error('an activity is given up: too many attempts were lost', { lost });
@@ -76,14 +76,15 @@ export async function withHeartbeat<T>(
   }
 }
 
-/** The details that the last attempt which reported has left; undefined if there are none. */
+/** The details in the last heartbeat of the attempts before this one; undefined if there was none. */
 export function detailsLeft(): unknown {
   return lastReport(Context.current())?.details;
 }
 
 /**
- * How many attempts before this one have ended without a word. One that its worker could not begin, since it lacks the
- * key to read the input, is none of these: it has reported nothing, as the first attempt in its first half second.
+ * How many attempts before this one were lost. An attempt without any heartbeat does not count, since its worker may lack
+ * the key to decrypt the input, and that may go on until the key is back. The first attempt does: it sends its first
+ * heartbeat after half a second.
  */
 function lostAttempts(context: Context): number {
   const last = lastReport(context);

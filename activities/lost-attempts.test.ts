@@ -1,14 +1,12 @@
 import { ActivityCancellationDetails } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test } from 'vitest';
+import { activityDependencies } from '../test/support/activity-dependencies.ts';
 import { turnStart, TURN_ID } from '../test/support/random-turn.ts';
-import { InProcessBus } from '../src/live/in-process-bus.ts';
 import type { CallModelInput, CallToolInput } from '../src/log/history.ts';
 import { turnCreated } from '../src/log/projection.ts';
-import { Metrics } from '../src/telemetry/metrics.ts';
 import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
-import type { Dependencies } from './dependencies.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
 const place = {
@@ -54,28 +52,11 @@ async function untilEnded<T>(activity: () => Promise<T>, work: Silence): Promise
   throw new Error(`it is tried for ever: ${work.asked} times so far`);
 }
 
-/** What the activities ask of the world here, and no more. */
-function dependencies(more: object): Dependencies {
-  const spec = { model: { name: 'm' } };
-  const few = {
-    catalog: { agents: { spec: () => Promise.resolve(spec) } },
-    config: { model: { retrySeconds: 60 }, tool: { timeoutSeconds: 60 } },
-    draining: new AbortController().signal,
-    bus: new InProcessBus(),
-    metrics: new Metrics(),
-    log: { error: () => undefined },
-    blobs: {},
-    ...more,
-  };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the parts that are asked for are there
-  return few as unknown as Dependencies;
-}
-
 test('a repeatable tool that takes its worker with it, each time, ends as an unknown outcome', async () => {
   const tool = new Silence();
   const call = { id: 'call_0', name: 'look', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'look' } };
   const callTool = createCallTool(
-    dependencies({
+    activityDependencies({
       conversations: { toolCall: () => Promise.resolve(call), remember: () => undefined },
       toolsets: { endpoint: () => ({ id: 's', name: 's' }) },
       toolPool: {
@@ -107,7 +88,7 @@ test('a model call that takes its worker with it, each time, ends in error, and 
   const model = new Silence();
   const start = turnStart();
   const callModel = createCallModel(
-    dependencies({
+    activityDependencies({
       conversations: { load: () => Promise.resolve([turnCreated(start)]), remember: () => undefined },
       toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
       models: {

@@ -101,7 +101,6 @@ export class Turns {
    * whose log is not in the archive.
    */
   async chain(turnId: string, limit: number, { archivedOnly = false } = {}): Promise<TurnRow[]> {
-    const flags = archivedOnly ? [1] : [0, 1];
     return this.#db
       .withRecursive('chain', (db) =>
         db
@@ -109,7 +108,7 @@ export class Turns {
           .selectAll()
           .select(sql<number>`1`.as('depth'))
           .where('id', '=', turnId)
-          .where('archived', 'in', flags)
+          .$if(archivedOnly, (query) => query.where('archived', '=', 1))
           .unionAll(
             db
               .selectFrom('turns')
@@ -117,7 +116,7 @@ export class Turns {
               .selectAll('turns')
               .select(sql<number>`chain.depth + 1`.as('depth'))
               .where('chain.depth', '<', limit)
-              .where('turns.archived', 'in', flags),
+              .$if(archivedOnly, (query) => query.where('turns.archived', '=', 1)),
           ),
       )
       .selectFrom('chain')

@@ -52,12 +52,12 @@ export class Conversations {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: charactersOf,
   });
-  /** Messages with tool calls that were produced elsewhere, by their stamps. All who ask at a time share one read. */
+  /** Messages with tool calls that another worker has produced, by their stamps. Concurrent callers share one read. */
   readonly #messages = new LRUCache<string, ModelMessage, MessagePlace>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: (message) => charactersOf([message]),
     fetchMethod: (_stamp, _known, { context }) => this.#logs.message(context),
-    // A read that is pushed out of the cache is still waited for.
+    // A read that is evicted still has its callers.
     ignoreFetchAbort: true,
   });
 

@@ -113,8 +113,8 @@ export class TurnLogs {
   }
 
   /**
-   * The turns of a chain, newest first. The first is read by itself, since it has often just ended, and its reader knows
-   * the others; these are read from the archive, many at a time. What `follow` is for: see `ReadOptions`.
+   * The turns of a chain, newest first. The first is read by itself: often it has just ended, and the reader knows the
+   * others and stops. These are read from the archive, many at a time. `follow` is that of `ReadOptions`.
    */
   async *chain(turnId: string, follow: AbortSignal): AsyncGenerator<ChainedTurn> {
     for (let next: string | null = turnId; next !== null;) {
@@ -140,7 +140,7 @@ export class TurnLogs {
     }
   }
 
-  /** The turns of a chain that are in the archive; none if the catalog can't say: see `#row`. */
+  /** The turns of a chain that are in the archive, up to the first that is not; none if the catalog is unavailable. */
   async #archivedChain(turnId: string): Promise<TurnRow[]> {
     try {
       return await this.#catalog.turns.chain(turnId, CHAIN_PAGE, { archivedOnly: true });
@@ -367,7 +367,7 @@ export class TurnLogs {
   }
 }
 
-/** Archived turns that are read together: as many as have `ARCHIVE_PAGE` entries, and those that have more alone. */
+/** The archived turns to read together: up to `ARCHIVE_PAGE` entries. A turn that has more is alone. */
 function batchesOf(rows: TurnRow[]): TurnRow[][] {
   const batches: TurnRow[][] = [];
   let free = 0;

@@ -28,6 +28,16 @@ afterAll(async () => {
   await connection.close();
 });
 
+/** The turns whose archiving was given up, each time that it was. */
+const givenUp: string[] = [];
+const unarchivable = new Set<string>();
+
+function archiveTurn({ turnId }: { turnId: string }): Promise<void> {
+  if (!unarchivable.has(turnId)) return Promise.resolve();
+  givenUp.push(turnId);
+  throw ApplicationFailure.nonRetryable('its workers were lost');
+}
+
 /** The turns that are there before their session hears of them. */
 const known = new Map<string, InspectedTurn>();
 
@@ -41,7 +51,7 @@ async function startWorker(): Promise<{ stop: () => Promise<void> }> {
     workflowBundle: await workflowBundle(loadConfig().cacheDir),
     // The turns that it starts end at once.
     activities: {
-      archiveTurn: () => Promise.resolve(),
+      archiveTurn,
       inspectTurn: ({ turnId }: { turnId: string }) => Promise.resolve(known.get(turnId)),
       callTool: refuse,
       callModel: refuse,
@@ -164,6 +174,25 @@ test('a turn that is there though its session was loaded without it is not begun
     sequence: 3,
   });
   await turn.terminate();
+  await handle.terminate();
+  await worker.stop();
+});
+
+test('a turn whose archiving was given up is not kept by its session: it is left to housekeeping', async () => {
+  const sessionId = newId('ses');
+  const turnId = newId('turn');
+  unarchivable.add(turnId);
+  const tip = { turnId, previousTurnId: null, sequence: 1, pending: [] };
+  const handle = await startSession(sessionId, { tip, open: true });
+  const worker = await startWorker();
+  await handle.signal(turnEnding, { turnId, pending: [] });
+  await expect.poll(() => givenUp).toEqual([turnId]);
+  // What the session still has to archive it would not begin twice.
+  const archivedAgain = async () => {
+    await handle.signal(turnEnding, { turnId, pending: [] });
+    return givenUp.length;
+  };
+  await expect.poll(archivedAgain).toBeGreaterThan(1);
   await handle.terminate();
   await worker.stop();
 });

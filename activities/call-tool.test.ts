@@ -1,0 +1,41 @@
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { expect, test, vi } from 'vitest';
+import { activityDependencies } from '../test/support/activity-dependencies.ts';
+import { TURN_ID } from '../test/support/random-turn.ts';
+import type { Appended, CallToolInput } from '../src/log/history.ts';
+import { createCallTool } from './call-tool.ts';
+
+/** What no result of today's can be, whatever bounds the parts of one have. */
+vi.mock(import('../src/tools/results.ts'), () => ({
+  readResult: () => {
+    const file = { name: 'image', mimeType: `image/${'x'.repeat(900)}`, base64: 'A'.repeat(900) };
+    return { text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
+  },
+}));
+
+function inputOf(effect: 'once' | 'retry'): CallToolInput {
+  const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0, run: { effect, callHash: 'h' } };
+  return { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main', specHash: 'a1', toolCallId: 'call_0', source };
+}
+
+test.each(['once', 'retry'] as const)(
+  'a result with more parts than can be kept is its text alone, and the tool (%s) has succeeded',
+  async (effect) => {
+    const call = { id: 'call_0', name: 'look', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'look' } };
+    const callTool = createCallTool(
+      activityDependencies({
+        conversations: { toolCall: () => Promise.resolve(call), remember: () => undefined },
+        toolsets: { endpoint: () => ({ id: 's', name: 's' }) },
+        toolPool: { call: () => Promise.resolve({ status: 'result', content: [], isError: false }) },
+      }),
+    );
+    const env = new MockActivityEnvironment();
+    const { records } = await env.run<[CallToolInput], Appended, typeof callTool>(callTool, inputOf(effect));
+    expect(records).toMatchObject([{ kind: 'tool.response', outcome: 'succeeded' }]);
+    const [record] = records;
+    if (record?.kind !== 'tool.response') throw new Error('no response');
+    expect(record.content).toContain('Here they are.');
+    expect(record.content).toContain('the 1000 files of this result were left out');
+    expect(record.files).toBeUndefined();
+  },
+);

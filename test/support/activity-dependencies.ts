@@ -1,0 +1,19 @@
+import type { Dependencies } from '../../activities/dependencies.ts';
+import { InProcessBus } from '../../src/live/in-process-bus.ts';
+import { Metrics } from '../../src/telemetry/metrics.ts';
+
+/** Of what activities work with, that which all of them ask for, for an agent with nothing but a model; and `more`. */
+export function activityDependencies(more: object): Dependencies {
+  const some = {
+    catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
+    config: { model: { retrySeconds: 60 }, tool: { timeoutSeconds: 60 } },
+    draining: new AbortController().signal,
+    bus: new InProcessBus(),
+    metrics: new Metrics(),
+    blobs: { put: () => Promise.resolve('f'.repeat(64)) },
+    log: { error: () => undefined },
+    ...more,
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a test gives what else its activity asks for
+  return some as unknown as Dependencies;
+}
