@@ -55,7 +55,7 @@ test.each([
 test('the large texts of a log are put back as they are read, not of a hundred entries at once', async () => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as a text that was offloaded is stored
   const reference = { $blob: '0'.repeat(64) } as unknown as string;
-  const { logs, counted } = logsOf(Array<string>(100).fill(reference));
+  const { logs, counted } = logsOf(Array.from({ length: 100 }, () => reference));
   const ordinals: number[] = [];
   for await (const entries of logs.read(TURN_ID)) {
     ordinals.push(...entries.map(({ ordinal }) => ordinal));
