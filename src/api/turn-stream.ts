@@ -79,7 +79,7 @@ async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: 
   stream.open();
   const closed = stream.untilClosed();
   for (let isOver = false; !isOver && !stream.isClosed;) {
-    for (let isBehind = true; isBehind && !stream.isClosed;) {
+    for (;;) {
       while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
         if (reader.ordinal < feed.firstOrdinal - 1) {
           await replay({ logs }, turnId, reader, stream, feed.firstOrdinal - 1);
@@ -87,8 +87,8 @@ async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: 
       }
       // The text of a message in progress may be megabytes, too: what the reader lacks of it waits here, not in a buffer.
       const inProgress = feed.inProgress(reader);
+      if (inProgress.length === 0 || stream.isClosed) break;
       await stream.write(inProgress);
-      isBehind = inProgress.length > 0;
     }
     isOver = await live({ tail, reader, stream, closed });
     // More came at once than the reader could take: it goes on at its own pace, from the log.

@@ -90,9 +90,7 @@ export class TurnFeed {
     this.#entries.push(followed);
     this.#characters += sizeOf(record);
     this.#isDone = record.kind === 'turn.done';
-    this.#each((reader) => {
-      return [...reader.durable(followed), ...this.inProgress(reader)];
-    });
+    this.#each((reader) => [...reader.durable(followed), ...this.inProgress(reader)]);
     // The older half, seldom enough that it costs nothing.
     if (this.#entries.length > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) {
       this.#forget(Math.ceil(this.#entries.length / 2));

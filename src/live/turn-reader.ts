@@ -29,7 +29,8 @@ export interface FollowedEntry extends LogEntry {
 
 /**
  * Replay uses as few deltas as fit in this many bytes each. It decides the pieces of a durable message, which cursors
- * name (`FIRST_PIECE`): with another value, a reader that was cut in a longer message continues at the wrong place.
+ * name (`FIRST_PIECE`): with another value, or cut differently, a reader that was cut in a longer message would continue
+ * at the wrong place.
  */
 const MAX_DELTA_BYTES = 512 * 1024;
 

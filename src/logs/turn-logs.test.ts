@@ -21,7 +21,7 @@ function logsOf(messages: string[]) {
     events.push({ type: 'ended', scheduledEventId: i, at: AT, end: { how: 'completed', records: [message] } });
   }
   events.push({ type: 'closed', at: AT, close: { how: 'completed', result: { status: 'done', pending: [] } } });
-  const counted = { reads: 0 };
+  const counted = { reads: 0, blobs: 0 };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is read here
   const history = {
     async *read() {
@@ -31,8 +31,14 @@ function logsOf(messages: string[]) {
   } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
   const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing here is a reference
-  return { logs: new TurnLogs({ catalog, history, blobs: {} as BlobStore }), counted };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
+  const blobs = {
+    get: () => {
+      counted.blobs += 1;
+      return Promise.resolve(Buffer.from('x'.repeat(100_000)));
+    },
+  } as unknown as BlobStore;
+  return { logs: new TurnLogs({ catalog, history, blobs }), counted };
 }
 
 test.each([
@@ -44,4 +50,17 @@ test.each([
   expect(entries.length).toBe(messages.length + 2);
   expect(await logs.all(TURN_ID)).toEqual(entries);
   expect(counted.reads).toBe(reads);
+});
+
+test('the large texts of a log are put back as they are read, not of a hundred entries at once', async () => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as a text that was offloaded is stored
+  const reference = { $blob: '0'.repeat(64) } as unknown as string;
+  const { logs, counted } = logsOf(Array.from({ length: 100 }, () => reference));
+  const ordinals: number[] = [];
+  for await (const entries of logs.read(TURN_ID)) {
+    ordinals.push(...entries.map(({ ordinal }) => ordinal));
+    expect(counted.blobs).toBeLessThanOrEqual(ordinals.length + 1);
+    expect(entries.length).toBeLessThanOrEqual(20);
+  }
+  expect(ordinals).toEqual(Array.from({ length: 102 }, (_, i) => i + 1));
 });

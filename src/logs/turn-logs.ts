@@ -63,6 +63,9 @@ interface BackwardsOptions {
 /** Longer logs are not worth the memory while they grow: each reader of a running turn holds what it has read. */
 const MAX_GROWING_CHARACTERS = 1024 * 1024;
 
+/** Entries whose texts are put back at a time: a stored entry takes 128 KiB at most, but one that is restored megabytes. */
+const RESTORED_AT_A_TIME = 20;
+
 /** Rows of the archive that are read at a time: with 128 KiB, the most that a record has, 12 MiB. */
 const ARCHIVE_PAGE = 100;
 
@@ -95,7 +98,9 @@ export class TurnLogs {
   /** The entries of a turn in their order, in batches. @throws TurnNotFound */
   async *read(turnId: string, options: ReadOptions = {}): AsyncGenerator<LogEntry[]> {
     for await (const { sessionId, entries } of this.readStored(turnId, options)) {
-      yield await this.#restore(entries, sessionId);
+      for (let from = 0; from < entries.length; from += RESTORED_AT_A_TIME) {
+        yield await this.#restore(entries.slice(from, from + RESTORED_AT_A_TIME), sessionId);
+      }
     }
   }
 

@@ -183,19 +183,19 @@ test('whatever happens to Redis and to the connections, a reader is brought up t
 }, 240_000);
 
 test('a Redis that is slow to take frames costs a bounded memory; when it has caught up, readers have it all', async () => {
-  const writing = new Writing();
-  const reading = new Reading(writing);
-  writing.say('first ');
-  await reading.untilCurrent();
+  const writings = Array.from({ length: 7 }, () => new Writing());
+  const readings = writings.map((writing) => new Reading(writing));
+  for (const writing of writings) writing.say('first ');
+  for (const reading of readings) await reading.untilCurrent();
   server.hang();
   onTestFinished(() => server.goOn());
   const publish = vi.spyOn(worker.commands, 'publish');
   onTestFinished(() => publish.mockRestore());
-  for (let i = 0; i < 20; i++) writing.say(String(i % 10).repeat(1_000_000));
-  writing.say('last');
+  for (let i = 0; i < 3; i++) for (const writing of writings) writing.say(String(i).repeat(1_000_000));
+  for (const writing of writings) writing.say('last');
   expect(publish.mock.calls.length).toBe(17);
   server.goOn();
-  await reading.untilCurrent();
+  for (const reading of readings) await reading.untilCurrent();
 });
 
 test('who unsubscribes during an outage is not subscribed again after it', async () => {
