@@ -19,7 +19,7 @@ const encoder = new TextEncoder();
 
 /** The bytes of `value` inside a JSON string as `JSON.stringify` writes it, in UTF-8. */
 export function jsonBytes(value: string): number {
-  // Native code: a tenth of the time that a loop over the characters takes. Workflows have no Buffer.
+  // In native code, not character by character. TextEncoder, since workflows have no Buffer.
   return encoder.encode(JSON.stringify(value)).length - 2;
 }
 
