@@ -15,7 +15,8 @@ vi.mock(import('../src/tools/results.ts'), () => ({
 
 function inputOf(effect: 'once' | 'retry'): CallToolInput {
   const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0, run: { effect, callHash: 'h' } };
-  return { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main', specHash: 'a1', toolCallId: 'call_0', source };
+  const owner = { subjectId: 'ann', draftRoles: null };
+  return { turnId: TURN_ID, sessionId: 'ses_1', owner, threadId: 'main', specHash: 'a1', toolCallId: 'call_0', source };
 }
 
 test.each(['once', 'retry'] as const)(
