@@ -177,7 +177,7 @@ test('a worker that stops ends what nobody has claimed, and begins nothing more'
   expect(await headStarts.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
 });
 
-test('who asks the model itself ends the call that was begun, is told of it once, and leaves nothing to begin', async () => {
+test('an activity that asks the model itself ends the call that was begun, counts it once, and leaves nothing to begin', async () => {
   const { begin, signal } = model(['a'], false);
   headStarts.serve(begin, stop.signal);
   headStarts.offer(START);
@@ -195,7 +195,7 @@ test('who asks the model itself ends the call that was begun, is told of it once
 });
 
 test.each(['withdrawn', 'expired', 'withdrawn before the model was asked', 'failed'])(
-  'who claims what was %s is told whether the model was asked',
+  'a claim of what was %s is told whether the model was asked',
   async (how) => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const answers: Record<string, BeginModelCall> = {

@@ -154,7 +154,7 @@ export class RedisHeadStarts implements HeadStarts {
   }
 
   /**
-   * From here on nobody else can claim it: a worker that hears of the offer only now makes no call. Gives the other
+   * From here on no other worker can claim it, and one that hears of the offer only now makes no call. Gives the other
    * worker that has heard of it before, or null.
    */
   async #takeFromOther(turnId: string): Promise<string | null> {
@@ -169,7 +169,7 @@ export class RedisHeadStarts implements HeadStarts {
       this.withdraw(turnId);
       onUnreported();
     };
-    // Without Redis nobody else has heard of it.
+    // Without Redis no other worker has heard of it.
     taking.then(end).catch(() => undefined);
   }
 
@@ -330,7 +330,7 @@ export class RedisHeadStarts implements HeadStarts {
   }
 
   /** Gives how many have heard it. */
-  async #publish(channel: string, message: Notice | Letter): Promise<number> {
+  #publish(channel: string, message: Notice | Letter): Promise<number> {
     return this.#redis.commands.publish(channel, this.#sealed(channel, message)).catch(() => 0);
   }
 

@@ -31,7 +31,7 @@ export class TurnIndex {
     }
   }
 
-  /** The newest turn of a session, without a doubt, but for the one that is about to begin. Throws if that can't be known now. */
+  /** The newest turn of a session, without a doubt, but for one that `begins`. Throws if that can't be known now. */
   async certainLast(sessionId: string, begins?: string): Promise<TurnRow | undefined> {
     await this.settleRequests(sessionId, begins);
     const { turns } = this.#catalog;
@@ -52,7 +52,7 @@ export class TurnIndex {
     }
   }
 
-  /** Makes turns of those requests of a session that have become turns; Temporal is not asked about the one that `begins`. */
+  /** Makes turns of those requests of a session that have become turns. Temporal is not asked about one that `begins`. */
   async settleRequests(sessionId: string, begins?: string): Promise<void> {
     for (const { id, created_at: createdAt } of await this.#catalog.turns.requests(sessionId)) {
       if (id !== begins) await this.#settle(id, createdAt);

@@ -216,7 +216,7 @@ test('a worker that has gone before its answer is claimed is not waited for', as
   expect(unreported).toBe(1);
 });
 
-test('who asks the model itself ends what another worker has begun, and is told of it', async () => {
+test('an activity that asks the model itself ends what another worker has begun, and counts it', async () => {
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
@@ -235,7 +235,7 @@ test('who asks the model itself ends what another worker has begun, and is told 
   expect(unreported).toBe(1);
 });
 
-test('who claims while Redis is slow asks the model itself, and ends what was begun as soon as it hears of it', async () => {
+test('a claim that Redis answers too late gives nothing, and ends what was begun when the answer comes', async () => {
   model = untilAborted;
   const proxy = await TcpProxy.start(new URL(server.url).host);
   onTestFinished(() => proxy.stop());
