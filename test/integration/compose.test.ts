@@ -109,8 +109,11 @@ test('the user of the database owns what it needs and is no superuser, who has n
   });
   const env = {
     ...process.env,
-    ...{ PGHOST, PGPORT, PGPASSWORD: decodeURIComponent(password) },
-    ...{ POSTGRES_USER: username, POSTGRES_PASSWORD: `it's "one"` },
+    PGHOST,
+    PGPORT,
+    PGPASSWORD: decodeURIComponent(password),
+    POSTGRES_USER: username,
+    POSTGRES_PASSWORD: `it's "one"`,
   };
   await run('/bin/sh', [path.join(ROOT, 'deploy/postgres/init.sh')], { env });
 
