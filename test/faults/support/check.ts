@@ -156,7 +156,8 @@ function checkTexts(planned: PlannedModel, turns: Stored[]): void {
       const calls = message.tool_calls.map(({ id, function: { name } }) => `${name} ${id}`);
       expect(answers, `message ${message.id}`).toContainEqual({ say: message.content, calls });
     } else {
-      const isBeginning = answers.some(({ say }) => say.startsWith(message.content));
+      // A call may be cancelled before the model is asked.
+      const isBeginning = message.content === '' || answers.some(({ say }) => say.startsWith(message.content));
       expect(isBeginning, `${message.content} is the beginning of ${JSON.stringify(answers)}`).toBe(true);
       expect(turn.state.status, `turn ${turn.id}, whose last message was cut off`).not.toBe('done');
     }
