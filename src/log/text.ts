@@ -33,7 +33,8 @@ function codePointBytes(point: number): number {
 
 /** Cuts the middle out of a text that takes more than `maxBytes` in JSON; `note` says what is missing, in its place. */
 export function clip(text: string, maxBytes: number, note: (omitted: number) => string): string {
-  if (text.length * 6 <= maxBytes || jsonBytes(text) <= maxBytes) return text;
+  // A character takes a byte at least, so a long text needs no counting.
+  if (text.length * 6 <= maxBytes || (text.length <= maxBytes && jsonBytes(text) <= maxBytes)) return text;
   const budget = maxBytes - jsonBytes(note(text.length)) - 4;
   const head = text.slice(0, cutPoint(text, 0, Math.floor((budget * 3) / 4)));
   const reversed = cutStart(text, head.length, Math.floor(budget / 4));
