@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Toolset } from '../src/agents/toolset.ts';
 import type { LiveBus } from '../src/live/bus.ts';
 import type { CallModelInput } from '../src/log/history.ts';
@@ -12,6 +13,7 @@ import {
 } from '../src/log/records.ts';
 import { breakDown } from '../src/models/input-breakdown.ts';
 import { callHash } from '../src/logs/call-hash.ts';
+import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk, OfferedTool } from '../src/models/provider.ts';
 import { parseArguments } from '../src/tools/arguments.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -27,6 +29,15 @@ interface AnswerOptions {
   /** The ids of the tool calls that the conversation has already. */
   knownCalls: Iterable<string>;
   bus: LiveBus;
+}
+
+/** In one message: each call is a workflow's activity, its records and its result. */
+const MAX_CALLS = 500;
+
+/** What becomes of a call. */
+interface Decided {
+  route: ToolRoute;
+  problem?: string;
 }
 
 /** One event on the stream stays far below 1 MiB. */
@@ -64,6 +75,9 @@ export class Answer {
         ...(calls.length > 0 && { toolCalls: calls }),
       });
     }
+    if (this.#text.toolCalls.length > MAX_CALLS) {
+      throw new ModelError('bad_request', `the model called more than ${MAX_CALLS} tools in one message`);
+    }
     if (finishReason) this.#finishReason = finishReason;
     if (usage) this.usage = usage;
     if (providerFields) this.#providerFields = mergeFields(this.#providerFields ?? {}, providerFields);
@@ -74,10 +88,10 @@ export class Answer {
    * come to its end keeps its text but not its calls, since nobody knows whether they were complete.
    * @param usage of all attempts at it
    */
-  records(end: 'answered' | 'cancelled' | 'error', usage: Usage): NewRecord[] {
+  async records(end: 'answered' | 'cancelled' | 'error', usage: Usage): Promise<NewRecord[]> {
     const { messageId: id, createdAt, threadId } = this.#options.input;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';
-    const calls = isWhole ? this.#text.toolCalls.map((call) => ({ call, decided: this.#route(call) })) : [];
+    const calls = isWhole ? await this.#routed() : [];
     const message: ModelMessage = {
       kind: 'model.message',
       id,
@@ -101,7 +115,17 @@ export class Answer {
     return [message, ...problems];
   }
 
-  #route(call: ToolCallText): { route: ToolRoute; problem?: string } {
+  /** Each call in a turn of the event loop of its own: to check the arguments of one may take most of what is good for all others. */
+  async #routed(): Promise<{ call: ToolCallText; decided: Decided }[]> {
+    const routed = [];
+    for (const call of this.#text.toolCalls) {
+      routed.push({ call, decided: this.#route(call) });
+      await nextTurn();
+    }
+    return routed;
+  }
+
+  #route(call: ToolCallText): Decided {
     const { name, arguments: args } = call;
     // A deferred tool may be called before it was found: its arguments are checked as those of any other.
     const tool = this.#options.toolset.tools.get(name);

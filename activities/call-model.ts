@@ -149,7 +149,7 @@ class ModelCall {
     const { sessionId } = this.#input;
     const end = outcome.status;
     this.#account();
-    const records = this.#answer?.records(end, this.details.usage) ?? [this.#emptyMessage(end)];
+    const records = (await this.#answer?.records(end, this.details.usage)) ?? [this.#emptyMessage(end)];
     const stamp = randomUUID();
     // The answer is there and paid for: a store that is away is waited for.
     const keep = () => offloadResult(records, { blobs, sessionId });

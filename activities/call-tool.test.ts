@@ -5,12 +5,24 @@ import { TURN_ID } from '../test/support/random-turn.ts';
 import type { Appended, CallToolInput } from '../src/log/history.ts';
 import { createCallTool } from './call-tool.ts';
 
-/** What no result of today's can be, whatever bounds the parts of one have. */
+/** More files than a record can hold, whatever the bounds of today are. */
+const files = Array.from({ length: 1_000 }, () => ({
+  type: 'file' as const,
+  name: 'x'.repeat(200),
+  mimeType: 'image/png',
+  bytes: 1,
+  base64: 'AA==',
+}));
+
 vi.mock(import('../src/tools/results.ts'), () => ({
   readResult: () => {
-    const file = { name: 'image', mimeType: `image/${'x'.repeat(900)}`, base64: 'A'.repeat(900) };
+    const file = { name: 'image', mimeType: 'image/png', base64: 'AAAA' };
     return { text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
   },
+}));
+vi.mock(import('./tool-result.ts'), () => ({
+  keepResult: (result: { text: string; files: unknown[] }) =>
+    Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),
 }));
 
 function inputOf(effect: 'once' | 'retry'): CallToolInput {

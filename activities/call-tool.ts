@@ -146,7 +146,7 @@ class ToolRun {
         if (signal.aborted) return this.#stoppedBefore();
         return this.#notExecuted(`its server can't be reached: ${outcome.message}`);
       case 'unknown':
-        return this.#unknown(outcome.message, signal);
+        return this.#unknown(outcome.message, signal, outcome.isFinal);
     }
   }
 
@@ -161,8 +161,8 @@ class ToolRun {
     return { outcome: 'failed', text: `The tool call was not executed: ${reason}` };
   }
 
-  #unknown(message: string, signal: AbortSignal): Ended {
-    if (this.#mayRunAgain) {
+  #unknown(message: string, signal: AbortSignal, isFinal = false): Ended {
+    if (this.#mayRunAgain && !isFinal) {
       if (signal.aborted) this.#handOver();
       if (signal.aborted) return CANCELLED;
       this.details.failures += 1;

@@ -1,6 +1,7 @@
 import { lookup, type LookupAddress, type LookupOptions } from 'node:dns';
 import { isIP } from 'node:net';
 import { Agent, buildConnector, fetch, type Dispatcher } from 'undici';
+import { boundedResponse, type AnswerBounds } from './answer-bounds.ts';
 
 /** The fetch of Node and of the SDKs; its own types come from another copy of undici. */
 export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
@@ -20,15 +21,13 @@ export interface AgentOptions {
   /** Addresses that no connection is made to; all are allowed if it is absent. */
   refuses?: (address: string) => boolean;
   connectTimeoutMs: number;
-  /** An answer that is longer is cut off. */
-  maxResponseBytes?: number;
 }
 
 /**
  * Connections for `createFetch`. An address is judged where the connection to it is made: after the name was resolved,
  * and again at each redirect, so that neither DNS nor a redirect leads around it.
  */
-export function createAgent({ refuses, connectTimeoutMs, maxResponseBytes }: AgentOptions): Agent {
+export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent {
   const connector = {
     timeout: connectTimeoutMs,
     allowH2: false,
@@ -41,7 +40,6 @@ export function createAgent({ refuses, connectTimeoutMs, maxResponseBytes }: Age
     // Models and tools take as long as they are allowed to, which is not decided here.
     headersTimeout: 0,
     bodyTimeout: 0,
-    ...(maxResponseBytes !== undefined && { maxResponseSize: maxResponseBytes }),
     connect: (options, callback) => {
       // net.connect does not look an IP address up.
       if (refuses && isIP(options.hostname) !== 0 && refuses(options.hostname)) {
@@ -54,11 +52,15 @@ export function createAgent({ refuses, connectTimeoutMs, maxResponseBytes }: Age
   });
 }
 
-/** Node's own fetch takes no dispatcher of undici 8, so this is undici's. */
-export function createFetch(dispatcher: Dispatcher): Fetch {
+/**
+ * Node's own fetch takes no dispatcher of undici 8, so this is undici's. A body that exceeds the bounds fails there;
+ * without bounds, which are those of JSON, the caller counts what it reads.
+ */
+export function createFetch(dispatcher: Dispatcher, bounds?: AnswerBounds): Fetch {
   const bound = (url: string | URL, init: object = {}): unknown => fetch(url, { ...init, dispatcher });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same standard, declared by two copies of undici
-  return bound as Fetch;
+  const answered = bound as Fetch;
+  return bounds ? async (url, init) => boundedResponse(await answered(url, init), bounds) : answered;
 }
 
 type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;

@@ -64,11 +64,17 @@ function weightOf(word: string, words: Map<string, number>): number {
   return weight;
 }
 
+/** Of a text: to find words in megabytes takes seconds. */
+const MAX_LENGTH = 1_000;
+
 const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 
 /** Words of any language, also those inside of `snake_case`, `kebab-case` and `camelCase`. */
 function wordsOf(text: string): string[] {
-  const spaced = text.replaceAll(/([\p{Ll}\d])(\p{Lu})/gu, '$1 $2').replaceAll('_', ' ');
+  const spaced = text
+    .slice(0, MAX_LENGTH)
+    .replaceAll(/([\p{Ll}\d])(\p{Lu})/gu, '$1 $2')
+    .replaceAll('_', ' ');
   return [...segmenter.segment(spaced)].flatMap(({ segment, isWordLike }) =>
     isWordLike ? [segment.toLowerCase()] : [],
   );

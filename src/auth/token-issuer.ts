@@ -1,7 +1,16 @@
-import { createRemoteJWKSet, decodeJwt, errors, jwtVerify, type JWTPayload, type RemoteJWKSet } from 'jose';
+import {
+  createRemoteJWKSet,
+  customFetch,
+  decodeJwt,
+  errors,
+  jwtVerify,
+  type JWTPayload,
+  type RemoteJWKSet,
+} from 'jose';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { Config } from '../config.ts';
+import { createAgent, createFetch } from '../guarded-fetch.ts';
 import type { Caller } from './rights.ts';
 
 type OidcConfig = NonNullable<Config['oidc']>;
@@ -25,6 +34,9 @@ const ALGORITHMS = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA 
 const CLOCK_TOLERANCE_SECONDS = 30;
 const COOLDOWN_MS = 10_000;
 const FETCH_MS = 5_000;
+
+/** Metadata and keys take some KiB. */
+const boundedFetch = createFetch(createAgent({ connectTimeoutMs: FETCH_MS }), { maxBytes: 1024 * 1024 });
 
 /** Keys that are older are fetched again, beside the requests that use them... */
 const REFRESH_MS = 10 * 60_000;
@@ -108,7 +120,7 @@ export class TokenIssuer {
   async #discover(): Promise<RemoteJWKSet> {
     const { issuer } = this.#oidc;
     const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
-    const response = await fetch(url, { signal: AbortSignal.timeout(FETCH_MS), redirect: 'error' });
+    const response = await boundedFetch(url, { signal: AbortSignal.timeout(FETCH_MS), redirect: 'error' });
     if (!response.ok) throw new Error(`${url} answers with HTTP ${response.status}`);
     const found = discovery.parse(await response.json());
     // OpenID Connect Discovery 4.3: or another provider could stand in for ours.
@@ -117,6 +129,7 @@ export class TokenIssuer {
       cooldownDuration: this.#cooldownMs,
       cacheMaxAge: MAX_AGE_MS,
       timeoutDuration: FETCH_MS,
+      [customFetch]: boundedFetch,
     });
     await keys.reload();
     this.#refreshAt = Date.now() + REFRESH_MS;

@@ -7,6 +7,7 @@ import type {
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../log/records.ts';
+import { AnswerTooLargeError } from '../answer-bounds.ts';
 import { createAgent, createFetch } from '../guarded-fetch.ts';
 import { traceHeaders } from '../telemetry/propagation.ts';
 import { IdleWatch } from './idle-watch.ts';
@@ -22,6 +23,18 @@ interface OpenAIOptions {
 
 const MAX_ANSWER_MS = 24 * 3_600_000;
 
+/**
+ * A stream of 64 MiB has 250,000 tokens of some 260 bytes each, twice what models write. An event, or an answer that is
+ * no stream, is parsed at once.
+ */
+const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
+
+/** Of the texts, names and arguments of a message: twice what models write, and what the log can keep and show. */
+const MAX_TEXT_LENGTH = 1024 * 1024;
+
+/** Usage comes behind the reason for the end, at once; some servers then leave the connection open. */
+const AFTER_FINISH_MS = 1_000;
+
 /** How long the provider may take to say whether it has a model. */
 const LOOKUP_TIMEOUT_MS = 3_000;
 
@@ -32,7 +45,7 @@ export class OpenAIProvider implements ModelProvider {
   readonly #idleMs: number;
 
   constructor({ apiKey, baseUrl, idleSeconds }: OpenAIOptions) {
-    const modelFetch = createFetch(createAgent({ connectTimeoutMs: idleSeconds * 1000 }));
+    const modelFetch = createFetch(createAgent({ connectTimeoutMs: idleSeconds * 1000 }), BOUNDS);
     // Its own retries would multiply ours, and hide the provider's failures from the turn's log.
     this.#client = new OpenAI({
       apiKey,
@@ -55,24 +68,28 @@ export class OpenAIProvider implements ModelProvider {
     if (signal.aborted) stop();
     signal.addEventListener('abort', stop, { once: true });
     idle.signal.addEventListener('abort', stop, { once: true });
-    let finished = false;
+    let finishing: NodeJS.Timeout | undefined;
+    let length = 0;
     try {
       const response = await this.#client.chat.completions.create(body, { signal: controller.signal }).asResponse();
       const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(heard(response, idle), controller, this.#client);
       for await (const chunk of chunks) {
         const part = chunkOf(chunk);
-        finished ||= part.finishReason !== undefined;
+        length += lengthOf(part);
+        if (length > MAX_TEXT_LENGTH) throw tooLong(`is longer than ${MAX_TEXT_LENGTH} characters`);
+        if (part.finishReason !== undefined) finishing ??= setTimeout(stop, AFTER_FINISH_MS);
         yield part;
       }
     } catch (error) {
       if (!idle.signal.aborted) throw failureOf(error);
     } finally {
       idle.stop();
+      clearTimeout(finishing);
       signal.removeEventListener('abort', stop);
       controller.abort();
     }
     // Some servers leave the connection open behind a whole answer.
-    if (finished || signal.aborted) return;
+    if (finishing || signal.aborted) return;
     if (idle.signal.aborted)
       throw new ModelError('stalled', `the model sent nothing for ${this.#idleMs / 1000} seconds`);
     throw new ModelError('broken_stream', 'the model ended its answer in the middle');
@@ -136,6 +153,8 @@ function heard(response: Response, idle: IdleWatch): Response {
 
 /** Puts a failure into one of our classes, with what the provider said. */
 export function failureOf(error: unknown): unknown {
+  const overflow = overflowIn(error);
+  if (overflow) return tooLong(`was not read: ${overflow.message}`);
   if (error instanceof OpenAI.APIUserAbortError || (error instanceof Error && error.name === 'AbortError'))
     return error;
   if (error instanceof OpenAI.APIConnectionTimeoutError)
@@ -155,6 +174,27 @@ export function failureOf(error: unknown): unknown {
     return new ModelError('broken_stream', `the model's answer broke off: ${rootMessage(error)}`, { cause: error });
   }
   return error;
+}
+
+/** The same question would have the same answer. */
+function tooLong(reason: string): ModelError {
+  return new ModelError('bad_request', `the model's answer ${reason}`);
+}
+
+function overflowIn(error: unknown): AnswerTooLargeError | undefined {
+  if (error instanceof AnswerTooLargeError) return error;
+  return error instanceof Error ? overflowIn(error.cause) : undefined;
+}
+
+function lengthOf({ content = '', refusal = '', reasoning = '', toolCalls = [], providerFields }: ModelChunk): number {
+  const calls = toolCalls.map(
+    (call) => (call.id ?? '') + (call.name ?? '') + (call.arguments ?? '') + json(call.providerFields),
+  );
+  return [content, refusal, reasoning, json(providerFields), ...calls].reduce((sum, text) => sum + text.length, 0);
+}
+
+function json(fields: object | undefined): string {
+  return fields ? JSON.stringify(fields) : '';
 }
 
 function failureOfStatus({ status, code, type }: InstanceType<typeof OpenAI.APIError>): ModelFailure {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { longestStretch } from '../../test/support/main-thread.ts';
 import { parseArguments } from './arguments.ts';
 
 const schema = {
@@ -12,6 +13,9 @@ const schema = {
   required: ['city'],
   additionalProperties: false,
 };
+
+const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+const valuesOf = (count: number): string => JSON.stringify(Array.from({ length: count }, () => count - 1));
 
 function message(text: string, by: object = schema): string {
   const parsed = parseArguments(by, text);
@@ -105,6 +109,28 @@ describe('what is made to cost much', () => {
     const doubling = { type: 'object', anyOf: [branch, { ...branch }] };
     expect(message('{"a":'.repeat(90) + '1' + '}'.repeat(90), doubling)).toBe('ok');
     expect(performance.now() - startedAt).toBeLessThan(5_000);
+  });
+
+  test.each<[string, object, string]>([
+    ['an enum of 8,000 values', { enum: numbers(8_000) }, valuesOf(9_000)],
+    ['an enum of 90,000 values', { enum: numbers(90_000) }, valuesOf(9_000)],
+    ['a pattern without an end', { pattern: '^(a+)+$' }, `["${'a'.repeat(50)}!"]`],
+    ['1,000 choices', { oneOf: numbers(1_000).map((minLength) => ({ type: 'string', minLength })) }, valuesOf(9_000)],
+    [
+      '1,000 parts',
+      { allOf: numbers(300).map((i) => ({ properties: { [`p${i}`]: { minimum: 1 } } })) },
+      valuesOf(9_000),
+    ],
+    ['a million values', {}, `[${'{},'.repeat(340_000)}1]`],
+  ])('never holds the process up: %s', async (_, items, array) => {
+    const schemas = numbers(10).map((i) => ({ properties: { a: { items } }, title: String(i) }));
+    const stretch = await longestStretch(async () => {
+      for (const one of schemas) {
+        parseArguments(one, `{"a":${array}}`);
+        await new Promise((resolve) => void setImmediate(resolve));
+      }
+    });
+    expect(stretch).toBeLessThan(100);
   });
 
   test('also when it is the schema', () => {

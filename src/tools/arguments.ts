@@ -11,14 +11,20 @@ const MAX_LENGTH = 1024 * 1024;
 const MAX_DEPTH = 100;
 const MAX_MESSAGE_LENGTH = 500;
 const MAX_VALIDATORS = 500;
-const COMPILE_MS = 500;
-const VALIDATE_MS = 200;
+/** With these, and what parsing takes, a call holds the process up for less than 100 ms. */
+const MAX_VALUES = 20_000;
+const COMPILE_MS = 30;
+const VALIDATE_MS = 20;
+/** A larger schema is not compiled: with 1,000 parts of it this takes up to a second. The tool is offered all the same. */
+const MAX_SCHEMA_LENGTH = 64 * 1024;
 
 /** The arguments of a tool call as a model wrote them: JSON text that fits the tool's schema. Empty text is `{}`. */
 export function parseArguments(schema: object, text: string): ParsedArguments {
   if (text.trim() === '') return check(schema, {});
   if (text.length > MAX_LENGTH) return problem(`are longer than ${MAX_LENGTH} characters`);
-  if (jsonShape(text).depth > MAX_DEPTH) return problem(`are nested deeper than ${MAX_DEPTH} levels`);
+  const { depth, values } = jsonShape(text);
+  if (depth > MAX_DEPTH) return problem(`are nested deeper than ${MAX_DEPTH} levels`);
+  if (values > MAX_VALUES) return problem(`have more than ${MAX_VALUES} values`);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -26,13 +32,13 @@ export function parseArguments(schema: object, text: string): ParsedArguments {
     return problem(`are not valid JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
   if (!isObject(value)) return problem(`must be a JSON object, not ${kind(value)}`);
-  return check(schema, value);
+  return check(schema, value, values);
 }
 
-function check(schema: object, value: Record<string, unknown>): ParsedArguments {
+function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
   let errors: ErrorObject[];
   try {
-    errors = validator(schema)(value);
+    errors = validator(schema)(value, values);
   } catch {
     // Too costly to decide here; the server has the last word anyway.
     return { ok: true, value };
@@ -44,7 +50,8 @@ function check(schema: object, value: Record<string, unknown>): ParsedArguments 
   return problem(`do not fit the tool's schema: ${[...lines].join('\n')}`);
 }
 
-type Validator = (value: unknown) => ErrorObject[];
+/** `values`: how many there are in the value. */
+type Validator = (value: unknown, values: number) => ErrorObject[];
 
 const byIdentity = new WeakMap<object, Validator>();
 const byContent = new Map<string, Validator>();
@@ -53,7 +60,7 @@ function validator(schema: object): Validator {
   const known = byIdentity.get(schema);
   if (known) return known;
   const content = JSON.stringify(schema);
-  const compiled = byContent.get(content) ?? compile(schema);
+  const compiled = byContent.get(content) ?? (content.length > MAX_SCHEMA_LENGTH ? anything : compile(schema, content));
   byContent.delete(content);
   byContent.set(content, compiled);
   const [oldest] = byContent.keys();
@@ -62,26 +69,40 @@ function validator(schema: object): Validator {
   return compiled;
 }
 
-/** Keywords whose cost is not bounded by the size of the value. */
+/** Keywords whose cost is not bounded by the sizes of schema and value. */
 const COSTLY = /"(pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef|\$recursiveRef)":/;
+
+/**
+ * What takes 20 ms at most needs no limit, and gets none: limits go by the clock, and a busy machine would let wrong
+ * arguments pass. Each part of a schema may be compared with each of the values.
+ */
+const MAX_CHEAP_PARTS = 100;
+const MAX_CHEAP_STEPS = 100_000;
+
+const anything: Validator = () => [];
 
 const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, meta: false };
 
 /** A validator of its own instance, since schemas of different servers may share an `$id`. */
-function compile(schema: object): Validator {
+function compile(schema: object, content: string): Validator {
+  const { values: parts } = jsonShape(content);
   try {
     const dialect = '$schema' in schema ? String(schema.$schema) : '';
     const ajv = dialect.includes('draft-07') ? new Ajv(OPTIONS) : new Ajv2020(OPTIONS);
     addFormats.default(ajv);
-    const validate = withinTime(COMPILE_MS, () => ajv.compile(schema));
+    const validate = parts > MAX_CHEAP_PARTS ? withinTime(COMPILE_MS, () => ajv.compile(schema)) : ajv.compile(schema);
     if ('$async' in validate) throw new TypeError('asynchronous schemas are not supported');
     const errorsOf = (value: unknown): ErrorObject[] => (validate(value) ? [] : (validate.errors ?? []));
-    // Most schemas take time in proportion to the value; only the others are worth the cost of the limit.
-    return COSTLY.test(JSON.stringify(schema)) ? (value) => withinTime(VALIDATE_MS, () => errorsOf(value)) : errorsOf;
+    const isCostly = COSTLY.test(content);
+    return (value, values) =>
+      isCostly || parts * values > MAX_CHEAP_STEPS ? withinTime(VALIDATE_MS, () => errorsOf(value)) : errorsOf(value);
   } catch {
-    return () => [];
+    return anything;
   }
 }
+
+// The first compilation takes several times as long as the others, which no call has to wait for.
+compile({}, '{}');
 
 function describe({ instancePath, message, keyword, params }: ErrorObject): string {
   const detail =

@@ -15,11 +15,12 @@ import { isNoAnswer } from './http-transport.ts';
  * - `result`: the server answered.
  * - `rejected`: the server answered that it did not do it, or failed.
  * - `not_sent`: it can not have reached the tool.
- * - `unknown`: it may have happened or not: the request was (partly) sent, and what came back does not say.
+ * - `unknown`: it may have happened or not: the request was (partly) sent, and what came back does not say. `isFinal`:
+ *   asking again would end the same.
  */
 export type CallOutcome =
   | { status: 'result'; isError: boolean; content: ContentBlock[]; structuredContent?: unknown }
-  | { status: 'rejected' | 'not_sent' | 'unknown'; message: string };
+  | { status: 'rejected' | 'not_sent' | 'unknown'; message: string; isFinal?: boolean };
 
 /** Judges a call that failed with `error`, after nothing more of its request is sent; `sent`: something has been. */
 export function judgeFailure(error: unknown, sent: boolean): CallOutcome {

@@ -11,6 +11,7 @@ const scope = new AsyncLocalStorage<Exchange | undefined>();
 export class Exchange {
   /** False only if no byte of the request has been written; final once the exchange has ended. */
   sent = false;
+  response: Response | undefined;
   /** The answer is an event stream, whose end the transport tells of. */
   streams = false;
   readonly #ended = new AbortController();

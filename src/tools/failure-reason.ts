@@ -4,13 +4,15 @@ import { redact } from '../redact.ts';
 import { ConnectionLostError } from './connection-lost.ts';
 
 const MAX_LENGTH = 300;
+/** What is left of megabytes before secrets are looked for in them. */
+const MAX_READ_LENGTH = 10_000;
 
 /** What is wrong with a server, in words of ours that read on after its name. */
 export class ServerProblem extends Error {}
 
 /** Why a server could not be used, in one line for a model or a person, without secrets; reads on after its name. */
 export function failureReason(error: unknown): string {
-  const line = redact(reason(error)).replaceAll(/\s+/g, ' ').trim().toWellFormed();
+  const line = redact(reason(error).slice(0, MAX_READ_LENGTH)).replaceAll(/\s+/g, ' ').trim().toWellFormed();
   return line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH).toWellFormed()}…` : line;
 }
 

@@ -4,14 +4,19 @@ import {
   type JSONRPCMessage,
   type ProtocolError,
 } from '@modelcontextprotocol/client';
+import { AnswerTooLargeError, overflowOf } from '../answer-bounds.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../guarded-fetch.ts';
+import { tooLargeError } from './message-bounds.ts';
 import type { ServerTransport } from './server-transport.ts';
 
 type SendOptions = NonNullable<Parameters<StreamableHTTPClientTransport['send']>[1]>;
 
 /** Marks the errors that the transport makes up in place of an answer; no server can send this object. */
 const NO_ANSWER = { noAnswer: true };
+
+/** Of messages in one answer (MCP 2025-03-26, "batching"): ours are single requests, and each message has its cost. */
+const MAX_BATCH = 100;
 
 /** So that the SDK notices first. */
 const GIVE_UP_MS = 500;
@@ -50,6 +55,11 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
     const requestSignal = options.requestSignal ?? givenUp;
     // A request that has its answer is unknown to the protocol layer by then, so this does nothing.
     const onRequestStreamEnd = (): void => {
+      const overflow = exchange.response && overflowOf(exchange.response);
+      if (overflow) {
+        this.onmessage?.(tooLargeError(id, overflow));
+        return;
+      }
       const error = { code: 0, message: 'the server ended its reply without an answer', data: NO_ANSWER };
       this.onmessage?.({ jsonrpc: '2.0', id, error });
     };
@@ -58,10 +68,18 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
   }
 }
 
+function boundedBatch(answer: unknown): unknown {
+  if (!Array.isArray(answer) || answer.length <= MAX_BATCH) return answer;
+  throw new AnswerTooLargeError(`its answer has more than ${MAX_BATCH} messages`);
+}
+
 async function noteStream(fetch: Fetch, url: string | URL, init?: RequestInit): Promise<Response> {
   const response = await fetch(url, init);
   const isStream = response.ok && response.headers.get('content-type')?.startsWith('text/event-stream');
   const { current } = Exchange;
+  if (current) current.response = response;
+  const read = response.json.bind(response);
+  Object.defineProperty(response, 'json', { value: async () => boundedBatch(await read()) });
   if (current && init?.method === 'POST') current.streams = isStream === true && response.status !== 202;
   return response;
 }

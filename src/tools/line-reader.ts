@@ -4,7 +4,7 @@ const NEWLINE = 0x0a;
 export class LineReader {
   readonly #maxBytes: number;
   readonly #onLine: (line: string, isWhole: boolean) => void;
-  #parts: Buffer[] = [];
+  #parts: Uint8Array[] = [];
   #bytes = 0;
 
   /** Of a line that is longer than `maxBytes` so much is reported, as not whole. */
@@ -13,7 +13,7 @@ export class LineReader {
     this.#onLine = onLine;
   }
 
-  push(chunk: Buffer): void {
+  push(chunk: Uint8Array): void {
     let from = 0;
     for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
       this.#add(chunk.subarray(from, to));
@@ -32,7 +32,7 @@ export class LineReader {
     if (line) this.#onLine(line, isWhole);
   }
 
-  #add(part: Buffer): void {
+  #add(part: Uint8Array): void {
     const room = this.#maxBytes - this.#bytes;
     if (room > 0) this.#parts.push(part.subarray(0, room));
     this.#bytes += part.length;

@@ -7,12 +7,15 @@ import {
   type CallToolResult,
   type Tool,
 } from '@modelcontextprotocol/client';
+import { AnswerTooLargeError } from '../answer-bounds.ts';
 import packageJson from '../../package.json' with { type: 'json' };
 import { judgeFailure, type CallOutcome } from './call-outcome.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './connection-lost.ts';
 import { Exchange } from './exchange.ts';
+import { failureReason } from './failure-reason.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
+import { boundMessages, isTooLargeError } from './message-bounds.ts';
 import { waysTo, type ServerTransport, type TransportOptions, type Way } from './server-transport.ts';
 import { unlessAborted } from '../unless-aborted.ts';
 import { traceHeaders } from '../telemetry/propagation.ts';
@@ -161,6 +164,7 @@ export class McpConnection {
     } catch (thrown) {
       exchange.end();
       const error = this.#cause(thrown);
+      if (isTooLarge(error)) return this.#tooLarge(error);
       if (isSessionLost(error, this.sessionId) || (this.#transport.failure && !exchange.sent)) {
         throw new ConnectionLostError(error);
       }
@@ -170,6 +174,14 @@ export class McpConnection {
       if (mayRepeat && (await this.#wantsOtherHeaders(name, options))) return this.#call(name, args, options, true);
       return judgeFailure(error, exchange.sent);
     }
+  }
+
+  /** On an HTTP response of its own the answer is to this call; of a shared stream only the server knows to which. */
+  #tooLarge(error: Error): CallOutcome {
+    const reason = failureReason(error);
+    if (this.transport !== 'streamable-http') return { status: 'unknown', message: reason, isFinal: true };
+    const text = `The tool was executed, but its result was not read: ${reason}. Ask for less at once.`;
+    return { status: 'result', isError: true, content: [{ type: 'text', text }] };
   }
 
   /** Whether a call was refused for headers that we could not know of, and not by a tool that uses the code itself. */
@@ -240,6 +252,7 @@ async function openAny(
   let failure: unknown;
   for (const { transport: create, connect, leadsOn } of ways) {
     const transport = create();
+    boundMessages(transport);
     const client = new Client(
       { name: packageJson.name, version: packageJson.version },
       {
@@ -259,6 +272,11 @@ async function openAny(
     }
   }
   throw failure;
+}
+
+function isTooLarge(error: unknown): error is Error {
+  if (error instanceof ProtocolError) return isTooLargeError(error);
+  return error instanceof AnswerTooLargeError || (error instanceof Error && isTooLarge(error.cause));
 }
 
 function toOutcome({ isError, content, structuredContent }: CallToolResult): CallOutcome {

@@ -36,8 +36,8 @@ export interface McpPoolOptions {
   now?: () => number;
 }
 
-/** Nothing that a tool or a list of tools has to say takes more. */
-const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
+/** Of a message: images take a few of these, and text is cut for the model far below. */
+const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
 /** A server that answers, as `mcp.initialize` shows it, and its tools. */
 export interface McpServerTools {
@@ -90,13 +90,13 @@ export class McpPool {
       programs: new OpenConnections(this.#options.maxPrograms),
     };
     const connectTimeoutMs = this.#options.answerTimeoutMs;
-    const limits = { connectTimeoutMs, maxResponseBytes: MAX_MESSAGE_BYTES };
-    const plain = createAgent(limits);
-    const guarded = createAgent({ ...limits, refuses: isPrivateAddress });
+    const plain = createAgent({ connectTimeoutMs });
+    const guarded = createAgent({ connectTimeoutMs, refuses: isPrivateAddress });
+    const bounds = { maxBytes: MAX_MESSAGE_BYTES };
     this.#agents = [plain, guarded];
     this.#fetches = {
-      plain: createFetch(plain.compose(noteSending)),
-      guarded: createFetch(guarded.compose(noteSending)),
+      plain: createFetch(plain.compose(noteSending), bounds),
+      guarded: createFetch(guarded.compose(noteSending), bounds),
     };
   }
 

@@ -10,6 +10,9 @@ const MAX_FILE_NAME_LENGTH = 100;
 
 const PLAIN_MEDIA_TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 
+/** What is longer is cut for the model, said twice or not. */
+const MAX_COMPARED_LENGTH = 256 * 1024;
+
 export interface ToolResult {
   content: readonly ContentBlock[];
   structuredContent?: unknown;
@@ -41,10 +44,20 @@ export function readResult({ content, structuredContent }: ToolResult): { text: 
         return `[${cut(block.name, MAX_LINK_LENGTH)}: ${cut(block.uri, MAX_LINK_LENGTH)}]`;
     }
   });
-  if (structuredContent !== undefined && !content.some((block) => says(block, structuredContent))) {
+  if (structuredContent !== undefined && !comparable(content).some((block) => says(block, structuredContent))) {
     lines.push(stringify(structuredContent));
   }
   return { text: lines.join('\n').toWellFormed(), files };
+}
+
+/** The first blocks: to parse all that a server sends would take as long as it likes. */
+function comparable(content: readonly ContentBlock[]): readonly ContentBlock[] {
+  let length = 0;
+  const end = content.findIndex((block) => {
+    length += block.type === 'text' ? block.text.length : 0;
+    return length > MAX_COMPARED_LENGTH;
+  });
+  return end < 0 ? content : content.slice(0, end);
 }
 
 /** Servers repeat structured content as a text block for older clients (MCP, "Structured Content"). */

@@ -8,6 +8,7 @@ import {
   type JSONRPCMessage,
   type TransportSendOptions,
 } from '@modelcontextprotocol/client';
+import { overflowOf } from '../answer-bounds.ts';
 import type { Fetch } from '../guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
 import { ServerProblem } from './failure-reason.ts';
@@ -20,16 +21,25 @@ import type { ServerTransport } from './server-transport.ts';
  */
 export class SseTransport extends SSEClientTransport implements ServerTransport {
   readonly kind = 'sse';
-  failure: ServerProblem | undefined;
+  failure: Error | undefined;
 
   constructor(url: string, headers: Record<string, string>, fetch: Fetch) {
-    super(new URL(url), { requestInit: { headers }, fetch: (target, init) => post(fetch, target, init) });
+    let stream: Response | undefined;
+    super(new URL(url), {
+      requestInit: { headers },
+      fetch: async (target, init) => {
+        if (init?.method === 'POST') return post(fetch, target, init);
+        stream = await fetch(target, init);
+        return stream;
+      },
+    });
     // oxlint-disable-next-line unicorn/prefer-add-event-listener -- the SDK's transports are no event targets
     this.onerror = (error) => {
       if (!(error instanceof SseError) || this.failure) return;
-      this.failure = new ServerProblem(
-        error.code === undefined ? 'ended its event stream' : `answered with HTTP ${error.code}`,
-      );
+      const overflow = stream && overflowOf(stream);
+      this.failure =
+        overflow ??
+        new ServerProblem(error.code === undefined ? 'ended its event stream' : `answered with HTTP ${error.code}`);
       void this.close();
     };
   }
@@ -45,8 +55,7 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
 const headersOfMessage = new AsyncLocalStorage<Readonly<Record<string, string>>>();
 
 /** Sends a message. The SDK's error for one that is refused hides its status in a text. */
-async function post(fetch: Fetch, url: string | URL, init?: RequestInit): Promise<Response> {
-  if (init?.method !== 'POST') return fetch(url, init);
+async function post(fetch: Fetch, url: string | URL, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);
   for (const [name, value] of Object.entries(headersOfMessage.getStore() ?? {})) headers.set(name, value);
   const response = await fetch(url, { ...init, headers: Object.fromEntries(headers) });

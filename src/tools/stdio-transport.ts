@@ -1,5 +1,6 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   deserializeMessage,
@@ -10,6 +11,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { getDefaultEnvironment } from '@modelcontextprotocol/client/stdio';
 import type { Logger } from 'pino';
+import { AnswerGauge, inParts } from '../answer-bounds.ts';
 import { Exchange } from './exchange.ts';
 import { ServerProblem } from './failure-reason.ts';
 import { LineReader } from './line-reader.ts';
@@ -21,7 +23,7 @@ import { StderrLog } from './stderr-log.ts';
 export interface StdioOptions {
   log: Logger;
   now: () => number;
-  /** Of a longer message no more is kept; its sender is ended when it is over. */
+  /** The sender of a longer message is ended. */
   maxMessageBytes: number;
 }
 
@@ -39,7 +41,7 @@ export class StdioTransport implements ServerTransport {
   onclose: Transport['onclose'];
   onerror: Transport['onerror'];
   onmessage: Transport['onmessage'];
-  failure: ServerProblem | undefined;
+  failure: Error | undefined;
   /** The SDK takes a transport that has this and `pid` for one to a process, and knows what its silence means. */
   readonly stderr = null;
 
@@ -47,6 +49,7 @@ export class StdioTransport implements ServerTransport {
   readonly #options: StdioOptions;
   readonly #log: Logger;
   #child: ChildProcessWithoutNullStreams | undefined;
+  #reading: Promise<void> | undefined;
   #ending: Promise<void> | undefined;
 
   constructor(endpoint: StdioEndpoint, options: StdioOptions) {
@@ -106,8 +109,7 @@ export class StdioTransport implements ServerTransport {
 
   #attach(child: ChildProcessWithoutNullStreams): void {
     this.#child = child;
-    const stdout = new LineReader(this.#options.maxMessageBytes, (line, isWhole) => this.#line(line, isWhole));
-    child.stdout.on('data', (chunk: Buffer) => stdout.push(chunk));
+    this.#reading = this.#read(child.stdout);
     const stderr = new StderrLog(this.#log, this.#options.now);
     child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk)).on('end', () => stderr.end());
     // What can't be written is told of by `write`; a pipe that breaks otherwise is one whose process ends.
@@ -120,7 +122,7 @@ export class StdioTransport implements ServerTransport {
   }
 
   /** Ends the connection at once, and the processes in their own time. */
-  #end(failure: ServerProblem | undefined): void {
+  #end(failure: Error | undefined): void {
     const child = this.#child;
     if (this.#ending || !child) return;
     this.failure = failure;
@@ -129,7 +131,7 @@ export class StdioTransport implements ServerTransport {
 
   async #endProcesses(child: ChildProcessWithoutNullStreams): Promise<void> {
     const { pid } = child;
-    const closed = once(child, 'close');
+    const closed = Promise.all([once(child, 'close'), this.#reading]);
     if (!isRunning(child)) {
       // Answers may still be in the pipe.
       await Promise.race([closed, sleep(DRAIN_MS, undefined, { ref: false })]);
@@ -144,9 +146,26 @@ export class StdioTransport implements ServerTransport {
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
   }
 
-  #line(line: string, isWhole: boolean): void {
+  async #read(stdout: Readable): Promise<void> {
+    const gauge = new AnswerGauge({ maxBytes: this.#options.maxMessageBytes }, 'lines');
+    const lines = new LineReader(Infinity, (line) => this.#line(line));
+    try {
+      for await (const chunk of stdout) {
+        await inParts(chunk, gauge, (part) => lines.push(part)).catch((error: unknown) => {
+          // Before the loop is left, which closes the pipe: what the program makes of that explains nothing.
+          this.#end(error instanceof Error ? error : new Error(String(error)));
+          throw error;
+        });
+      }
+    } catch {
+      // A pipe that breaks otherwise is one whose process ends.
+    } finally {
+      gauge.release();
+    }
+  }
+
+  #line(line: string): void {
     if (this.#ending && !this.failure) return;
-    if (!isWhole) return this.#end(new ServerProblem('sent a message that is too long'));
     let message: JSONRPCMessage;
     try {
       message = deserializeMessage(line);

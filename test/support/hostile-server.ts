@@ -1,0 +1,125 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { parentPort, workerData, Worker } from 'node:worker_threads';
+import { once } from 'node:events';
+import { createGzip } from 'node:zlib';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+
+/** Bytes of an answer: `head`, `unit` until there are `bytes` of it, `tail`; one that is `endless` has no end. */
+export interface Hostile {
+  head?: string;
+  unit: string;
+  bytes: number;
+  tail?: string;
+}
+
+/** What a hostile server answers. `$id` in a text is the id of the request. */
+export interface HostileAnswers {
+  /** To requests of these MCP methods, or to all others (`*`). The rest is answered well. */
+  methods: Record<string, Hostile>;
+  gzip?: boolean;
+  contentType?: string;
+  /** The last one is HTTP with SSE: a GET opens the stream, and what is posted is refused. */
+  protocol?: '2026-07-28' | '2025-11-25' | '2024-11-05';
+}
+
+/** The port of the server, or the method of a request that it has received. */
+type Report = number | { method: string };
+
+/** A server in a thread of its own, so that its work is not taken for ours. */
+export async function startHostileServer(
+  answers: HostileAnswers,
+): Promise<{ url: string; stop: () => Promise<void>; received: string[] }> {
+  const worker = new Worker(fileURLToPath(import.meta.url), { workerData: answers });
+  const received: string[] = [];
+  const port = await new Promise<number>((resolve, reject) => {
+    worker.once('error', reject);
+    worker.on('message', (message: Report) => {
+      if (typeof message === 'number') resolve(message);
+      else received.push(message.method);
+    });
+  });
+  return {
+    url: `http://127.0.0.1:${port}/mcp`,
+    stop: async () => void (await worker.terminate()),
+    received,
+  };
+}
+
+async function send(
+  response: ServerResponse,
+  { head = '', unit, bytes, tail = '' }: Hostile,
+  id: unknown,
+): Promise<void> {
+  const { gzip, contentType = 'application/json' } = workerData as HostileAnswers;
+  response.writeHead(200, { 'content-type': contentType, ...(gzip && { 'content-encoding': 'gzip' }) });
+  const zip = gzip ? createGzip({ level: 1 }) : undefined;
+  zip?.pipe(response);
+  const out = zip ?? response;
+  const gone = once(response, 'close');
+  const write = async (part: string): Promise<void> => {
+    if (!out.write(part)) await Promise.race([once(out, 'drain'), gone]);
+  };
+  const idText = JSON.stringify(id ?? null);
+  await write(head.replaceAll('$id', idText));
+  const block = unit.repeat(Math.max(1, Math.ceil(65_536 / unit.length)));
+  let left = bytes;
+  for (; left >= block.length && !response.destroyed; left -= block.length) await write(block);
+  if (response.destroyed) return;
+  await write(unit.repeat(Math.max(0, Math.floor(left / unit.length))));
+  out.end(tail.replaceAll('$id', idText));
+}
+
+const json = z.object({ method: z.string().default(''), id: z.unknown().optional() });
+
+const GOOD: Record<string, object> = {
+  'server/discover': {
+    resultType: 'complete',
+    supportedVersions: ['2026-07-28'],
+    capabilities: { tools: {} },
+    serverInfo: { name: 'x', version: '1' },
+    ttlMs: 0,
+    cacheScope: 'private',
+  },
+  initialize: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } },
+  'tools/list': { resultType: 'complete', tools: [], ttlMs: 0, cacheScope: 'private' },
+  'tools/call': { resultType: 'complete', content: [] },
+};
+
+function report(message: Report): void {
+  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a port to a thread, not to a page
+  parentPort?.postMessage(message);
+}
+
+function serve({ methods, protocol = '2026-07-28' }: HostileAnswers): void {
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const { method, id } = json.parse(JSON.parse((await text(request)) || '{}'));
+    report({ method });
+    const hostile = methods[method] ?? methods['*'];
+    if (hostile) {
+      await send(response, hostile, id);
+      return;
+    }
+    if (protocol === '2024-11-05') {
+      response.writeHead(405).end();
+      return;
+    }
+    if (id === undefined) {
+      response.writeHead(request.method === 'GET' ? 405 : 202).end();
+      return;
+    }
+    const result = method === 'server/discover' && protocol === '2025-11-25' ? undefined : GOOD[method];
+    const said = result ? { result } : { error: { code: -32601, message: 'unknown method' } };
+    response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify({ jsonrpc: '2.0', id, ...said }));
+  };
+  const server = createServer((request, response) => {
+    answer(request, response).catch(() => response.destroy());
+  });
+  server.listen(0, '127.0.0.1', () => report((server.address() as AddressInfo).port));
+}
+
+if (parentPort && workerData) serve(workerData as HostileAnswers);
