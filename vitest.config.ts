@@ -19,7 +19,7 @@ export default defineConfig({
         // On a machine that is busy with something else, some take more than vitest's 5 s.
         test: {
           name: 'unit',
-          include: ['{src,workflows,activities}/**/*.test.ts'],
+          include: ['{src,docs,workflows,activities}/**/*.test.ts'],
           testTimeout: 60_000,
           expect: expectOptions,
         },
