@@ -10,8 +10,8 @@ import type { EncryptionKey } from './encryption/cipher.ts';
 import { hideSecrets } from './redact.ts';
 
 /**
- * All of the server's settings, from the environment, validated. The variables are documented in the README's table;
- * a test holds the two together.
+ * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;
+ * a test compares the two.
  */
 export interface Config {
   host: string;

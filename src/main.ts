@@ -16,7 +16,7 @@ import { ProvisionError } from './temporal/provision-error.ts';
 async function main(argv: string[]): Promise<number> {
   const program = new Command('everturn')
     .description('Runs AI agent conversations as durable Temporal workflows.')
-    .addHelpText('after', '\nSettings come from the environment; the README has the table.')
+    .addHelpText('after', '\nSettings come from the environment: see docs/configuration.md.')
     .showHelpAfterError()
     .exitOverride();
   addStartCommand(program);

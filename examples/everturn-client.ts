@@ -1,0 +1,62 @@
+import { EventSourceParserStream } from 'eventsource-parser/stream';
+import { z } from 'zod';
+
+const requiredAction = z.object({
+  type: z.enum(['tool.approval_required', 'tool.response_required']),
+  thread_id: z.string(),
+  tool_calls: z.array(z.object({ id: z.string() })),
+});
+
+/** What the examples read of an event; `docs/api.md` has all of its fields. */
+const turnEvent = z.object({
+  type: z.string(),
+  id: z.string(),
+  sequence_number: z.int(),
+  /** Of `turn.created`. */
+  turn_id: z.string().optional(),
+  /** Text, except in `mcp.initialize`, whose list of servers is left out here. */
+  content: z.string().nullish().catch(null),
+  state: z.object({ status: z.string(), required_actions: z.array(requiredAction).optional() }).optional(),
+});
+export type TurnEvent = z.infer<typeof turnEvent>;
+
+const sessionAnswer = z.object({ data: z.object({ id: z.string() }) });
+
+const BASE = process.env['EVERTURN_URL'] ?? 'http://127.0.0.1:8080';
+const KEY = process.env['EVERTURN_KEY'];
+
+/** Sends JSON. @throws Error with the server's message */
+export async function send(path: string, body: object): Promise<Response> {
+  const response = await fetch(`${BASE}/v1/agents${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...(KEY && { authorization: `Bearer ${KEY}` }) },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
+  return response;
+}
+
+export async function createSession(agentName: string): Promise<string> {
+  const response = await send('/sessions', { agent_name: agentName });
+  return sessionAnswer.parse(await response.json()).data.id;
+}
+
+/** The events of a server-sent event stream. */
+export async function* events(response: Response): AsyncGenerator<TurnEvent> {
+  if (!response.body) return;
+  const stream = response.body.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream());
+  for await (const { data } of stream) yield turnEvent.parse(JSON.parse(data));
+}
+
+/** Follows a turn to its end and prints what the model writes; gives the last event, `turn.done`. */
+export async function printTurn(response: Response): Promise<TurnEvent> {
+  let last: TurnEvent | undefined;
+  for await (const event of events(response)) {
+    if (event.type === 'model.message.delta') process.stdout.write(event.content ?? '');
+    if (event.type === 'tool.response') process.stdout.write(`\n[tool] ${event.content}\n`);
+    last = event;
+  }
+  process.stdout.write('\n');
+  if (last?.type !== 'turn.done') throw new Error('the stream ended early: resume it, see resume-a-stream.ts');
+  return last;
+}

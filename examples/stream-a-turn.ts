@@ -1,0 +1,7 @@
+// A session, a message, and the answer as it is written: node examples/stream-a-turn.ts "show my notes"
+import { createSession, printTurn, send } from './everturn-client.ts';
+
+const session = await createSession('demo');
+const input = [{ type: 'user.message', content: process.argv[2] ?? 'show my notes' }];
+const { state } = await printTurn(await send(`/sessions/${session}/turns`, { input }));
+console.log(`[turn] ${state?.status}`);

@@ -1,0 +1,33 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ServerProcess } from '../support/server-process.ts';
+
+const run = promisify(execFile);
+
+let dataDir: string;
+let server: ServerProcess;
+beforeAll(async () => {
+  dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-examples-'));
+  server = await ServerProcess.prepare(dataDir, {});
+  await server.start();
+});
+afterAll(async () => {
+  await server.stop();
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+test.each([
+  ['stream-a-turn', /The tool answered: [^]*\[turn\] done\n$/],
+  ['approve-a-tool-call', /\[approval\] allowing 1 call\(s\)\n[^]*\[turn\] done\n$/],
+  ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
+  ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
+])('examples/%s.ts does what it says', async (name, output) => {
+  const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
+  const { stdout } = await run(process.execPath, [file], { env: { ...process.env, EVERTURN_URL: server.api.url } });
+  expect(stdout).toMatch(output);
+});
