@@ -58,7 +58,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
-          include: ['{src,docs,workflows,activities}/**/*.test.ts'],
+          include: ['{src,docs,workflows,activities}/**/*.test.ts', 'test/unit/*.test.ts'],
           // On a machine that is busy with something else, some take more than vitest's 5 s.
           testTimeout: 60_000,
           expect: expectOptions,
