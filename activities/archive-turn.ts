@@ -1,8 +1,8 @@
 import { Context } from '@temporalio/activity';
-import { archive } from '../src/logs/archive-turn.ts';
-import { TurnNotFound } from '../src/logs/turn-logs.ts';
+import { archive } from '../src/engine/archive-turn.ts';
+import { TurnNotFound } from '../src/engine/turn-log-reader.ts';
 import type { Dependencies } from './dependencies.ts';
-import { withHeartbeat } from './heartbeat.ts';
+import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 
 interface ArchiveTurnInput {
   turnId: string;

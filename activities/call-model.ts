@@ -1,18 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
 import { isWorthKeepingLater, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
-import type { CallModelInput, CallModelResult } from '../src/log/history.ts';
-import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type Usage } from '../src/log/records.ts';
+import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
+import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type Usage } from '../src/core/records.ts';
 import { inputCharacters } from '../src/models/input-breakdown.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
-import { isUnavailable } from '../src/unavailable.ts';
-import { Answer, reported } from './answer.ts';
+import { isUnavailable } from '../src/engine/unavailable.ts';
+import { Answer, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
-import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from './heartbeat.ts';
-import { prepareModelCall, type PreparedModelCall } from './prepare-model-call.ts';
-import { refuseReset } from './refuse-reset.ts';
-import { untilAvailable } from './until-available.ts';
+import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
+import { prepareModelCall, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
+import { refuseReset } from '../src/temporal/reject-reset-run.ts';
+import { untilAvailable } from '../src/engine/retry.ts';
 
 /** What an attempt tells the next one. */
 interface AttemptDetails {

@@ -2,7 +2,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test, vi } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
 import { TURN_ID } from '../test/support/random-turn.ts';
-import type { Appended, CallToolInput } from '../src/log/history.ts';
+import type { Appended, CallToolInput } from '../src/core/history.ts';
 import { createCallTool } from './call-tool.ts';
 
 /** More files than a record can hold, whatever the bounds of today are. */
@@ -20,7 +20,7 @@ vi.mock(import('../src/tools/results.ts'), () => ({
     return { text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
   },
 }));
-vi.mock(import('./tool-result.ts'), () => ({
+vi.mock(import('../src/tools/merge-tool-result.ts'), () => ({
   keepResult: (result: { text: string; files: unknown[] }) =>
     Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),
 }));

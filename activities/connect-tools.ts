@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
-import type { Appended, ConnectToolsInput } from '../src/log/history.ts';
-import type { NewRecord } from '../src/log/records.ts';
+import type { Appended, ConnectToolsInput } from '../src/core/history.ts';
+import type { NewRecord } from '../src/core/records.ts';
 import type { Dependencies } from './dependencies.ts';
-import { withHeartbeat } from './heartbeat.ts';
-import { untilAvailable } from './until-available.ts';
+import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
+import { untilAvailable } from '../src/engine/retry.ts';
 
 /**
  * Connects to the agent's MCP servers before the first model call and says which are there. The others are not an

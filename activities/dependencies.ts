@@ -1,17 +1,17 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
-import type { Toolsets } from '../src/agents/toolsets.ts';
+import type { Toolsets } from '../src/tools/toolset-loader.ts';
 import type { BlobStore } from '../src/blobs/blob-store.ts';
 import type { Catalog } from '../src/catalog/catalog.ts';
 import type { Config } from '../src/config.ts';
 import type { LiveBus } from '../src/live/bus.ts';
-import type { HeadStarts } from '../src/live/head-starts.ts';
-import type { Conversations } from '../src/logs/conversations.ts';
-import type { TurnIndex } from '../src/logs/turn-index.ts';
-import type { TurnLogs } from '../src/logs/turn-logs.ts';
+import type { HeadStarts } from '../src/speculation/speculative-calls.ts';
+import type { Conversations } from '../src/engine/conversations.ts';
+import type { TurnIndex } from '../src/engine/turn-index.ts';
+import type { TurnLogs } from '../src/engine/turn-log-reader.ts';
 import type { Metrics } from '../src/telemetry/metrics.ts';
-import type { Models } from '../src/models/models.ts';
-import type { McpPool } from '../src/tools/mcp-pool.ts';
+import type { Models } from '../src/models/providers.ts';
+import type { McpPool } from '../src/mcp/pool.ts';
 
 /** What the activities work with; one object per worker. */
 export interface Dependencies {

@@ -1,9 +1,9 @@
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { terminateWorkflow } from '../src/temporal/end-execution.ts';
-import { sessionWorkflowId, turnWorkflowId } from '../workflows/ids.ts';
+import { terminateWorkflow } from '../src/temporal/end-workflow.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../src/core/temporal-names.ts';
 import type { Dependencies } from './dependencies.ts';
-import { withHeartbeat } from './heartbeat.ts';
-import { turnsOf } from './turns-of.ts';
+import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
+import { turnsOf } from '../src/catalog/merge-turns-of.ts';
 
 /** Ends what runs of a deleted session: its workflow first, for it could start another turn. */
 export function createEndSession({ catalog, client }: Dependencies) {

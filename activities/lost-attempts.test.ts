@@ -3,8 +3,8 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
 import { turnStart, TURN_ID } from '../test/support/random-turn.ts';
-import type { CallModelInput, CallToolInput } from '../src/log/history.ts';
-import { turnCreated } from '../src/log/projection.ts';
+import type { CallModelInput, CallToolInput } from '../src/core/history.ts';
+import { turnCreated } from '../src/core/projection.ts';
 import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
 

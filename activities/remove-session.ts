@@ -1,11 +1,11 @@
 import { Context } from '@temporalio/activity';
 import { isUnreadable } from '../src/encryption/cipher.ts';
-import { TurnNotFound } from '../src/logs/turn-logs.ts';
-import { deleteExecution } from '../src/temporal/end-execution.ts';
-import { sessionWorkflowId, turnWorkflowId } from '../workflows/ids.ts';
+import { TurnNotFound } from '../src/engine/turn-log-reader.ts';
+import { deleteExecution } from '../src/temporal/end-workflow.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../src/core/temporal-names.ts';
 import type { Dependencies } from './dependencies.ts';
-import { withHeartbeat } from './heartbeat.ts';
-import { turnsOf } from './turns-of.ts';
+import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
+import { turnsOf } from '../src/catalog/merge-turns-of.ts';
 
 /**
  * What was on its way as a session was deleted has come by then: a turn whose start its session had ordered, the result

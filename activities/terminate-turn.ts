@@ -1,7 +1,7 @@
-import type { CancelReason } from '../src/log/records.ts';
+import type { CancelReason } from '../src/core/records.ts';
 import { isNotFound } from '../src/temporal/errors.ts';
-import { terminateWorkflow } from '../src/temporal/end-execution.ts';
-import { turnWorkflowId } from '../workflows/ids.ts';
+import { terminateWorkflow } from '../src/temporal/end-workflow.ts';
+import { turnWorkflowId } from '../src/core/temporal-names.ts';
 import type { Dependencies } from './dependencies.ts';
 
 interface TerminateTurnInput {

@@ -1,14 +1,14 @@
 import type { RequestListener } from 'node:http';
 import express from 'express';
-import { EventStream } from '../src/api/sse.ts';
+import { EventStream } from '../src/api/http/event-stream.ts';
 import { Metrics } from '../src/telemetry/metrics.ts';
 import { listen } from '../src/demo/local-server.ts';
-import { newId } from '../src/new-id.ts';
-import type { StreamFrame } from '../src/live/turn-reader.ts';
+import { newId } from '../src/engine/new-id.ts';
+import type { StreamFrame } from '../src/live/stream-sequencer.ts';
 import { OpenAIProvider } from '../src/models/openai.ts';
-import { promptOf } from '../src/models/prompt.ts';
-import type { AgentSpec } from '../src/wire/agent-spec.ts';
-import { createTurnBody } from '../src/wire/input.ts';
+import { promptOf } from '../src/agents/prompt.ts';
+import type { AgentSpec } from '../src/spec/agent-spec.ts';
+import { createTurnBody } from '../src/api/sessions/wire/input.ts';
 import { THINKING_AGENT } from './bench-client.ts';
 
 /**

@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
-import { turnWorkflowId } from '../workflows/ids.ts';
+import { turnWorkflowId } from '../src/core/temporal-names.ts';
 
 interface WireTurn {
   id: string;

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import type { Client } from '@temporalio/client';
 import { bundleWorkflowCode, DefaultLogger, type NativeConnection, Worker } from '@temporalio/worker';
-import { newId } from '../src/new-id.ts';
+import { newId } from '../src/engine/new-id.ts';
 
 /** Bare workflows on the same server, with the same worker settings as Everturn's where they matter. */
 export class Floor {

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
-import { createLogger } from '../src/logger.ts';
+import { createLogger } from '../src/telemetry/logger.ts';
 import { installTemporalRuntime } from '../src/telemetry/temporal-runtime.ts';
 import { BenchClient } from './bench-client.ts';
 import { Floor } from './floor.ts';

@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 import { Command, InvalidArgumentError } from 'commander';
-import { untilStopped } from '../src/cli/until-stopped.ts';
+import { untilStopped } from '../src/cli/process.ts';
 import { ConfigError, loadConfig } from '../src/config.ts';
-import { createLogger } from '../src/logger.ts';
-import { ProvisionError } from '../src/temporal/provision-error.ts';
-import { waitUntilReady } from '../src/temporal/readiness.ts';
+import { createLogger } from '../src/telemetry/logger.ts';
+import { ProvisionError } from '../src/lib/errors.ts';
+import { waitUntilReady } from '../src/temporal-server/wait-until-ready.ts';
 import { startTemporalOnPostgres } from './temporal/start.ts';
 
 interface Options {

@@ -1,9 +1,9 @@
 import { pino } from 'pino';
 import type { createDocument } from 'zod-openapi';
 import { apiRoutes } from '../src/api/app.ts';
-import type { ApiContext } from '../src/api/context.ts';
-import { openApiDocument } from '../src/api/openapi.ts';
-import { METHODS } from '../src/api/routes.ts';
+import type { ApiContext } from '../src/api/http/context.ts';
+import { openApiDocument } from '../src/api/http/openapi.ts';
+import { METHODS } from '../src/api/http/route.ts';
 
 /** What is read of a JSON Schema; everything else in it is left to `/openapi.json`. */
 interface Schema {

@@ -5,9 +5,9 @@ import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/e
 import { z } from 'zod';
 import { ROLES, subjectNamed, type Caller, type Role } from './auth/rights.ts';
 import type { Database } from './catalog/database.ts';
-import type { SqliteSync } from './catalog/node-sqlite.ts';
+import type { SqliteSync } from './catalog/sqlite.ts';
 import type { EncryptionKey } from './encryption/cipher.ts';
-import { hideSecrets } from './redact.ts';
+import { hideSecrets } from './lib/redact.ts';
 
 /**
  * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;

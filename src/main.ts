@@ -6,11 +6,11 @@ import { addKeysCommand } from './cli/keys.ts';
 import { addStartCommand } from './cli/start.ts';
 import { addTurnCommand } from './cli/turn.ts';
 import { addWorkerCommand } from './cli/worker.ts';
-import { CatalogError } from './catalog/prepare.ts';
+import { CatalogError } from './catalog/migrate.ts';
 import { ConfigError } from './config.ts';
-import { DataDirInUseError } from './data-dir-lock.ts';
-import { redact } from './redact.ts';
-import { ProvisionError } from './temporal/provision-error.ts';
+import { DataDirInUseError } from './lib/data-dir-lock.ts';
+import { redact } from './lib/redact.ts';
+import { ProvisionError } from './lib/errors.ts';
 
 /** The command line. Gives the exit code. */
 async function main(argv: string[]): Promise<number> {

@@ -1,6 +1,6 @@
 import { defineSignal, defineUpdate } from '@temporalio/workflow';
-import type { TurnStart } from '../src/log/history.ts';
-import type { CancelReason, PendingCall } from '../src/log/records.ts';
+import type { TurnStart } from '../src/core/history.ts';
+import type { CancelReason, PendingCall } from '../src/core/records.ts';
 
 /**
  * A turn to start, as the API sends it: validated as far as that is possible without the session.
@@ -34,7 +34,7 @@ export interface TurnEnding {
 
 /**
  * A command that has been on its way for longer than this is not carried out any more: what it refers to may be gone by
- * then, see `src/logs/turn-index.ts`. Half a day is far more than any command takes, or than clocks differ.
+ * then, see `src/engine/turn-index.ts`. Half a day is far more than any command takes, or than clocks differ.
  */
 export const COMMAND_LIFETIME_MS = 12 * 3_600_000;
 

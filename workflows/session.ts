@@ -20,10 +20,10 @@ import {
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities } from '../activities/index.ts';
-import type { TurnStart } from '../src/log/history.ts';
-import type { CancelReason, PendingCall } from '../src/log/records.ts';
-import { refuseInput, type Refusal } from '../src/log/turn-input.ts';
-import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from './ids.ts';
+import type { TurnStart } from '../src/core/history.ts';
+import type { CancelReason, PendingCall } from '../src/core/records.ts';
+import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
+import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import {
   cancelSession,
   cancelTurn,

@@ -7,10 +7,10 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { CallModelResult, ForRun, TurnCarry, TurnClose, TurnStart } from '../src/log/history.ts';
-import { DIGITS, ulid } from '../src/log/ids.ts';
-import { answerTo, countFailureRecords } from '../src/log/projection.ts';
-import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/log/records.ts';
+import type { CallModelResult, ForRun, TurnCarry, TurnClose, TurnStart } from '../src/core/history.ts';
+import { DIGITS, ulid } from '../src/core/ids.ts';
+import { answerTo, countFailureRecords } from '../src/core/projection.ts';
+import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/core/records.ts';
 
 /** How far the turn has come; shared by its threads, since they share its log. */
 export type Progress = Pick<TurnCarry, 'ordinal' | 'step' | 'usage'>;

@@ -10,10 +10,10 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { TurnCarry, TurnClose, TurnStart } from '../src/log/history.ts';
-import { countStartRecords } from '../src/log/projection.ts';
-import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/log/records.ts';
-import { sessionWorkflowId } from './ids.ts';
+import type { TurnCarry, TurnClose, TurnStart } from '../src/core/history.ts';
+import { countStartRecords } from '../src/core/projection.ts';
+import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
+import { sessionWorkflowId } from '../src/core/temporal-names.ts';
 import { cancelTurn, turnEnding } from './messages.ts';
 import { Thread, type Progress, type ThreadEnd } from './thread.ts';
 

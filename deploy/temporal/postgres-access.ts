@@ -1,4 +1,4 @@
-import { ProvisionError } from '../../src/temporal/provision-error.ts';
+import { ProvisionError } from '../../src/lib/errors.ts';
 
 /** How Temporal's programs reach PostgreSQL. */
 export interface PostgresAccess {

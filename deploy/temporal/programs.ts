@@ -2,9 +2,9 @@ import { execFile } from 'node:child_process';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { Logger } from 'pino';
-import { goInstall } from '../../src/temporal/go-install.ts';
-import { installPrograms, isExecutable, onPath } from '../../src/temporal/program-cache.ts';
-import { ProvisionError } from '../../src/temporal/provision-error.ts';
+import { goInstall } from '../../src/temporal-server/merge-go-install.ts';
+import { installPrograms, isExecutable, onPath } from '../../src/temporal-server/program-cache.ts';
+import { ProvisionError } from '../../src/lib/errors.ts';
 
 const run = promisify(execFile);
 

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { ProvisionError } from '../../src/temporal/provision-error.ts';
+import { ProvisionError } from '../../src/lib/errors.ts';
 import type { PostgresAccess } from './postgres-access.ts';
 
 const run = promisify(execFile);

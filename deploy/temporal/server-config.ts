@@ -1,4 +1,4 @@
-import { DYNAMIC_CONFIG } from '../../src/temporal/dynamic-config.ts';
+import { DYNAMIC_CONFIG } from '../../src/temporal-server/dynamic-config.ts';
 import type { PostgresAccess } from './postgres-access.ts';
 import { DATABASES, SQL_PLUGIN } from './schemas.ts';
 

@@ -1,4 +1,4 @@
-import type { Subject } from '../log/records.ts';
+import type { Subject } from '../core/records.ts';
 
 export const ROLES = ['admin', 'user', 'approver'] as const;
 

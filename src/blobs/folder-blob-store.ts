@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { NO_ENCRYPTION } from '../encryption/cipher.ts';
-import { MAX_HEADER_BYTES, plainSize, readSealed, sealBytes } from '../encryption/sealed-bytes.ts';
-import { sha256 } from '../hash.ts';
-import { KeyedQueue } from '../keyed-queue.ts';
+import { MAX_HEADER_BYTES, plainSize, readSealed, sealBytes } from '../encryption/encrypted-file.ts';
+import { sha256 } from '../lib/hash.ts';
+import { KeyedQueue } from '../lib/keyed-semaphore.ts';
 import { BlobNotFound, type BlobStore, type ListedBlob } from './blob-store.ts';
 
 /** Files that are open at a time; a process has few handles, and one request may have thousands of blobs. */

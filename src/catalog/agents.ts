@@ -1,8 +1,8 @@
 import type { Kysely, Transaction } from 'kysely';
 import { LRUCache } from 'lru-cache';
 import type { Cipher } from '../encryption/cipher.ts';
-import { hashOf } from '../hash.ts';
-import type { AgentSpec } from '../wire/agent-spec.ts';
+import { hashOf } from '../lib/hash.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { AgentRow, AgentVersionRow, Tables } from './schema.ts';
 
 export interface Agent extends AgentRow {

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
-import type { LogEntry, LogRecord } from '../log/records.ts';
+import type { LogEntry, LogRecord } from '../core/records.ts';
 import { referToBlobs, ROWS_AT_ONCE } from './blob-references.ts';
 import type { Tables } from './schema.ts';
 import { noteActivity } from './sessions.ts';

@@ -1,6 +1,6 @@
 import type { Dialect } from 'kysely';
 import type { Logger } from 'pino';
-import { isSqliteUnavailable, NodeSqliteDialect, type SqliteSync } from './node-sqlite.ts';
+import { isSqliteUnavailable, NodeSqliteDialect, type SqliteSync } from './sqlite.ts';
 import { isPostgresUnavailable, PgDialect } from './postgres.ts';
 
 /** Where the catalog is kept. */

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
-import { CatalogError } from './prepare.ts';
+import { CatalogError } from './migrate.ts';
 import type { Tables } from './schema.ts';
 
 /** The keys under which something was encrypted: not they themselves, but what they are known by. */

@@ -5,7 +5,7 @@ import { CompiledQuery, Kysely } from 'kysely';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { dialectOf, type Database } from './database.ts';
-import { prepareDatabase } from './prepare.ts';
+import { prepareDatabase } from './migrate.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { Sessions, type SessionFilter } from './sessions.ts';

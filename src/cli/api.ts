@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
-import { startApiApart } from '../apart.ts';
-import { keysLine } from './keys-line.ts';
-import { beginProcess } from './begin-process.ts';
-import { untilStopped } from './until-stopped.ts';
+import { startApiApart } from '../server/standalone.ts';
+import { keysLine } from './merge-keys-line.ts';
+import { beginProcess } from './merge-begin-process.ts';
+import { untilStopped } from './process.ts';
 
 /** `everturn api` */
 export function addApiCommand(program: Command): void {

@@ -1,12 +1,12 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { hashOfKey, newApiKey } from '../auth/api-key.ts';
+import { hashOfKey, newApiKey } from '../auth/merge-api-key.ts';
 import { ROLES, type Role } from '../auth/rights.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import { ConfigError, loadConfig, SUBJECT_NAME } from '../config.ts';
-import { openDataDir } from '../data-dir.ts';
-import { createLogger } from '../logger.ts';
-import { newId } from '../new-id.ts';
+import { openDataDir } from '../lib/data-dir.ts';
+import { createLogger } from '../telemetry/logger.ts';
+import { newId } from '../engine/new-id.ts';
 
 const DAY_MS = 86_400_000;
 

@@ -1,5 +1,5 @@
-import type { InputItem, LogRecord, ModelMessage } from '../log/records.ts';
-import { responseText } from '../log/projection.ts';
+import type { InputItem, LogRecord, ModelMessage } from '../core/records.ts';
+import { responseText } from '../core/projection.ts';
 import type { TurnReport, Wait } from './turn-report.ts';
 
 /** How much of a text a line shows. */

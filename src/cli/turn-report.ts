@@ -1,12 +1,12 @@
 import type { Client } from '@temporalio/client';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
-import { endStatus, type EndStatus, type LogEntry } from '../log/records.ts';
-import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
+import { endStatus, type EndStatus, type LogEntry } from '../core/records.ts';
+import { TurnNotFound, type TurnLogs } from '../engine/turn-log-reader.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
-import { describeExecution, type Execution, type PendingActivity } from '../temporal/describe-execution.ts';
+import { describeExecution, type Execution, type PendingActivity } from '../temporal/describe-workflow.ts';
 import type { TurnHistory } from '../temporal/history.ts';
-import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../core/temporal-names.ts';
 
 /** All that can be known of a turn. */
 export interface TurnReport {

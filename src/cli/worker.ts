@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { startWorkerApart } from '../apart.ts';
-import { beginProcess } from './begin-process.ts';
-import { untilStopped } from './until-stopped.ts';
+import { startWorkerApart } from '../server/standalone.ts';
+import { beginProcess } from './merge-begin-process.ts';
+import { untilStopped } from './process.ts';
 
 /** `everturn worker` */
 export function addWorkerCommand(program: Command): void {

@@ -1,4 +1,4 @@
-import type { AgentSpec } from '../wire/agent-spec.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
 
 /** The MCP server's name in the registry, and the agent's. */
 export const DEMO = 'demo';

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { newId } from '../new-id.ts';
+import { newId } from '../engine/new-id.ts';
 import { listen, type LocalServer } from './local-server.ts';
 
 /** About as fast as a model talks. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { Cipher, DecryptionFailed, EncryptionKeyMissing, NO_ENCRYPTION, type EncryptionKey } from './cipher.ts';
-import { MAX_HEADER_BYTES, plainSize, readSealed, sealBytes } from './sealed-bytes.ts';
+import { MAX_HEADER_BYTES, plainSize, readSealed, sealBytes } from './encrypted-file.ts';
 
 function newKey(id: string): EncryptionKey {
   return { id, key: randomBytes(32) };

@@ -5,7 +5,7 @@ import type { Client } from '@temporalio/client';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { Catalog } from '../catalog/catalog.ts';
-import { TurnNotFound } from '../logs/turn-logs.ts';
+import { TurnNotFound } from '../engine/turn-log-reader.ts';
 import { archiveEnded } from './archive-ended.ts';
 
 type Options = Parameters<typeof archiveEnded>[0];

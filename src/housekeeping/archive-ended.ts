@@ -1,9 +1,9 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
-import { TurnNotFound } from '../logs/turn-logs.ts';
-import { inLogScope } from '../telemetry/log-scope.ts';
-import { TURN_WORKFLOW, turnIdOf } from '../../workflows/ids.ts';
+import { TurnNotFound } from '../engine/turn-log-reader.ts';
+import { inLogScope } from '../telemetry/log-context.ts';
+import { TURN_WORKFLOW, turnIdOf } from '../core/temporal-names.ts';
 
 export interface Archiving {
   client: Client;

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import { REQUEST_LIFETIME_MS, type TurnIndex } from '../logs/turn-index.ts';
-import { isUnavailable } from '../unavailable.ts';
+import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
+import { isUnavailable } from '../engine/unavailable.ts';
 
 interface Collecting {
   catalog: Catalog;

@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { inspect } from '../logs/inspect.ts';
-import type { TurnIndex } from '../logs/turn-index.ts';
-import type { TurnLogs } from '../logs/turn-logs.ts';
-import { isUnavailable } from '../unavailable.ts';
+import { inspect } from '../engine/turn-status.ts';
+import type { TurnIndex } from '../engine/turn-index.ts';
+import type { TurnLogs } from '../engine/turn-log-reader.ts';
+import { isUnavailable } from '../engine/unavailable.ts';
 
 interface Expiring {
   catalog: Catalog;

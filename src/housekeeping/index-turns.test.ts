@@ -1,6 +1,6 @@
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
-import { TurnNotFound } from '../logs/turn-logs.ts';
+import { TurnNotFound } from '../engine/turn-log-reader.ts';
 import { indexTurns } from './index-turns.ts';
 
 test('turns that the index has, or that are gone, are left alone; one that can not be read is said to be unknown', async () => {

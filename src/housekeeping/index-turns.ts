@@ -1,10 +1,10 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { TurnIndex } from '../logs/turn-index.ts';
-import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
-import { inLogScope } from '../telemetry/log-scope.ts';
-import { TURN_WORKFLOW, turnIdOf } from '../../workflows/ids.ts';
+import type { TurnIndex } from '../engine/turn-index.ts';
+import { TurnNotFound, type TurnLogs } from '../engine/turn-log-reader.ts';
+import { inLogScope } from '../telemetry/log-context.ts';
+import { TURN_WORKFLOW, turnIdOf } from '../core/temporal-names.ts';
 
 interface Indexing {
   catalog: Catalog;

@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import type { Catalog } from '../catalog/catalog.ts';
-import { DELETE_SESSION_WORKFLOW, deleteSessionWorkflowId } from '../../workflows/ids.ts';
+import { DELETE_SESSION_WORKFLOW, deleteSessionWorkflowId } from '../core/temporal-names.ts';
 import type { deleteSession } from '../../workflows/delete-session.ts';
 
 interface Removing {

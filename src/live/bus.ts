@@ -1,4 +1,4 @@
-import type { MessageDelta, MessageText } from '../log/message.ts';
+import type { MessageDelta, MessageText } from '../core/message.ts';
 
 /** A model message in progress, as one attempt of its model call produces it. */
 export interface InProgress {

@@ -4,7 +4,7 @@ import { checkCentralProperty, deliveries } from '../../test/support/central-pro
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
-import { TurnReader, type StreamFrame } from './turn-reader.ts';
+import { TurnReader, type StreamFrame } from './stream-sequencer.ts';
 
 const bus = new InProcessBus();
 

@@ -1,5 +1,5 @@
 import type { InProgress, LiveBus, LiveFrame, LiveListener } from './bus.ts';
-import { MessagesInProgress } from './messages-in-progress.ts';
+import { MessagesInProgress } from './published-messages.ts';
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {

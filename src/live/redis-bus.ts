@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
-import type { Redis } from '../redis.ts';
+import type { Redis } from '../lib/redis.ts';
 import type { InProgress, LiveBus, LiveFrame, LiveListener, LiveSnapshot } from './bus.ts';
-import { MessagesInProgress } from './messages-in-progress.ts';
+import { MessagesInProgress } from './published-messages.ts';
 
 interface RedisBusOptions {
   redis: Redis;

@@ -1,15 +1,15 @@
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { cursorAfter, expectRising, fold } from '../../test/support/central-property.ts';
-import { emptyText } from '../log/message.ts';
-import type { LogEntry, ModelMessage } from '../log/records.ts';
-import type { TurnLogs } from '../logs/turn-logs.ts';
-import { toWire } from '../wire/project.ts';
+import { emptyText } from '../core/message.ts';
+import type { LogEntry, ModelMessage } from '../core/records.ts';
+import type { TurnLogs } from '../engine/turn-log-reader.ts';
+import { toWire } from '../api/sessions/wire/to-wire.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
-import { TurnReader, type StreamFrame } from './turn-reader.ts';
+import { TurnReader, type StreamFrame } from './stream-sequencer.ts';
 import { TurnTail } from './turn-tail.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';

@@ -1,9 +1,9 @@
-import { charactersOf, missingFrom } from '../log/message.ts';
-import type { LogEntry, LogRecord } from '../log/records.ts';
+import { charactersOf, missingFrom } from '../core/message.ts';
+import type { LogEntry, LogRecord } from '../core/records.ts';
 import type { LiveFrame, LiveSnapshot } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
-import { LiveMessages, type LiveChange } from './live-messages.ts';
-import type { FollowedEntry, StreamFrame, TurnReader } from './turn-reader.ts';
+import { LiveMessages, type LiveChange } from './received-messages.ts';
+import type { FollowedEntry, StreamFrame, TurnReader } from './stream-sequencer.ts';
 
 export type Send = (frames: StreamFrame[]) => void;
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { LogEntry } from '../log/records.ts';
-import { TurnNotFound, type TurnLogs } from '../logs/turn-logs.ts';
-import { isUnavailable } from '../unavailable.ts';
+import type { LogEntry } from '../core/records.ts';
+import { TurnNotFound, type TurnLogs } from '../engine/turn-log-reader.ts';
+import { isUnavailable } from '../engine/unavailable.ts';
 import type { LiveBus } from './bus.ts';
 import type { FeedBudget } from './feed-budget.ts';
 import { TurnFeed } from './turn-feed.ts';

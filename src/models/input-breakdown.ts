@@ -1,5 +1,5 @@
-import type { InputBreakdown, StoredFile, UserContentPart } from '../log/records.ts';
-import type { TranscriptItem } from '../log/transcript.ts';
+import type { InputBreakdown, StoredFile, UserContentPart } from '../core/records.ts';
+import type { TranscriptItem } from '../core/transcript.ts';
 import type { ModelRequest } from './provider.ts';
 
 /** An image or a document costs about a thousand tokens, whatever its size, and a token is about four characters. */

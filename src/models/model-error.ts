@@ -1,5 +1,5 @@
-import { clip } from '../log/text.ts';
-import { redact } from '../redact.ts';
+import { clip } from '../core/text.ts';
+import { redact } from '../lib/redact.ts';
 
 /**
  * How a model call failed. The first group may work a moment later; the second will fail again, whatever one does.

@@ -6,11 +6,11 @@ import type {
   ChatCompletionMessageParam,
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
-import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../log/records.ts';
-import { AnswerTooLargeError } from '../answer-bounds.ts';
-import { createAgent, createFetch } from '../guarded-fetch.ts';
-import { traceHeaders } from '../telemetry/propagation.ts';
-import { IdleWatch } from './idle-watch.ts';
+import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
+import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
+import { createAgent, createFetch } from '../lib/guarded-fetch.ts';
+import { traceHeaders } from '../telemetry/merge-propagation.ts';
+import { IdleWatch } from '../lib/merge-idle-watch.ts';
 import { ModelError, type ModelFailure } from './model-error.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
 

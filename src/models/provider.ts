@@ -1,6 +1,6 @@
-import type { FinishReason, StoredFile, Usage } from '../log/records.ts';
-import type { TranscriptItem } from '../log/transcript.ts';
-import type { AgentSpec, ModelParams } from '../wire/agent-spec.ts';
+import type { FinishReason, StoredFile, Usage } from '../core/records.ts';
+import type { TranscriptItem } from '../core/transcript.ts';
+import type { AgentSpec, ModelParams } from '../spec/agent-spec.ts';
 
 /** A tool as a model is offered it. */
 export interface OfferedTool {

@@ -1,7 +1,7 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import packageJson from '../../package.json' with { type: 'json' };
-import { HEAD_START_OUTCOMES } from '../live/head-starts.ts';
-import { endStatus, type EndStatus, type LogRecord, type ToolOutcome } from '../log/records.ts';
+import { HEAD_START_OUTCOMES } from '../speculation/speculative-calls.ts';
+import { endStatus, type EndStatus, type LogRecord, type ToolOutcome } from '../core/records.ts';
 import { StepClock } from './step-clock.ts';
 
 /** From an answer of the cache to a model that thinks for minutes. */

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Histogram } from 'prom-client';
-import { logScope } from './log-scope.ts';
+import { logScope } from './log-context.ts';
 
 interface TurnCalls {
   running: number;

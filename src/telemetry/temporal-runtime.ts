@@ -2,9 +2,9 @@ import { DefaultLogger, Runtime, type LogLevel, type LogMetadata, type RuntimeOp
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { isUnreadable } from '../encryption/cipher.ts';
-import { freePort } from '../temporal/free-port.ts';
-import { deletedSessionIdOf, sessionIdOf, turnIdOf } from '../../workflows/ids.ts';
-import type { LogScope } from './log-scope.ts';
+import { freePort } from '../lib/merge-free-port.ts';
+import { deletedSessionIdOf, sessionIdOf, turnIdOf } from '../core/temporal-names.ts';
+import type { LogScope } from './log-context.ts';
 
 /** Where the SDK's native part serves its metrics; nobody else is told. */
 let metricsUrl: string | undefined;

@@ -21,10 +21,10 @@ import type { WorkflowClientInterceptor } from '@temporalio/client';
 import { OpenTelemetryWorkflowClientInterceptor } from '@temporalio/interceptors-opentelemetry';
 import type { Logger } from 'pino';
 import packageJson from '../../package.json' with { type: 'json' };
-import { spanIdOf, type TraceContext, type TurnSpan } from '../log/trace-context.ts';
-import { logScope } from './log-scope.ts';
-import { scopeAttributes } from './scope-attributes.ts';
-import { SpanIds } from './span-ids.ts';
+import { spanIdOf, type TraceContext, type TurnSpan } from '../core/trace-context.ts';
+import { logScope } from './log-context.ts';
+import { scopeAttributes } from './trace-propagation.ts';
+import { SpanIds } from './merge-span-ids.ts';
 
 /** What records traces, if they are. */
 export interface Tracing {

@@ -6,7 +6,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import { EncryptionCodec, type Refusal } from './payload-codec.ts';
 
 /** Also a part of the workflow bundle. */
-export const HIDDEN_FAILURES = fileURLToPath(new URL('../../workflows/hidden-failures.ts', import.meta.url));
+export const HIDDEN_FAILURES = fileURLToPath(new URL('../../workflows/failure-converter.ts', import.meta.url));
 
 /** For clients. Undefined: Temporal's own, which hides nothing. */
 export function dataConverterFor(cipher: Cipher, refusal?: Refusal): DataConverter | undefined {

@@ -10,9 +10,9 @@ import type {
   TurnClose,
   TurnStart,
   WorkflowClose,
-} from '../log/history.ts';
-import type { CancelReason, NewRecord } from '../log/records.ts';
-import { turnWorkflowId } from '../../workflows/ids.ts';
+} from '../core/history.ts';
+import type { CancelReason, NewRecord } from '../core/records.ts';
+import { turnWorkflowId } from '../core/temporal-names.ts';
 import { failureMessage } from './data-converter.ts';
 
 type RawEvent = temporal.api.history.v1.IHistoryEvent;

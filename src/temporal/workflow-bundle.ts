@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const WORKFLOWS = path.join(ROOT, 'workflows');
 
 /** All source files that workflows are made of: the import rules hold them in these folders. */
-const SOURCES = [WORKFLOWS, path.join(ROOT, 'src', 'log')];
+const SOURCES = [WORKFLOWS, path.join(ROOT, 'src', 'core')];
 
 /**
  * The workflow code, bundled for the worker's sandbox. Bundling takes a second and 130 MB, so the result is kept in
@@ -23,7 +23,9 @@ export async function workflowBundle(cacheDir: string, { hidesFailures = false }
   if (cached !== undefined) return { code: cached };
   const { code } = await bundleWorkflowCode({
     workflowsPath: path.join(WORKFLOWS, 'index.ts'),
-    workflowInterceptorModules: ['refused-payloads.ts', 'origin.ts'].map((name) => path.join(WORKFLOWS, name)),
+    workflowInterceptorModules: ['refused-payloads.ts', 'context-propagation.ts'].map((name) =>
+      path.join(WORKFLOWS, name),
+    ),
     ...(hidesFailures && { failureConverterPath: HIDDEN_FAILURES }),
     logger: new DefaultLogger('ERROR'),
   });

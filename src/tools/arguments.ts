@@ -1,8 +1,8 @@
 import { Ajv, type ErrorObject, type Options } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
-import { jsonShape } from '../json-shape.ts';
-import { withinTime } from './time-limit.ts';
+import { jsonShape } from '../lib/json-shape.ts';
+import { withinTime } from '../lib/timeout.ts';
 
 export type ParsedArguments = { ok: true; value: Record<string, unknown> } | { ok: false; message: string };
 

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ContentBlock } from '@modelcontextprotocol/client';
-import type { FileContent } from '../blobs/keep-files.ts';
-import { MEDIA_TYPE } from '../wire/input.ts';
+import type { FileContent } from '../blobs/store-files.ts';
+import { MEDIA_TYPE } from '../api/sessions/wire/input.ts';
 
 /** The name or the address of a linked resource in the text beyond this is cut: it is of no use to a model. */
 const MAX_LINK_LENGTH = 2_048;

@@ -1,5 +1,5 @@
 import type { Tool } from '@modelcontextprotocol/client';
-import type { McpServer } from '../wire/agent-spec.ts';
+import type { McpServer } from '../spec/agent-spec.ts';
 
 /** A tool that an agent may use. */
 export interface SelectedTool {

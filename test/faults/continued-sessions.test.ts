@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { Tables } from '../../src/catalog/schema.ts';
-import { sessionWorkflowId } from '../../workflows/ids.ts';
+import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
 import type { TemporalClient } from '../support/temporal-client.ts';
 import { openRows } from '../support/test-database.ts';
 import { messageFor } from './support/plan.ts';

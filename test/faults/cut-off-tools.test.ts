@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { turnWorkflowId } from '../../workflows/ids.ts';
+import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import type { ServerProcess } from '../support/server-process.ts';
 import type { Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';

@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { World, type Steps } from './support/world.ts';
 
 /** Row 3: `kill -9` of everything at once, whatever is going on; started again, all of it goes on by itself. */

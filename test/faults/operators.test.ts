@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { SessionEvent } from '../../src/wire/events.ts';
-import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import type { SessionEvent } from '../../src/api/sessions/wire/events.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { folded } from '../support/api-client.ts';
 import type { TemporalClient } from '../support/temporal-client.ts';
 import { messageFor, type Plan } from './support/plan.ts';

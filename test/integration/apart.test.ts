@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { newId } from '../../src/new-id.ts';
+import { newId } from '../../src/engine/new-id.ts';
 import { folded, type EventReader } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';
 import { TestMcpServer } from '../support/mcp-server.ts';

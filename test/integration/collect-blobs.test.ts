@@ -1,7 +1,7 @@
 import { readdir, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { sha256 } from '../../src/hash.ts';
+import { sha256 } from '../../src/lib/hash.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 

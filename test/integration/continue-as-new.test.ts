@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { createTurn, type CreateTurnCommand } from '../../workflows/messages.ts';
 import { folded } from '../support/api-client.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import type { AgentSpec } from '../../src/wire/agent-spec.ts';
+import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { folded } from '../support/api-client.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';

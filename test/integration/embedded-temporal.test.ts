@@ -12,16 +12,21 @@ import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { DataDirInUseError } from '../../src/data-dir-lock.ts';
-import { findTemporalBinary } from '../../src/temporal/binary.ts';
-import { endDevServers, findDevServers, settingsArguments, type FoundServer } from '../../src/temporal/dev-server.ts';
+import { DataDirInUseError } from '../../src/lib/data-dir-lock.ts';
+import { findTemporalBinary } from '../../src/temporal-server/find-cli.ts';
+import {
+  endDevServers,
+  findDevServers,
+  settingsArguments,
+  type FoundServer,
+} from '../../src/temporal-server/dev-server.ts';
 import {
   startEmbeddedTemporal,
   type EmbeddedTemporal,
   type EmbeddedTemporalOptions,
-} from '../../src/temporal/embedded-server.ts';
-import { isListenerOurs } from '../../src/temporal/process-table.ts';
-import { ProvisionError } from '../../src/temporal/provision-error.ts';
+} from '../../src/temporal-server/embedded-server.ts';
+import { isListenerOurs } from '../../src/lib/processes.ts';
+import { ProvisionError } from '../../src/lib/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { isAlive } from '../support/is-alive.ts';
 

@@ -5,9 +5,9 @@ import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { loadConfig } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
-import { startServer } from '../../src/server.ts';
+import { startServer } from '../../src/server/all-in-one.ts';
 import { dataConverterFor } from '../../src/temporal/data-converter.ts';
-import { describeExecution } from '../../src/temporal/describe-execution.ts';
+import { describeExecution } from '../../src/temporal/describe-workflow.ts';
 import { everturn } from '../support/command-line.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import {

@@ -4,7 +4,7 @@ import { defaultPayloadConverter, type Payload } from '@temporalio/common';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
-import { newId } from '../../src/new-id.ts';
+import { newId } from '../../src/engine/new-id.ts';
 import { dataConverterFor } from '../../src/temporal/data-converter.ts';
 import type { CreateTurnCommand } from '../../workflows/messages.ts';
 import { say, use } from '../support/scripted-model.ts';

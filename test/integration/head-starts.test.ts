@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, inject, test, vi } from 'vitest';
-import { Conversations } from '../../src/logs/conversations.ts';
+import { Conversations } from '../../src/engine/conversations.ts';
 import { Exposition } from '../support/prometheus.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { SessionCommands } from '../../src/api/session-commands.ts';
-import { ApiError } from '../../src/api/errors.ts';
-import { TurnLogs } from '../../src/logs/turn-logs.ts';
+import { SessionCommands } from '../../src/engine/session-commands.ts';
+import { ApiError } from '../../src/api/http/errors.ts';
+import { TurnLogs } from '../../src/engine/turn-log-reader.ts';
 import { folded } from '../support/api-client.ts';
 import { hangUp } from '../support/raw-http.ts';
 import { held, say } from '../support/scripted-model.ts';

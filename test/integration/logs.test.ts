@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { deleteSessionWorkflowId } from '../../workflows/ids.ts';
-import { createLogger } from '../../src/logger.ts';
+import { deleteSessionWorkflowId } from '../../src/core/temporal-names.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';

@@ -1,7 +1,7 @@
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { newId } from '../../src/new-id.ts';
-import { sessionWorkflowId } from '../../workflows/ids.ts';
+import { newId } from '../../src/engine/new-id.ts';
+import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
 import { say } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 

@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { Catalog } from '../../src/catalog/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
-import { CatalogError } from '../../src/catalog/prepare.ts';
+import { CatalogError } from '../../src/catalog/migrate.ts';
 import { loadConfig } from '../../src/config.ts';
 import { folded } from '../support/api-client.ts';
 import { eventually } from '../support/eventually.ts';

@@ -5,9 +5,9 @@ import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { freePort } from '../../src/temporal/free-port.ts';
-import { ProvisionError } from '../../src/temporal/provision-error.ts';
-import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal/provision.ts';
+import { freePort } from '../../src/lib/merge-free-port.ts';
+import { ProvisionError } from '../../src/lib/errors.ts';
+import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal-server/provision.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 

@@ -1,11 +1,11 @@
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import type { BeginModelCall, HeadStart } from '../../src/live/head-starts.ts';
-import { RedisHeadStarts } from '../../src/live/redis-head-starts.ts';
-import { newId } from '../../src/new-id.ts';
+import type { BeginModelCall, HeadStart } from '../../src/speculation/speculative-calls.ts';
+import { RedisHeadStarts } from '../../src/speculation/redis-speculative-calls.ts';
+import { newId } from '../../src/engine/new-id.ts';
 import { ModelError } from '../../src/models/model-error.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
-import { openRedis, type Redis } from '../../src/redis.ts';
+import { openRedis, type Redis } from '../../src/lib/redis.ts';
 import { TestRedis } from '../support/redis.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 

@@ -1,6 +1,6 @@
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
-import { openRedis } from '../../src/redis.ts';
+import { openRedis } from '../../src/lib/redis.ts';
 import { TestRedis } from '../support/redis.ts';
 
 interface Line {

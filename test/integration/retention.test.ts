@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newId } from '../../src/new-id.ts';
+import { newId } from '../../src/engine/new-id.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 

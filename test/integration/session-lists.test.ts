@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newId } from '../../src/new-id.ts';
-import { anySessionResource } from '../../src/wire/resources.ts';
+import { newId } from '../../src/engine/new-id.ts';
+import { anySessionResource } from '../../src/api/sessions/wire/resources.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 

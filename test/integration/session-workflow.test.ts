@@ -3,11 +3,11 @@ import { ApplicationFailure } from '@temporalio/common';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { newId } from '../../src/new-id.ts';
-import type { PendingCall } from '../../src/log/records.ts';
-import type { InspectedTurn } from '../../src/logs/inspect.ts';
+import { newId } from '../../src/engine/new-id.ts';
+import type { PendingCall } from '../../src/core/records.ts';
+import type { InspectedTurn } from '../../src/engine/turn-status.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
-import { sessionWorkflowId, turnWorkflowId } from '../../workflows/ids.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { createTurn, turnEnding, type CreateTurnCommand } from '../../workflows/messages.ts';
 import type { session, SessionState } from '../../workflows/session.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newId } from '../../src/new-id.ts';
+import { newId } from '../../src/engine/new-id.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { TestRedis } from '../support/redis.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { LiveBus } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { RedisBus } from '../../src/live/redis-bus.ts';
-import { openRedis, type Redis } from '../../src/redis.ts';
+import { openRedis, type Redis } from '../../src/lib/redis.ts';
 import { folded, type EventReader, type Frame } from '../support/api-client.ts';
 import { LossyBus, mulberry32 } from '../support/lossy-bus.ts';
 import { TestRedis } from '../support/redis.ts';

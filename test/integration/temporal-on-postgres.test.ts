@@ -10,7 +10,7 @@ import { temporalPrograms } from '../../deploy/temporal/programs.ts';
 import { prepareSchemas } from '../../deploy/temporal/schemas.ts';
 import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../deploy/temporal/start.ts';
 import { loadConfig } from '../../src/config.ts';
-import { ProvisionError } from '../../src/temporal/provision-error.ts';
+import { ProvisionError } from '../../src/lib/errors.ts';
 import { folded } from '../support/api-client.ts';
 import { Postgres } from '../support/postgres.ts';
 import type { TestTool } from '../support/mcp-server.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { Agents } from '../../src/catalog/agents.ts';
-import { TurnLogs } from '../../src/logs/turn-logs.ts';
-import { logScope } from '../../src/telemetry/log-scope.ts';
+import { TurnLogs } from '../../src/engine/turn-log-reader.ts';
+import { logScope } from '../../src/telemetry/log-context.ts';
 import { folded } from '../support/api-client.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';

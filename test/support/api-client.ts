@@ -1,6 +1,6 @@
 import { createParser } from 'eventsource-parser';
 import { expect } from 'vitest';
-import { streamEvent, type StreamEvent } from '../../src/wire/events.ts';
+import { streamEvent, type StreamEvent } from '../../src/api/sessions/wire/events.ts';
 import { ClientFold } from './client-fold.ts';
 import { expectDeclared } from './contract.ts';
 

@@ -1,4 +1,4 @@
-import type { SessionEvent, StreamEvent, WireModelMessage } from '../../src/wire/events.ts';
+import type { SessionEvent, StreamEvent, WireModelMessage } from '../../src/api/sessions/wire/events.ts';
 
 /**
  * Folds a stream as the public SDKs do: an event with a known id replaces the stored one, a delta is merged into its

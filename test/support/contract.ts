@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import { apiRoutes } from '../../src/api/app.ts';
-import type { ApiContext } from '../../src/api/context.ts';
-import { refusals } from '../../src/api/openapi.ts';
+import type { ApiContext } from '../../src/api/http/context.ts';
+import { refusals } from '../../src/api/http/openapi.ts';
 
 /** Enough to build the routes; none is called. */
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as said

@@ -1,6 +1,6 @@
 /** An Everturn of which a test needs only the embedded Temporal; prints its address and waits to be killed. */
 import { pino } from 'pino';
-import { startEmbeddedTemporal } from '../../src/temporal/embedded-server.ts';
+import { startEmbeddedTemporal } from '../../src/temporal-server/embedded-server.ts';
 
 const [, , dataDir = '', binary = '', namespace = ''] = process.argv;
 const { address } = await startEmbeddedTemporal({ dataDir, binary, namespace, log: pino({ level: 'silent' }) });

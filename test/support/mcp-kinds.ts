@@ -6,7 +6,7 @@ import { toNodeHandler } from '@modelcontextprotocol/node';
 import { SSEServerTransport } from '@modelcontextprotocol/sdk/server/sse.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { createMcpHandler } from '@modelcontextprotocol/server';
-import type { HttpEndpoint, McpEndpoint, StdioEndpoint } from '../../src/tools/registry.ts';
+import type { HttpEndpoint, McpEndpoint, StdioEndpoint } from '../../src/mcp/registry.ts';
 import { McpBehaviour } from './mcp-behaviour.ts';
 import { newerServer, olderServer } from './mcp-sdks.ts';
 

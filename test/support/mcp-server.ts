@@ -16,7 +16,7 @@ import {
   type Tool,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
-import type { McpEndpoint } from '../../src/tools/registry.ts';
+import type { McpEndpoint } from '../../src/mcp/registry.ts';
 
 export interface TestTool extends Partial<Tool> {
   name: string;

@@ -2,10 +2,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
-import { findDevServers } from '../../src/temporal/dev-server.ts';
-import { databaseFileIn } from '../../src/temporal/embedded-server.ts';
-import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal/provision.ts';
-import type { DynamicConfig } from '../../src/temporal/dynamic-config.ts';
+import { findDevServers } from '../../src/temporal-server/dev-server.ts';
+import { databaseFileIn } from '../../src/temporal-server/embedded-server.ts';
+import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal-server/provision.ts';
+import type { DynamicConfig } from '../../src/temporal-server/dynamic-config.ts';
 import { isAlive } from './is-alive.ts';
 
 /** A Temporal server for one test file, which may stop it or give it settings of its own. */

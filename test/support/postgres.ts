@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { newId } from '../../src/new-id.ts';
+import { newId } from '../../src/engine/new-id.ts';
 import { keptPort } from './kept-port.ts';
 
 const run = promisify(execFile);

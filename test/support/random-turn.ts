@@ -1,7 +1,7 @@
 import fc from 'fast-check';
-import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/log/message.ts';
-import type { HistoryEvent, TurnClose, TurnStart } from '../../src/log/history.ts';
-import type { ModelMessage, PendingCall, ToolCall } from '../../src/log/records.ts';
+import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/core/message.ts';
+import type { HistoryEvent, TurnClose, TurnStart } from '../../src/core/history.ts';
+import type { ModelMessage, PendingCall, ToolCall } from '../../src/core/records.ts';
 import type { LiveFrame } from '../../src/live/bus.ts';
 
 /** Something that happens while a turn runs: a commit to its history, or a frame on the bus. */

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createClient } from '@redis/client';
-import type { RedisClient } from '../../src/redis.ts';
+import type { RedisClient } from '../../src/lib/redis.ts';
 import { keptPort } from './kept-port.ts';
 
 /** A Redis of the test's own, which it may stop, start again, and let hang. Needs redis-server (Debian's package). */

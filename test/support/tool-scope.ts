@@ -1,4 +1,4 @@
-import type { ToolScope } from '../../src/log/history.ts';
+import type { ToolScope } from '../../src/core/history.ts';
 
 export function toolScope(sessionId: string, subjectId = 'ann'): ToolScope {
   return { sessionId, owner: { subjectId, draftRoles: null } };

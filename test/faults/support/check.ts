@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
-import { inTime } from '../../../src/in-time.ts';
-import type { SessionEvent } from '../../../src/wire/events.ts';
-import type { TurnResource } from '../../../src/wire/resources.ts';
+import { inTime } from '../../../src/lib/merge-in-time.ts';
+import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
+import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
 import { folded, type Frame } from '../../support/api-client.ts';
 import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';

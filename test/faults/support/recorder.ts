@@ -1,7 +1,7 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { folded, ApiClient, type Answer, type EventReader, type Frame } from '../../support/api-client.ts';
-import { newId } from '../../../src/new-id.ts';
+import { newId } from '../../../src/engine/new-id.ts';
 import { OPERATOR, type Subject } from './subjects.ts';
 
 /** An input as it was sent, and what became of it as far as its sender was told. */

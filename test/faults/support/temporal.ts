@@ -3,11 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../../deploy/temporal/start.ts';
 import { loadConfig } from '../../../src/config.ts';
-import { findTemporalBinary } from '../../../src/temporal/binary.ts';
-import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal/dev-server.ts';
-import type { DynamicConfig } from '../../../src/temporal/dynamic-config.ts';
+import { findTemporalBinary } from '../../../src/temporal-server/find-cli.ts';
+import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal-server/dev-server.ts';
+import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.ts';
 import { keptPort } from '../../support/kept-port.ts';
-import { launchServer, type ServerHome } from '../../../src/temporal/launch-server.ts';
+import { launchServer, type ServerHome } from '../../../src/temporal-server/launch-server.ts';
 import { freeTemporalPort } from '../../support/temporal-ports.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
 

@@ -1,0 +1,43 @@
+import { offeredTools, type Toolset } from '../tools/toolset.ts';
+import { foundTools } from '../core/merge-found-tools.ts';
+import type { CallModelInput, ToolScope } from '../core/history.ts';
+import type { UnplacedRecord } from '../core/records.ts';
+import { transcript, type TranscriptItem } from '../core/transcript.ts';
+import { promptOf } from './prompt.ts';
+import type { ModelProvider, ModelRequest } from '../models/provider.ts';
+import type { Dependencies } from '../../activities/dependencies.ts';
+
+export interface PreparedModelCall {
+  provider: ModelProvider;
+  request: ModelRequest;
+  toolset: Toolset;
+  conversation: TranscriptItem[];
+}
+
+/** What a thread's model is asked next, after `records`. */
+export async function prepareModelCall(
+  { catalog, toolsets, models, blobs }: Pick<Dependencies, 'catalog' | 'toolsets' | 'models' | 'blobs'>,
+  { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
+  records: Promise<UnplacedRecord[]>,
+  signal: AbortSignal,
+): Promise<PreparedModelCall> {
+  // Whichever of them fails first, somebody is there to hear of it: else the process would end.
+  const finding = catalog.agents.spec(specHash);
+  const [spec, toolset, all] = await Promise.all([
+    finding,
+    finding.then((found) => toolsets.load(found, { sessionId, owner }, signal)),
+    records,
+  ]);
+  const conversation = transcript(all, threadId);
+  const { provider, model } = models.resolve(spec.model.name);
+  const request = promptOf({
+    spec,
+    model,
+    transcript: conversation,
+    tools: offeredTools(toolset, foundTools(all, threadId)),
+    unavailable: toolset.unavailable,
+    fileContent: async (file) =>
+      'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
+  });
+  return { provider, request, toolset, conversation };
+}

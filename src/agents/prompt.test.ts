@@ -1,0 +1,85 @@
+import { expect, test, vi } from 'vitest';
+import type { UnplacedRecord } from '../core/records.ts';
+import { transcript } from '../core/transcript.ts';
+import { promptOf } from './prompt.ts';
+
+const at = '2026-01-01T00:00:00.000Z';
+const threadId = 'main';
+
+function messageWithCalls(ids: string[]): UnplacedRecord {
+  return {
+    kind: 'model.message',
+    id: 'msg_1',
+    at,
+    threadId,
+    content: '',
+    refusal: '',
+    reasoning: '',
+    finishReason: 'tool_calls',
+    toolCalls: ids.map((id) => ({
+      id,
+      name: 'read',
+      arguments: '{}',
+      info: { type: 'mcp', serverId: 's', serverName: 's', name: 'read' },
+      route: { to: 'client' },
+    })),
+  };
+}
+
+function promptFor(records: UnplacedRecord[]) {
+  return promptOf({
+    spec: { model: { name: 'm' } },
+    model: 'm',
+    transcript: transcript(records, threadId),
+    tools: [],
+    unavailable: [],
+    fileContent: () => Promise.reject(new Error('there is no file')),
+  });
+}
+
+const results = (ids: string[], content: string): UnplacedRecord[] =>
+  ids.map((toolCallId) => ({ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', content }));
+
+test('a result is measured and cut once, however many model calls have it before them', () => {
+  const ids = ['call_1', 'call_2', 'call_3'];
+  const answers: UnplacedRecord = {
+    kind: 'turn.created',
+    at,
+    turnId: 'turn_2',
+    sessionId: 'ses_1',
+    previousTurnId: 'turn_1',
+    createdBy: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+    input: [{ type: 'user.tool_response', threadId, toolCallId: 'call_4', content: 'é'.repeat(30_000) }],
+    specHash: 'hash',
+  };
+  const records = [messageWithCalls([...ids, 'call_4']), ...results(ids, 'é'.repeat(30_000)), answers];
+  const measured = vi.spyOn(TextEncoder.prototype, 'encode');
+  const walked = vi.spyOn(String.prototype, 'codePointAt');
+  try {
+    const first = promptFor(records).transcript;
+    expect([measured.mock.calls.length, walked.mock.calls.length]).toEqual([4, 0]);
+    const more = results(['call_5'], 'x'.repeat(200_000));
+    const second = promptFor([...records, messageWithCalls(['call_5']), ...more]).transcript;
+    expect(second.slice(0, first.length)).toEqual(first);
+    // Of the new one, which is certainly too long, no more is looked at than is kept.
+    expect(measured.mock.calls.length).toBeLessThanOrEqual(6);
+    expect(walked.mock.calls.length).toBeLessThanOrEqual(2 * 64 * 1024);
+    const before = [measured.mock.calls.length, walked.mock.calls.length];
+    promptFor([...records, messageWithCalls(['call_5']), ...more]);
+    expect([measured.mock.calls.length, walked.mock.calls.length]).toEqual(before);
+  } finally {
+    vi.restoreAllMocks();
+  }
+});
+
+test('a result beyond 64 KiB is cut, one below is not', () => {
+  const contents = ['x'.repeat(64 * 1024), 'x'.repeat(64 * 1024 + 1), '\n'.repeat(32 * 1024), '\n'.repeat(40 * 1024)];
+  const records = contents.flatMap((content, i) => [
+    messageWithCalls([`call_${i}`]),
+    ...results([`call_${i}`], content),
+  ]);
+  const items = promptFor(records).transcript.filter((item) => item.role === 'tool');
+  expect(items.map((item, i) => item.content === contents[i])).toEqual([true, false, true, false]);
+  for (const { content } of items)
+    expect(Buffer.byteLength(JSON.stringify(content))).toBeLessThanOrEqual(64 * 1024 + 2);
+});

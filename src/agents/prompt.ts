@@ -1,0 +1,63 @@
+import { clip } from '../core/text.ts';
+import type { StoredFile } from '../core/records.ts';
+import type { ToolItem, TranscriptItem } from '../core/transcript.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { ModelRequest, OfferedTool } from '../models/provider.ts';
+
+/** A tool's result beyond this (in JSON bytes) is cut for the model, unless the agent turns that off. */
+const LARGE_RESULT_BYTES = 64 * 1024;
+
+interface PromptParts {
+  spec: AgentSpec;
+  /** The model's name at its provider. */
+  model: string;
+  transcript: TranscriptItem[];
+  tools: OfferedTool[];
+  /** MCP servers whose tools can't be offered, and why. */
+  unavailable: { server: string; reason: string }[];
+  fileContent: (file: StoredFile) => Promise<string>;
+}
+
+/** What an agent's model is asked: its instructions and messages, the conversation, the tools. */
+export function promptOf({ spec, model, transcript, tools, unavailable, fileContent }: PromptParts): ModelRequest {
+  const variables = spec.variables ?? {};
+  const prepended = (spec.messages ?? []).map(({ content }): TranscriptItem => ({
+    role: 'user',
+    content: [{ type: 'text', text: fill(content, variables) }],
+  }));
+  const notes = unavailable.map(
+    ({ server, reason }) => `The tools of the MCP server "${server}" are not available now: ${reason}`,
+  );
+  const instructions = fill(spec.instructions ?? '', variables);
+  const cutsResults = spec.config?.context_management?.large_tool_response?.enabled !== false;
+  return {
+    model,
+    params: spec.model.params ?? {},
+    system: [instructions, ...notes].filter(Boolean).join('\n\n'),
+    instructionsLength: instructions.length,
+    transcript: [...prepended, ...(cutsResults ? transcript.map(cutResult) : transcript)],
+    tools,
+    responseFormat: spec.response_format,
+    fileContent,
+  };
+}
+
+/** Results as they are given to models, by what they are made of: each model call has all results before it. */
+const CUT_RESULTS = new WeakMap<ToolItem, ToolItem>();
+
+function cutResult(item: TranscriptItem): TranscriptItem {
+  if (item.role !== 'tool') return item;
+  const known = CUT_RESULTS.get(item);
+  if (known) return known;
+  const note = (omitted: number) => `[${omitted} characters of this result were left out; ask for less to see them]`;
+  const cut = { ...item, content: clip(item.content, LARGE_RESULT_BYTES, note) };
+  CUT_RESULTS.set(item, cut);
+  return cut;
+}
+
+/** Fills `{{name}}`; a name without a value stays as it is. */
+function fill(text: string, variables: Record<string, string>): string {
+  return text.replaceAll(/\{\{\s*([\w.-]+)\s*\}\}/g, (whole, name: string) =>
+    Object.hasOwn(variables, name) ? (variables[name] ?? whole) : whole,
+  );
+}

@@ -1,0 +1,79 @@
+import type { Models } from '../models/providers.ts';
+import type { SessionOwner } from '../core/history.ts';
+import type { McpRegistry } from '../mcp/registry.ts';
+import { mayUse } from '../mcp/server-policy.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import { ASK_USER_QUESTION, systemTools } from '../tools/system-tools.ts';
+
+/** Why an agent can't be used here. */
+export interface AgentProblem {
+  code: 'invalid_agent' | 'feature_not_available' | 'forbidden';
+  message: string;
+  param: string;
+}
+
+/**
+ * Features of the agent format that this server does not have. Left out they are off; asked for they are refused,
+ * because an agent that silently lacks what its author relies on is worse than none.
+ */
+const NOT_AVAILABLE: { param: string; isAsked: (spec: AgentSpec) => boolean }[] = [
+  { param: 'skills', isAsked: ({ skills }) => (skills?.length ?? 0) > 0 },
+  { param: 'config.sandbox', isAsked: ({ config }) => config?.sandbox?.enabled === true },
+  { param: 'config.dynamic_sub_agents', isAsked: ({ config }) => config?.dynamic_sub_agents?.enabled === true },
+  { param: 'config.generative_ui', isAsked: ({ config }) => config?.generative_ui?.enabled === true },
+  {
+    param: 'config.context_management.compaction',
+    isAsked: ({ config }) => config?.context_management?.compaction?.enabled === true,
+  },
+  { param: 'config.pause', isAsked: ({ config }) => config?.pause === 'wait' },
+];
+
+/** Says whether this server can run an agent: what a schema can't know. */
+export class AgentCheck {
+  readonly #models: Models;
+  readonly #registry: McpRegistry;
+
+  constructor({ models, registry }: { models: Models; registry: McpRegistry }) {
+    this.#models = models;
+    this.#registry = registry;
+  }
+
+  /** The first problem of an agent, or undefined if it can run here. `owner`: of the session, if it is for one. */
+  async problem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined> {
+    const asked = NOT_AVAILABLE.find(({ isAsked }) => isAsked(spec));
+    if (asked) {
+      const message = `${asked.param} is not available on this server; leave it out`;
+      return { code: 'feature_not_available', message, param: asked.param };
+    }
+    for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
+      const param = `mcp_servers.${i}.name`;
+      if (!this.#registry.resolve(server)) {
+        const message = `no MCP server is registered under the name ${server.name}`;
+        return { code: 'invalid_agent', message, param };
+      }
+      if (owner === null || mayUse(this.#registry.policy(server), owner)) continue;
+      const message =
+        `the MCP server ${server.name} is not open to the drafts of ${owner.subjectId}: use an agent that has it, ` +
+        'or ask the operator to list the subject or its role under "drafts" of the server in EVERTURN_MCP_SERVERS';
+      return { code: 'forbidden', message, param };
+    }
+    const servers = (spec.mcp_servers ?? []).map(({ name }) => name);
+    const namesake = servers.findIndex((name, i) => servers.indexOf(name) !== i);
+    if (namesake >= 0) {
+      const message = `two MCP servers are named ${servers[namesake]}: each needs a name of its own`;
+      return { code: 'invalid_agent', message, param: `mcp_servers.${namesake}.name` };
+    }
+    const own = new Set([ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name));
+    const names = (spec.client_tools ?? []).map(({ name }) => name);
+    const twice = names.find((name, i) => names.indexOf(name) !== i || own.has(name));
+    if (twice) {
+      const message = `the name ${twice} is taken: client tools need names of their own`;
+      return { code: 'invalid_agent', message, param: 'client_tools' };
+    }
+    if (!(await this.#models.has(spec.model.name))) {
+      const message = `the model provider has no model ${spec.model.name}`;
+      return { code: 'invalid_agent', message, param: 'model.name' };
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,73 @@
+import type { Socket } from 'node:net';
+import { ipKeyGenerator } from 'express-rate-limit';
+import { LRUCache } from 'lru-cache';
+import type { Logger } from 'pino';
+import type { Config } from '../../config.ts';
+import { Networks } from '../../lib/networks.ts';
+
+/** A tenth of what a server takes: see `MAX_CONNECTIONS`. */
+const MAX_UNIDENTIFIED = 1_000;
+
+const WARN_AGAIN_MS = 60_000;
+const MAX_WARNED = 1_000;
+
+interface ConnectionLimitOptions {
+  config: Pick<Config, 'trustedProxies'>;
+  log: Logger;
+  max?: number;
+}
+
+/**
+ * Limits the connections of one address that have not had a request with a good key or token: an address alone cannot
+ * take all connections of the server. Connections with a good key do not count, since a backend or an office with many
+ * readers may have one address, and those of trusted proxies never do.
+ */
+export class ConnectionLimit {
+  readonly #trusted: Networks;
+  readonly #log: Logger;
+  readonly #max: number;
+  readonly #counts = new Map<string, number>();
+  readonly #unidentified = new WeakMap<Socket, string>();
+  readonly #warned = new LRUCache<string, true>({ max: MAX_WARNED, ttl: WARN_AGAIN_MS });
+
+  constructor({ config, log, max = MAX_UNIDENTIFIED }: ConnectionLimitOptions) {
+    this.#trusted = new Networks(config.trustedProxies);
+    this.#log = log;
+    this.#max = max;
+  }
+
+  /** Counts a new connection, or closes it without an answer if it is one too many. */
+  admit(socket: Socket): void {
+    const { remoteAddress } = socket;
+    // The client has closed it already.
+    if (remoteAddress === undefined) return;
+    if (this.#trusted.has(remoteAddress)) return;
+    const address = ipKeyGenerator(remoteAddress);
+    const count = this.#counts.get(address) ?? 0;
+    if (count >= this.#max) {
+      socket.destroy();
+      this.#warn(address);
+      return;
+    }
+    this.#counts.set(address, count + 1);
+    this.#unidentified.set(socket, address);
+    socket.once('close', () => this.identified(socket));
+  }
+
+  /** The connection has had a request with a good key or token: it does not count any more. */
+  identified(socket: Socket): void {
+    const address = this.#unidentified.get(socket);
+    if (address === undefined) return;
+    this.#unidentified.delete(socket);
+    const left = (this.#counts.get(address) ?? 1) - 1;
+    if (left === 0) this.#counts.delete(address);
+    else this.#counts.set(address, left);
+  }
+
+  #warn(address: string): void {
+    if (this.#warned.has(address)) return;
+    this.#warned.set(address, true);
+    const hint = 'if it is a proxy of yours, name it in EVERTURN_TRUSTED_PROXIES';
+    this.#log.warn({ address, connections: this.#max }, `an address has too many connections without a key; ${hint}`);
+  }
+}

@@ -1,0 +1,105 @@
+import { once } from 'node:events';
+import { createServer, get, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import express, { type Response } from 'express';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { Metrics } from '../../telemetry/metrics.ts';
+import { EventStream } from './event-stream.ts';
+
+const metrics = new Metrics();
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] }));
+afterEach(() => void vi.useRealTimers());
+
+/** A stream to a client that reads when it wants to. */
+async function connected(): Promise<{ stream: EventStream; response: Response; client: IncomingMessage }> {
+  const opened = Promise.withResolvers<{ stream: EventStream; response: Response }>();
+  const app = express();
+  app.get('/', (_request, response) => {
+    const stream = new EventStream(response, metrics);
+    stream.open();
+    opened.resolve({ stream, response });
+  });
+  const server = createServer(app).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  const [client] = (await once(get({ host: '127.0.0.1', port }), 'response')) as [IncomingMessage];
+  client.setEncoding('utf8');
+  return { ...(await opened.promise), client };
+}
+
+const frame = (sequenceNumber: number, content = 'hi') => ({
+  sequenceNumber,
+  event: { type: 'model.message.delta' as const, id: 'msg_1', thread_id: 'main', content },
+});
+
+test('an event is an id and one line of data; the headers keep everybody on the way from holding it back', async () => {
+  const { stream, client } = await connected();
+  stream.push([frame(1_000_001, 'a\nb')]);
+  const [text] = (await once(client, 'data')) as [string];
+  expect(text).toBe(
+    'id: 1000001\ndata: {"type":"model.message.delta","id":"msg_1","thread_id":"main","content":"a\\nb","sequence_number":1000001}\n\n',
+  );
+  expect(client.headers).toMatchObject({
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-cache, no-transform',
+    'x-accel-buffering': 'no',
+  });
+  stream.end();
+});
+
+test('a silent stream sends a comment every 15 seconds, until it ends', async () => {
+  const { stream, client } = await connected();
+  for (let i = 0; i < 3; i++) {
+    vi.advanceTimersByTime(15_000);
+    expect(await once(client, 'data')).toEqual([': hb\n\n']);
+  }
+  stream.end();
+  await stream.untilClosed();
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+test('a reader that does not keep up is told of, and can be waited for', async () => {
+  const { stream, client } = await connected();
+  let keepsUp = true;
+  let sent = 0;
+  for (; keepsUp; sent++) keepsUp = stream.push([frame(1_000_001 + sent, 'x'.repeat(500_000))]);
+  expect(sent).toBeLessThan(40);
+  let received = 0;
+  client.on('data', (text: string) => (received += text.split('\n\n').length - 1));
+  await stream.drained();
+  expect(stream.push([frame(2_000_000)])).toBe(true);
+  stream.end();
+  await once(client, 'end');
+  expect(received).toBe(sent + 1);
+});
+
+test('a reader that has hung up is no longer written to', async () => {
+  const { stream, response, client } = await connected();
+  client.destroy();
+  await stream.untilClosed();
+  expect(stream.isClosed).toBe(true);
+  await stream.write([frame(1_000_001)]);
+  expect(stream.push([frame(1_000_002)])).toBe(true);
+  expect(response.writableLength).toBe(0);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+test('a reader that takes nothing for a minute is disconnected, and counted', async () => {
+  const { stream, client } = await connected();
+  const count = async () => (await metrics.readersDisconnected.get()).values[0]?.value;
+  const readers = async () => (await metrics.readers.get()).values[0]?.value;
+  const before = (await count()) ?? 0;
+  expect(await readers()).toBe(1);
+  client.on('error', () => undefined);
+  while (stream.push([frame(1_000_001, 'x'.repeat(500_000))]));
+  const drained = stream.drained();
+  vi.advanceTimersByTime(60_000);
+  await drained;
+  expect(stream.isClosed).toBe(true);
+  expect([await count(), await readers()]).toEqual([before + 1, 0]);
+});

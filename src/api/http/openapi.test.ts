@@ -1,0 +1,63 @@
+import type { IRouter } from 'express';
+import { pino } from 'pino';
+import { expect, test } from 'vitest';
+import { apiRoutes, createApp } from '../app.ts';
+import type { ApiContext } from './context.ts';
+import { openApiDocument } from './openapi.ts';
+import { METHODS } from './route.ts';
+
+/** Enough to build the routes; none is called. */
+const context = { config: { trustedProxies: [] }, log: pino({ level: 'silent' }) } as unknown as ApiContext;
+const document = openApiDocument(apiRoutes(context), { hasKeys: true });
+
+test('every method and path that is served is in the document, and nothing else', () => {
+  const served = routesOf(createApp(context).router).flatMap(({ path, methods }) =>
+    methods.map((method) => `${method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`),
+  );
+  const described = Object.entries(document.paths ?? {}).flatMap(([path, operations]) =>
+    Object.keys(operations).map((method) => `${method} ${path}`),
+  );
+  expect(described.toSorted()).toEqual(served.toSorted());
+  expect(served).toContain('post /v1/agents/sessions/{session_id}/turns');
+});
+
+/** What Express itself has, but for what answers all other methods. */
+function routesOf(router: IRouter): { path: string; methods: string[] }[] {
+  return router.stack.flatMap(({ route }) =>
+    route
+      ? [
+          {
+            path: route.path,
+            methods: [...new Set(route.stack.map(({ method }) => method))].filter((m) => m !== undefined),
+          },
+        ]
+      : [],
+  );
+}
+
+test('examples are what the schemas say', () => {
+  for (const { declaration } of apiRoutes(context)) {
+    const { id, body, answer } = declaration;
+    const contents = [body, ...(answer && 'written' in answer ? Object.values(answer.written) : [answer])];
+    for (const content of contents) {
+      if (content) expect(content.schema.parse(content.example), id).toEqual(content.example);
+    }
+  }
+});
+
+test('every operation has a name of its own, an answer, and the refusals that any may have', () => {
+  const operations = Object.values(document.paths ?? {}).flatMap((path) =>
+    METHODS.flatMap((method) => path[method] ?? []),
+  );
+  const names = operations.map(({ operationId }) => operationId);
+  expect(names).toEqual([...new Set(names)]);
+  for (const { operationId, responses = {}, security } of operations) {
+    const statuses = Object.keys(responses);
+    expect(
+      statuses.some((status) => status.startsWith('2')),
+      operationId,
+    ).toBe(true);
+    expect(statuses, operationId).toEqual(expect.arrayContaining(['400', '500']));
+    expect(statuses.includes('401'), operationId).toBe(security?.length === 1);
+  }
+});

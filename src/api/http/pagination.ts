@@ -1,0 +1,59 @@
+import { z } from 'zod';
+import type { Pagination } from '../sessions/wire/resources.ts';
+import { ApiError } from './errors.ts';
+
+/** A place in a listing, opaque to clients. */
+function encodePageToken(place: Record<string, unknown>): string {
+  return Buffer.from(JSON.stringify(place)).toString('base64url');
+}
+
+/** @throws ApiError `invalid_page_token` */
+export function decodePageToken<T extends z.ZodObject>(schema: T, token: string): z.infer<T> {
+  let place: unknown;
+  try {
+    place = JSON.parse(Buffer.from(token, 'base64url').toString());
+  } catch {
+    throw badToken();
+  }
+  const parsed = schema.safeParse(place);
+  // Encoded again it must be the same, or bytes were added that mean nothing to us.
+  if (!parsed.success || encodePageToken(parsed.data) !== token) throw badToken();
+  return parsed.data;
+}
+
+export function badToken(): ApiError {
+  return new ApiError('invalid_page_token', 'the page token is not from this listing: start without one', {
+    param: 'page_token',
+  });
+}
+
+/** Query parameters of a listing. */
+export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; maxLimit: number }) {
+  const error = `must be a number from 1 to ${maxLimit}`;
+  return z.object({
+    limit: z
+      .string(error)
+      .regex(/^\d+$/, error)
+      .transform(Number)
+      .pipe(z.int(error).min(1, error).max(maxLimit, error))
+      .default(defaultLimit)
+      .meta({
+        description: 'how many items at most',
+        override: ({ jsonSchema }) => {
+          delete jsonSchema.pattern;
+          Object.assign(jsonSchema, { type: 'integer', minimum: 1, maximum: maxLimit, default: defaultLimit });
+        },
+      }),
+    page_token: z
+      .string()
+      .optional()
+      .meta({ description: 'next_page_token of the page before', override: { format: 'page-token' } }),
+  });
+}
+
+/** Which end of a listing comes first. */
+export const order = z.enum(['asc', 'desc'], { error: 'must be asc or desc' });
+
+export function pagination(limit: number, next: Record<string, unknown> | undefined): Pagination {
+  return { limit, next_page_token: next ? encodePageToken(next) : null, previous_page_token: null };
+}

@@ -1,0 +1,54 @@
+import { STATUS_CODES, type Server, type ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { newId } from '../../engine/new-id.ts';
+import { ApiError, errorAnswer } from './errors.ts';
+
+/** Answers what Node refuses by itself, before there is a request for Express, in the form of all other errors. */
+export function answerProtocolErrors(server: Server): void {
+  const answers = new WeakMap<Duplex, ServerResponse>();
+  server.on('request', ({ socket }, response) => answers.set(socket, response));
+  server.on('checkExpectation', (_request, response) => {
+    const error = new ApiError('expectation_failed', 'the header Expect may only be 100-continue: leave it out');
+    const { status, headers, text } = serialized(error);
+    response.writeHead(status, headers).end(text);
+  });
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    const answer = answers.get(socket);
+    // What comes behind an answer that has begun would be taken for a part of it.
+    const isAnswering = answer?.headersSent === true && !answer.writableFinished;
+    if (!socket.writable || isAnswering) {
+      socket.destroy();
+      return;
+    }
+    const { status, headers, text } = serialized(protocolError(error));
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${text}`, () => socket.destroy());
+  });
+}
+
+function protocolError(error: NodeJS.ErrnoException): ApiError {
+  switch (error.code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return new ApiError('headers_too_large', 'the URL and the headers are larger than 16 KiB', { cause: error });
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new ApiError('request_timeout', 'the request did not come in time: send it again', { cause: error });
+    default:
+      return new ApiError('invalid_http', `the request is not valid HTTP: ${error.message}`, { cause: error });
+  }
+}
+
+function serialized(error: ApiError): { status: number; headers: Record<string, string>; text: string } {
+  const { status, headers, body } = errorAnswer(error);
+  const text = JSON.stringify(body);
+  return {
+    status,
+    headers: {
+      ...headers,
+      'content-type': 'application/json; charset=utf-8',
+      'content-length': String(Buffer.byteLength(text)),
+      'x-request-id': newId('req'),
+      connection: 'close',
+    },
+    text,
+  };
+}

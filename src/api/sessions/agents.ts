@@ -1,0 +1,191 @@
+import { z } from 'zod';
+import type { Agent } from '../../catalog/agents.ts';
+import type { AgentVersionRow } from '../../catalog/schema.ts';
+import type { SessionOwner } from '../../core/history.ts';
+import { agentSpec, type AgentSpec } from '../../spec/agent-spec.ts';
+import { identifier } from '../../spec/bounds.ts';
+import {
+  agentResource,
+  agentVersionResource,
+  dataOf,
+  pageOf,
+  type AgentResource,
+  type AgentVersionResource,
+} from './wire/resources.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError } from '../http/errors.ts';
+import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
+import { Page } from '../http/merge-page.ts';
+import { badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { json, route, type Route } from '../http/route.ts';
+
+const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._:@/ -]{0,127}$/u;
+
+/** Paths of other resources under `/v1/agents`. */
+const RESERVED = new Set(['sessions', 'draft-sessions', 'sandbox']);
+
+const LIMIT = 10;
+const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 });
+const agentsQuery = listQuery.extend({ order: order.default('asc').describe('by name') });
+const agentPlace = z.object({ order, agent: z.string() });
+const versionsQuery = listQuery.extend({ order: order.default('desc').describe('by version') });
+const versionPlace = z.object({ order, versions_of: z.string(), version: z.int() });
+
+/** Of a column of 32 bits. */
+const MAX_VERSION = 2 ** 31 - 1;
+
+const answer = json(dataOf(agentResource), { data: exampleAgent });
+
+/** `/v1/agents/{name}`: the registry of agents. */
+export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/v1/agents',
+      {
+        id: 'listAgents',
+        tag: 'Agents',
+        summary: 'All agents in their newest versions, by name',
+        query: agentsQuery,
+        answer: json(pageOf(agentResource), { data: [exampleAgent], pagination: examplePage(LIMIT) }),
+        errors: ['invalid_page_token'],
+      },
+      async ({ query: { limit, order: wanted, page_token: token } }) => {
+        const place = token === undefined ? undefined : decodePageToken(agentPlace, token);
+        if (place && place.order !== wanted) throw badToken();
+        const page = new Page<AgentResource>(limit);
+        for (const row of await catalog.agents.list(wanted, place?.agent, limit + 1)) {
+          if (page.add(toResource({ ...row, spec: await catalog.agents.spec(row.spec_hash) }))) continue;
+          const next = { order: wanted, agent: page.items.at(-1)?.name ?? '' };
+          return { data: page.items, pagination: pagination(limit, next) };
+        }
+        return { data: page.items, pagination: pagination(limit, undefined) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/:agent_name',
+      { id: 'getAgent', tag: 'Agents', summary: 'The newest version of an agent', answer, errors: ['agent_not_found'] },
+      async ({ params: { agent_name: name } }) => {
+        const agent = identifier.safeParse(name).success ? await catalog.agents.get(name) : undefined;
+        if (!agent) throw agentNotFound(name);
+        return { data: toResource(agent) };
+      },
+    ),
+    route(
+      'put',
+      '/v1/agents/:agent_name',
+      {
+        id: 'putAgent',
+        isLarge: true,
+        needs: 'writeAgents',
+        tag: 'Agents',
+        summary: 'Register an agent, or a new version of it',
+        description: 'Sessions that have begun stay with the version that they began with.',
+        body: json(agentSpec, exampleSpec),
+        answer,
+        errors: ['invalid_agent', 'feature_not_available'],
+      },
+      async ({ params: { agent_name: name }, body: spec }) => {
+        if (!NAME.test(name) || RESERVED.has(name)) {
+          throw new ApiError('invalid_agent', `an agent can't be called ${JSON.stringify(name)}`, {
+            param: 'agent_name',
+          });
+        }
+        await checkAgent(spec, null, agentCheck);
+        return { data: toResource(await catalog.agents.put(name, spec, new Date().toISOString())) };
+      },
+    ),
+    route(
+      'delete',
+      '/v1/agents/:agent_name',
+      {
+        id: 'deleteAgent',
+        needs: 'writeAgents',
+        tag: 'Agents',
+        summary: 'Delete an agent',
+        description:
+          'Its sessions go on with the versions that they began with, which can still be read; no new ones can begin. ' +
+          'Registered again, the agent goes on counting its versions.',
+        errors: ['agent_not_found'],
+      },
+      async ({ params: { agent_name: name } }) => {
+        const isDeleted = identifier.safeParse(name).success && (await catalog.agents.delete(name));
+        if (!isDeleted) throw agentNotFound(name);
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/:agent_name/versions',
+      {
+        id: 'listAgentVersions',
+        tag: 'Agents',
+        summary: 'All versions of an agent, newest first',
+        description: 'Also of an agent that was deleted.',
+        query: versionsQuery,
+        answer: json(pageOf(agentVersionResource), { data: [exampleAgentVersion], pagination: examplePage(LIMIT) }),
+        errors: ['invalid_page_token', 'agent_not_found'],
+      },
+      async ({ params: { agent_name: name }, query: { limit, order: wanted, page_token: token } }) => {
+        const place = token === undefined ? undefined : decodePageToken(versionPlace, token);
+        if (place && (place.order !== wanted || place.versions_of !== name)) throw badToken();
+        const isName = identifier.safeParse(name).success;
+        const rows = isName ? await catalog.agents.versions(name, wanted, place?.version, limit + 1) : [];
+        if (rows.length === 0 && !place) throw agentNotFound(name);
+        const page = new Page<AgentVersionResource>(limit);
+        for (const row of rows) {
+          if (page.add(await toVersion(row))) continue;
+          const next = { order: wanted, versions_of: name, version: page.items.at(-1)?.version ?? 0 };
+          return { data: page.items, pagination: pagination(limit, next) };
+        }
+        return { data: page.items, pagination: pagination(limit, undefined) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/:agent_name/versions/:agent_version',
+      {
+        id: 'getAgentVersion',
+        tag: 'Agents',
+        summary: 'One version of an agent',
+        description: 'It never changes, and is there when the agent is deleted too: sessions are pinned to it.',
+        answer: json(dataOf(agentVersionResource), { data: exampleAgentVersion }),
+        errors: ['agent_not_found'],
+      },
+      async ({ params: { agent_name: name, agent_version: text } }) => {
+        const version = /^\d{1,10}$/.test(text) ? Number(text) : 0;
+        const isAsked = identifier.safeParse(name).success && version > 0 && version <= MAX_VERSION;
+        const row = isAsked ? await catalog.agents.version(name, version) : undefined;
+        if (!row) throw new ApiError('agent_not_found', `agent ${JSON.stringify(name)} has no version ${text}`);
+        return { data: await toVersion(row) };
+      },
+    ),
+  ];
+
+  async function toVersion(row: AgentVersionRow): Promise<AgentVersionResource> {
+    const { agent_name: name, version, spec_hash: hash, created_at } = row;
+    return { name, version, spec: await catalog.agents.spec(hash), created_at };
+  }
+}
+
+export function agentNotFound(name: string): ApiError {
+  return new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
+}
+
+/**
+ * `owner`: of the session that the agent is for, if it is for one.
+ * @throws ApiError if this server can't run the agent
+ */
+export async function checkAgent(
+  spec: AgentSpec,
+  owner: SessionOwner | null,
+  check: ApiContext['agentCheck'],
+  path = '',
+): Promise<void> {
+  const problem = await check.problem(spec, owner);
+  if (problem) throw new ApiError(problem.code, problem.message, { param: path + problem.param });
+}
+
+function toResource({ name, version, spec, created_at, updated_at }: Agent): AgentResource {
+  return { name, version, spec, created_at, updated_at };
+}

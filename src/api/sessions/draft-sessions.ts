@@ -1,0 +1,115 @@
+import { z } from 'zod';
+import type { Caller, SessionAction } from '../../auth/rights.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
+import { newId } from '../../engine/new-id.ts';
+import type { SessionOwner } from '../../core/history.ts';
+import { addToLogScope } from '../../telemetry/log-context.ts';
+import { metadata } from './wire/headers.ts';
+import { createDraftBody, dataOf, draftResource, updateDraftBody } from './wire/resources.ts';
+import { checkAgent } from './agents.ts';
+import type { ApiContext } from '../http/context.ts';
+import { exampleDraft, exampleSpec } from './examples.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { toDraft } from './wire/merge-session-resources.ts';
+import { deleteSession, ownerColumns, sessionFor, sessionNotFound } from './sessions.ts';
+
+const answer = json(dataOf(draftResource), { data: exampleDraft });
+
+/** `/v1/agents/draft-sessions`: conversations with an agent that is still being written. */
+export function draftSessionRoutes(context: ApiContext): Route[] {
+  const { catalog, agentCheck } = context;
+  return [
+    route(
+      'post',
+      '/v1/agents/draft-sessions',
+      {
+        id: 'createDraftSession',
+        isLarge: true,
+        needs: 'createSessions',
+        tag: 'Draft sessions',
+        summary: 'Begin a conversation with an agent of its own',
+        description: 'A draft has the routes of a session for its turns and events.',
+        headers: z.object(metadata),
+        body: json(createDraftBody, { agent_spec: exampleSpec, agent_name: 'idea' }),
+        answer,
+        errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
+      },
+      async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
+        await checkAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
+        const id = newId('ses');
+        addToLogScope({ sessionId: id });
+        const now = new Date().toISOString();
+        await catalog.sessions.insert({
+          id,
+          type: 'session/draft',
+          agent_name: agentName || null,
+          agent_version: null,
+          spec_hash: await catalog.agents.putSpec(spec, now),
+          title: null,
+          ...ownerColumns(caller.subject),
+          draft_roles: JSON.stringify(caller.roles),
+          metadata: headers['x-tfy-metadata'] ?? null,
+          created_at: now,
+          updated_at: now,
+        });
+        return { data: await toDraft(await draftFor(id, caller, 'read'), catalog) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/draft-sessions/:session_id',
+      { id: 'getDraftSession', tag: 'Draft sessions', summary: 'A draft', answer, errors: ['session_not_found'] },
+      async ({ params, caller }) => ({
+        data: await toDraft(await draftFor(params.session_id, caller, 'read'), catalog),
+      }),
+    ),
+    route(
+      'patch',
+      '/v1/agents/draft-sessions/:session_id',
+      {
+        id: 'updateDraftSession',
+        isLarge: true,
+        tag: 'Draft sessions',
+        summary: 'Change the agent of a draft',
+        description: 'The change applies from the next turn on.',
+        body: json(updateDraftBody, { agent_spec: exampleSpec }),
+        answer,
+        errors: ['forbidden', 'session_not_found', 'invalid_agent', 'feature_not_available'],
+      },
+      async ({ params, body: { agent_spec: spec }, caller }) => {
+        const { id } = await draftFor(params.session_id, caller, 'edit');
+        if (spec) await checkAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
+        const now = new Date().toISOString();
+        await catalog.sessions.update(id, {
+          updated_at: now,
+          ...(spec && {
+            spec_hash: await catalog.agents.putSpec(spec, now),
+            draft_roles: JSON.stringify(caller.roles),
+          }),
+        });
+        return { data: await toDraft(await draftFor(id, caller, 'read'), catalog) };
+      },
+    ),
+    route(
+      'delete',
+      '/v1/agents/draft-sessions/:session_id',
+      {
+        id: 'deleteDraftSession',
+        tag: 'Draft sessions',
+        summary: 'Delete a draft with all that belongs to it',
+        errors: ['forbidden', 'session_not_found'],
+      },
+      async ({ params, caller }) => deleteSession(context, await draftFor(params.session_id, caller, 'delete')),
+    ),
+  ];
+
+  function authorOf({ subject, roles }: Caller): SessionOwner {
+    return { subjectId: subject.subjectId, draftRoles: roles };
+  }
+
+  async function draftFor(id: string, caller: Caller, action: SessionAction): Promise<SessionRow> {
+    const session = await sessionFor(catalog, id, caller, action);
+    if (session.type !== 'session/draft') throw sessionNotFound(id);
+    return session;
+  }
+}

@@ -1,0 +1,153 @@
+import { z } from 'zod';
+import type { TurnRow } from '../../catalog/schema.ts';
+import type { LogEntry } from '../../core/records.ts';
+import { unlessGone } from '../../engine/turn-log-reader.ts';
+import { identifier } from '../../spec/bounds.ts';
+import { turnEvent, type TurnEvent } from './wire/events.ts';
+import { toWire } from './wire/to-wire.ts';
+import { pageOf, sessionEventItem, type SessionEventItem } from './wire/resources.ts';
+import type { ApiContext } from '../http/context.ts';
+import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
+import { isId } from '../../core/merge-ids.ts';
+import { isTurnOf, ownTurn } from './access.ts';
+import { Page } from '../http/merge-page.ts';
+import { badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { sessionFor } from './sessions.ts';
+
+const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
+  order: order.default('asc'),
+});
+const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) });
+
+const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({ last_turn_id: identifier.optional() });
+const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().min(1) });
+
+/** Entries that are read at a time: most of the largest ones take a quarter of a megabyte each. */
+const MAX_BATCH = 100;
+
+interface EntryOptions {
+  /** The ordinal to begin at, from a page token; undefined for the first page. */
+  place: number | undefined;
+  limit: number;
+  order: 'asc' | 'desc';
+}
+
+/** The events of a turn, and of a whole session, as lists. */
+export function eventRoutes(context: ApiContext): Route[] {
+  const { catalog, logs, turnIndex } = context;
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/turns/:turn_id/events',
+      {
+        id: 'listTurnEvents',
+        tag: 'Events',
+        summary: 'The events of a turn, folded',
+        description: 'Without `turn.created`, `turn.done` and deltas. Also while the turn runs.',
+        query: turnQuery,
+        answer: json(pageOf(turnEvent), { data: [exampleMessage], pagination: examplePage(25) }),
+        errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
+        const session = await sessionFor(catalog, sessionId, caller, 'read');
+        const { limit, order, page_token: token } = query;
+        await ownTurn(context, session, turnId);
+        const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
+        if (place && (place.turn !== turnId || place.order !== order)) throw badToken();
+        const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order });
+        return { data: items, pagination: pagination(limit, next) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/events',
+      {
+        id: 'listSessionEvents',
+        tag: 'Events',
+        summary: 'The events of a session, newest first',
+        description: 'Of its last turn and the turns before that; a turn that runs is left out.',
+        query: sessionQuery,
+        answer: json(pageOf(sessionEventItem), {
+          data: [{ turn_id: exampleTurn.id, event: exampleMessage }],
+          pagination: examplePage(100),
+        }),
+        errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
+      },
+      async ({ params, query: { limit, page_token: token, last_turn_id: lastTurnId }, caller }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        const place = token === undefined ? undefined : decodePageToken(sessionPlace, token);
+        if (lastTurnId !== undefined && !place) await ownTurn(context, session, lastTurnId);
+        const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
+        if (place && !isTurnOf(session, turn)) throw badToken();
+        const { items, next } = await sessionPage(turn, place?.ordinal, limit);
+        return { data: items, pagination: pagination(limit, next) };
+      },
+    ),
+  ];
+
+  /** The events of a turn, without its begin and end. */
+  async function turnPage(
+    turnId: string,
+    options: EntryOptions,
+  ): Promise<{ items: TurnEvent[]; next: z.infer<typeof turnPlace> | undefined }> {
+    const page = new Page<TurnEvent>(options.limit);
+    for await (const { ordinal, record } of entries(turnId, options)) {
+      const event = toWire(record);
+      if (event.type === 'turn.created' || event.type === 'turn.done') continue;
+      if (!page.add(event)) return { items: page.items, next: { turn: turnId, order: options.order, ordinal } };
+    }
+    return { items: page.items, next: undefined };
+  }
+
+  async function sessionPage(
+    newest: TurnRow | undefined,
+    place: number | undefined,
+    limit: number,
+  ): Promise<{ items: SessionEventItem[]; next: z.infer<typeof sessionPlace> | undefined }> {
+    const page = new Page<SessionEventItem>(limit);
+    for (let turn = newest; turn; turn = await before(turn)) {
+      const { id } = turn;
+      const options = { place: turn === newest ? place : undefined, limit, order: 'desc' as const };
+      for await (const { ordinal, record } of unlessGone(entries(id, options))) {
+        const item = { turn_id: id, event: toWire(record) };
+        if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal } };
+      }
+    }
+    return { items: page.items, next: undefined };
+  }
+
+  /**
+   * Entries of a turn, read as they are taken.
+   * @throws ApiError if there is none at `place`, where there was one when we gave it out
+   */
+  async function* entries(turnId: string, { place, limit, order }: EntryOptions): AsyncGenerator<LogEntry> {
+    // A few more than asked for: the begin, the end, and one that says whether there is a next page.
+    const batch = Math.min(limit + 3, MAX_BATCH);
+    const batches =
+      order === 'asc'
+        ? logs.read(turnId, { from: place ?? 1 })
+        : logs.readBackwards(turnId, { from: place ?? Infinity, batch });
+    let isThere = place === undefined;
+    for await (const entries of batches) {
+      for (const entry of entries) {
+        isThere ||= entry.ordinal === place;
+        if (!isThere) throw badToken();
+        yield entry;
+      }
+    }
+    if (!isThere) throw badToken();
+  }
+
+  /** The turn that the listing begins with: a running one is left out, its parent stands for it. */
+  async function newestEnded(sessionId: string, lastTurnId: string | undefined): Promise<TurnRow | undefined> {
+    const last = lastTurnId === undefined ? await turnIndex.last(sessionId) : await catalog.turns.get(lastTurnId);
+    if (!last) return undefined;
+    const { done } = await logs.ends(last.id);
+    return done ? last : before(last);
+  }
+
+  async function before({ previous_turn_id: id }: TurnRow): Promise<TurnRow | undefined> {
+    return id === null ? undefined : catalog.turns.get(id);
+  }
+}

@@ -1,0 +1,110 @@
+import type { z } from 'zod';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
+import type { streamFrame, WireModelMessage } from './wire/events.ts';
+import type { WireInputItem } from './wire/input.ts';
+import type {
+  AgentResource,
+  AgentVersionResource,
+  DraftResource,
+  Pagination,
+  SessionResource,
+  TurnResource,
+} from './wire/resources.ts';
+
+/** What the documentation shows: one conversation, told in requests and answers. */
+
+const created_at = '2026-11-21T09:30:00.000Z';
+const updated_at = '2026-11-21T09:31:12.480Z';
+
+export const exampleSpec: AgentSpec = {
+  model: { name: 'gpt-5-mini', params: { temperature: 0.2 } },
+  instructions: 'You work for {{company}}.',
+  variables: { company: 'ACME' },
+  mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'crm', require_approval_for_tools: ['@write'] }],
+};
+
+export const exampleAgent: AgentResource = { name: 'helper', version: 3, spec: exampleSpec, created_at, updated_at };
+
+export const exampleAgentVersion: AgentVersionResource = { name: 'helper', version: 3, spec: exampleSpec, created_at };
+
+const ofTheSession = {
+  id: 'ses_01kac6dw3e8h4v0m6f2q9x7r5t',
+  title: 'Which orders are late?',
+  created_by_subject: { subject_id: 'ann', subject_type: 'user', subject_slug: 'ann' },
+  created_at,
+  updated_at,
+};
+
+export const exampleSession: SessionResource = {
+  type: 'session',
+  ...ofTheSession,
+  agent_name: 'helper',
+  agent_version: 3,
+  metadata: { team: 'blue' },
+};
+
+export const exampleDraft: DraftResource = {
+  type: 'session/draft',
+  ...ofTheSession,
+  agent_name: 'idea',
+  agent_spec: exampleSpec,
+};
+
+export const exampleInput: WireInputItem[] = [{ type: 'user.message', content: 'Which orders are late?' }];
+
+export const exampleMessage: WireModelMessage = {
+  type: 'model.message',
+  id: 'msg_01kac6f3a0x6t9w2m5r8e1y4uq',
+  created_at: updated_at,
+  thread_id: 'main',
+  content: 'Two orders are late.',
+  tool_calls: [],
+  finish_reason: 'stop',
+  usage: {
+    input_tokens: 310,
+    output_tokens: 6,
+    cache_read_tokens: 0,
+    cache_write_tokens: 0,
+    input_tokens_breakdown: { harness: 0, skills: 0, instructions: 48, tool_definitions: 150, messages: 112 },
+  },
+};
+
+export const exampleTurn: TurnResource = {
+  id: 'turn_01kac6f1zy5c3n8s7k4b2g9d6w',
+  session_id: ofTheSession.id,
+  previous_turn_id: null,
+  input: exampleInput,
+  state: {
+    status: 'done',
+    output: exampleMessage,
+    required_actions: [],
+    completed_at: updated_at,
+    metrics: {
+      total_input_tokens: 310,
+      total_output_tokens: 6,
+      total_tokens: 316,
+      total_cache_read_tokens: 0,
+      total_cache_write_tokens: 0,
+      total_reasoning_tokens: 0,
+      unreported_attempts: 0,
+    },
+  },
+  created_by_subject: ofTheSession.created_by_subject,
+  created_at,
+};
+
+/** Of a listing that has no further page. */
+export function examplePage(limit: number): Pagination {
+  return { limit, next_page_token: null, previous_page_token: null };
+}
+
+export const exampleServerSentEvent = {
+  id: '1000002',
+  data: JSON.stringify({
+    type: 'model.message.delta',
+    id: exampleMessage.id,
+    thread_id: 'main',
+    content: 'Two orders',
+    sequence_number: 1_000_002,
+  } satisfies z.infer<typeof streamFrame>),
+};

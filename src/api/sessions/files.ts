@@ -1,0 +1,45 @@
+import { z } from 'zod';
+import { MEDIA_TYPE } from './wire/input.ts';
+import type { ApiContext } from '../http/context.ts';
+import { route, type Route } from '../http/route.ts';
+import { sessionFor } from './sessions.ts';
+
+/** What the file is called and is, as our own URLs say; see `fileUrl`. */
+const fileQuery = z.object({
+  name: z.string().default('file').describe('what the file is called when it is saved'),
+  type: z
+    .string()
+    .regex(new RegExp(`^${MEDIA_TYPE}$`))
+    .default('application/octet-stream')
+    .describe('its media type'),
+});
+
+/** `/v1/agents/sessions/{session_id}/files/{file_id}`: the bytes of a file that is too large for an event. */
+export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/files/:file_id',
+      {
+        id: 'getFile',
+        tag: 'Events',
+        summary: 'The bytes of a file, or of a result that is too large for an event',
+        query: fileQuery,
+        answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
+        errors: ['session_not_found', 'file_not_found'],
+      },
+      async ({ params, query: { name, type }, caller, response }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        const bytes = await blobs.get(session.id, params.file_id);
+        response.attachment(name);
+        response.set({
+          'content-type': type,
+          // Users and tools write these files: a browser must not run what is in them.
+          'content-security-policy': "default-src 'none'; sandbox",
+          'cache-control': 'private, max-age=31536000, immutable',
+        });
+        response.send(bytes);
+      },
+    ),
+  ];
+}

@@ -1,0 +1,141 @@
+import type { Caller } from '../../auth/rights.ts';
+import { BlobNotFound } from '../../blobs/blob-store.ts';
+import type { FileContent } from '../../blobs/store-files.ts';
+import { fetchFile, type FetchedFile } from '../../lib/fetch-file.ts';
+import { failureReason } from '../../mcp/failure-reason.ts';
+import { DATA_URI_HEAD, FILE_URL, MEDIA_TYPE, OWN_FILE_PATH } from './wire/input.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError } from '../http/errors.ts';
+import { sessionFor } from './sessions.ts';
+
+/** A file as it was sent: its bytes as a data URI, or where to get them. */
+export interface SentFile {
+  name: string;
+  data: string;
+  /** Its place in the request. */
+  param: string;
+}
+
+interface SourceContext extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPrivateUrls'> {
+  caller: Caller;
+  /** What the client calls this server. */
+  host: string | undefined;
+}
+
+/** For all that one request names and does not bring: it is in memory at once, however small the request is. */
+const MAX_FETCHED_FILES = 20;
+const MAX_FETCHED_BYTES = 30 * 1024 * 1024;
+const FETCH_MS = 30_000;
+
+/** See `fileUrl`. */
+const OWN_FILE = new RegExp(OWN_FILE_PATH);
+const URL_OF_FILE = new RegExp(FILE_URL, 'i');
+const HEAD = new RegExp(`${DATA_URI_HEAD}$`, 'i');
+const TYPE = new RegExp(`^${MEDIA_TYPE}$`);
+
+/** @throws ApiError `invalid_data_uri` or `invalid_request` for what can be seen to be wrong */
+export function checkFiles(files: SentFile[]): void {
+  for (const { data, param } of files) {
+    if (isDataUri(data)) parseDataUri(data, param);
+    else if (!isUrl(data) && !OWN_FILE.test(data)) throw badData(param);
+  }
+  const [tooMany] = files.filter(({ data }) => !isDataUri(data)).slice(MAX_FETCHED_FILES);
+  if (!tooMany) return;
+  const { param } = tooMany;
+  throw new ApiError('invalid_request', `at most ${MAX_FETCHED_FILES} files of a turn may be URLs or paths`, { param });
+}
+
+/**
+ * Gets the bytes of all files, in their order: from what was sent, from this server's own store, from the internet.
+ * Writes nothing.
+ * @throws ApiError `file_unavailable` that names the file
+ */
+export async function readFiles(files: SentFile[], context: SourceContext): Promise<FileContent[]> {
+  const signal = AbortSignal.timeout(FETCH_MS);
+  const contents: FileContent[] = [];
+  let left = MAX_FETCHED_BYTES;
+  // One after the other: what one takes of the bytes is not there for the next.
+  for (const { name, data, param } of files) {
+    if (isDataUri(data)) {
+      contents.push({ name, ...parseDataUri(data, param) });
+      continue;
+    }
+    const own = ownFileOf(data, context.host);
+    const options = { context, maxBytes: left, signal, param };
+    const { mimeType, bytes } = own ? await readOwn(own, options) : await readUrl(data, options);
+    left -= bytes.length;
+    contents.push({ name, mimeType, base64: bytes.toString('base64') });
+  }
+  return contents;
+}
+
+interface OwnFile {
+  sessionId: string;
+  blob: string;
+  mimeType: string;
+}
+
+function ownFileOf(data: string, host: string | undefined): OwnFile | undefined {
+  const url = URL.parse(data);
+  if (url && url.host !== host?.toLowerCase()) return undefined;
+  const [, sessionId, blob, query] = OWN_FILE.exec(url ? url.pathname + url.search : data) ?? [];
+  if (!sessionId || !blob) return undefined;
+  const type = new URLSearchParams(query).get('type') ?? '';
+  return { sessionId, blob, mimeType: TYPE.test(type) ? type : 'application/octet-stream' };
+}
+
+interface ReadOptions {
+  context: SourceContext;
+  maxBytes: number;
+  signal: AbortSignal;
+  param: string;
+}
+
+async function readOwn(
+  { sessionId, blob, mimeType }: OwnFile,
+  { context: { catalog, blobs, caller }, maxBytes, param }: ReadOptions,
+): Promise<FetchedFile> {
+  try {
+    await sessionFor(catalog, sessionId, caller, 'read');
+    const size = await blobs.size(sessionId, blob);
+    if (size <= maxBytes) return { mimeType, bytes: await blobs.get(sessionId, blob) };
+  } catch (error) {
+    const isGone = error instanceof BlobNotFound || error instanceof ApiError;
+    if (!isGone) throw error;
+    throw new ApiError('file_unavailable', `${param}: there is no such file here`, { param, cause: error });
+  }
+  throw new ApiError('file_unavailable', `${param}: the file is larger than ${maxBytes} bytes`, { param });
+}
+
+async function readUrl(url: string, { context, maxBytes, signal, param }: ReadOptions): Promise<FetchedFile> {
+  try {
+    return await fetchFile(url, { allowPrivate: context.allowPrivateUrls(), maxBytes, signal });
+  } catch (error) {
+    const reason = signal.aborted ? `did not come within ${FETCH_MS / 1000} s` : failureReason(error);
+    throw new ApiError('file_unavailable', `${param}: the file ${reason}`, { param, cause: error });
+  }
+}
+
+function isDataUri(data: string): boolean {
+  return /^data:/i.test(data);
+}
+
+function isUrl(data: string): boolean {
+  return URL_OF_FILE.test(data);
+}
+
+/** @throws ApiError `invalid_data_uri` */
+function parseDataUri(uri: string, param: string): { mimeType: string; base64: string } {
+  const comma = uri.indexOf(',');
+  const [, mimeType] = HEAD.exec(uri.slice(0, comma + 1)) ?? [];
+  const base64 = uri.slice(comma + 1);
+  if (comma < 0 || !mimeType || base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) {
+    throw badData(param);
+  }
+  return { mimeType: mimeType.toLowerCase(), base64 };
+}
+
+function badData(param: string): ApiError {
+  const forms = 'data:<mime type>;base64,<payload>, an http or https URL, or the path of a file of this server';
+  return new ApiError('invalid_data_uri', `${param} must be ${forms}`, { param });
+}

@@ -1,0 +1,191 @@
+import { z } from 'zod';
+import { mayReadAll, type Caller } from '../../auth/rights.ts';
+import type { SessionFilter, SessionPage } from '../../catalog/sessions.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
+import { hashOf } from '../../lib/hash.ts';
+import { identifier, timeBound } from '../../spec/bounds.ts';
+import {
+  anySessionResource,
+  draftResource,
+  pageOf,
+  sessionResource,
+  type AnySessionResource,
+} from './wire/resources.ts';
+import { agentNotFound } from './agents.ts';
+import type { ApiContext } from '../http/context.ts';
+import { exampleDraft, examplePage, exampleSession } from './examples.ts';
+import { isId } from '../../core/merge-ids.ts';
+import { Page } from '../http/merge-page.ts';
+import { badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { toAny, toDraft, toSession } from './wire/merge-session-resources.ts';
+
+const LIMIT = 10;
+
+const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 }).extend({
+  agent_name: identifier.optional(),
+  order: order.default('desc').describe('by created_at'),
+  start_timestamp: timeBound('start').describe('the first created_at of the list'),
+  end_timestamp: timeBound('end').describe('the last created_at of the list'),
+});
+
+const slugFilter = { created_by_subject_slug: identifier.optional() };
+
+const searchQuery = listQuery.extend({
+  ...slugFilter,
+  session_type: z.enum(['session', 'session/draft'], { error: 'must be session or session/draft' }).optional(),
+  session_id: identifier.optional(),
+  created_by_subject_id: identifier.optional(),
+  created_by_subject_type: identifier.optional(),
+});
+
+/** A place behind the session with this time and id, in the list that has this fingerprint. */
+const place = z.object({ list: z.string(), created_at: z.iso.datetime({ precision: 3 }), id: z.string().refine(isId) });
+
+const BOTH = ['session', 'session/draft'] as const;
+
+const mixed = json(pageOf(anySessionResource), {
+  data: [exampleSession, exampleDraft],
+  pagination: examplePage(LIMIT),
+});
+
+/** What a list has: sessions of these types, that are the caller's own or all that it may read. */
+interface Listing<T> {
+  types: readonly SessionRow['type'][];
+  whose: 'own' | 'readable';
+  toItem: (session: SessionRow) => T | Promise<T>;
+}
+
+type Query = z.output<typeof listQuery> & Partial<z.output<typeof searchQuery>>;
+
+/**
+ * Lists of sessions and drafts, by their creation. A page token is a place between two of them, not a count, so that
+ * nothing is left out or comes twice when others are created or deleted between two pages.
+ */
+export function sessionListRoutes({ catalog }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions',
+      {
+        id: 'listSessions',
+        tag: 'Sessions',
+        summary: 'The sessions that you may read, newest first',
+        description: 'An agent that was deleted still has its sessions; one that never was is an error.',
+        query: listQuery.extend(slugFilter),
+        answer: json(pageOf(sessionResource), { data: [exampleSession], pagination: examplePage(LIMIT) }),
+        errors: ['invalid_page_token', 'agent_not_found'],
+      },
+      async ({ query, caller }) => {
+        const { agent_name: name } = query;
+        if (name !== undefined && (await catalog.agents.versions(name, 'asc', undefined, 1)).length === 0) {
+          throw agentNotFound(name);
+        }
+        return list(query, caller, { types: ['session'], whose: 'readable', toItem: toSession });
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/draft-sessions',
+      {
+        id: 'listDraftSessions',
+        tag: 'Draft sessions',
+        summary: 'Your drafts, newest first',
+        query: listQuery,
+        answer: json(pageOf(draftResource), { data: [exampleDraft], pagination: examplePage(LIMIT) }),
+        errors: ['invalid_page_token'],
+      },
+      async ({ query, caller }) =>
+        list(query, caller, { types: ['session/draft'], whose: 'own', toItem: (session) => toDraft(session, catalog) }),
+    ),
+    route(
+      'get',
+      '/v1/x/agents/owned-sessions',
+      {
+        id: 'listOwnedSessions',
+        tag: 'Sessions',
+        summary: 'Your sessions and drafts, newest first',
+        query: listQuery,
+        answer: mixed,
+        errors: ['invalid_page_token'],
+      },
+      async ({ query, caller }) => list(query, caller, { types: BOTH, whose: 'own', toItem }),
+    ),
+    route(
+      'get',
+      '/v1/x/agents/search-sessions',
+      {
+        id: 'searchSessions',
+        tag: 'Sessions',
+        summary: 'The sessions and drafts that you may read, by all that they can be searched for',
+        query: searchQuery,
+        answer: mixed,
+        errors: ['invalid_page_token'],
+      },
+      async ({ query, caller }) => {
+        const { session_type: type } = query;
+        return list(query, caller, { types: type ? [type] : BOTH, whose: 'readable', toItem });
+      },
+    ),
+  ];
+
+  function toItem(session: SessionRow): Promise<AnySessionResource> {
+    return toAny(session, catalog);
+  }
+
+  async function list<T>(query: Query, caller: Caller, { types, whose, toItem: show }: Listing<T>) {
+    const { limit, page_token: token, order, ...filters } = query;
+    const owner = whose === 'own' || !mayReadAll(caller) ? caller.subject.subjectId : undefined;
+    const fingerprint = hashOf({ types, owner: owner ?? null, order, filters });
+    const after = token === undefined ? undefined : decodePageToken(place, token);
+    if (after && after.list !== fingerprint) throw badToken();
+
+    const page: SessionPage = {
+      order,
+      after: after && { createdAt: after.created_at, id: after.id },
+      limit: limit + 1,
+    };
+    const found = await readable(types, owner, filters, page);
+    const items = new Page<T>(limit);
+    let last: SessionRow | undefined;
+    for (const session of found) {
+      if (!items.add(await show(session))) {
+        const next = last && { list: fingerprint, created_at: last.created_at, id: last.id };
+        return { data: items.items, pagination: pagination(limit, next) };
+      }
+      last = session;
+    }
+    return { data: items.items, pagination: pagination(limit, undefined) };
+  }
+
+  async function readable(
+    types: readonly SessionRow['type'][],
+    owner: string | undefined,
+    filters: Omit<Query, 'limit' | 'page_token' | 'order'>,
+    page: SessionPage,
+  ): Promise<SessionRow[]> {
+    const { created_by_subject_id: subjectId = owner } = filters;
+    // Nobody else's exist for this caller.
+    if (owner !== undefined && subjectId !== owner) return [];
+    const filter: Omit<SessionFilter, 'type'> = {
+      id: filters.session_id,
+      agentName: filters.agent_name,
+      subjectId,
+      subjectType: filters.created_by_subject_type,
+      subjectSlug: filters.created_by_subject_slug,
+      from: filters.start_timestamp,
+      to: filters.end_timestamp,
+    };
+    const found = await Promise.all(types.map((type) => catalog.sessions.list({ ...filter, type }, page)));
+    return found
+      .flat()
+      .sort((a, b) => compare(a, b) * (page.order === 'asc' ? 1 : -1))
+      .slice(0, page.limit);
+  }
+}
+
+/** As the catalog does: both are compared by their bytes. */
+function compare(a: SessionRow, b: SessionRow): number {
+  const [first, second] = [a.created_at + a.id, b.created_at + b.id];
+  return first < second ? -1 : first > second ? 1 : 0;
+}

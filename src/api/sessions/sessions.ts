@@ -1,0 +1,178 @@
+import { z } from 'zod';
+import { mayOnSession, refusalOnSession, type Caller, type SessionAction } from '../../auth/rights.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
+import { hashOf } from '../../lib/hash.ts';
+import { newId } from '../../engine/new-id.ts';
+import type { Subject } from '../../core/records.ts';
+import { addToLogScope } from '../../telemetry/log-context.ts';
+import { idempotencyKey, metadata } from './wire/headers.ts';
+import { cancelBody, createSessionBody, dataOf, sessionResource, type CreateSessionBody } from './wire/resources.ts';
+import { agentNotFound, checkAgent } from './agents.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError, isRefusal } from '../http/errors.ts';
+import { exampleSession } from './examples.ts';
+import { claimRequest } from '../../engine/request-claims.ts';
+import { isId } from '../../core/merge-ids.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { toSession } from './wire/merge-session-resources.ts';
+
+const answer = json(dataOf(sessionResource), { data: exampleSession });
+
+/** `/v1/agents/sessions`: conversations with registered agents. */
+export function sessionRoutes(context: ApiContext): Route[] {
+  const { catalog, agentCheck, commands } = context;
+  return [
+    route(
+      'post',
+      '/v1/agents/sessions',
+      {
+        id: 'createSession',
+        needs: 'createSessions',
+        tag: 'Sessions',
+        summary: 'Begin a conversation with an agent',
+        description: "The session stays with the agent's version of this moment.",
+        headers: z.object({ ...idempotencyKey, ...metadata }),
+        body: json(createSessionBody, { agent_name: 'helper' }),
+        status: 201,
+        answer,
+        errors: ['agent_not_found', 'invalid_agent', 'feature_not_available', 'idempotency_key_reused'],
+      },
+      async ({ headers, body, caller }) => {
+        const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
+        const wanted = { id: newId('ses'), body, metadata, subject: caller.subject };
+        const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
+        addToLogScope({ sessionId: id });
+        return { data: toSession(await sessionFor(catalog, id, caller, 'read')) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id',
+      { id: 'getSession', tag: 'Sessions', summary: 'A session', answer, errors: ['session_not_found'] },
+      async ({ params, caller }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        if (session.type !== 'session') throw sessionNotFound(session.id);
+        return { data: toSession(session) };
+      },
+    ),
+    route(
+      'delete',
+      '/v1/agents/sessions/:session_id',
+      {
+        id: 'deleteSession',
+        tag: 'Sessions',
+        summary: 'Delete a session or draft with all that belongs to it',
+        description:
+          'A turn that runs is ended. From the answer on the session does not exist; its log, its files and its ' +
+          'histories in Temporal are removed, usually within a minute.',
+        errors: ['forbidden', 'session_not_found'],
+      },
+      async ({ params, caller }) =>
+        deleteSession(context, await sessionFor(catalog, params.session_id, caller, 'delete')),
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/cancel',
+      {
+        id: 'cancelSession',
+        tag: 'Sessions',
+        summary: 'End the running turn of a session or draft',
+        description: 'What was streamed before is kept. With `close: true` the session takes no further turns.',
+        body: json(cancelBody, {}),
+        answer: json(z.object({}), {}),
+        errors: ['forbidden', 'session_not_found'],
+      },
+      async ({ params, body, caller }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'cancel');
+        const close = body.close === true;
+        // First here, so that a session that is rebuilt in between is closed too.
+        if (close) await catalog.sessions.close(session.id);
+        // Whatever the clocks of other servers say: what was requested by now is meant, and nothing after it.
+        const [now, newest] = [newId('turn'), await catalog.turns.newestId(session.id)];
+        const upTo = newest && newest > now ? newest : now;
+        await commands.cancel(session.id, { close, upTo });
+        return {};
+      },
+    ),
+  ];
+
+  /** The session that the first request with this key has created. */
+  async function createOnce(key: string, wanted: WantedSession): Promise<string> {
+    const { body, metadata, subject } = wanted;
+    const scope = `${subject.subjectId}/sessions`;
+    const bodyHash = hashOf([body, metadata]);
+    const claim = await claimRequest({ catalog, scope, key, bodyHash, resourceId: wanted.id, sessionId: wanted.id });
+    const id = claim.resourceId;
+    if (!claim.isNew && (await catalog.sessions.get(id))) return id;
+    try {
+      return await createSession({ ...wanted, id });
+    } catch (error) {
+      if (isRefusal(error)) await claim.release();
+      throw error;
+    }
+  }
+
+  async function createSession({ id, body, metadata, subject }: WantedSession): Promise<string> {
+    const agent = await catalog.agents.get(body.agent_name);
+    if (!agent) throw agentNotFound(body.agent_name);
+    await checkAgent(agent.spec, null, agentCheck, 'agent.');
+    const now = new Date().toISOString();
+    await catalog.sessions.insert({
+      id,
+      type: 'session',
+      agent_name: agent.name,
+      agent_version: agent.version,
+      spec_hash: agent.spec_hash,
+      title: body.title || null,
+      ...ownerColumns(subject),
+      metadata,
+      created_at: now,
+      updated_at: now,
+    });
+    return id;
+  }
+}
+
+interface WantedSession {
+  id: string;
+  body: CreateSessionBody;
+  metadata: string | null;
+  subject: Subject;
+}
+
+/**
+ * A session that the caller may do this to. One that it may not even read does not exist for it.
+ * @throws ApiError `session_not_found` or `forbidden`
+ */
+export async function sessionFor(
+  catalog: Catalog,
+  id: string,
+  caller: Caller,
+  action: SessionAction,
+): Promise<SessionRow> {
+  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
+  if (!session || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
+  checkRight(caller, session, action);
+  return session;
+}
+
+/** @throws ApiError `forbidden` */
+export function checkRight(caller: Caller, session: SessionRow, action: SessionAction): void {
+  if (mayOnSession(caller, session, action)) return;
+  throw new ApiError('forbidden', refusalOnSession(caller, session, action));
+}
+
+export function sessionNotFound(id: string): ApiError {
+  return new ApiError('session_not_found', `there is no session ${JSON.stringify(id)}`);
+}
+
+/** Deletes a session. @throws ApiError `session_not_found` if somebody else was faster */
+export async function deleteSession({ catalog, commands }: ApiContext, { id }: SessionRow): Promise<void> {
+  if (!(await catalog.sessions.delete(id, new Date().toISOString()))) throw sessionNotFound(id);
+  commands.remove(id);
+}
+
+export function ownerColumns({ subjectId, subjectType, subjectSlug }: Subject) {
+  return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
+}

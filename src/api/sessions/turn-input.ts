@@ -1,0 +1,76 @@
+import type { BlobStore } from '../../blobs/blob-store.ts';
+import { keepFiles, type FileContent } from '../../blobs/store-files.ts';
+import type { InputItem, UserContentPart } from '../../core/records.ts';
+import type { CreateTurnBody } from './wire/input.ts';
+import { ApiError } from '../http/errors.ts';
+import { checkFiles, type SentFile } from './input-files.ts';
+
+/** Files of one input inside its record: they come back on one line of the stream, with all of its texts. */
+const MAX_INLINE_BYTES = 256 * 1024;
+
+type SentItem = NonNullable<CreateTurnBody['input']>[number];
+type SentPart = Exclude<Extract<SentItem, { type: 'user.message' }>['content'], string>[number];
+
+/** Whether somebody decides on tool calls, and does nothing else. */
+export function isDecision(items: SentItem[]): boolean {
+  return items.length > 0 && items.every(({ type }) => type === 'user.tool_approval');
+}
+
+/** Checks what needs no session. @throws ApiError */
+export function checkInput(items: SentItem[]): void {
+  const messages = items.filter((item) => item.type === 'user.message');
+  if (messages.length > 0 && messages.length < items.length) {
+    throw new ApiError('mixed_input', 'send either user messages or answers to tool calls, not both', {
+      param: 'input',
+    });
+  }
+  for (const [i, { content }] of messages.entries()) {
+    const parts: SentPart[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
+    if (parts.some((part) => part.type === 'file' || part.text.trim() !== '')) continue;
+    throw new ApiError('empty_message', 'a user message must have some text or a file', {
+      param: `input.${i}.content`,
+    });
+  }
+  checkFiles(filesOf(items).map(({ file }) => file));
+}
+
+/** The files of an input, in their order. */
+export function filesOf(items: SentItem[]): { part: SentPart; file: SentFile }[] {
+  return items.flatMap((item, i) => {
+    if (item.type !== 'user.message' || typeof item.content === 'string') return [];
+    return item.content.flatMap((part, j) => {
+      if (part.type !== 'file') return [];
+      const { name, data } = part;
+      return [{ part, file: { name, data, param: `input.${i}.content.${j}.data` } }];
+    });
+  });
+}
+
+/** The input as the log keeps it: files, whose `contents` are in their order, in the blob store, but for small ones. */
+export async function keepInput(
+  items: SentItem[],
+  { contents, blobs, sessionId }: { contents: FileContent[]; blobs: BlobStore; sessionId: string },
+): Promise<InputItem[]> {
+  const kept = await keepFiles(contents, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
+  const files = new Map(filesOf(items).map(({ part }, i) => [part, kept.slice(i, i + 1)]));
+  return items.map((item): InputItem => {
+    switch (item.type) {
+      case 'user.message': {
+        const { type, content } = item;
+        if (typeof content === 'string') return { type, content };
+        const partOf = (part: SentPart): UserContentPart[] => (part.type === 'text' ? [part] : (files.get(part) ?? []));
+        return { type, content: content.flatMap(partOf) };
+      }
+      case 'user.tool_approval': {
+        const { type, thread_id: threadId, tool_call_id: toolCallId, approval } = item;
+        if (approval.status === 'allow') return { type, threadId, toolCallId, approval };
+        const { status, reason } = approval;
+        return { type, threadId, toolCallId, approval: { status, ...(reason && { reason }) } };
+      }
+      case 'user.tool_response': {
+        const { type, thread_id: threadId, tool_call_id: toolCallId, content } = item;
+        return { type, threadId, toolCallId, content };
+      }
+    }
+  });
+}

@@ -1,0 +1,65 @@
+import { once } from 'node:events';
+import { createServer, get, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import express, { type Response } from 'express';
+import { pino } from 'pino';
+import { expect, onTestFinished, test } from 'vitest';
+import type { Catalog } from '../../catalog/catalog.ts';
+import { InProcessBus } from '../../live/in-process-bus.ts';
+import { TurnTails } from '../../live/merge-turn-tails.ts';
+import { BEGINNING } from '../../core/cursor.ts';
+import { Metrics } from '../../telemetry/metrics.ts';
+import type { TurnLogs } from '../../engine/turn-log-reader.ts';
+import { EventStream } from '../http/event-stream.ts';
+import { streamTurn } from './turn-stream.ts';
+
+const MESSAGE = { turnId: 'turn_1', threadId: 'main', messageId: 'msg_1', createdAt: 'now', after: 0, attempt: 1 };
+
+/** A client of the stream of a turn, which reads when it wants to, with the server's side of it. */
+async function subscriber(bus: InProcessBus): Promise<{ response: Response; client: IncomingMessage }> {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a log in which nothing happens
+  const logs = {
+    liveFrom: () => Promise.resolve(1),
+    read: async function* (_: string, { follow }: { follow: AbortSignal }) {
+      yield [];
+      await once(follow, 'abort');
+    },
+  } as unknown as TurnLogs;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+  const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
+  const tails = new TurnTails({ logs, bus, log: pino({ level: 'silent' }) });
+  const { promise, resolve } = Promise.withResolvers<Response>();
+  const app = express().get('/', async (_request, response) => {
+    resolve(response);
+    const stream = new EventStream(response, new Metrics());
+    await streamTurn({ context: { catalog, logs, tails }, turnId: 'turn_1', cursor: BEGINNING, stream });
+  });
+  const server = createServer(app).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- it listens on a port
+  const { port } = server.address() as AddressInfo;
+  const [client] = (await once(get({ host: '127.0.0.1', port }), 'response')) as [IncomingMessage];
+  return { response: await promise, client };
+}
+
+test('the text so far of a message waits for its reader in the log and on the bus, not in a buffer', async () => {
+  const bus = new InProcessBus();
+  const piece = '\u{1f600}'.repeat(50_000);
+  for (let n = 0; n < 40; n++) bus.publish({ ...MESSAGE, n, delta: { content: piece } });
+  const { response, client } = await subscriber(bus);
+  // 8 MB: more than the network takes from a server whose client does not read.
+  while (!response.writableNeedDrain) await new Promise((resolve) => void setImmediate(resolve));
+  expect(response.writableLength).toBeLessThan(1024 * 1024);
+  const chunks: string[] = [];
+  client.setEncoding('utf8');
+  client.on('data', (chunk: string) => chunks.push(chunk));
+  bus.publish({ ...MESSAGE, n: 40, delta: { content: 'the last of it' } });
+  while (!chunks.slice(-2).join('').includes('the last of it')) await once(client, 'data');
+  const text = chunks.join('');
+  const contents = [...text.matchAll(/"content":"([^"]*)"/g)].map(([, content]) => content);
+  expect(contents.join('')).toBe(`${piece.repeat(40)}the last of it`);
+});

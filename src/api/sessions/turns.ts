@@ -1,0 +1,242 @@
+import type { Response } from 'express';
+import { z } from 'zod';
+import { BEGINNING, parseCursor, type Cursor } from '../../core/cursor.ts';
+import type { TurnCreated, TurnDone } from '../../core/records.ts';
+import { TurnNotFound } from '../../engine/turn-log-reader.ts';
+import { serverSentEvent } from './wire/events.ts';
+import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
+import { createTurnBody } from './wire/input.ts';
+import { inputToWire, stateToWire, subjectToWire } from './wire/to-wire.ts';
+import { dataOf, pageOf, subscribeBody, turnResource, type TurnResource } from './wire/resources.ts';
+import type { ApiContext } from '../http/context.ts';
+import { readTurnRequest, type TurnRequest } from '../../engine/start-turn.ts';
+import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
+import { isId } from '../../core/merge-ids.ts';
+import { isTurnOf, ownTurn } from './access.ts';
+import { badToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
+import { secondsSinceBegun } from '../http/request-log.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { sessionFor } from './sessions.ts';
+import { EventStream } from '../http/event-stream.ts';
+import { badCursor, streamTurn } from './turn-stream.ts';
+
+const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
+const place = z.object({ turn: z.string().refine(isId) });
+
+const turn = json(dataOf(turnResource), { data: exampleTurn });
+// In OpenAPI 3.1 the schema of a stream is that of one event.
+const stream = json(serverSentEvent, exampleServerSentEvent);
+
+/** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
+export function turnRoutes(context: ApiContext): Route[] {
+  const { catalog, logs, turnIndex, tails, metrics, streamLimits } = context;
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/turns',
+      {
+        id: 'listTurns',
+        tag: 'Turns',
+        summary: 'The turns of a session, newest first',
+        description: 'The last turn, the one that it continues, and so on.',
+        query: listQuery,
+        answer: json(pageOf(turnResource), { data: [exampleTurn], pagination: examplePage(10) }),
+        errors: ['invalid_page_token', 'session_not_found'],
+      },
+      async ({ params, query: { limit, page_token: token }, caller }) => {
+        const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        const from = token === undefined ? (await turnIndex.last(session.id))?.id : decodePageToken(place, token).turn;
+        const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
+        if (token !== undefined && !isTurnOf(session, chain[0])) throw badToken();
+        const turns = await Promise.all(
+          chain.slice(0, limit).map(({ id }) =>
+            logs.ends(id).catch((error: unknown) => {
+              // An operator has deleted it before it was in the archive.
+              if (error instanceof TurnNotFound) return undefined;
+              throw error;
+            }),
+          ),
+        );
+        const next = chain[limit];
+        return {
+          data: turns.filter((one) => one !== undefined).map(toResource),
+          pagination: pagination(limit, next && { turn: next.id }),
+        };
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/turns',
+      {
+        id: 'createTurn',
+        mayRepeat: true,
+        isLarge: true,
+        tag: 'Turns',
+        summary: 'Begin a turn',
+        description:
+          'The answer is the stream of the turn, or with `stream: false` the turn, at once. The turn goes on whoever ' +
+          'listens. It ends the one that runs, which takes the right to cancel.',
+        headers: z.object(idempotencyKey),
+        body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
+        answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
+        errors: [
+          'forbidden',
+          'invalid_data_uri',
+          'mixed_input',
+          'session_not_found',
+          'turn_not_found',
+          'session_closed',
+          'request_expired',
+          'empty_message',
+          'actions_pending',
+          'call_not_pending',
+          'call_answered_twice',
+          'calls_unanswered',
+          'invalid_agent',
+          'feature_not_available',
+          'idempotency_key_reused',
+          'content_too_large',
+          'file_unavailable',
+          'too_many_turns',
+          'too_many_streams',
+        ],
+      },
+      async ({ params, headers, body, caller, tooMany, request, response }) => {
+        if (body.stream !== false) streamLimits.admit(caller, response);
+        const key = headers['Idempotency-Key'];
+        const wanted = await readTurnRequest(context, {
+          key,
+          body,
+          host: request.get('host'),
+          sessionId: params.session_id,
+          caller,
+          tooMany,
+        });
+        try {
+          // Not by `Accept`: the Python SDK sends `*/*` either way.
+          if (wanted.stream) await startAndStream(wanted, response);
+          else await startOnly(wanted, response);
+        } finally {
+          await wanted.over();
+        }
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/turns/:turn_id',
+      {
+        id: 'getTurn',
+        tag: 'Turns',
+        summary: 'A turn with its state',
+        answer: turn,
+        errors: ['session_not_found', 'turn_not_found'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
+        await ownTurn(context, await sessionFor(catalog, sessionId, caller, 'read'), turnId);
+        return { data: toResource(await logs.ends(turnId)) };
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/turns/:turn_id/subscribe',
+      {
+        id: 'subscribeToTurn',
+        tag: 'Turns',
+        summary: 'The stream of a turn from a cursor on',
+        description:
+          'Running or ended, for ever. Without a cursor from the beginning; the body comes before `Last-Event-ID`.',
+        headers: z.object(lastEventId),
+        body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
+        answer: { written: { 'text/event-stream': stream } },
+        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, headers, body, caller, response }) => {
+        const session = await sessionFor(catalog, sessionId, caller, 'read');
+        const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
+        await ownTurn(context, session, turnId);
+        streamLimits.admit(caller, response);
+        await streamTurn({ context, turnId, cursor, stream: new EventStream(response, metrics) });
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/turns/:turn_id/stream',
+      {
+        id: 'streamTurn',
+        tag: 'Turns',
+        summary: 'The stream of a turn from a cursor on, for EventSource',
+        description:
+          'As `subscribe`, by GET. An EventSource comes back when the stream has ended, with the number of `turn.done`, ' +
+          'and is then told with 204 that there is no more.',
+        query: z.object(afterSequenceNumber),
+        headers: z.object(lastEventId),
+        answer: { written: { 'text/event-stream': stream } },
+        nothing: 'the turn has ended, and the cursor is at its end',
+        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
+        const session = await sessionFor(catalog, sessionId, caller, 'read');
+        // An EventSource sends the query of its first connect again and again; its header is what it has seen since.
+        const seen = headers['Last-Event-ID']?.trim() || query.after_sequence_number;
+        const cursor = cursorOf(undefined, seen);
+        await ownTurn(context, session, turnId);
+        if (request.method === 'HEAD') return void response.type('text/event-stream').end();
+        streamLimits.admit(caller, response);
+        const stream = new EventStream(response, metrics);
+        await streamTurn({ context, turnId, cursor, stream, endsWithNothing: true });
+      },
+    ),
+  ];
+
+  async function startAndStream(wanted: TurnRequest, response: Response): Promise<void> {
+    const { turnId } = wanted;
+    // Listens before the turn begins, so that its first words are not missed.
+    const lease = tails.lease(turnId);
+    const stream = new EventStream(response, metrics);
+    stream.onDelivered(wanted.delivered);
+    try {
+      const created = await wanted.start();
+      // The deltas of a turn that began with an earlier request say nothing about this one.
+      if (created) stream.onFirstDelta(() => metrics.firstDelta.observe(secondsSinceBegun(response)));
+      await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease });
+    } finally {
+      lease.release();
+    }
+  }
+
+  async function startOnly(wanted: TurnRequest, response: Response): Promise<void> {
+    const created = await wanted.start();
+    const ends = created ? { created, done: undefined } : await logs.ends(wanted.turnId);
+    if (await isSent(response, { data: toResource(ends) })) wanted.delivered();
+  }
+}
+
+/** Answers with JSON. False if it could not be given to the network any more. */
+async function isSent(response: Response, body: object): Promise<boolean> {
+  if (response.closed) return false;
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  response.once('finish', () => resolve(true)).once('close', () => resolve(false));
+  response.json(body);
+  return promise;
+}
+
+/** Where a reader goes on: the body says it, else `Last-Event-ID`. @throws ApiError `invalid_cursor` */
+function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
+  const header = lastEventId.trim();
+  if (!/^\d{0,16}$/.test(header)) throw badCursor();
+  const cursor = parseCursor(after ?? Number(header));
+  if (!cursor) throw badCursor();
+  return cursor;
+}
+
+function toResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
+  return {
+    id: created.turnId,
+    session_id: created.sessionId,
+    previous_turn_id: created.previousTurnId,
+    input: inputToWire(created.input, created.sessionId),
+    state: done ? stateToWire(done) : { status: 'running' },
+    created_by_subject: subjectToWire(created.createdBy),
+    created_at: created.at,
+  };
+}

@@ -1,0 +1,105 @@
+import { z } from 'zod';
+import { bounded, identifier, line } from '../../../spec/bounds.ts';
+
+/** Turn input (`contracts/sessions-api.md`, section 4), in the clients' names and in the older ones (section 6). */
+
+const MAX_ITEMS = 1_000;
+const MAX_PARTS = 1_000;
+const MAX_REASON_LENGTH = 10_000;
+
+const textPart = z.object({ type: z.literal('text'), text: z.string() });
+
+const fileName = line({ min: 1, max: 255 });
+
+/** The type of a file, without its parameters. */
+export const MEDIA_TYPE = '[\\w.+-]{1,127}/[\\w.+-]{1,127}';
+
+/** What comes before the bytes of a file: its type is the group. */
+export const DATA_URI_HEAD = `^data:(${MEDIA_TYPE})(?:;[\\w-]+=[^;,]*)*;base64,`;
+
+/** As the documentation says it; a regular expression can't be run on thirty megabytes. */
+const DATA_URI = `${DATA_URI_HEAD}([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`;
+
+/** What leads to the bytes of a file: they are fetched before the turn begins. */
+export const FILE_URL = '^https?://.';
+
+/** What the server itself gives out for large files, behind whatever stands in front of it: session, file and query. */
+export const OWN_FILE_PATH = '^(?:/[^?#]*)?/v1/agents/sessions/([0-9A-Za-z_]+)/files/([0-9a-f]{64})(?:[?]([^#]*))?$';
+
+const fileData = z.string().meta({
+  description:
+    'data:<mime>;base64,<payload>, or an http or https URL, which is fetched before the turn begins, or the path of a file that this server has given out',
+  override: { pattern: `${DATA_URI}|${FILE_URL}|${OWN_FILE_PATH}` },
+});
+
+const filePart = z.object({
+  type: z.literal('file'),
+  name: fileName,
+  data: z.string().describe('data:<mime>;base64,<payload>, or the path of a file of this server if it is large'),
+});
+
+const sentFilePart = filePart.extend({ data: fileData });
+
+const fileUploadPart = z
+  .object({
+    type: z.literal('file_upload'),
+    file: z.object({ filename: fileName, file_data: fileData }),
+  })
+  .transform(({ file }) => ({ type: 'file' as const, name: file.filename, data: file.file_data }));
+
+const userMessage = <P extends z.ZodType>(part: P) =>
+  z.object({ type: z.literal('user.message'), content: z.union([z.string(), bounded(z.array(part), MAX_PARTS)]) });
+
+const approval = z.discriminatedUnion('status', [
+  z.object({ status: z.literal('allow') }),
+  z.object({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() }),
+]);
+
+const toolApproval = z.object({
+  type: z.literal('user.tool_approval'),
+  thread_id: identifier,
+  tool_call_id: identifier,
+  approval,
+});
+
+const toolResponse = z.object({
+  type: z.literal('user.tool_response'),
+  thread_id: identifier,
+  tool_call_id: identifier,
+  content: z.string(),
+});
+
+/** An input item as it is shown: on `turn.created` and on turns. */
+export const inputItem = z
+  .discriminatedUnion('type', [
+    userMessage(z.discriminatedUnion('type', [textPart, filePart])),
+    toolApproval,
+    toolResponse,
+  ])
+  .meta({ id: 'TurnInputItem' });
+
+const sentItem = z.discriminatedUnion('type', [
+  userMessage(z.discriminatedUnion('type', [textPart, sentFilePart, fileUploadPart])),
+  toolApproval,
+  toolResponse.extend({ content: z.string().min(1, 'must not be empty') }),
+]);
+
+const sentItems = bounded(z.array(sentItem), MAX_ITEMS).meta({
+  description: 'user messages, or answers to tool calls',
+  override: ({ jsonSchema }) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the JSON form of sentItem
+    const [message, ...answers] = (jsonSchema.items as { oneOf: object[] }).oneOf;
+    Object.assign(jsonSchema, { maxItems: MAX_ITEMS, anyOf: [{ items: message }, { items: { oneOf: answers } }] });
+    delete jsonSchema.items;
+  },
+});
+
+/** The body of `POST …/turns`. */
+export const createTurnBody = z.object({
+  input: sentItems.nullish(),
+  previous_turn_id: z.string().nullish(),
+  stream: z.boolean().nullish(),
+});
+
+export type WireInputItem = z.infer<typeof inputItem>;
+export type CreateTurnBody = z.infer<typeof createTurnBody>;

@@ -1,0 +1,43 @@
+import type { Catalog } from '../../../catalog/catalog.ts';
+import type { SessionRow } from '../../../catalog/schema.ts';
+import { subjectToWire } from './to-wire.ts';
+import type { AnySessionResource, DraftResource, SessionResource } from './resources.ts';
+
+/** How sessions and drafts are shown. */
+
+export function toSession(session: SessionRow): SessionResource {
+  const { agent_name: agentName, agent_version: agentVersion } = session;
+  return { type: 'session', ...commonFields(session), agent_name: agentName ?? '', agent_version: agentVersion ?? 0 };
+}
+
+export async function toDraft(session: SessionRow, { agents }: Catalog): Promise<DraftResource> {
+  return {
+    type: 'session/draft',
+    ...commonFields(session),
+    agent_name: session.agent_name,
+    agent_spec: await agents.spec(session.spec_hash),
+  };
+}
+
+export async function toAny(session: SessionRow, catalog: Catalog): Promise<AnySessionResource> {
+  return session.type === 'session' ? toSession(session) : toDraft(session, catalog);
+}
+
+/** The fields that sessions and drafts share. */
+function commonFields(session: SessionRow) {
+  const { id, title, created_at, updated_at, metadata } = session;
+  const owner = subjectToWire({
+    subjectId: session.subject_id,
+    subjectType: session.subject_type,
+    subjectSlug: session.subject_slug,
+  });
+  return {
+    id,
+    title,
+    created_by_subject: owner,
+    created_at,
+    updated_at,
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
+    ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
+  };
+}

@@ -1,0 +1,98 @@
+import { z } from 'zod';
+import { agentSpec } from '../../../spec/agent-spec.ts';
+import { identifier, line } from '../../../spec/bounds.ts';
+import { sessionEvent, subject, timestamp, turnState } from './events.ts';
+import { inputItem } from './input.ts';
+
+/** What the routes take and give (`contracts/sessions-api.md`, sections 1 and 3), but for events and turn input. */
+
+export const createSessionBody = z.object({ agent_name: identifier, title: line({ max: 200 }).nullish() });
+
+export const createDraftBody = z.object({ agent_spec: agentSpec, agent_name: line({ max: 256 }).nullish() });
+
+export const updateDraftBody = z.object({ agent_spec: agentSpec.nullish() });
+
+export const cancelBody = z.object({ close: z.boolean().nullish() });
+
+export const subscribeBody = z.object({ after_sequence_number: z.int().min(0).nullish() });
+
+const sessionFields = {
+  id: z.string(),
+  title: z.string().nullable(),
+  created_by_subject: subject,
+  created_at: timestamp,
+  updated_at: timestamp,
+  metadata: z.record(z.string(), z.unknown()).optional(),
+};
+
+export const sessionResource = z
+  .object({ type: z.literal('session'), ...sessionFields, agent_name: z.string(), agent_version: z.int() })
+  .meta({ id: 'Session' });
+
+export const draftResource = z
+  .object({
+    type: z.literal('session/draft'),
+    ...sessionFields,
+    agent_name: z.string().nullable(),
+    agent_spec: agentSpec,
+  })
+  .meta({ id: 'DraftSession' });
+
+export const turnResource = z
+  .object({
+    id: z.string(),
+    session_id: z.string(),
+    previous_turn_id: z.string().nullable(),
+    input: z.array(inputItem),
+    state: turnState,
+    created_by_subject: subject,
+    created_at: timestamp,
+  })
+  .meta({ id: 'Turn' });
+
+export const agentResource = z
+  .object({
+    name: z.string(),
+    version: z.int(),
+    spec: agentSpec,
+    created_at: timestamp,
+    updated_at: timestamp,
+  })
+  .meta({ id: 'Agent' });
+
+/** One version of an agent; it never changes. */
+export const agentVersionResource = agentResource.omit({ updated_at: true }).meta({ id: 'AgentVersion' });
+
+/** Sessions and drafts in one list. */
+export const anySessionResource = z.discriminatedUnion('type', [sessionResource, draftResource]);
+
+/** An item of `GET …/{sid}/events`. */
+export const sessionEventItem = z.object({ turn_id: z.string(), event: sessionEvent }).meta({ id: 'SessionEventItem' });
+
+const paginationResource = z
+  .object({
+    limit: z.int(),
+    next_page_token: z.string().nullable().describe('null: this is the last page'),
+    previous_page_token: z.string().nullable(),
+  })
+  .meta({ id: 'Pagination' });
+
+/** How one resource is answered. */
+export function dataOf<T extends z.ZodType>(resource: T) {
+  return z.object({ data: resource });
+}
+
+/** How a page of a listing is answered. */
+export function pageOf<T extends z.ZodType>(item: T) {
+  return z.object({ data: z.array(item), pagination: paginationResource });
+}
+
+export type CreateSessionBody = z.infer<typeof createSessionBody>;
+export type SessionResource = z.infer<typeof sessionResource>;
+export type DraftResource = z.infer<typeof draftResource>;
+export type TurnResource = z.infer<typeof turnResource>;
+export type AgentResource = z.infer<typeof agentResource>;
+export type AgentVersionResource = z.infer<typeof agentVersionResource>;
+export type AnySessionResource = z.infer<typeof anySessionResource>;
+export type SessionEventItem = z.infer<typeof sessionEventItem>;
+export type Pagination = z.infer<typeof paginationResource>;

@@ -1,0 +1,135 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pino } from 'pino';
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
+import { Catalog } from '../catalog/catalog.ts';
+import { loadConfig } from '../config.ts';
+import { hashOfKey, newApiKey } from './merge-api-key.ts';
+import { Keyring } from './api-keys.ts';
+
+afterEach(() => void vi.useRealTimers());
+
+/** Holds the time still. */
+function freeze(now: number): void {
+  vi.useFakeTimers({ now });
+  // The cache takes a beginning at 0 for none.
+  vi.advanceTimersByTime(1);
+}
+
+async function open(env: Record<string, string> = {}) {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-keys-'));
+  const log = pino({ level: 'silent' });
+  const catalog = await Catalog.open({ kind: 'sqlite', file: path.join(folder, 'catalog.db'), sync: 'normal' }, log);
+  const keyring = await Keyring.open({ catalog, config: loadConfig(env), log });
+  onTestFinished(async () => {
+    keyring.close();
+    await catalog.close();
+    await rm(folder, { recursive: true });
+  });
+  const add = async (id: string, expiresAt: string | null = null): Promise<string> => {
+    const key = newApiKey();
+    const row = { id, hash: hashOfKey(key), name: 'ann', role: 'approver' as const, expires_at: expiresAt };
+    await catalog.keys.insert({ ...row, created_at: '2026-01-01T00:00:00.000Z' });
+    return key;
+  };
+  return { catalog, keyring, add };
+}
+
+const ann = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+
+test('a key is 256 random bits behind a prefix that scanners know', () => {
+  expect(newApiKey()).toMatch(/^everturn_[0-9a-f]{64}$/);
+  expect(newApiKey()).not.toBe(newApiKey());
+});
+
+test('keys of the configuration and of the catalog are found, and no others', async () => {
+  const { keyring, add } = await open({ EVERTURN_API_KEYS: 'bob:admin=key-of-bob' });
+  const key = await add('key_1');
+  expect(await keyring.find(key)).toEqual({ caller: { subject: ann, roles: ['approver'] } });
+  expect(await keyring.find('key-of-bob')).toMatchObject({ caller: { roles: ['admin'] } });
+  for (const wrong of ['', 'key_1', hashOfKey(key), key.slice(0, -1), `${key}0`, 'bob', newApiKey()]) {
+    expect(await keyring.find(wrong), wrong).toBeUndefined();
+  }
+  expect(await keyring.names()).toEqual(['bob', 'ann']);
+});
+
+test('a flood of unknown keys is one query at a time, and does not keep a good key from being found', async () => {
+  const { catalog, keyring, add } = await open();
+  const key = await add('key_1');
+  const queries = vi.spyOn(catalog.keys, 'findAll');
+  const unknown = Array.from({ length: 2_500 }, () => keyring.find(newApiKey()));
+  expect(await keyring.find(key)).toHaveProperty('caller');
+  expect(await Promise.all(unknown)).toEqual(unknown.map(() => undefined));
+  expect(queries.mock.calls.map(([hashes]) => hashes.length)).toEqual([1, 1_000, 1_000, 500]);
+});
+
+test('keys are looked up again after a query that failed', async () => {
+  const { catalog, keyring, add } = await open();
+  const key = await add('key_1');
+  const down = new Error('the catalog is away');
+  vi.spyOn(catalog.keys, 'findAll').mockRejectedValueOnce(down).mockRejectedValueOnce(down);
+  const failed = await Promise.allSettled([keyring.find(key), keyring.find(newApiKey())]);
+  expect(failed).toEqual([
+    { status: 'rejected', reason: down },
+    { status: 'rejected', reason: down },
+  ]);
+  expect(await keyring.find(key)).toHaveProperty('caller');
+});
+
+test('a revoked key stops working after two seconds at most, an expired one at once', async () => {
+  const { catalog, keyring, add } = await open();
+  const start = Date.parse('2026-01-01T00:00:00.000Z');
+  freeze(start - 1);
+  const key = await add('key_1');
+  const short = await add('key_2', new Date(start + 1_000).toISOString());
+  expect(await keyring.find(key)).toHaveProperty('caller');
+  expect(await keyring.find(short)).toHaveProperty('caller');
+  await catalog.keys.revoke('key_1', '2026-01-01T00:00:00.500Z');
+  vi.advanceTimersByTime(1_000);
+  expect(await keyring.find(short)).toEqual({ ended: 'has expired' });
+  // Uses of the key do not make it last.
+  expect(await keyring.find(key)).toHaveProperty('caller');
+  vi.advanceTimersByTime(1_001);
+  expect(await keyring.find(key)).toEqual({ ended: 'was revoked' });
+  // The first end counts.
+  expect(await catalog.keys.revoke('key_1', '2027-01-01T00:00:00.000Z')).toMatchObject({
+    revoked_at: '2026-01-01T00:00:00.500Z',
+  });
+  expect(await catalog.keys.revoke('key_9', '2027-01-01T00:00:00.000Z')).toBeUndefined();
+  expect(await keyring.names()).toEqual([]);
+});
+
+test('the use of a key is noted once a minute', async () => {
+  const { catalog, keyring, add } = await open();
+  freeze(Date.parse('2025-12-31T23:59:59.999Z'));
+  const key = await add('key_1');
+  const noted = vi.spyOn(catalog.keys, 'noteUse');
+  const lastUsed = async () => {
+    await Promise.all(noted.mock.results.map(({ value }) => value as Promise<void>));
+    return (await catalog.keys.list())[0]?.last_used_at;
+  };
+  for (let i = 0; i < 59; i++) {
+    await keyring.find(key);
+    vi.advanceTimersByTime(1_000);
+  }
+  expect(await lastUsed()).toBe('2026-01-01T00:00:00.000Z');
+  vi.advanceTimersByTime(2_000);
+  await keyring.find(key);
+  expect(await lastUsed()).toBe('2026-01-01T00:01:01.000Z');
+  expect(noted).toHaveBeenCalledTimes(2);
+});
+
+test('without keys everybody gets in, until there is one; never again after that', async () => {
+  vi.useFakeTimers();
+  const { catalog, keyring, add } = await open();
+  expect(keyring.isKeyless).toBe(true);
+  await add('key_1');
+  await vi.advanceTimersByTimeAsync(2_000);
+  await expect.poll(() => keyring.isKeyless).toBe(false);
+  await catalog.keys.revoke('key_1', '2026-01-01T00:00:00.000Z');
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(keyring.isKeyless).toBe(false);
+  const next = await Keyring.open({ catalog, config: loadConfig({}), log: pino({ level: 'silent' }) });
+  expect(next.isKeyless).toBe(false);
+});

@@ -1,0 +1,176 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { pino } from 'pino';
+import { CompactSign, UnsecuredJWT, exportJWK, generateKeyPair, type JWTPayload } from 'jose';
+import { loadConfig } from '../config.ts';
+import { OidcIssuer } from '../../test/support/oidc-issuer.ts';
+import { IssuerUnavailableError, TokenIssuer, TokenRefusedError } from './token-verifier.ts';
+
+let idp: OidcIssuer;
+beforeEach(async () => {
+  idp = await OidcIssuer.start();
+});
+afterEach(async () => {
+  vi.useRealTimers();
+  await idp.stop();
+});
+
+function issuerFor(env: Record<string, string> = {}, cooldownMs = 0): TokenIssuer {
+  const set = { EVERTURN_OIDC_ISSUER: idp.url, EVERTURN_OIDC_AUDIENCE: 'everturn', ...env };
+  const { oidc } = loadConfig(set);
+  if (!oidc) throw new Error('no issuer');
+  return new TokenIssuer({ oidc, log: pino({ level: 'silent' }), cooldownMs });
+}
+
+test('a token says who its bearer is', async () => {
+  const issuer = issuerFor();
+  const exp = Math.floor(Date.now() / 1000) + 300;
+  expect(await issuer.identify(await idp.token({ exp }))).toEqual({
+    caller: { subject: { subjectId: `${idp.url}#u-1`, subjectType: 'user', subjectSlug: 'u-1' }, roles: ['user'] },
+    expiresAt: (exp + 30) * 1000,
+  });
+  const named = await idp.token({ preferred_username: 'ann', aud: ['other', 'everturn'] });
+  expect((await issuer.identify(named))?.caller.subject.subjectSlug).toBe('ann');
+});
+
+test.each<[string, JWTPayload, Record<string, string>, string[]]>([
+  ['a list', { roles: ['admin', 'x'] }, {}, ['admin']],
+  ['several', { roles: ['approver', 'user', 'user'] }, {}, ['approver', 'user']],
+  ['words', { roles: 'x approver' }, {}, ['approver']],
+  ['none that is known', { roles: ['root', 7, null] }, {}, ['user']],
+  ['no list', { roles: { admin: true } }, {}, ['user']],
+  ['a path', { realm: { roles: ['admin'] } }, { EVERTURN_OIDC_ROLE_CLAIM: 'realm.roles' }, ['admin']],
+  ['a name with dots', { 'https://x.y/r': ['admin'] }, { EVERTURN_OIDC_ROLE_CLAIM: 'https://x.y/r' }, ['admin']],
+  ['mapped values', { roles: ['ops', 'admin'] }, { EVERTURN_OIDC_ROLES: 'ops=approver' }, ['approver']],
+])('roles from %s', async (_, claims, env, roles) => {
+  expect((await issuerFor(env).identify(await idp.token(claims)))?.caller.roles).toEqual(roles);
+});
+
+test('what is no token of this issuer is not judged, nor is the issuer asked', async () => {
+  const issuer = issuerFor();
+  for (const other of ['', 'key', 'a.b.c', `everturn_${'0'.repeat(64)}`, await idp.token({ iss: 'https://other' })]) {
+    expect(await issuer.identify(other), other).toBeUndefined();
+  }
+  expect(idp.fetches).toBe(0);
+});
+
+/** Some would share a subject with other tokens: a number with its text, all objects, what the catalog stores alike. */
+const BAD_SUBJECTS = ['', 5, {}, ['u-1'], true, 'u\r\n1', 'u\0', 'u\u0085', 'u\ud800', 'x'.repeat(256)];
+
+test('a subject has the characters that its issuer gave it, up to 255', async () => {
+  const issuer = issuerFor();
+  for (const sub of ['0', ' auth0|5 ', 'x'.repeat(255), '😀'.repeat(255)]) {
+    const bearer = await issuer.identify(await idp.token({ sub }));
+    expect(bearer?.caller.subject.subjectId).toBe(`${idp.url}#${sub}`);
+  }
+});
+
+test.each([
+  ['control characters and line breaks are left out', 'an\0n\r\n\u2028', 'ann'],
+  ['characters that turn text around are left out', '\u202enna\u2066', 'nna'],
+  ['an empty name is none', '', 'u-1'],
+  ['a name of control characters is none', '\r\n', 'u-1'],
+  ['what is no text is none', { toString: 'ann' }, 'u-1'],
+  ['a long name is cut between characters', `${'x'.repeat(255)}😀`, 'x'.repeat(255)],
+])('names: %s', async (_, name, slug) => {
+  const bearer = await issuerFor().identify(await idp.token({ preferred_username: name }));
+  expect(bearer?.caller.subject.subjectSlug).toBe(slug);
+});
+
+test('tokens that are not good are refused, with the reason', async () => {
+  const issuer = issuerFor();
+  const now = Math.floor(Date.now() / 1000);
+  const good = await idp.token();
+  const [head, body, signature = ''] = good.split('.');
+  const claims = { iss: idp.url, aud: 'everturn', sub: 'u-1', exp: now + 300 };
+  const secret = new TextEncoder().encode(JSON.stringify(idp.publicKey));
+  const foreign = await generateKeyPair('RS256');
+  const signWith = (key: Parameters<CompactSign['sign']>[0], alg: string, more = {}) =>
+    new CompactSign(new TextEncoder().encode(JSON.stringify(claims)))
+      .setProtectedHeader({ alg, kid: idp.publicKey.kid ?? '', ...more })
+      .sign(key);
+  const cases: [string, string, RegExp][] = [
+    ['another audience', await idp.token({ aud: 'other' }), /"aud"/],
+    ['no audience', await idp.token({ aud: [] }), /"aud"/],
+    ['expired', await idp.token({ exp: now - 31 }), /expired/],
+    ['no end', await idp.token({}, {}, 'exp'), /"exp"/],
+    ['not yet', await idp.token({ nbf: now + 60 }), /"nbf"/],
+    ['nobody', await idp.token({}, {}, 'sub'), /"sub"/],
+    ...(await Promise.all(
+      BAD_SUBJECTS.map(async (sub): Promise<(typeof cases)[number]> => [
+        `sub ${JSON.stringify(sub)}`,
+        await idp.token({ sub } as JWTPayload),
+        /"sub" claim must be a string of 1 to 255 characters without control characters/,
+      ]),
+    )),
+    ['another key of the same id', await signWith(foreign.privateKey, 'RS256'), /not signed by a key/],
+    [
+      'its own key',
+      await signWith(foreign.privateKey, 'RS256', { jwk: await exportJWK(foreign.publicKey) }),
+      /not sign/,
+    ],
+    ['a shared secret', await signWith(secret, 'HS256'), /not signed/],
+    ['no signature', new UnsecuredJWT(claims).encode(), /not signed/],
+    ['cut', `${head}.${body}.${signature.slice(2)}`, /not signed/],
+    [
+      'changed',
+      `${head}.${Buffer.from(JSON.stringify({ ...claims, sub: 'root' })).toString('base64url')}.${signature}`,
+      /not/,
+    ],
+  ];
+  for (const [name, token, reason] of cases) {
+    const refused = issuer.identify(token);
+    await expect(refused, name).rejects.toThrow(TokenRefusedError);
+    await expect(refused, name).rejects.toThrow(reason);
+  }
+  // Clocks differ a little.
+  expect(await issuer.identify(await idp.token({ exp: now - 20, nbf: now + 20 }))).toBeDefined();
+});
+
+test('keys may change, of any asymmetric kind; one that is not known lets the issuer be asked once in a while', async () => {
+  const issuer = issuerFor({}, 60_000);
+  const old = await idp.token();
+  expect(await issuer.identify(old)).toBeDefined();
+  expect(idp.fetches).toBe(1);
+  await idp.rotate('ES256');
+  const next = await idp.token({}, { alg: 'ES256' });
+  for (let i = 0; i < 5; i++) await expect(issuer.identify(next)).rejects.toThrow(TokenRefusedError);
+  expect(idp.fetches).toBe(1);
+  // Later.
+  const eager = issuerFor();
+  expect(await eager.identify(next)).toBeDefined();
+  await idp.rotate('EdDSA');
+  expect(await eager.identify(await idp.token({}, { alg: 'EdDSA' }))).toBeDefined();
+  await expect(eager.identify(next)).rejects.toThrow(TokenRefusedError);
+  // What is known is not asked for.
+  const fetches = idp.fetches;
+  for (let i = 0; i < 5; i++) await eager.identify(await idp.token({}, { alg: 'EdDSA' }));
+  expect(idp.fetches).toBe(fetches);
+});
+
+test('while the issuer is away tokens of known keys are good, and of others nothing is known', async () => {
+  const issuer = issuerFor();
+  idp.isAway = true;
+  const token = await idp.token();
+  await expect(issuer.identify(token)).rejects.toThrow(IssuerUnavailableError);
+  idp.isAway = false;
+  vi.useFakeTimers({ now: Date.now() + 3_000, toFake: ['Date'] });
+  expect(await issuer.identify(token)).toBeDefined();
+  idp.isAway = true;
+  // Fetched anew every ten minutes; the old ones are good for a day.
+  vi.setSystemTime(Date.now() + 3_600_000);
+  const later = await idp.token();
+  expect(await issuer.identify(later)).toBeDefined();
+  await idp.rotate();
+  await expect(issuer.identify(await idp.token())).rejects.toThrow(IssuerUnavailableError);
+  expect(await issuer.identify(later)).toBeDefined();
+  vi.setSystemTime(Date.now() + 24 * 3_600_000);
+  await expect(issuer.identify(later)).rejects.toThrow(IssuerUnavailableError);
+  idp.isAway = false;
+  vi.setSystemTime(Date.now() + 3_000);
+  expect(await issuer.identify(await idp.token())).toBeDefined();
+});
+
+test('an issuer that is another than it should be is not believed', async () => {
+  idp.claimsToBe = 'https://evil.example';
+  await expect(issuerFor().identify(await idp.token())).rejects.toThrow(IssuerUnavailableError);
+});

@@ -1,0 +1,150 @@
+import type { CallSource, CancelReason, InputItem, NewRecord, PendingCall, Subject, Usage } from './records.ts';
+
+/**
+ * What the projection reads: the events of a turn workflow's history, decoded and freed of Temporal's own types
+ * (`src/temporal/history.ts` makes them). Everything else in a history is of no interest to the log.
+ */
+export type HistoryEvent =
+  | { type: 'started'; at: string; start: TurnStart }
+  /** `activityId` is how Temporal's descriptions name it. */
+  | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
+  | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityEnd }
+  | { type: 'continued'; at: string; runId: string }
+  | { type: 'closed'; at: string; close: WorkflowClose };
+
+/** The activities that append records, with the parts of their inputs that the log needs if they never end well. */
+export type ScheduledActivity =
+  | { name: 'callModel'; input: Omit<CallModelInput, keyof ForRun | 'owner'> }
+  | { name: 'callTool'; input: Omit<CallToolInput, keyof ForRun | 'owner'> }
+  | { name: 'connectTools'; input: Omit<ConnectToolsInput, 'owner'> };
+
+export type ActivityEnd =
+  | { how: 'completed'; records: NewRecord[] }
+  | { how: 'failed'; message: string }
+  | { how: 'timed_out' }
+  | { how: 'cancelled'; started: boolean };
+
+export type WorkflowClose =
+  | { how: 'completed'; result: TurnClose }
+  | { how: 'failed'; message: string }
+  | { how: 'terminated'; reason: CancelReason }
+  | { how: 'timed_out' };
+
+/** The owner of a session, whoever takes part in it. */
+export interface SessionOwner {
+  subjectId: string;
+  /** The roles of the author of a draft's agent, which decide what it may use; null for an agent of the registry. */
+  draftRoles: readonly string[] | null;
+}
+
+/** For whom an MCP server is used: what one session or subject does there stays apart from what others do. */
+export interface ToolScope {
+  sessionId: string;
+  owner: SessionOwner;
+}
+
+/** The input of a turn workflow: all that a turn is, but for what it refers to. */
+export interface TurnStart extends ToolScope {
+  turnId: string;
+  /** The turn's place in its session, from 1. */
+  sequence: number;
+  previousTurnId: string | null;
+  createdAt: string;
+  createdBy: Subject;
+  input: InputItem[];
+  /** For the session, if it has none and this is its first turn. */
+  title: string | null;
+  /** The calls of the previous turn that this turn's input answers, all of them. */
+  resumes: PendingCall[];
+  /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
+  specHash: string;
+  hasServers: boolean;
+  limits: TurnLimits;
+  /** Set on every run but the first: where the run before it stopped. */
+  carry?: TurnCarry;
+}
+
+/** What a turn's first record is made of. */
+export type TurnBeginning = Pick<
+  TurnStart,
+  'turnId' | 'sessionId' | 'previousTurnId' | 'createdAt' | 'createdBy' | 'input' | 'specHash'
+>;
+
+export interface TurnLimits {
+  /** Model calls. */
+  iterations: number;
+  /** The turn's whole time. */
+  seconds: number;
+  /** One tool call's time. */
+  toolSeconds: number;
+  /** The silence after which the worker of a call that must not run again is taken for dead. */
+  toolHeartbeatSeconds: number;
+}
+
+export interface TurnCarry {
+  ordinal: number;
+  step: number;
+  usage: Usage;
+  /** The run that continued as this one. */
+  previousRunId: string;
+  /** When the turn's time is up: milliseconds since 1970. */
+  deadline: number;
+  /** The run that continued as this one came of an operator's reset, or was such a one's continuation. */
+  isReset?: true;
+}
+
+/** The result of a turn workflow. */
+export type TurnClose =
+  | { status: 'done'; pending: PendingCall[] }
+  | { status: 'cancelled'; reason: CancelReason }
+  | { status: 'error'; message: string };
+
+interface ThreadPlace extends ToolScope {
+  turnId: string;
+  threadId: string;
+}
+
+/** For whom something is done that a turn which was reset must not do: see `activities/refuse-reset.ts`. */
+export interface ForRun {
+  /** The run that has begun it, or the one that an operator has reset to become that run. Absent in what older servers have scheduled. */
+  runId?: string;
+  /** The run is one of those that came of a reset. */
+  isReset?: true;
+}
+
+export interface CallModelInput extends ThreadPlace, ForRun {
+  previousTurnId: string | null;
+  /** The turn's place in its session. */
+  sequence: number;
+  specHash: string;
+  messageId: string;
+  /** `created_at` of the message, fixed so that every attempt streams the same one. */
+  createdAt: string;
+  step: number;
+  /** The conversation to answer: the turn's records up to this ordinal. */
+  upTo: number;
+  /** The results that came since the thread's last model call, by their stamps: see `src/engine/conversations.ts`. */
+  recent: string[];
+  /** With the first model call of a turn, if it is small: spares the worker a look at the history. */
+  start?: TurnStart;
+}
+
+export interface CallToolInput extends ThreadPlace, ForRun {
+  specHash: string;
+  toolCallId: string;
+  source: CallSource;
+}
+
+export interface ConnectToolsInput extends ThreadPlace {
+  specHash: string;
+}
+
+/** What an activity that appends to the log returns. `stamp` is unique for each attempt. */
+export interface Appended<R extends NewRecord = NewRecord> {
+  records: R[];
+  stamp: string;
+}
+
+export interface CallModelResult extends Appended {
+  outcome: { status: 'answered' | 'cancelled' } | { status: 'error'; message: string };
+}

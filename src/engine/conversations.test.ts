@@ -1,0 +1,258 @@
+import { expect, test } from 'vitest';
+import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { CallModelInput, HistoryEvent } from '../core/history.ts';
+import { turnCreated, TurnProjection } from '../core/projection.ts';
+import type { CallSource, ModelMessage, ToolCall } from '../core/records.ts';
+import type { TurnHistory } from '../temporal/history.ts';
+import { callHash } from './call-hash.ts';
+import { Conversations } from './conversations.ts';
+import { TurnLogs } from './turn-log-reader.ts';
+
+const AT = '2026-11-21T08:00:00.000Z';
+const never = new AbortController().signal;
+
+function input(upTo: number, step: number): CallModelInput {
+  return {
+    turnId: TURN_ID,
+    sessionId: 'ses_1',
+    owner: { subjectId: 'ann', draftRoles: null },
+    threadId: 'main',
+    runId: 'run_1',
+    previousTurnId: null,
+    sequence: 1,
+    specHash: 'a1',
+    messageId: `msg_${step}`,
+    createdAt: AT,
+    step,
+    upTo,
+    recent: [''],
+  };
+}
+
+/** A history of model calls, three events each, behind its start. */
+function history(messages: string[]): HistoryEvent[] {
+  return messages.flatMap((content, i): HistoryEvent[] => {
+    const message: ModelMessage = {
+      kind: 'model.message',
+      id: `msg_${i}`,
+      at: AT,
+      threadId: 'main',
+      content,
+      refusal: '',
+      reasoning: '',
+      toolCalls: [],
+      finishReason: 'stop',
+    };
+    return [
+      {
+        type: 'scheduled',
+        eventId: 10 + i,
+        at: AT,
+        activity: { name: 'callModel', input: { ...input(i + 1, i), messageId: message.id } },
+      },
+      { type: 'ended', scheduledEventId: 10 + i, at: AT, end: { how: 'completed', records: [message] } },
+    ];
+  });
+}
+
+/** Conversations over a history that grows by one message each time it is read, in a world that does as it is told. */
+function world(get: BlobStore['get']) {
+  const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }, ...history(['one', 'two', 'three'])];
+  const readsAfter: number[] = [];
+  const fake: Pick<TurnHistory, 'readSince'> = {
+    readSince: async (_turnId, _runId, after) => {
+      readsAfter.push(after);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      return { events: events.slice(after), lastEventId: events.length };
+    },
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing else is asked of the blobs
+  const blobs = { get } as BlobStore;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no earlier runs, no earlier turns
+  const conversations = new Conversations({ history: fake as TurnHistory, logs: {} as TurnLogs, blobs });
+  return { conversations, events, readsAfter };
+}
+
+const said = (records: Awaited<ReturnType<Conversations['load']>>) =>
+  records.map((record) => (record.kind === 'model.message' ? record.content : record.kind));
+
+test('two attempts that ask at once are given the same, and neither spoils what the next call gets', async () => {
+  const { conversations, events } = world(() => Promise.reject(new Error('no blobs')));
+  const lastTwo = events.splice(-2);
+  await conversations.load(input(3, 2), 'run', never);
+  events.push(...lastTwo);
+  const whole = ['turn.created', 'one', 'two', 'three'];
+  const both = [conversations.load(input(4, 3), 'run', never), conversations.load(input(4, 3), 'run', never)];
+  for (const records of await Promise.all(both)) expect(said(records)).toEqual(whole);
+  events.push(...history(['', '', '', 'four']).slice(-2));
+  expect(said(await conversations.load(input(5, 4), 'run', never))).toEqual([...whole, 'four']);
+});
+
+test('what fails in the middle of reading is read again from the beginning', async () => {
+  let reads = 0;
+  const { conversations, events, readsAfter } = world(() => {
+    reads += 1;
+    return reads === 1 ? Promise.reject(new Error('too many open files')) : Promise.resolve(Buffer.from('large'));
+  });
+  const lastTwo = events.slice(-2);
+  const last = events.at(-1);
+  if (last?.type !== 'ended' || last.end.how !== 'completed') throw new Error('no message');
+  Object.assign(last.end.records[0] ?? {}, { content: { $blob: 'f'.repeat(64) } });
+  // What is known by then must not be half of the new and half of the old.
+  events.splice(-2);
+  await conversations.load(input(3, 2), 'run', never);
+  events.push(...lastTwo);
+  await expect(conversations.load(input(4, 3), 'run', never)).rejects.toThrow('too many open files');
+  expect(said(await conversations.load(input(4, 3), 'run', never))).toEqual(['turn.created', 'one', 'two', 'large']);
+  expect(readsAfter).toEqual([0, 5, 0]);
+});
+
+test('the turn before one that begins is known from what the API has at hand: here are no logs to look into', async () => {
+  const { conversations } = world(() => Promise.reject(new Error('here are no blobs')));
+  const before = turnCreated(turnStart());
+  const start = { ...turnStart({ turnId: 'turn_2', previousTurnId: TURN_ID }), sequence: 2, after: TURN_ID };
+  const records = await conversations.beginning({ ...start, afterLog: [{ ordinal: 1, record: before }] }, never);
+  expect(records).toEqual([before, turnCreated(start)]);
+});
+
+test('the turns before are those of the session, also where another session has them in memory', async () => {
+  const start = (turnId: string, sessionId: string) => ({ ...turnStart(), turnId, sessionId, previousTurnId: null });
+  const logOf = (turnId: string) => [{ ordinal: 1, record: turnCreated(start(turnId, 'ses_ann')) }];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing else is asked of the logs
+  const logs = {
+    all: (turnId: string) => Promise.resolve(logOf(turnId)),
+    async *chain(turnId: string) {
+      yield await Promise.resolve({ turnId, previousTurnId: null, entries: logOf(turnId) });
+    },
+  } as unknown as TurnLogs;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn itself has not been read yet
+  const history = { readSince: () => new Promise(() => undefined) } as unknown as TurnHistory;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no blobs
+  const conversations = new Conversations({ logs, history, blobs: {} as BlobStore });
+  const beginning = (sessionId: string, previousTurnId: string | null, after = previousTurnId) =>
+    conversations.beginning({ ...start('turn_new', sessionId), previousTurnId, after, sequence: 2 }, never);
+  expect(await beginning('ses_ann', 'turn_old')).toHaveLength(2);
+  for (const turnId of ['turn_old', 'turn_other']) {
+    await expect(beginning('ses_bob', turnId)).rejects.toThrow(`turn ${turnId} is not of session ses_bob`);
+    await expect(beginning('ses_bob', null, turnId)).rejects.toThrow(`turn ${turnId} is not of session ses_bob`);
+    const load = conversations.load({ ...input(1, 1), sessionId: 'ses_bob', previousTurnId: turnId }, 'run_1', never);
+    await expect(load).rejects.toThrow(`turn ${turnId} is not of session ses_bob`);
+  }
+});
+
+/** A call with the id and the arguments of any other: only its tool differs. */
+function callOf(name: string, args = '{}'): ToolCall {
+  const info = { type: 'mcp' as const, serverId: 'srv_1', serverName: 'orders', name };
+  const call = { id: 'call_0', name, info, arguments: args };
+  return { ...call, route: { to: 'server', effect: 'once', approval: false, callHash: callHash(call) } };
+}
+
+/** What an attempt at the first message returns that calls these tools. */
+function attempt(...toolCalls: ToolCall[]): ModelMessage {
+  return {
+    kind: 'model.message',
+    id: 'msg_0',
+    at: AT,
+    threadId: 'main',
+    content: '',
+    refusal: '',
+    reasoning: '',
+    toolCalls,
+    finishReason: 'tool_calls',
+  };
+}
+
+/** How the workflow refers to a call of the attempt that it has accepted. */
+function sourceOf(stamp: string, call: ToolCall, index = 0): CallSource {
+  if (call.route.to !== 'server') throw new Error('nothing to run');
+  const { effect, callHash: hash } = call.route;
+  return { turnId: TURN_ID, messageId: 'msg_0', stamp, index, run: { effect, callHash: hash } };
+}
+
+/** A worker, and the log of a turn with one message; `reads` counts how often it is looked for there. */
+function worker(accepted: ModelMessage) {
+  const events: HistoryEvent[] = [
+    { type: 'started', at: AT, start: turnStart() },
+    {
+      type: 'scheduled',
+      eventId: 10,
+      at: AT,
+      activity: { name: 'callModel', input: { ...input(1, 1), messageId: accepted.id } },
+    },
+    { type: 'ended', scheduledEventId: 10, at: AT, end: { how: 'completed', records: [accepted] } },
+  ];
+  const reads = { forwards: 0, backwards: 0 };
+  const fake: Pick<TurnHistory, 'read' | 'readBackwards'> = {
+    async *read() {
+      reads.forwards += 1;
+      yield await Promise.resolve({ events, lastEventId: events.length });
+    },
+    async *readBackwards() {
+      reads.backwards += 1;
+      for (const event of events.toReversed()) yield await Promise.resolve([event]);
+    },
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing else is asked of the history
+  const turnHistory = fake as TurnHistory;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn is not in the index yet
+  const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all texts are small
+  const blobs = {} as BlobStore;
+  const logs = new TurnLogs({ catalog, history: turnHistory, blobs });
+  return { conversations: new Conversations({ history: turnHistory, logs, blobs }), events, reads };
+}
+
+const list = callOf('list_orders');
+const remove = callOf('delete_all_orders');
+
+test('a worker that holds an attempt which was refused runs the call of the one that was accepted', async () => {
+  const { conversations } = worker(attempt(list));
+  conversations.remember('refused', [attempt(remove)]);
+  const run = { source: sourceOf('accepted', list), sessionId: 'ses_1' };
+  expect((await conversations.toolCall(run)).name).toBe('list_orders');
+});
+
+test('of two attempts that one worker has made the accepted one is run, whichever came first', async () => {
+  const { conversations, reads } = worker(attempt(list));
+  conversations.remember('accepted', [attempt(list)]);
+  conversations.remember('refused', [attempt(remove)]);
+  const run = { source: sourceOf('accepted', list), sessionId: 'ses_1' };
+  expect((await conversations.toolCall(run)).name).toBe('list_orders');
+  expect(reads).toEqual({ forwards: 0, backwards: 0 });
+});
+
+test('what runs after an approval is the call that was approved', async () => {
+  const { conversations, events } = worker(attempt(list));
+  conversations.remember('refused', [attempt(remove)]);
+  const source = sourceOf('accepted', list);
+  const pending = [{ threadId: 'main', toolCallId: list.id, needs: 'approval' as const, source }];
+  events.push({ type: 'closed', at: AT, close: { how: 'completed', result: { status: 'done', pending } } });
+  // What waits is read from the end of the log, in the session's next run or after a restart.
+  const projection = new TurnProjection();
+  const { record } = events.flatMap((event) => projection.feed(event)).at(-1) ?? {};
+  if (record?.kind !== 'turn.done' || record.end.status !== 'done') throw new Error('the turn is not done');
+  const [waiting] = record.end.requiredActions.flatMap((action) => action.calls);
+  if (!waiting) throw new Error('nothing waits');
+  expect((await conversations.toolCall({ source: waiting.source, sessionId: 'ses_1' })).name).toBe('list_orders');
+});
+
+test.each([
+  ['another tool', remove],
+  ['other arguments', callOf('list_orders', '{"all":true}')],
+])('a call of %s than those that were decided on does not run', async (_, decided) => {
+  const { conversations } = worker(attempt(list));
+  const run = { source: sourceOf('accepted', decided), sessionId: 'ses_1' };
+  await expect(conversations.toolCall(run)).rejects.toThrow('not the one that was decided on');
+});
+
+test('the calls of a message that another worker has made are found by one look into its log', async () => {
+  const calls = Array.from({ length: 50 }, (_, n) => callOf('look', JSON.stringify({ n })));
+  const { conversations, reads } = worker(attempt(...calls));
+  const run = (call: ToolCall, index: number) =>
+    conversations.toolCall({ source: sourceOf('accepted', call, index), sessionId: 'ses_1' });
+  expect(await Promise.all(calls.map(run))).toEqual(calls);
+  expect(await run(list, 0).catch(() => 'refused')).toBe('refused');
+  expect(reads).toEqual({ forwards: 0, backwards: 1 });
+});

@@ -1,0 +1,89 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pino } from 'pino';
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
+import { Catalog } from '../catalog/catalog.ts';
+import { Cipher } from '../encryption/cipher.ts';
+import { hashOf } from '../lib/hash.ts';
+import { claimRequest, isClaimed } from './request-claims.ts';
+
+const first = { id: 'k1', key: randomBytes(32) };
+const second = { id: 'k2', key: randomBytes(32) };
+
+/** Opens one catalog, again and again, with other keys each time. */
+async function catalogs(): Promise<(keys: { id: string; key: Buffer }[]) => Promise<Catalog>> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-idempotency-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const database = { kind: 'sqlite' as const, file: path.join(folder, 'catalog.db'), sync: 'normal' as const };
+  return async (keys) => {
+    const catalog = await Catalog.open(database, pino({ level: 'silent' }), new Cipher(keys));
+    onTestFinished(() => catalog.close());
+    return catalog;
+  };
+}
+
+afterEach(() => void vi.useRealTimers());
+
+test.each([undefined, 'once'])('a request (key: %s) is known again when the encryption has changed', async (key) => {
+  const open = await catalogs();
+  const request = { scope: 'ann/turns', key, bodyHash: hashOf('yes'), sessionId: 'ses_1' };
+  let before: string | undefined;
+  for (const [i, keys] of [[], [first], [second, first], [first, second]].entries()) {
+    const catalog = await open(keys);
+    expect(await isClaimed({ ...request, catalog })).toBe(before !== undefined);
+    const claim = await claimRequest({ ...request, catalog, resourceId: `turn_${i}` });
+    expect([claim.isNew, claim.resourceId]).toEqual([before === undefined, before ?? 'turn_0']);
+    before = claim.resourceId;
+    const other = { ...request, catalog, bodyHash: hashOf('no') };
+    expect(await isClaimed(other)).toBe(key !== undefined);
+    if (key) await expect(claimRequest({ ...other, resourceId: 'turn_x' })).rejects.toThrow('another body');
+  }
+  const catalog = await open([second]);
+  await claimRequest({ ...request, key: undefined, bodyHash: hashOf('perhaps'), catalog, resourceId: 'turn_9' });
+  const keys = await catalog.idempotency.taken({ scope: 'ann/turns', keys: [`body:${hashOf('perhaps')}`] }, '');
+  expect(keys, 'the hash of a short body would be guessed').toBeUndefined();
+});
+
+test('a request without a key stands for the same for as long as it is under way, and for 30 s after', async () => {
+  vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'], now: 0 });
+  const catalog = await (await catalogs())([]);
+  const request = { catalog, scope: 'ann/turns', key: undefined, bodyHash: hashOf('yes'), sessionId: 'ses_1' };
+  let sent = 0;
+  const send = () => claimRequest({ ...request, resourceId: `turn_${++sent}` });
+  const pass = (seconds: number) => vi.advanceTimersByTimeAsync(seconds * 1000);
+
+  const first = await send();
+  await pass(44);
+  // A proxy has given up, and sends it again.
+  const second = await send();
+  expect([second.resourceId, second.isNew]).toEqual(['turn_1', false]);
+  await first.lost();
+  await pass(44);
+  expect(await isClaimed(request)).toBe(true);
+  await second.lost();
+  await pass(29);
+  expect(await isClaimed(request)).toBe(true);
+  await pass(2);
+  expect(await isClaimed(request)).toBe(false);
+
+  // A process that has died renews nothing.
+  const third = await send();
+  expect(third.resourceId).toBe('turn_3');
+  await pass(44);
+  const renew = vi.spyOn(catalog.idempotency, 'renew').mockRejectedValue(new Error('gone'));
+  await pass(31);
+  expect(await isClaimed(request)).toBe(false);
+  renew.mockRestore();
+  await third.release();
+
+  for (const end of ['delivered', 'release'] as const) {
+    const last = await send();
+    expect(last.isNew).toBe(true);
+    await last[end]();
+    await pass(10);
+    expect(await isClaimed(request), end).toBe(false);
+  }
+  expect(vi.getTimerCount()).toBe(0);
+});

@@ -1,0 +1,26 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { log } from '@temporalio/activity';
+import { isUnavailable } from './unavailable.ts';
+
+const FIRST_WAIT_MS = 200;
+const MAX_WAIT_MS = 5_000;
+
+/**
+ * Does something again while the catalog, the disk or Temporal is away, or whatever else `isWorthWaiting` says. For
+ * activities that Temporal must not retry, around the parts of them that may well be.
+ */
+export async function untilAvailable<T>(
+  work: () => Promise<T>,
+  signal: AbortSignal,
+  isWorthWaiting: (error: unknown) => boolean = isUnavailable,
+): Promise<T> {
+  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(MAX_WAIT_MS, wait * 2)) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isWorthWaiting(error) || signal.aborted) throw error;
+      if (wait === FIRST_WAIT_MS) log.warn('something that an activity needs is not available; it waits', { error });
+      await sleep(wait, undefined, { signal });
+    }
+  }
+}

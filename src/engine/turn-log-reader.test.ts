@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest';
+import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { HistoryEvent } from '../core/history.ts';
+import type { ModelMessage } from '../core/records.ts';
+import type { TurnHistory } from '../temporal/history.ts';
+import { TurnLogs } from './turn-log-reader.ts';
+
+const AT = '2026-11-22T08:00:00.000Z';
+
+/** The logs of a world with one turn, which has ended with these messages and is not in the archive. */
+function logsOf(messages: string[]) {
+  const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
+  for (const [i, content] of messages.entries()) {
+    const id = `msg_${i}`;
+    const input = { ...turnStart(), threadId: 'main', messageId: id, upTo: i + 1, step: i, recent: [] };
+    events.push({ type: 'scheduled', eventId: i, at: AT, activity: { name: 'callModel', input } });
+    const rest = { refusal: '', reasoning: '', toolCalls: [], finishReason: 'stop' as const };
+    const message: ModelMessage = { kind: 'model.message', id, at: AT, threadId: 'main', content, ...rest };
+    events.push({ type: 'ended', scheduledEventId: i, at: AT, end: { how: 'completed', records: [message] } });
+  }
+  events.push({ type: 'closed', at: AT, close: { how: 'completed', result: { status: 'done', pending: [] } } });
+  const counted = { reads: 0, blobs: 0 };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is read here
+  const history = {
+    async *read() {
+      counted.reads += 1;
+      yield Promise.resolve({ events, lastEventId: events.length });
+    },
+  } as unknown as TurnHistory;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
+  const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
+  const blobs = {
+    get: () => {
+      counted.blobs += 1;
+      return Promise.resolve(Buffer.from('x'.repeat(100_000)));
+    },
+  } as unknown as BlobStore;
+  return { logs: new TurnLogs({ catalog, history, blobs }), counted };
+}
+
+test.each([
+  ['with many small entries', Array<string>(1_000).fill('short'), 1],
+  ['with few large entries', Array<string>(20).fill('x'.repeat(100_000)), 2],
+])('the log of a turn that has ended, %s, is kept by what it takes', async (_, messages, reads) => {
+  const { logs, counted } = logsOf(messages);
+  const entries = await logs.all(TURN_ID);
+  expect(entries.length).toBe(messages.length + 2);
+  expect(await logs.all(TURN_ID)).toEqual(entries);
+  expect(counted.reads).toBe(reads);
+});
+
+test('the large texts of a log are put back as they are read, not of a hundred entries at once', async () => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as a text that was offloaded is stored
+  const reference = { $blob: '0'.repeat(64) } as unknown as string;
+  const { logs, counted } = logsOf(Array.from({ length: 100 }, () => reference));
+  const ordinals: number[] = [];
+  for await (const entries of logs.read(TURN_ID)) {
+    ordinals.push(...entries.map(({ ordinal }) => ordinal));
+    expect(counted.blobs).toBeLessThanOrEqual(ordinals.length + 1);
+    expect(entries.length).toBeLessThanOrEqual(20);
+  }
+  expect(ordinals).toEqual(Array.from({ length: 102 }, (_, i) => i + 1));
+});

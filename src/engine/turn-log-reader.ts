@@ -1,0 +1,395 @@
+import { LRUCache } from 'lru-cache';
+import { restore } from '../blobs/offload.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import { isCatalogUnavailable } from '../catalog/database.ts';
+import type { TurnRow } from '../catalog/schema.ts';
+import type { TurnStart, WorkflowClose } from '../core/history.ts';
+import { turnCreated, TurnProjection } from '../core/projection.ts';
+import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnplacedRecord } from '../core/records.ts';
+import { isNotFound } from '../temporal/errors.ts';
+import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
+
+/** Neither the archive nor Temporal knows the turn. */
+export class TurnNotFound extends Error {
+  constructor(turnId: string, options?: ErrorOptions) {
+    super(`there is no turn ${turnId}`, options);
+  }
+}
+
+/** What is read of a turn: nothing if an operator has deleted the turn before it was in the archive. */
+export async function* unlessGone<T>(reading: AsyncIterable<T>): AsyncGenerator<T> {
+  try {
+    yield* reading;
+  } catch (error) {
+    if (!(error instanceof TurnNotFound)) throw error;
+  }
+}
+
+interface ReadOptions {
+  /** The first ordinal to read. */
+  from?: number;
+  /** Wait for what is still to come, until the turn ends or the signal is aborted (which throws). */
+  follow?: AbortSignal;
+}
+
+/** Entries of a log in which large texts are references into the blobs of a session. */
+export interface StoredBatch {
+  sessionId: string;
+  entries: LogEntry[];
+}
+
+/** Where a message of a model stands. */
+export interface MessagePlace {
+  sessionId: string;
+  turnId: string;
+  messageId: string;
+}
+
+/** A turn of a chain, with its whole log; without entries if an operator has deleted it before it was in the archive. */
+export interface ChainedTurn {
+  turnId: string;
+  previousTurnId: string | null;
+  entries: LogEntry[];
+}
+
+const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
+
+interface BackwardsOptions {
+  from: number;
+  batch: number;
+}
+
+/** Longer logs are not worth the memory while they grow: each reader of a running turn holds what it has read. */
+const MAX_GROWING_CHARACTERS = 1024 * 1024;
+
+/** Entries whose texts are put back at a time: a stored entry takes 128 KiB at most, but one that is restored megabytes. */
+const RESTORED_AT_A_TIME = 20;
+
+/** Rows of the archive that are read at a time: with 128 KiB, the most that a record has, 12 MiB. */
+const ARCHIVE_PAGE = 100;
+
+/** Turns of a chain that are looked up at a time. */
+const CHAIN_PAGE = 1_000;
+
+/**
+ * The logs of turns, wherever they are: ended turns, and the ended runs of long ones, in the archive; the rest in
+ * Temporal's histories. Entries come with all of their texts.
+ */
+export class TurnLogs {
+  readonly #catalog: Catalog;
+  readonly #history: TurnHistory;
+  readonly #blobs: BlobStore;
+  /**
+   * Logs that were read to their end here, and never change any more: who follows a turn reads it for those who ask as
+   * soon as it has ended, the next turn and the archive.
+   */
+  readonly #ended = new LRUCache<string, StoredBatch>({
+    maxSize: MAX_CACHED_CHARACTERS,
+    sizeCalculation: ({ entries }) => JSON.stringify(entries).length,
+  });
+
+  constructor({ catalog, history, blobs }: { catalog: Catalog; history: TurnHistory; blobs: BlobStore }) {
+    this.#catalog = catalog;
+    this.#history = history;
+    this.#blobs = blobs;
+  }
+
+  /** The entries of a turn in their order, in batches. @throws TurnNotFound */
+  async *read(turnId: string, options: ReadOptions = {}): AsyncGenerator<LogEntry[]> {
+    for await (const { sessionId, entries } of this.readStored(turnId, options)) {
+      for (let from = 0; from < entries.length; from += RESTORED_AT_A_TIME) {
+        yield await this.#restore(entries.slice(from, from + RESTORED_AT_A_TIME), sessionId);
+      }
+    }
+  }
+
+  /** All entries of a turn. @throws TurnNotFound */
+  async all(turnId: string, options: ReadOptions = {}): Promise<LogEntry[]> {
+    const entries: LogEntry[] = [];
+    for await (const batch of this.read(turnId, options)) entries.push(...batch);
+    return entries;
+  }
+
+  /** The whole log of an ended turn as it is stored, if it need not be looked for and has at most so many characters. */
+  atHand(turnId: string, maxCharacters: number): LogEntry[] | undefined {
+    const { value, size = 0 } = this.#ended.info(turnId) ?? {};
+    return size <= maxCharacters ? value?.entries : undefined;
+  }
+
+  /**
+   * The turns of a chain, newest first. The first is read by itself: often it has just ended, and the reader knows the
+   * others and stops. These are read from the archive, many at a time. `follow` is that of `ReadOptions`.
+   */
+  async *chain(turnId: string, follow: AbortSignal): AsyncGenerator<ChainedTurn> {
+    for (let next: string | null = turnId; next !== null;) {
+      const turn = await this.#chained(next, follow);
+      yield turn;
+      if (turn.previousTurnId === null) return;
+      const rows = await this.#archivedChain(turn.previousTurnId);
+      for (const batch of batchesOf(rows)) yield* this.#archivedTurns(batch);
+      const last = rows.at(-1);
+      next = last ? last.previous_turn_id : turn.previousTurnId;
+    }
+  }
+
+  async #chained(turnId: string, follow: AbortSignal): Promise<ChainedTurn> {
+    try {
+      const entries = await this.all(turnId, { follow });
+      const created = entries[0]?.record;
+      return { turnId, previousTurnId: created?.kind === 'turn.created' ? created.previousTurnId : null, entries };
+    } catch (error) {
+      if (!(error instanceof TurnNotFound)) throw error;
+      const row = await this.#catalog.turns.get(turnId);
+      return { turnId, previousTurnId: row?.previous_turn_id ?? null, entries: [] };
+    }
+  }
+
+  /** The turns of a chain that are in the archive, up to the first that is not; none if the catalog is unavailable. */
+  async #archivedChain(turnId: string): Promise<TurnRow[]> {
+    try {
+      return await this.#catalog.turns.chain(turnId, CHAIN_PAGE, { archivedOnly: true });
+    } catch (error) {
+      if (isCatalogUnavailable(error)) return [];
+      throw error;
+    }
+  }
+
+  async *#archivedTurns(rows: TurnRow[]): AsyncGenerator<ChainedTurn> {
+    const [first] = rows;
+    const isLong = first && first.archived_through > ARCHIVE_PAGE;
+    const read = isLong ? undefined : await this.#catalog.archive.readAll(rows.map(({ id }) => id));
+    for (const { id: turnId, previous_turn_id: previousTurnId, session_id: sessionId } of rows) {
+      const stored = read?.get(turnId) ?? (await this.#allArchived(turnId, sessionId));
+      yield { turnId, previousTurnId, entries: await this.#restore(stored, sessionId) };
+    }
+  }
+
+  async #allArchived(turnId: string, sessionId: string): Promise<LogEntry[]> {
+    const entries: LogEntry[] = [];
+    for await (const batch of this.#archived(turnId, sessionId, 1, Infinity)) entries.push(...batch.entries);
+    return entries;
+  }
+
+  /** The entries as they are stored: large texts are references. @throws TurnNotFound */
+  async *readStored(turnId: string, { from = 1, follow }: ReadOptions = {}): AsyncGenerator<StoredBatch> {
+    const ended = this.#ended.get(turnId);
+    if (ended) {
+      yield { ...ended, entries: ended.entries.slice(from - 1) };
+      return;
+    }
+    const row = await this.#row(turnId);
+    if (row?.archived) {
+      yield* this.#archived(turnId, row.session_id, from, Infinity);
+      return;
+    }
+    let whole: LogEntry[] | undefined = from === 1 ? [] : undefined;
+    let characters = 0;
+    for await (const batch of this.#live(turnId, row, from, follow)) {
+      yield batch;
+      if (!whole) continue;
+      whole.push(...batch.entries);
+      characters += JSON.stringify(batch.entries).length;
+      if (characters > MAX_GROWING_CHARACTERS) whole = undefined;
+      else if (whole.at(-1)?.record.kind === 'turn.done') this.#ended.set(turnId, { ...batch, entries: whole });
+    }
+  }
+
+  async *#live(
+    turnId: string,
+    row: TurnRow | undefined,
+    from: number,
+    follow: AbortSignal | undefined,
+  ): AsyncGenerator<StoredBatch> {
+    // Its page tokens hold the reader to the run that is current now, so it can't be mistaken for a later one.
+    const current = this.#history.read(turnId, undefined, follow);
+    const firstPage = await this.#found(turnId, () => current.next());
+    const start = startOf(turnId, firstPage.value);
+    const { sessionId } = start;
+    const earlier = await this.#earlierRuns(turnId, start, Math.max(from, (row?.archived_through ?? 0) + 1));
+    const before = (earlier[0]?.start ?? start).carry?.ordinal ?? 0;
+    if (from <= before) yield* this.#archived(turnId, sessionId, from, before);
+
+    const projection = new TurnProjection();
+    const run: { continuedAs?: string | undefined } = {};
+    const project = ({ events }: HistoryPage): StoredBatch => {
+      const entries: LogEntry[] = [];
+      for (const event of events) {
+        entries.push(...projection.feed(event));
+        run.continuedAs = event.type === 'continued' ? event.runId : undefined;
+      }
+      return { sessionId, entries: entries.filter(({ ordinal }) => ordinal >= from) };
+    };
+    for (const { runId } of earlier) for await (const page of this.#history.read(turnId, runId)) yield project(page);
+    if (firstPage.value) yield project(firstPage.value);
+    for await (const page of current) yield project(page);
+    while (run.continuedAs) {
+      for await (const page of this.#history.read(turnId, run.continuedAs, follow)) yield project(page);
+    }
+  }
+
+  /**
+   * The entries of a turn from `from` down to its first, `batch` at a time; a `from` beyond the end is the end. What is
+   * not in the archive is read once, and whole: only from its beginning on are the entries of a history numbered.
+   * @throws TurnNotFound
+   */
+  async *readBackwards(turnId: string, { from, batch: size }: BackwardsOptions): AsyncGenerator<LogEntry[]> {
+    const row = await this.#row(turnId);
+    const archived = row?.archived_through ?? 0;
+    if (!row?.archived && from > archived) {
+      const live: LogEntry[] = [];
+      let sessionId = '';
+      for await (const batch of this.readStored(turnId, { from: archived + 1 })) {
+        ({ sessionId } = batch);
+        live.push(...batch.entries.filter(({ ordinal }) => ordinal <= from));
+      }
+      while (live.length > 0) yield await this.#restore(live.splice(-size).reverse(), sessionId);
+    }
+    if (!row) return;
+    for (let last = Math.min(from, archived); last > 0; last -= size) {
+      const first = Math.max(1, last - size + 1);
+      const entries = await this.#catalog.archive.read(turnId, first, last - first + 1);
+      yield await this.#restore(entries.reverse(), row.session_id);
+    }
+  }
+
+  /**
+   * A message of a turn, with all of its texts; undefined if the turn has none with this id. The log is read from its
+   * end, since messages are looked for whose tool calls are about to run: hardly anything stands behind them.
+   * @throws TurnNotFound
+   */
+  async message({ sessionId, turnId, messageId }: MessagePlace): Promise<ModelMessage | undefined> {
+    return this.#found(turnId, async () => {
+      for await (const records of this.#backwards(turnId)) {
+        const message = records.find((record) => record.kind === 'model.message' && record.id === messageId);
+        if (message?.kind === 'model.message') return restore(message, { blobs: this.#blobs, sessionId });
+      }
+      return undefined;
+    });
+  }
+
+  /** What a turn's log is made of, as it is stored, in batches from its end; of its last run before all others. */
+  async *#backwards(turnId: string): AsyncGenerator<UnplacedRecord[]> {
+    const row = await this.#row(turnId);
+    if (row?.archived) {
+      for (let last = row.archived_through; last > 0; last -= ARCHIVE_PAGE) {
+        const first = Math.max(1, last - ARCHIVE_PAGE + 1);
+        const entries = await this.#catalog.archive.read(turnId, first, last - first + 1);
+        yield entries.map(({ record }) => record);
+      }
+      return;
+    }
+    for await (const events of this.#history.readBackwards(turnId)) {
+      yield events.flatMap((event) =>
+        event.type === 'ended' && event.end.how === 'completed' ? event.end.records : [],
+      );
+    }
+    // What a turn had pending when an operator reset it stands in the run that was reset.
+    for await (const { entries } of this.readStored(turnId)) yield entries.map(({ record }) => record);
+  }
+
+  /** How a turn's workflow closed; undefined while it runs. Asks Temporal. @throws TurnNotFound */
+  async close(turnId: string): Promise<WorkflowClose | undefined> {
+    return this.#found(turnId, () => this.#history.close(turnId));
+  }
+
+  /**
+   * The first entry that is not in the archive: where the live part of a log begins for those who follow it.
+   */
+  async liveFrom(turnId: string): Promise<number> {
+    return ((await this.#row(turnId))?.archived_through ?? 0) + 1;
+  }
+
+  /** How a turn began, and how it ended if it has. @throws TurnNotFound */
+  async ends(turnId: string): Promise<{ created: TurnCreated; done: TurnDone | undefined }> {
+    const row = await this.#row(turnId);
+    if (!row?.archived && !this.#ended.has(turnId)) {
+      const start = await this.start(turnId);
+      if (!(await this.close(turnId))) {
+        const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
+        return { created, done: undefined };
+      }
+    }
+    const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });
+    const [first] = await this.#firstBatch(turnId, { from: 1, batch: 1 });
+    if (first?.record.kind !== 'turn.created') throw new Error(`the log of turn ${turnId} has no beginning`);
+    return { created: first.record, done: last?.record.kind === 'turn.done' ? last.record : undefined };
+  }
+
+  async #firstBatch(turnId: string, options: BackwardsOptions): Promise<LogEntry[]> {
+    for await (const batch of this.readBackwards(turnId, options)) return batch;
+    return [];
+  }
+
+  /** What a turn was started with, or its run `runId`. @throws TurnNotFound */
+  async start(turnId: string, runId?: string): Promise<TurnStart> {
+    return this.#found(turnId, () => this.#history.start(turnId, runId));
+  }
+
+  /** The turn's row in the index; undefined if there is none, or if the catalog can't say. */
+  async #row(turnId: string): Promise<TurnRow | undefined> {
+    try {
+      return await this.#catalog.turns.get(turnId);
+    } catch (error) {
+      // A turn that is still in Temporal can be read without the catalog, and must: running turns depend on it.
+      if (isCatalogUnavailable(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async *#archived(turnId: string, sessionId: string, from: number, to: number): AsyncGenerator<StoredBatch> {
+    for (let next = from; next <= to;) {
+      const entries = await this.#catalog.archive.read(turnId, next, Math.min(ARCHIVE_PAGE, to - next + 1));
+      const last = entries.at(-1);
+      if (!last) return;
+      yield { sessionId, entries };
+      next = last.ordinal + 1;
+    }
+  }
+
+  /** The runs before the one that began with `start`, oldest first, from the one that has the entry `from`. */
+  async #earlierRuns(turnId: string, start: TurnStart, from: number): Promise<{ runId: string; start: TurnStart }[]> {
+    const runs: { runId: string; start: TurnStart }[] = [];
+    for (let { carry } = start; carry && carry.ordinal >= from; carry = runs[0]?.start.carry) {
+      const runId = carry.previousRunId;
+      // Deleted before it was archived, a run leaves a log without a middle, which nobody can read.
+      runs.unshift({ runId, start: await this.start(turnId, runId) });
+    }
+    return runs;
+  }
+
+  async #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
+    return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#blobs, sessionId })));
+  }
+
+  async #found<T>(turnId: string, read: () => Promise<T>): Promise<T> {
+    try {
+      return await read();
+    } catch (error) {
+      if (isNotFound(error)) throw new TurnNotFound(turnId, { cause: error });
+      throw error;
+    }
+  }
+}
+
+/** The archived turns to read together: up to `ARCHIVE_PAGE` entries. A turn that has more is alone. */
+function batchesOf(rows: TurnRow[]): TurnRow[][] {
+  const batches: TurnRow[][] = [];
+  let free = 0;
+  for (const row of rows) {
+    free -= row.archived_through;
+    if (free >= 0) {
+      batches.at(-1)?.push(row);
+    } else {
+      batches.push([row]);
+      free = ARCHIVE_PAGE - row.archived_through;
+    }
+  }
+  return batches;
+}
+
+function startOf(turnId: string, page: HistoryPage | undefined): TurnStart {
+  const [first] = page?.events ?? [];
+  if (first?.type !== 'started') throw new Error(`the history of turn ${turnId} does not begin with its start`);
+  return first.start;
+}

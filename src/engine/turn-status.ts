@@ -1,0 +1,36 @@
+import type { Tip } from '../../workflows/session.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { LogEntry } from '../core/records.ts';
+import { TurnNotFound, type TurnLogs } from './turn-log-reader.ts';
+
+export interface InspectedTurn extends Tip {
+  sessionId: string;
+  open: boolean;
+}
+
+/** Reads how a turn stands, from the archive if it is there, else from its history. */
+export async function inspect(
+  turnId: string,
+  { catalog, logs }: { catalog: Catalog; logs: TurnLogs },
+): Promise<InspectedTurn | undefined> {
+  const row = await catalog.turns.get(turnId);
+  if (row?.archived && row.sequence !== null) {
+    const [last] = await catalog.archive.read(turnId, row.archived_through, 1);
+    const { previous_turn_id: previousTurnId, session_id: sessionId, sequence } = row;
+    return { turnId, sessionId, previousTurnId, sequence, open: false, pending: pendingAt(last) };
+  }
+  try {
+    const { sessionId, previousTurnId, sequence } = await logs.start(turnId);
+    const close = await logs.close(turnId);
+    const pending = close?.how === 'completed' && close.result.status === 'done' ? close.result.pending : [];
+    return { turnId, sessionId, previousTurnId, sequence, open: close === undefined, pending };
+  } catch (error) {
+    if (error instanceof TurnNotFound) return undefined;
+    throw error;
+  }
+}
+
+function pendingAt(last: LogEntry | undefined): Tip['pending'] {
+  if (last?.record.kind !== 'turn.done' || last.record.end.status !== 'done') return [];
+  return last.record.end.requiredActions.flatMap(({ calls }) => calls);
+}

@@ -1,0 +1,39 @@
+import { pino } from 'pino';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { startHousekeeping } from './sweep.ts';
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test('sweeps that take longer than the time between them do not pile up, and none begins after the end', async () => {
+  const sweeps: PromiseWithResolvers<void>[] = [];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of them as a sweep that fails uses
+  const options = {
+    config: { turnSeconds: 1 },
+    catalog: {
+      idempotency: {
+        forget: () => {
+          const sweep = Promise.withResolvers<void>();
+          sweeps.push(sweep);
+          return sweep.promise;
+        },
+      },
+    },
+    log: pino({ level: 'silent' }),
+  } as unknown as Parameters<typeof startHousekeeping>[0];
+  const housekeeping = startHousekeeping(options);
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(sweeps.length).toBe(1);
+  sweeps[0]?.reject(new Error('no more than this'));
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(sweeps.length).toBe(2);
+  const stopped = housekeeping.stop();
+  sweeps[1]?.reject(new Error('no more than this'));
+  await stopped;
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(sweeps.length).toBe(2);
+});

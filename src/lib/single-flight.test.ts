@@ -1,0 +1,37 @@
+import { expect, test, vi } from 'vitest';
+import { SharedAttempt } from './single-flight.ts';
+
+test('all who ask share one attempt, and the next ones make another', async () => {
+  const shared = new SharedAttempt<number>(() => 0);
+  const first = Promise.withResolvers<number>();
+  const attempt = vi.fn<() => Promise<number>>(() => first.promise);
+  const asked = [shared.run(attempt), shared.run(attempt)];
+  expect(shared.isBlank).toBe(false);
+  first.resolve(1);
+  expect(await Promise.all(asked)).toEqual([1, 1]);
+  expect(shared.isBlank).toBe(true);
+  expect(await shared.run(() => Promise.resolve(2))).toBe(2);
+  expect(attempt).toHaveBeenCalledTimes(1);
+});
+
+test.each([
+  { tookMs: 5, rememberedMs: 1_000 },
+  { tookMs: 2_000, rememberedMs: 6_000 },
+  { tookMs: 20_000, rememberedMs: 30_000 },
+])('a failure after $tookMs ms is remembered for $rememberedMs ms', async ({ tookMs, rememberedMs }) => {
+  let now = 100_000;
+  const shared = new SharedAttempt<number>(() => now);
+  const attempt = vi.fn<() => Promise<number>>(() => {
+    now += tookMs;
+    return Promise.reject(new Error('down'));
+  });
+  await expect(shared.run(attempt)).rejects.toThrow('down');
+  now += rememberedMs - 1;
+  await expect(shared.run(attempt)).rejects.toThrow('down');
+  expect(attempt).toHaveBeenCalledTimes(1);
+  expect(shared.isBlank).toBe(false);
+  now += 1;
+  expect(shared.isBlank).toBe(true);
+  expect(await shared.run(() => Promise.resolve(1))).toBe(1);
+  expect(await shared.run(() => Promise.resolve(2))).toBe(2);
+});

@@ -1,0 +1,141 @@
+import { describe, expect, test } from 'vitest';
+import { longestStretch } from '../../test/support/main-thread.ts';
+import { parseArguments } from '../tools/arguments.ts';
+
+const schema = {
+  type: 'object',
+  properties: {
+    city: { type: 'string', minLength: 1 },
+    unit: { enum: ['c', 'f'] },
+    stops: { type: 'array', items: { type: 'object', properties: { at: { type: 'string', format: 'date-time' } } } },
+    size: { anyOf: [{ type: 'number' }, { type: 'null' }] },
+  },
+  required: ['city'],
+  additionalProperties: false,
+};
+
+const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+const valuesOf = (count: number): string => JSON.stringify(Array.from({ length: count }, () => count - 1));
+
+function message(text: string, by: object = schema): string {
+  const parsed = parseArguments(by, text);
+  return parsed.ok ? 'ok' : parsed.message;
+}
+
+test('arguments that fit come back as an object', () => {
+  const text = '{"city":"Kyoto","unit":"c","stops":[{"at":"2026-11-21T08:00:00Z"}],"size":null}';
+  expect(parseArguments(schema, text)).toEqual({ ok: true, value: JSON.parse(text) });
+});
+
+test('no text is an empty object', () => {
+  expect(parseArguments({ type: 'object' }, '')).toEqual({ ok: true, value: {} });
+  expect(parseArguments({ type: 'object' }, ' \n')).toEqual({ ok: true, value: {} });
+  expect(message('')).toBe("The arguments do not fit the tool's schema: must have required property 'city'");
+});
+
+test.each([
+  ['{"city":', /^The arguments are not valid JSON: /],
+  ['[1]', /^The arguments must be a JSON object, not an array$/],
+  ['"Kyoto"', /^The arguments must be a JSON object, not a string$/],
+  ['null', /^The arguments must be a JSON object, not null$/],
+  ['{"city":1}', /schema: \/city must be string$/],
+  ['{"city":""}', /schema: \/city must NOT have fewer than 1 characters$/],
+  ['{"city":"x","town":1}', /schema: must NOT have additional properties: "town"$/],
+  ['{"city":"x","unit":"k"}', /schema: \/unit must be equal to one of the allowed values: \["c","f"\]$/],
+  ['{"city":"x","stops":[{},{"at":"noon"}]}', /schema: \/stops\/1\/at must match format "date-time"$/],
+  ['{"city":"x","size":"big"}', /schema: \/size must be number\n\/size must match a schema in anyOf$/],
+])('%s is answered with what is wrong', (text, expected) => {
+  expect(message(text)).toMatch(expected);
+});
+
+test('the message stays short, and valid Unicode', () => {
+  const names = Array.from({ length: 500 }, (_, i) => `option-${i}`);
+  expect(message('{"a":"x"}', { properties: { a: { enum: names } } }).length).toBeLessThan(600);
+  expect(message(`{"${'x'.repeat(10_000)}":1}`).length).toBeLessThan(600);
+  expect(message(`{"city":"x","${'\ud83d\ude00'.repeat(1000)}":1}`).isWellFormed()).toBe(true);
+  expect(message('{"\\ud800":1}', { additionalProperties: { type: 'string' } })).toMatch('/\ufffd must be string');
+});
+
+describe('schemas', () => {
+  test('of draft-07 are read as such, others as 2020-12', () => {
+    const tuple = (rest: object) => ({ properties: { pair: { type: 'array', ...rest } } });
+    const old = tuple({ items: [{ type: 'string' }, { type: 'number' }] });
+    const draft07 = { $schema: 'http://json-schema.org/draft-07/schema#', ...old };
+    const wrong = '{"pair":["a","b"]}';
+    expect(message(wrong, draft07)).toMatch('/pair/1 must be number');
+    expect(message(wrong, tuple({ prefixItems: [{ type: 'string' }, { type: 'number' }] }))).toMatch('/pair/1');
+    expect(message(wrong, { $schema: 'https://json-schema.org/draft/2020-12/schema', properties: {} })).toBe('ok');
+  });
+
+  test.each([
+    ['an unknown type', { type: 'thing' }],
+    ['a reference to nowhere', { $ref: 'https://example.com/other.json' }],
+    ['a broken pattern', { properties: { a: { pattern: '(' } } }],
+    ['a keyword of the wrong type', { properties: 7 }],
+    ['asynchronous validation', { $async: true, properties: { a: { type: 'string' } } }],
+    ['a dialect nobody knows', { $schema: 'https://example.com/dialect', properties: { a: true } }],
+  ])('with %s leave the arguments to the server', (_, odd) => {
+    expect(parseArguments(odd, '{"a":1}')).toEqual({ ok: true, value: { a: 1 } });
+    expect(message('[]', odd)).toMatch('must be a JSON object');
+  });
+
+  test('may use the same id, and keywords and formats that nobody knows', () => {
+    const one = { $id: 'https://example.com/s', properties: { a: { type: 'string', format: 'x', 'x-header': 'A' } } };
+    const two = { $id: 'https://example.com/s', properties: { a: { type: 'number' } } };
+    expect(message('{"a":1}', one)).toMatch('/a must be string');
+    expect(message('{"a":1}', two)).toBe('ok');
+    expect(message('{"a":1}', structuredClone(one))).toMatch('/a must be string');
+  });
+
+  test('more of them than are kept are still read', () => {
+    for (let i = 2; i < 600; i++) {
+      expect(message('{"a":1}', { properties: { a: { minimum: i } } })).toMatch(`/a must be >= ${i}`);
+    }
+    expect(message('{"a":1}', { properties: { a: { minimum: 2 } } })).toMatch('/a must be >= 2');
+  });
+});
+
+describe('what is made to cost much', () => {
+  test('is refused when it is long or deep, before it is parsed', () => {
+    expect(message(`{"a":${'['.repeat(500_000)}`, {})).toBe('The arguments are nested deeper than 100 levels');
+    expect(message(`{"a":"${'x'.repeat(1024 * 1024)}"}`, {})).toBe('The arguments are longer than 1048576 characters');
+    expect(message(JSON.stringify({ a: '[[{"\\'.repeat(1000) }), {})).toBe('ok');
+  });
+
+  test('is left to the server when validating it takes too long', () => {
+    const startedAt = performance.now();
+    expect(message(`{"a":"${'a'.repeat(50)}!"}`, { properties: { a: { pattern: '^(a+)+$' } } })).toBe('ok');
+    const branch = { properties: { a: { $ref: '#' } } };
+    const doubling = { type: 'object', anyOf: [branch, { ...branch }] };
+    expect(message('{"a":'.repeat(90) + '1' + '}'.repeat(90), doubling)).toBe('ok');
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
+  });
+
+  test.each<[string, object, string]>([
+    ['an enum of 8,000 values', { enum: numbers(8_000) }, valuesOf(9_000)],
+    ['an enum of 90,000 values', { enum: numbers(90_000) }, valuesOf(9_000)],
+    ['a pattern without an end', { pattern: '^(a+)+$' }, `["${'a'.repeat(50)}!"]`],
+    ['1,000 choices', { oneOf: numbers(1_000).map((minLength) => ({ type: 'string', minLength })) }, valuesOf(9_000)],
+    [
+      '1,000 parts',
+      { allOf: numbers(300).map((i) => ({ properties: { [`p${i}`]: { minimum: 1 } } })) },
+      valuesOf(9_000),
+    ],
+    ['a million values', {}, `[${'{},'.repeat(340_000)}1]`],
+  ])('never holds the process up: %s', async (_, items, array) => {
+    const schemas = numbers(10).map((i) => ({ properties: { a: { items } }, title: String(i) }));
+    const stretch = await longestStretch(async () => {
+      for (const one of schemas) {
+        parseArguments(one, `{"a":${array}}`);
+        await new Promise((resolve) => void setImmediate(resolve));
+      }
+    });
+    expect(stretch).toBeLessThan(100);
+  });
+
+  test('also when it is the schema', () => {
+    let nested: object = {};
+    for (let i = 0; i < 20_000; i++) nested = { items: nested };
+    expect(message('{"a":1}', nested)).toBe('ok');
+  });
+});

@@ -1,0 +1,193 @@
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { SCOPE } from '../../test/support/tool-scope.ts';
+import { KINDS } from '../../test/support/mcp-kinds.ts';
+import type { CallOptions } from './connection.ts';
+import { McpPool } from './pool.ts';
+import { eventually } from '../../test/support/eventually.ts';
+
+const unaborted = new AbortController().signal;
+
+function calling(options: Partial<CallOptions> = {}): CallOptions {
+  return { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000, ...options };
+}
+
+async function start(kind: string) {
+  const server = await KINDS[kind]!();
+  let now = 0;
+  const pool = new McpPool({ allowPrivateUrls: () => false, now: () => now });
+  onTestFinished(async () => {
+    await pool.close();
+    await server.stop();
+  });
+  const { endpoint } = server;
+  const call = (tool: string, args = {}, options?: Partial<CallOptions>) =>
+    pool.call(endpoint, SCOPE, tool, args, calling(options));
+  const names = async (): Promise<string[]> => {
+    const { tools } = await pool.tools(endpoint, SCOPE, unaborted);
+    return tools.map(({ name }) => name);
+  };
+  /** What the server says of itself and of this call. */
+  const inspect = async () => {
+    const outcome = await call('inspect');
+    const [block] = outcome.status === 'result' ? outcome.content : [];
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the test server
+    return JSON.parse(block?.type === 'text' ? block.text : '{}') as {
+      meta: Record<string, unknown>;
+      headers: Record<string, string>;
+      cancelled: number;
+    };
+  };
+  return { server, pool, endpoint, call, names, inspect, sleep: (ms: number) => (now += ms) };
+}
+
+/** What the protocol of a kind gives. */
+const hasHeaders = (kind: string): boolean => !kind.startsWith('stdio');
+const tellsOfChanges = (kind: string): boolean => !kind.includes('without sessions');
+
+describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
+  test('its tools are listed, all pages of them', async () => {
+    const { pool, endpoint } = await start(kind);
+    const { tools, transport, sessionId } = await pool.tools(endpoint, SCOPE, unaborted);
+    const names = ['echo', 'fail', 'refuse', 'inspect', 'wait', 'rename', 'die', 'breed'];
+    expect(tools.map(({ name }) => name)).toEqual(names);
+    expect(tools[3]).toEqual({
+      name: 'inspect',
+      description: 'does inspect',
+      inputSchema: { type: 'object' },
+      annotations: { readOnlyHint: true },
+    });
+    expect(transport).toBe(kind.includes('SSE') ? 'sse' : kind.startsWith('stdio') ? 'stdio' : 'streamable-http');
+    expect(sessionId === null).toBe(!kind.includes('with sessions'));
+  });
+
+  test('a result, with its structured content', async () => {
+    const { call } = await start(kind);
+    expect(await call('echo', { text: 'héllo\n"you"' })).toEqual({
+      status: 'result',
+      isError: false,
+      content: [{ type: 'text', text: '{"text":"héllo\\n\\"you\\""}' }],
+      structuredContent: { text: 'héllo\n"you"' },
+    });
+  });
+
+  test('a result that says that the tool failed, and an error instead of a result', async () => {
+    const { call } = await start(kind);
+    expect(await call('fail')).toEqual({
+      status: 'result',
+      isError: true,
+      content: [{ type: 'text', text: 'out of paper' }],
+    });
+    expect(await call('refuse')).toEqual({
+      status: 'rejected',
+      message: 'MCP server "test" answered with an error: not on Sundays',
+    });
+    expect(await call('nothing')).toMatchObject({
+      status: 'rejected',
+      message: expect.stringContaining('Unknown tool: nothing'),
+    });
+  });
+
+  test('a large result', async () => {
+    const { call } = await start(kind);
+    const text = 'ü'.repeat(1_000_000);
+    expect(await call('echo', { text })).toMatchObject({ status: 'result', structuredContent: { text } });
+  });
+
+  test('the operation id arrives, in every way that there is', async () => {
+    const { inspect } = await start(kind);
+    const { meta, headers } = await inspect();
+    expect(meta['io.everturn/operation-id']).toBe('turn_1/call_1');
+    if (hasHeaders(kind)) expect(headers['idempotency-key']).toBe('turn_1/call_1');
+  });
+
+  test('a call reports its progress; one that is cancelled is of unknown outcome, and the tool is told', async () => {
+    const { call, inspect } = await start(kind);
+    const cancel = new AbortController();
+    const onProgress = vi.fn<() => void>();
+    const outcome = call('wait', {}, { signal: cancel.signal, onProgress });
+    await eventually(() => expect(onProgress).toHaveBeenCalledTimes(3));
+    cancel.abort();
+    expect(await outcome).toEqual({
+      status: 'unknown',
+      message: 'MCP server "test" had not answered when the call was cancelled',
+    });
+    await expect.poll(async () => (await inspect()).cancelled).toBe(1);
+  });
+
+  test('a call that takes too long is of unknown outcome, and the tool is told', async () => {
+    const { call, inspect } = await start(kind);
+    await inspect();
+    const begun = Promise.withResolvers<void>();
+    // The time-out is a timer of the SDK's: it runs out when the tool has begun.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const outcome = call('wait', {}, { timeoutMs: 100, onProgress: () => begun.resolve() });
+    await begun.promise;
+    vi.advanceTimersByTime(100);
+    expect(await outcome).toEqual({
+      status: 'unknown',
+      message: 'MCP server "test" did not answer within 0.1 s',
+    });
+    vi.useRealTimers();
+    await expect.poll(async () => (await inspect()).cancelled).toBe(1);
+  });
+
+  test('many calls at once', async () => {
+    const { call } = await start(kind);
+    const texts = Array.from({ length: 50 }, (_, i) => String(i));
+    const outcomes = await Promise.all(texts.map((text) => call('echo', { text })));
+    expect(outcomes.map((one) => one.status === 'result' && one.structuredContent)).toEqual(
+      texts.map((text) => ({ text })),
+    );
+  });
+
+  test('changes of its tools are seen', async () => {
+    const { call, names, sleep } = await start(kind);
+    expect(await names()).not.toContain('renamed');
+    if (tellsOfChanges(kind)) {
+      // Changes are told of once the server has agreed to, which comes after the first list.
+      await eventually(async () => {
+        await call('rename');
+        expect(await names()).toContain('renamed');
+      });
+    } else {
+      await call('rename');
+      sleep(60_000);
+      expect(await names()).toContain('renamed');
+    }
+  });
+
+  test('that was started anew is connected with again, and no call is lost', async () => {
+    const { server, call, names, sleep } = await start(kind);
+    expect(await call('echo', { text: 'a' })).toMatchObject({ status: 'result' });
+    await server.restart();
+    await eventually(async () => {
+      sleep(60_000);
+      expect(await names()).toHaveLength(8);
+    });
+    expect(await call('echo', { text: 'b' })).toMatchObject({ status: 'result' });
+  });
+
+  // A program does not go away by itself.
+  if (hasHeaders(kind)) {
+    test('one that goes away in the middle of a call leaves its outcome unknown', async () => {
+      const { server, call } = await start(kind);
+      const onProgress = vi.fn<() => void>();
+      const outcome = call('wait', {}, { onProgress });
+      await eventually(() => expect(onProgress).toHaveBeenCalled());
+      await server.restart();
+      expect(await outcome).toMatchObject({ status: 'unknown' });
+    });
+  }
+
+  test('closing the pool ends the calls that are under way', async () => {
+    const { pool, endpoint, call } = await start(kind);
+    const onProgress = vi.fn<() => void>();
+    const outcome = call('wait', {}, { onProgress });
+    await eventually(() => expect(onProgress).toHaveBeenCalled());
+    await pool.close();
+    expect(await outcome).toMatchObject({ status: 'unknown' });
+    expect(await call('echo')).toMatchObject({ status: 'not_sent' });
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('shutting down');
+  });
+});

@@ -1,0 +1,51 @@
+import { ServerProblem } from './failure-reason.ts';
+import { McpConnection, type ConnectionOptions } from './connection.ts';
+import type { McpEndpoint } from './registry.ts';
+
+/**
+ * The open connections of one kind, with an upper bound: each takes a socket and memory here and a session at its
+ * server, or is a process. When there is no room for another one, the one that has been idle for longest is closed.
+ */
+export class OpenConnections {
+  readonly #max: number;
+  readonly #stop = new AbortController();
+  /** Those that are not wholly closed, the least recently used first. */
+  readonly #open = new Set<McpConnection>();
+  readonly #opening = new Set<Promise<McpConnection>>();
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** @throws ServerProblem if all connections are in use, or what keeps this one from being opened. */
+  async open(endpoint: McpEndpoint, options: ConnectionOptions): Promise<McpConnection> {
+    this.#stop.signal.throwIfAborted();
+    while (this.#open.size + this.#opening.size >= this.#max) {
+      const idle = [...this.#open].find(({ isInUse }) => !isInUse);
+      if (!idle) throw new ServerProblem(`can't be connected to now: all ${this.#max} connections are in use`);
+      await idle.close();
+    }
+    const opening = McpConnection.open(endpoint, options, this.#stop.signal);
+    this.#opening.add(opening);
+    try {
+      const connection = await opening;
+      this.#open.add(connection);
+      void connection.closed.then(() => this.#open.delete(connection));
+      return connection;
+    } finally {
+      this.#opening.delete(opening);
+    }
+  }
+
+  /** The connection is about to be used. */
+  touch(connection: McpConnection): void {
+    if (this.#open.delete(connection)) this.#open.add(connection);
+  }
+
+  /** Settles when nothing is left, neither connections nor processes. */
+  async close(): Promise<void> {
+    this.#stop.abort(new Error('the server is shutting down'));
+    await Promise.allSettled(this.#opening);
+    await Promise.all([...this.#open].map((connection) => connection.close()));
+  }
+}

@@ -1,0 +1,254 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { KINDS, stdioEndpoint } from '../../test/support/mcp-kinds.ts';
+import { SCOPE, toolScope } from '../../test/support/tool-scope.ts';
+import { TestMcpServer, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
+import { McpPool, McpUnavailableError, type McpPoolOptions } from './pool.ts';
+import { eventually } from '../../test/support/eventually.ts';
+
+const unaborted = new AbortController().signal;
+const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000 };
+
+async function start(options: Partial<TestMcpServerOptions> = {}, poolOptions: Partial<McpPoolOptions> = {}) {
+  const server = await TestMcpServer.start({ tools: [{ name: 'act' }], ...options });
+  const pool = new McpPool({ allowPrivateUrls: () => false, ...poolOptions });
+  onTestFinished(async () => {
+    await pool.close();
+    await server.stop();
+  });
+  return { server, pool, endpoint: server.endpoint };
+}
+
+test('a server of 2026-07-28 has no session, one of 2025-11-25 has', async () => {
+  const modern = await start();
+  const legacy = await start({ protocol: '2025-11-25' });
+  const shown = { id: 'test', name: 'test', transport: 'streamable-http', tools: [{ name: 'act' }] };
+  expect(await modern.pool.tools(modern.endpoint, SCOPE, unaborted)).toMatchObject({ ...shown, sessionId: null });
+  expect(await legacy.pool.tools(legacy.endpoint, SCOPE, unaborted)).toMatchObject({
+    ...shown,
+    sessionId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+  });
+  expect(modern.server.received).not.toContain('initialize');
+});
+
+test('one connection serves all callers of a session with the same URL and headers, whatever they call the server', async () => {
+  const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
+  const secret = { ...endpoint, headers: { authorization: 'Bearer secret' } };
+  const endpoints = [endpoint, { ...endpoint, id: 'other', name: 'other' }, secret, { ...secret }];
+  const answers = await Promise.all(endpoints.map((one) => pool.tools(one, SCOPE, unaborted)));
+  expect(answers.map(({ name }) => name)).toEqual(['test', 'other', 'test', 'test']);
+  expect(server.count('initialize')).toBe(2);
+  await pool.call(secret, SCOPE, 'act', {}, calling);
+  expect(server.calls[0]?.headers.authorization).toBe('Bearer secret');
+});
+
+test('an inline server may not use the connection of a registered one at a private address', async () => {
+  const { pool, endpoint } = await start();
+  await pool.tools(endpoint, SCOPE, unaborted);
+  const inline = pool.tools({ ...endpoint, trusted: false }, SCOPE, unaborted);
+  await expect(inline).rejects.toThrow('EVERTURN_ALLOW_PRIVATE_URLS');
+  const open = await start({}, { allowPrivateUrls: () => true });
+  await expect(open.pool.tools({ ...open.endpoint, trusted: false }, SCOPE, unaborted)).resolves.toBeDefined();
+});
+
+describe('a server that is down', () => {
+  test('is an error that names it and the reason', async () => {
+    const { server, pool, endpoint } = await start();
+    await server.stop();
+    const error: unknown = await pool.tools(endpoint, SCOPE, unaborted).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(McpUnavailableError);
+    expect(error).toMatchObject({
+      message: 'MCP server "test" refuses connections: is it running?',
+      reason: 'refuses connections: is it running?',
+    });
+  });
+
+  test.each([
+    [{ status: 401, body: '{"error":{"message":"Who are you?"}}' }, /HTTP 401; .* authorize us: Who are you\?$/],
+    [{ status: 500 }, /HTTP 500$/],
+    [{ status: 200, contentType: 'text/html', body: '<h1>' }, /content type/],
+  ])('says what it answered: %j', async (fault, message) => {
+    const { server, pool, endpoint } = await start();
+    server.faults.set('server/discover', fault);
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(message);
+  });
+
+  test('costs little for a while', async () => {
+    let now = 0;
+    const { server, pool, endpoint } = await start({}, { now: () => now });
+    server.faults.set('server/discover', { status: 500 });
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('HTTP 500');
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('HTTP 500');
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling)).toMatchObject({ status: 'not_sent' });
+    expect(server.count('server/discover')).toBe(1);
+    server.faults.clear();
+    now += 1_000;
+    expect(await pool.call(endpoint, SCOPE, 'act', {}, calling)).toMatchObject({ status: 'result' });
+  });
+
+  test.each(['server/discover', 'initialize', 'notifications/initialized'])(
+    'has a limited time to answer %s',
+    async (method) => {
+      const { server, pool, endpoint } = await start({ protocol: '2025-11-25' }, { answerTimeoutMs: 100 });
+      server.faults.set(method, 'stall');
+      await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(
+        /^MCP server "test" (did not answer within 0.1 s|failed: no MCP handshake within 0.1 s)$/,
+      );
+    },
+  );
+
+  test('is waited for by those who were not aborted', async () => {
+    const { server, pool, endpoint } = await start();
+    server.faults.set('server/discover', 'stall');
+    const abort = new AbortController();
+    const gone = pool.tools(endpoint, SCOPE, abort.signal);
+    const waiting = pool.tools(endpoint, SCOPE, unaborted);
+    await eventually(() => expect(server.received).toEqual(['server/discover']));
+    const reason = new Error('enough');
+    abort.abort(reason);
+    await expect(gone).rejects.toBe(reason);
+    await server.stop();
+    await expect(waiting).rejects.toThrow('MCP server "test" closed the connection without an answer');
+  });
+});
+
+test('a connection that nobody uses closes, and another one is opened when it is needed', async () => {
+  const { server, pool, endpoint } = await start({ protocol: '2025-11-25' }, { idleMs: 50 });
+  await pool.tools(endpoint, SCOPE, unaborted);
+  await eventually(() => expect(server.received).toContain('DELETE'));
+  expect(await pool.call(endpoint, SCOPE, 'act', {}, calling)).toMatchObject({ status: 'result' });
+  expect(server.count('initialize')).toBe(2);
+});
+
+test('a connection with a call under way is in use', async () => {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const { server, pool, endpoint } = await start(
+    { protocol: '2025-11-25', tools: [{ name: 'act', handler: () => promise }] },
+    { idleMs: 20 },
+  );
+  const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling);
+  const other = await start({ protocol: '2025-11-25' }, { idleMs: 20 });
+  await other.pool.tools(other.endpoint, SCOPE, unaborted);
+  await eventually(() => expect(other.server.received).toContain('DELETE'));
+  expect(server.received).not.toContain('DELETE');
+  resolve('done');
+  expect(await outcome).toMatchObject({ status: 'result' });
+  await eventually(() => expect(server.received).toContain('DELETE'));
+});
+
+test('closing ends sessions and connections, and what is being opened', async () => {
+  const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
+  await pool.tools(endpoint, SCOPE, unaborted);
+  const stalled = await start();
+  stalled.server.faults.set('server/discover', 'stall');
+  const opening = pool.tools(stalled.endpoint, SCOPE, unaborted).catch((error: unknown) => error);
+  await eventually(() => expect(stalled.server.received).toContain('server/discover'));
+  await pool.close();
+  expect(server.received).toContain('DELETE');
+  expect(await opening).toBeInstanceOf(McpUnavailableError);
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('shutting down');
+});
+
+describe('a connection that has a state at the server', () => {
+  /** Two sessions of one subject, and one of another. */
+  const SCOPES = [toolScope('ses_1', 'ann'), toolScope('ses_2', 'ann'), toolScope('ses_3', 'bob')];
+
+  test.each([
+    ['session', 3, true],
+    ['subject', 2, false],
+    ['shared', 1, false],
+  ] as const)(
+    'isolated by %s has so many callers, and its id is only shown to the one session that has it',
+    async (isolation, connections, isShown) => {
+      const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
+      const isolated = { ...endpoint, isolation };
+      const answers = await Promise.all(SCOPES.map((scope) => pool.tools(isolated, scope, unaborted)));
+      for (const scope of SCOPES) await pool.call(isolated, scope, 'act', {}, calling);
+      expect(server.count('initialize')).toBe(connections);
+      const used = server.calls.map(({ headers }) => headers['mcp-session-id']);
+      expect(new Set(used).size).toBe(connections);
+      expect(answers.map(({ sessionId }) => sessionId)).toEqual(isShown ? used : [null, null, null]);
+    },
+  );
+
+  test('is opened once for all calls of its scope', async () => {
+    const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
+    const twice = [...SCOPES, ...SCOPES];
+    await Promise.all(twice.map((scope) => pool.call(endpoint, scope, 'act', {}, calling)));
+    expect(server.count('initialize')).toBe(3);
+  });
+
+  test('to a program belongs to a subject: a process for each session would be too much', async () => {
+    const { pool } = await start();
+    const pids = SCOPES.map(async (scope) => {
+      const outcome = await pool.call(stdioEndpoint('2025-11-25'), scope, 'inspect', {}, calling);
+      return /"pid":(\d+)/.exec(JSON.stringify(outcome).replaceAll('\\', ''))?.[1];
+    });
+    const [one, two, other] = await Promise.all(pids);
+    expect(one).toMatch(/^\d+$/);
+    expect(two).toBe(one);
+    expect(other).not.toBe(one);
+  });
+});
+
+describe('a connection without a state', () => {
+  test.each(['streamable HTTP, 2026-07-28', 'streamable HTTP without sessions, 2025-11-25'])(
+    'serves all sessions: %s',
+    async (kind) => {
+      const { endpoint, stop } = await KINDS[kind]!();
+      onTestFinished(stop);
+      const pool = new McpPool({ allowPrivateUrls: () => false, maxConnections: 1 });
+      onTestFinished(() => pool.close());
+      const scopes = Array.from({ length: 10 }, (_, i) => toolScope(`ses_${i}`, `subject-${i}`));
+      // A second connection would close the first, or find no room.
+      const outcomes = await Promise.all(
+        scopes.map((scope) => pool.call({ ...endpoint }, scope, 'echo', { text: scope.sessionId }, calling)),
+      );
+      expect(outcomes).toMatchObject(scopes.map(({ sessionId: text }) => ({ structuredContent: { text } })));
+    },
+  );
+
+  test('belongs to one session once the server has begun to keep sessions', async () => {
+    let now = 0;
+    const { server, pool, endpoint } = await start({}, { now: () => now });
+    const [ann, bob] = [toolScope('ses_1', 'ann'), toolScope('ses_2', 'bob')];
+    await Promise.all([ann, bob].map((scope) => pool.tools(endpoint, scope, unaborted)));
+    expect(server.count('server/discover')).toBe(1);
+    await server.restart({ protocol: '2025-11-25' });
+    // A call might have arrived over the connection that broke, and is not repeated; a list is.
+    now += 60_000;
+    await Promise.all([ann, bob].map((scope) => pool.tools(endpoint, scope, unaborted)));
+    for (const scope of [ann, bob, ann, bob]) {
+      expect(await pool.call(endpoint, scope, 'act', {}, calling)).toMatchObject({ status: 'result' });
+    }
+    const used = server.calls.map(({ headers }) => headers['mcp-session-id']);
+    expect(new Set(used).size).toBe(2);
+    expect(used.slice(2)).toEqual(used.slice(0, 2));
+  });
+});
+
+describe('when there is no room for another connection', () => {
+  const [one, two, three] = [toolScope('ses_1'), toolScope('ses_2'), toolScope('ses_3')];
+
+  test('the one that has been idle for longest is closed, and its session at the server ended', async () => {
+    const { server, pool, endpoint } = await start({ protocol: '2025-11-25' }, { maxConnections: 2 });
+    for (const scope of [one, two, one, three, one]) await pool.call(endpoint, scope, 'act', {}, calling);
+    expect(server.count('initialize')).toBe(3);
+    expect(server.count('DELETE')).toBe(1);
+    const used = server.calls.map(({ headers }) => headers['mcp-session-id']);
+    expect(new Set([used[0], used[2], used[4]]).size).toBe(1);
+  });
+
+  test('and all are in use, a call is not sent, and says so', async () => {
+    const { promise, resolve } = Promise.withResolvers<string>();
+    const tools = [{ name: 'act', handler: () => promise }];
+    const { server, pool, endpoint } = await start({ protocol: '2025-11-25', tools }, { maxConnections: 1 });
+    const running = pool.call(endpoint, one, 'act', {}, calling);
+    await eventually(() => expect(server.calls).toHaveLength(1));
+    expect(await pool.call(endpoint, two, 'act', {}, calling)).toEqual({
+      status: 'not_sent',
+      message: `MCP server "test" can't be connected to now: all 1 connections are in use`,
+    });
+    resolve('done');
+    expect(await running).toMatchObject({ status: 'result' });
+  });
+});

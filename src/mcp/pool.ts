@@ -1,0 +1,206 @@
+import type { Tool } from '@modelcontextprotocol/client';
+import { pino, type Logger } from 'pino';
+import type { Agent } from 'undici';
+import type { CallOutcome } from './call-outcome.ts';
+import { authorized, ClientCredentials } from './client-credentials.ts';
+import { ConnectionLostError } from './errors.ts';
+import { noteSending } from './exchange.ts';
+import { failureReason } from './failure-reason.ts';
+import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
+import { isPrivateAddress } from '../lib/private-address.ts';
+import type { ToolScope } from '../core/history.ts';
+import type { CallOptions, McpConnection } from './connection.ts';
+import { OpenConnections } from './open-connections.ts';
+import { PooledServer } from './pooled-server.ts';
+import type { McpEndpoint } from './registry.ts';
+import type { ServerTransport } from './transport.ts';
+
+export interface McpPoolOptions {
+  /** Whether servers that are not trusted may be at private addresses now. */
+  allowPrivateUrls: () => boolean;
+  /** What the programs that we run as servers say on their standard error goes here. */
+  log?: Logger;
+  /** For a connection to be made and agreed on, and for each page of a list of tools. */
+  answerTimeoutMs?: number;
+  /** For a program to start and to agree with us on how to talk. */
+  startTimeoutMs?: number;
+  /** How old a list of tools may get. */
+  listMaxAgeMs?: number;
+  /** A connection that nobody uses for this long is closed. */
+  idleMs?: number;
+  /** How many connections over HTTP there may be: each may hold a socket for the server's notifications. */
+  maxConnections?: number;
+  /** How many programs may run: each is a process, of some 50 MB if it runs on Node. */
+  maxPrograms?: number;
+  /** Milliseconds that never run backwards. */
+  now?: () => number;
+}
+
+/** Of a message: images take a few of these, and text is cut for the model far below. */
+const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
+
+/** A server that answers, as `mcp.initialize` shows it, and its tools. */
+export interface McpServerTools {
+  id: string;
+  name: string;
+  /** Null if there is none, or if others than the caller's session share it: who knows it may use it. */
+  sessionId: string | null;
+  transport: ServerTransport['kind'];
+  tools: Tool[];
+}
+
+/** The tools of a server can't be used now; the message says why, to a model or an operator. */
+export class McpUnavailableError extends Error {
+  /** The message without the server's name; reads on after it. */
+  readonly reason: string;
+
+  constructor(server: string, cause: unknown) {
+    const reason = failureReason(cause);
+    super(named(server, reason), { cause });
+    this.reason = reason;
+  }
+}
+
+/**
+ * Connections to MCP servers (protocol 2026-07-28, else 2025-11-25 and older), over HTTP or to programs that are started
+ * when they are needed. A connection is shared by all callers with the same access (URL and headers, or command), and
+ * where it has a state at the server, by those of one scope only: see `Isolation`.
+ */
+export class McpPool {
+  readonly #options: Required<McpPoolOptions>;
+  readonly #servers = new Map<string, PooledServer>();
+  readonly #open: { http: OpenConnections; programs: OpenConnections };
+  readonly #agents: Agent[];
+  readonly #fetches: { plain: Fetch; guarded: Fetch };
+
+  constructor(options: McpPoolOptions) {
+    this.#options = {
+      log: pino({ enabled: false }),
+      answerTimeoutMs: 10_000,
+      startTimeoutMs: 30_000,
+      listMaxAgeMs: 60_000,
+      idleMs: 300_000,
+      maxConnections: 500,
+      maxPrograms: 50,
+      now: () => performance.now(),
+      ...options,
+    };
+    this.#open = {
+      http: new OpenConnections(this.#options.maxConnections),
+      programs: new OpenConnections(this.#options.maxPrograms),
+    };
+    const connectTimeoutMs = this.#options.answerTimeoutMs;
+    const plain = createAgent({ connectTimeoutMs });
+    const guarded = createAgent({ connectTimeoutMs, refuses: isPrivateAddress });
+    const bounds = { maxBytes: MAX_MESSAGE_BYTES };
+    this.#agents = [plain, guarded];
+    this.#fetches = {
+      plain: createFetch(plain.compose(noteSending), bounds),
+      guarded: createFetch(guarded.compose(noteSending), bounds),
+    };
+  }
+
+  /** @throws McpUnavailableError, or the reason of the signal. */
+  async tools(endpoint: McpEndpoint, scope: ToolScope, signal: AbortSignal): Promise<McpServerTools> {
+    const { id, name } = endpoint;
+    try {
+      return await this.#withConnection(endpoint, scope, signal, async (connection) => {
+        const tools = await connection.tools(signal);
+        const sessionId = endpoint.isolation === 'session' ? connection.sessionId : null;
+        return { id, name, sessionId, transport: connection.transport, tools };
+      });
+    } catch (error) {
+      signal.throwIfAborted();
+      throw new McpUnavailableError(name, error);
+    }
+  }
+
+  /** Calls a tool at most once, unless the server itself says that it has not seen the call. Never throws. */
+  async call(
+    endpoint: McpEndpoint,
+    scope: ToolScope,
+    tool: string,
+    args: Record<string, unknown>,
+    options: CallOptions,
+  ): Promise<CallOutcome> {
+    const { name } = endpoint;
+    try {
+      const { signal } = options;
+      const outcome = await this.#withConnection(endpoint, scope, signal, (connection) =>
+        connection.call(tool, args, options),
+      );
+      return outcome.status === 'result' ? outcome : { ...outcome, message: named(name, outcome.message) };
+    } catch (error) {
+      const reason = options.signal.aborted ? 'had not been asked when the call was cancelled' : failureReason(error);
+      return { status: 'not_sent', message: named(name, reason) };
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#open.http.close(), this.#open.programs.close()]);
+    await Promise.all(this.#agents.map((agent) => agent.destroy()));
+  }
+
+  /** Runs `work`, and again with a new connection if it finds its own lost. */
+  async #withConnection<T>(
+    endpoint: McpEndpoint,
+    scope: ToolScope,
+    signal: AbortSignal,
+    work: (connection: McpConnection) => Promise<T>,
+    isLastTry = false,
+  ): Promise<T> {
+    const connection = await this.#server(endpoint).connection(scope, signal);
+    this.#openOf(endpoint).touch(connection);
+    try {
+      return await work(connection);
+    } catch (error) {
+      if (!(error instanceof ConnectionLostError)) throw error;
+      connection.retire();
+      if (isLastTry) throw error;
+      return this.#withConnection(endpoint, scope, signal, work, true);
+    }
+  }
+
+  #server(endpoint: McpEndpoint): PooledServer {
+    const isGuarded = 'url' in endpoint && !endpoint.trusted && !this.#options.allowPrivateUrls();
+    const key = JSON.stringify([accessTo(endpoint), isGuarded]);
+    const known = this.#servers.get(key);
+    if (known) return known;
+    for (const [other, { isUnused }] of this.#servers) if (isUnused) this.#servers.delete(other);
+    const maxMessageBytes = MAX_MESSAGE_BYTES;
+    const fetch = this.#fetch(endpoint, isGuarded);
+    const options = { ...this.#options, maxMessageBytes, fetch };
+    const open = (): Promise<McpConnection> => this.#openOf(endpoint).open(endpoint, options);
+    const server = new PooledServer(endpoint, open, this.#options.now);
+    this.#servers.set(key, server);
+    return server;
+  }
+
+  #openOf(endpoint: McpEndpoint): OpenConnections {
+    return 'command' in endpoint ? this.#open.programs : this.#open.http;
+  }
+
+  #fetch(endpoint: McpEndpoint, isGuarded: boolean): Fetch {
+    const { plain, guarded } = this.#fetches;
+    if ('url' in endpoint && endpoint.auth) {
+      const { answerTimeoutMs, now } = this.#options;
+      const credentials = new ClientCredentials(endpoint.url, endpoint.auth, { fetch: plain, answerTimeoutMs, now });
+      return authorized(plain, credentials);
+    }
+    return isGuarded ? guarded : plain;
+  }
+}
+
+function named(server: string, reason: string): string {
+  return `MCP server ${JSON.stringify(server)} ${reason}`;
+}
+
+/** What makes two endpoints the same server to us, whatever agents call it. */
+function accessTo(endpoint: McpEndpoint): unknown {
+  if ('command' in endpoint) {
+    const { id, command, args, env, cwd, isolation } = endpoint;
+    return { id, command, args, env, cwd, isolation };
+  }
+  const { url, headers, auth, isolation } = endpoint;
+  return { url, headers, auth, isolation };
+}

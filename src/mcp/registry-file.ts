@@ -1,0 +1,189 @@
+import { readFile } from 'node:fs/promises';
+import { z } from 'zod';
+import { ROLES } from '../auth/rights.ts';
+import { ConfigError } from '../config.ts';
+import { hideSecrets } from '../lib/redact.ts';
+import type { Isolation } from './registry.ts';
+
+/** A server of the file `EVERTURN_MCP_SERVERS`: at a URL, or a program that we start and talk to over its pipes. */
+export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
+export type ParsedServer = z.infer<typeof httpServer> | z.infer<typeof stdioServer>;
+export type ClientCredentialsConfig = z.infer<typeof clientCredentials>;
+
+const idempotentTools = z.array(z.string().min(1), { error: 'must be a list of tool names, or ["@all"]' }).default([]);
+
+const credential = z.string({ error: 'must be a string' }).min(1, 'must not be empty');
+
+const secretTarget = httpUrl().refine(
+  isSecure,
+  'must be an https URL, since the secret is sent there; http only on this machine',
+);
+
+const NO_TARGET =
+  'needs a token_url, or the issuer whose token endpoint is discovered: the MCP server does not decide where the secret is sent';
+
+const clientCredentials = z
+  .strictObject({
+    type: z.literal('client_credentials', { error: 'must be client_credentials' }),
+    token_url: secretTarget.optional(),
+    issuer: secretTarget.optional(),
+    client_id: credential,
+    client_secret: credential,
+    scope: credential.optional(),
+    resource: httpUrl().optional(),
+    audience: credential.optional(),
+  })
+  .transform(({ token_url: tokenUrl, issuer, ...rest }, context) => {
+    if (tokenUrl !== undefined && issuer !== undefined) {
+      context.addIssue({ code: 'custom', message: 'has a token_url and an issuer: give it one of them' });
+      return z.NEVER;
+    }
+    if (tokenUrl !== undefined) return { ...rest, token_url: tokenUrl, issuer: undefined };
+    if (issuer !== undefined) return { ...rest, token_url: undefined, issuer };
+    context.addIssue({ code: 'custom', message: NO_TARGET });
+    return z.NEVER;
+  });
+
+/** How a connection with a state is shared; `byDefault` where the file does not say. */
+function isolation(byDefault: Isolation) {
+  return z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' }).default(byDefault);
+}
+
+function selectors(...classes: string[]) {
+  const allowed = `must be a list of tool names and of ${classes.join(', ')}`;
+  const selector = z.string({ error: allowed }).min(1);
+  return z.array(
+    selector.refine((one) => !one.startsWith('@') || classes.includes(one), allowed),
+    { error: allowed },
+  );
+}
+
+const drafts = `must be a list of roles (${ROLES.join(', ')}) and of subjects ("subject:<id>")`;
+
+/** See `ServerPolicy`. */
+const policy = {
+  drafts: z
+    .array(
+      z.string({ error: drafts }).refine((one) => /^subject:./.test(one) || ROLES.some((role) => role === one), drafts),
+      { error: drafts },
+    )
+    .default([]),
+  tools: selectors('@all', '@read-only').default(['@all']),
+  require_approval_for_tools: selectors('@all', '@write', '@destructive', '@unannotated').optional(),
+};
+
+const httpServer = z.strictObject({
+  url: httpUrl(),
+  headers: z
+    .record(
+      z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/),
+      z.string({ error: 'must be a string' }).regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'must be the value of an HTTP header'),
+      { error: ({ code }) => (code === 'invalid_key' ? 'is not the name of an HTTP header' : 'must be an object') },
+    )
+    .default({}),
+  auth: clientCredentials.optional(),
+  idempotent_tools: idempotentTools,
+  isolation: isolation('session'),
+  ...policy,
+});
+
+/** What the operating system takes as one argument or variable. */
+const withoutNul = z.string({ error: 'must be a string' }).regex(/^[^\0]*$/, 'must not contain a NUL character');
+
+const stdioServer = z.strictObject({
+  command: withoutNul.min(1, 'must be the name or path of a program'),
+  args: z.array(withoutNul, { error: 'must be a list of strings' }).default([]),
+  env: z.record(z.string().min(1), withoutNul, { error: 'must be an object of strings' }).default({}),
+  cwd: withoutNul.min(1, 'must be a folder').optional(),
+  idempotent_tools: idempotentTools,
+  // A process for each session is too much where a subject has many of them open, and one for all mixes their states.
+  isolation: isolation('subject'),
+  ...policy,
+});
+
+/** Tells the two kinds apart by what only one of them has, so that an error speaks of the kind that was meant. */
+const server = z
+  .record(z.string(), z.unknown(), { error: 'must be an object' })
+  .transform((value, context): ParsedServer => {
+    const problem = (message: string): never => {
+      context.addIssue({ code: 'custom', message });
+      return z.NEVER;
+    };
+    if ('url' in value && 'command' in value) return problem('has a url and a command: give it one of them');
+    if (!('url' in value) && !('command' in value)) return problem('needs a url, or a command to start');
+    const parsed = 'url' in value ? httpServer.safeParse(value) : stdioServer.safeParse(value);
+    if (parsed.success) return parsed.data;
+    for (const { message, path } of parsed.error.issues) context.addIssue({ code: 'custom', message, path });
+    return z.NEVER;
+  });
+
+const registryFile = z.strictObject({
+  servers: z.record(z.string().min(1).max(128), server, {
+    error: 'must be an object of servers by name (1 to 128 characters)',
+  }),
+});
+
+/** @throws z.ZodError */
+export function parseServer(value: RegisteredServer): ParsedServer {
+  return server.parse(value);
+}
+
+/**
+ * Reads the file of `EVERTURN_MCP_SERVERS`: `{"servers": {"<name>": {"url", …} or {"command", …}}}`. `${NAME}` in a value
+ * stands for the variable NAME of `env`, so that the file needs no secrets; what stands there is taken for one.
+ * @throws ConfigError that names the file, the place in it and what should be there, but no value.
+ */
+export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Promise<Map<string, ParsedServer>> {
+  const wrong = (problem: string): ConfigError => new ConfigError(`EVERTURN_MCP_SERVERS: ${file}: ${problem}`);
+  let content: unknown;
+  try {
+    content = JSON.parse(await readFile(file, 'utf8'));
+  } catch (error) {
+    throw wrong(error instanceof SyntaxError ? notJson(error) : `can't be read: ${String(error)}`);
+  }
+  const unset: string[] = [];
+  const variable = (name: string, at: string): string => {
+    const value = env[name];
+    if (!value) unset.push(`${at}: ${name} is not set`);
+    hideSecrets([value]);
+    return value ?? '';
+  };
+  const parsed = registryFile.safeParse(filled(content, variable));
+  if (unset.length > 0) throw wrong(unset.join('\n'));
+  if (parsed.success) return new Map(Object.entries(parsed.data.servers));
+  const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`);
+  throw wrong(problems.join('\n'));
+}
+
+/** Without the piece of the file that V8 shows: there may be a secret in it. */
+function notJson({ message }: SyntaxError): string {
+  const [where] = /\(line \d+ column \d+\)$/.exec(message) ?? [];
+  return where === undefined ? 'is not JSON' : `is not JSON ${where}`;
+}
+
+/** The value with its references to variables replaced by what `variable` gives for their names and places. */
+function filled(value: unknown, variable: (name: string, at: string) => string, path: string[] = []): unknown {
+  if (typeof value === 'string') {
+    return value.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => variable(name, path.join('.')));
+  }
+  if (Array.isArray(value)) return value.map((item, i) => filled(item, variable, [...path, String(i)]));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, filled(item, variable, [...path, key])]));
+}
+
+function httpUrl() {
+  return z
+    .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+    .refine((url) => !hasCredentials(url), 'must not contain a user name or password: put them into headers');
+}
+
+export function hasCredentials(url: string): boolean {
+  const parsed = URL.parse(url);
+  return parsed !== null && (parsed.username !== '' || parsed.password !== '');
+}
+
+/** RFC 6749, section 3.2: credentials are sent over TLS only. */
+export function isSecure(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
+}

@@ -1,0 +1,198 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { redact } from '../lib/redact.ts';
+import { loadMcpRegistry, McpRegistry } from './registry.ts';
+
+const ENV = { CRM_SECRET: 's3cret', CRM_ID: 'crm', EMPTY: '' };
+
+async function fileOf(content: string): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-registry-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const file = path.join(folder, 'servers.json');
+  await writeFile(file, content);
+  return file;
+}
+
+test('servers of the file are found by name, and trusted', async () => {
+  const weather = { url: 'http://10.0.0.1/mcp', headers: { authorization: 'Bearer x' }, idempotent_tools: ['set'] };
+  const file = await fileOf(JSON.stringify({ servers: { weather, plain: { url: 'https://plain.example/' } } }));
+  const registry = await loadMcpRegistry(file);
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'weather' })).toEqual({
+    id: 'weather',
+    name: 'weather',
+    url: 'http://10.0.0.1/mcp',
+    headers: { authorization: 'Bearer x' },
+    trusted: true,
+    idempotentTools: ['set'],
+    isolation: 'session',
+  });
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toMatchObject({
+    headers: {},
+    idempotentTools: [],
+  });
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'other' })).toBeUndefined();
+});
+
+test('a program is a server too, and is what the file says', async () => {
+  const tools = { command: 'uvx', args: ['some-server', '--flag'], env: { TOKEN: 'x' }, cwd: '/srv' };
+  const file = await fileOf(JSON.stringify({ servers: { tools, plain: { command: 'server' } } }));
+  const registry = await loadMcpRegistry(file);
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'tools' })).toEqual({
+    id: 'tools',
+    name: 'tools',
+    idempotentTools: [],
+    isolation: 'subject',
+    ...tools,
+  });
+  const plain = {
+    id: 'plain',
+    name: 'plain',
+    idempotentTools: [],
+    isolation: 'subject',
+    command: 'server',
+    args: [],
+    env: {},
+  };
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toEqual(plain);
+});
+
+test('values may come from the environment', async () => {
+  const auth = {
+    type: 'client_credentials',
+    token_url: 'https://login.example/token',
+    client_id: '${CRM_ID}',
+    client_secret: '${CRM_SECRET}',
+    scope: 'a b',
+  };
+  const crm = { url: 'https://crm.example/', headers: { 'x-key': 'k-${CRM_SECRET}-${CRM_ID}' }, auth };
+  const file = await fileOf(JSON.stringify({ servers: { crm, tools: { command: 'x', args: ['${CRM_ID}'] } } }));
+  const registry = await loadMcpRegistry(file, ENV);
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'crm' })).toMatchObject({
+    headers: { 'x-key': 'k-s3cret-crm' },
+    auth: { ...auth, client_id: 'crm', client_secret: 's3cret' },
+  });
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'tools' })).toMatchObject({ args: ['crm'] });
+});
+
+test('what stands for a variable is a secret, wherever that is, and so is the value of a header, whatever its name', async () => {
+  const env = { STRIPE: 'sk-of-stripe', PAT: 'pat-of-github', PATH_KEY: 'key-in-the-path' };
+  const pay = {
+    url: 'https://pay.example/${PATH_KEY}/mcp',
+    headers: { 'Ocp-Apim-Subscription-Key': 'of-the-gateway' },
+  };
+  const code = { command: 'x', args: ['--key', '${STRIPE}'], env: { GITHUB: '${PAT}', LITERAL_KEY: 'key-as-it-is' } };
+  await loadMcpRegistry(await fileOf(JSON.stringify({ servers: { pay, code } })), env);
+  for (const secret of [...Object.values(env), 'of-the-gateway', 'key-as-it-is']) {
+    expect(redact(`a ${secret} b`)).toBe('a [hidden] b');
+  }
+});
+
+test('a server can be registered when its URL is known', async () => {
+  const registry = await loadMcpRegistry(undefined);
+  const spec = { type: 'truefoundry-mcp-registry', name: 'demo' } as const;
+  expect(registry.resolve(spec)).toBeUndefined();
+  registry.add('demo', { url: 'http://127.0.0.1:1234/mcp' });
+  expect(registry.resolve(spec)).toMatchObject({ url: 'http://127.0.0.1:1234/mcp', trusted: true });
+});
+
+test('an inline server is where its URL says, not trusted, and has an id that does not give the URL away', () => {
+  const registry = new McpRegistry();
+  registry.add('weather', { url: 'http://10.0.0.1/' });
+  const url = 'https://weather.example/mcp?key=secret';
+  const endpoint = registry.resolve({ type: 'inline', name: 'weather', url });
+  expect(endpoint).toEqual({
+    id: expect.stringMatching(/^inline-[0-9a-f]{16}$/),
+    name: 'weather',
+    url,
+    headers: {},
+    trusted: false,
+    idempotentTools: [],
+    isolation: 'session',
+  });
+  expect(registry.resolve({ type: 'inline', name: 'other', url })?.id).toBe(endpoint?.id);
+});
+
+test.each([
+  ['{', 'is not JSON (line 1 column 2)'],
+  ['{"servers": {"a": {"url": s3cret}}}', 'is not JSON'],
+  ['[]', 'the file: '],
+  ['{}', 'servers: must be an object of servers by name'],
+  ['{"servers": {"a": {}}}', 'servers.a: needs a url, or a command to start'],
+  ['{"servers": {"a": {"url": "ftp://x/"}}}', 'servers.a.url: must be an http or https URL'],
+  ['{"servers": {"a": {"url": "nonsense"}}}', 'servers.a.url: must be an http or https URL'],
+  ['{"servers": {"a": {"url": "http://u:p@x/"}}}', 'servers.a.url: must not contain a user name or password'],
+  [
+    '{"servers": {"a": {"url": "http://x/", "headers": {"a b": "c"}}}}',
+    'servers.a.headers.a b: is not the name of an HTTP header',
+  ],
+  ['{"servers": {"a": {"url": "http://x/", "headers": {"a": 1}}}}', 'servers.a.headers.a: must be a string'],
+  ['{"servers": {"a": {"url": "http://x/", "headers": {"a": "b\\nc"}}}}', 'must be the value of an HTTP header'],
+  ['{"servers": {"a": {"url": "http://x/", "idempotent_tools": "@all"}}}', 'must be a list of tool names, or ["@all"]'],
+  ['{"servers": {"a": {"url": "http://x/", "header": {}}}}', 'servers.a: Unrecognized key: "header"'],
+  [
+    '{"servers": {"a": {"url": "http://x/", "isolation": "none"}}}',
+    'servers.a.isolation: must be session, subject or shared',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "drafts": ["users"]}}}',
+    'servers.a.drafts.0: must be a list of roles (admin, user, approver) and of subjects ("subject:<id>")',
+  ],
+  [
+    '{"servers": {"a": {"command": "x", "tools": ["@write"]}}}',
+    'servers.a.tools.0: must be a list of tool names and of @all, @read-only',
+  ],
+  [
+    '{"servers": {"a": {"command": "x", "require_approval_for_tools": "@unannotated"}}}',
+    'servers.a.require_approval_for_tools: must be a list of tool names and of @all, @write, @destructive, @unannotated',
+  ],
+  ['{"servers": {"a": 1}}', 'servers.a: must be an object'],
+  [
+    '{"servers": {"a": {"url": "http://x/", "command": "x"}}}',
+    'servers.a: has a url and a command: give it one of them',
+  ],
+  ['{"servers": {"a": {"command": ""}}}', 'servers.a.command: must be the name or path of a program'],
+  ['{"servers": {"a": {"command": "x", "args": "y"}}}', 'servers.a.args: must be a list of strings'],
+  ['{"servers": {"a": {"command": "x", "args": [1]}}}', 'servers.a.args.0: must be a string'],
+  ['{"servers": {"a": {"command": "x", "env": {"A": 1}}}}', 'servers.a.env.A: must be a string'],
+  ['{"servers": {"a": {"command": "x", "headers": {}}}}', 'servers.a: Unrecognized key: "headers"'],
+  [
+    '{"servers": {"a": {"command": "x", "env": {"B": "${NOT_SET}"}, "args": ["${EMPTY}"]}}}',
+    'servers.a.env.B: NOT_SET is not set\nservers.a.args.0: EMPTY is not set',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "basic"}}}}',
+    'servers.a.auth.type: must be client_credentials',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x"}}}}',
+    'servers.a.auth.client_secret: must be a string',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "token_url": "http://x/"}}}}',
+    'servers.a.auth.token_url: must be an https URL',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}"}}}}',
+    'servers.a.auth: needs a token_url, or the issuer',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "issuer": "http://x/"}}}}',
+    'servers.a.auth.issuer: must be an https URL',
+  ],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "issuer": "https://x/", "token_url": "https://x/t"}}}}',
+    'servers.a.auth: has a token_url and an issuer: give it one of them',
+  ],
+])('a file of %s is refused, with its name and the place', async (content, message) => {
+  const file = await fileOf(content);
+  const error: unknown = await loadMcpRegistry(file, ENV).catch((reason: unknown) => reason);
+  expect(String(error)).toContain(`EVERTURN_MCP_SERVERS: ${file}: `);
+  expect(String(error)).toContain(message);
+  expect(String(error)).not.toContain('s3cret');
+});
+
+test('a file that does not exist is refused', async () => {
+  await expect(loadMcpRegistry('/nowhere/servers.json')).rejects.toThrow(/\/nowhere\/servers\.json: can't be read/);
+});

@@ -1,0 +1,105 @@
+import { sha256 } from '../lib/hash.ts';
+import { credentialsIn, hideSecrets } from '../lib/redact.ts';
+import type { McpServer } from '../spec/agent-spec.ts';
+import {
+  parseServer,
+  readRegistryFile,
+  type ClientCredentialsConfig,
+  type ParsedServer,
+  type RegisteredServer,
+} from './registry-file.ts';
+import { NO_POLICY, type ServerPolicy } from './server-policy.ts';
+
+/** An MCP server: where it is, and what we know of it beside what it says itself. */
+export type McpEndpoint = HttpEndpoint | StdioEndpoint;
+
+/**
+ * Who shares a connection that has a state at its server: the turns of one session, all sessions of one subject, or
+ * everybody. Connections without a state are shared by all in any case.
+ */
+export type Isolation = 'session' | 'subject' | 'shared';
+
+interface Endpoint {
+  /** Stable for the same server: the name of a registered one, a digest of the URL of an inline one. */
+  id: string;
+  /** As the agent calls it. */
+  name: string;
+  /** Tools that may run again with the same operation id: `@all` or names. */
+  idempotentTools: readonly string[];
+  isolation: Isolation;
+}
+
+export interface HttpEndpoint extends Endpoint {
+  url: string;
+  headers: Record<string, string>;
+  /** How we get the token that its requests carry. */
+  auth?: ClientCredentialsConfig | undefined;
+  /** The operator vouches for it: it may be at a private address. */
+  trusted: boolean;
+}
+
+/** A program of the operator's, run on this machine. */
+export interface StdioEndpoint extends Endpoint {
+  command: string;
+  args: string[];
+  /** Beside the few variables that every program needs. */
+  env: Record<string, string>;
+  cwd?: string | undefined;
+}
+
+/** The MCP servers that agents may name instead of giving a URL. */
+export class McpRegistry {
+  readonly #servers: Map<string, ParsedServer>;
+
+  constructor(servers = new Map<string, ParsedServer>()) {
+    this.#servers = servers;
+  }
+
+  /** @throws z.ZodError */
+  add(name: string, server: RegisteredServer): void {
+    this.#servers.set(name, parseServer(server));
+  }
+
+  /** Where to find the server that an agent asks for; undefined if none of that name is registered. */
+  resolve(spec: McpServer): McpEndpoint | undefined {
+    const { name } = spec;
+    if (spec.type === 'inline') {
+      const id = `inline-${sha256(spec.url).slice(0, 16)}`;
+      return { id, name, url: spec.url, headers: {}, trusted: false, idempotentTools: [], isolation: 'session' };
+    }
+    const server = this.#servers.get(name);
+    if (!server) return undefined;
+    const { idempotent_tools: idempotentTools, isolation } = server;
+    const endpoint = { id: name, name, idempotentTools, isolation };
+    if ('url' in server) {
+      const { url, headers, auth } = server;
+      return { ...endpoint, url, headers, auth, trusted: true };
+    }
+    const { command, args, env, cwd } = server;
+    return { ...endpoint, command, args, env, cwd };
+  }
+
+  /** What the operator lets agents do with the server that an agent asks for. */
+  policy({ type, name }: McpServer): ServerPolicy {
+    const server = type === 'inline' ? undefined : this.#servers.get(name);
+    if (!server) return NO_POLICY;
+    const { drafts, tools, require_approval_for_tools: approval } = server;
+    return { drafts, tools, approval };
+  }
+}
+
+/** @throws ConfigError that says what is wrong with the file. */
+export async function loadMcpRegistry(
+  file: string | undefined,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<McpRegistry> {
+  const servers = file === undefined ? undefined : await readRegistryFile(file, env);
+  hideSecrets([...(servers?.values() ?? [])].flatMap(secretsOf));
+  return new McpRegistry(servers);
+}
+
+function secretsOf(server: ParsedServer): string[] {
+  if ('command' in server) return credentialsIn(server.env);
+  // Headers are there for credentials, which servers call whatever they like.
+  return [...Object.values(server.headers), ...(server.auth ? [server.auth.client_secret] : [])];
+}

@@ -1,0 +1,123 @@
+import type { Tool } from '@modelcontextprotocol/client';
+import { describe, expect, test } from 'vitest';
+import type { McpServer } from '../spec/agent-spec.ts';
+import { selectTools, type OperatorLimits, type SelectedTool } from '../tools/selectors.ts';
+
+const HINTS = {
+  bare: undefined,
+  titled: { title: 'Titled' },
+  reads: { readOnlyHint: true },
+  readsForSure: { readOnlyHint: true, destructiveHint: true },
+  writes: { readOnlyHint: false, destructiveHint: false },
+  puts: { idempotentHint: true },
+  opens: { openWorldHint: false },
+  destroys: { destructiveHint: true },
+} as const;
+
+const tools = Object.entries(HINTS).map(([name, annotations]): Tool => ({
+  name,
+  inputSchema: { type: 'object' },
+  ...(annotations && { annotations }),
+}));
+
+type Selectors = Pick<
+  McpServer,
+  'enable_tools' | 'disable_tools' | 'require_approval_for_tools' | 'preload' | 'preload_tools'
+>;
+
+function select(spec: Selectors, limits?: OperatorLimits): SelectedTool[] {
+  return selectTools({ type: 'truefoundry-mcp-registry', name: 's', ...spec }, tools, limits);
+}
+
+function names(spec: Selectors): string[] {
+  return select(spec).map(({ tool }) => tool.name);
+}
+
+const ALL = Object.keys(HINTS);
+
+describe('enabling', () => {
+  test.each<[Selectors, string[]]>([
+    [{}, ALL],
+    [{ enable_tools: null, disable_tools: null }, ALL],
+    [{ enable_tools: ['@all'] }, ALL],
+    [{ enable_tools: [] }, []],
+    [{ enable_tools: ['@read-only'] }, ['reads', 'readsForSure']],
+    [{ enable_tools: ['destroys', '@read-only'] }, ['reads', 'readsForSure', 'destroys']],
+    [{ enable_tools: ['nothing', 'bare'] }, ['bare']],
+    [{ disable_tools: ['@all'] }, []],
+    [{ disable_tools: ['@read-only', 'bare'] }, ['titled', 'writes', 'puts', 'opens', 'destroys']],
+    [{ enable_tools: ['reads', 'writes'], disable_tools: ['reads'] }, ['writes']],
+  ])('%j', (spec, expected) => {
+    expect(names(spec)).toEqual(expected);
+  });
+});
+
+describe('approval', () => {
+  test.each<[string[] | null | undefined, string[]]>([
+    [undefined, ['writes', 'puts', 'opens', 'destroys']],
+    [null, ['writes', 'puts', 'opens', 'destroys']],
+    [[], []],
+    [['@all'], ALL],
+    [['@write'], ['writes', 'puts', 'opens']],
+    [['@destructive'], ['destroys']],
+    [
+      ['bare', 'reads', '@destructive'],
+      ['bare', 'reads', 'destroys'],
+    ],
+    [['@read-only'], []],
+  ])('%j', (require_approval_for_tools, expected) => {
+    const approved = select({ require_approval_for_tools }).filter(({ approval }) => approval);
+    expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+});
+
+describe('what the model has to search for', () => {
+  const ENABLED = { enable_tools: ['bare', 'reads', 'writes'] };
+  test.each<[Selectors, string[]]>([
+    [{}, []],
+    [{ preload: null }, []],
+    [{ preload: true, preload_tools: ['bare'] }, []],
+    [{ preload: false }, ['bare', 'reads', 'writes']],
+    [{ preload: false, preload_tools: null }, ['bare', 'reads', 'writes']],
+    [{ preload: false, preload_tools: ['bare', 'destroys'] }, ['reads', 'writes']],
+    [{ preload: false, preload_tools: ['@read-only'] }, ['bare', 'writes']],
+    [{ preload: false, preload_tools: ['@all'] }, []],
+  ])('%j', (spec, expected) => {
+    const deferred = select({ ...ENABLED, ...spec }).filter((one) => one.deferred);
+    expect(deferred.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+});
+
+describe("the operator's limits", () => {
+  test.each<[string[], string[]]>([
+    [['@all'], ['bare', 'reads', 'destroys']],
+    [['@read-only'], ['reads']],
+    [['destroys', 'writes'], ['destroys']],
+    [[], []],
+  ])('no other tools than %j', (allowed, expected) => {
+    const selected = select({ enable_tools: ['bare', 'reads', 'destroys'] }, { allowed });
+    expect(selected.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+
+  test.each<[string[], string[], string[]]>([
+    [[], [], []],
+    [[], ['@unannotated'], ['bare', 'titled']],
+    [[], ['@write', '@destructive', '@unannotated'], ALL.filter((name) => !name.startsWith('reads'))],
+    [['@destructive'], ['reads'], ['reads', 'destroys']],
+    [['@all'], [], ALL],
+    // Not one of the classes that an agent has.
+    [['@unannotated'], [], []],
+  ])('an agent that wants approval of %j, where it takes that of %j', (require_approval_for_tools, floor, expected) => {
+    const approved = select({ require_approval_for_tools }, { floor }).filter(({ approval }) => approval);
+    expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+});
+
+test.each<[string[], string[]]>([
+  [[], ['reads', 'readsForSure', 'puts']],
+  [['bare'], ['bare', 'reads', 'readsForSure', 'puts']],
+  [['@all'], ALL],
+])('tools may run again if they say so, or are among %j', (idempotentTools, expected) => {
+  const retried = select({}, { idempotentTools }).filter(({ effect }) => effect === 'retry');
+  expect(retried.map(({ tool }) => tool.name)).toEqual(expected);
+});

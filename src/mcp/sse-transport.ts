@@ -1,0 +1,70 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import {
+  isJSONRPCRequest,
+  SdkErrorCode,
+  SdkHttpError,
+  SSEClientTransport,
+  SseError,
+  type JSONRPCMessage,
+  type TransportSendOptions,
+} from '@modelcontextprotocol/client';
+import { overflowOf } from '../lib/answer-bounds.ts';
+import type { Fetch } from '../lib/guarded-fetch.ts';
+import { Exchange } from './exchange.ts';
+import { ServerProblem } from './failure-reason.ts';
+import type { ServerTransport } from './transport.ts';
+
+/**
+ * For servers of 2024-11-05 (MCP, "HTTP with SSE"): all answers come on one event stream. The SDK's transport opens a
+ * stream that broke anew, which makes another session, and what was asked in the one before is never answered; here
+ * the connection closes instead.
+ */
+export class SseTransport extends SSEClientTransport implements ServerTransport {
+  readonly kind = 'sse';
+  failure: Error | undefined;
+
+  constructor(url: string, headers: Record<string, string>, fetch: Fetch) {
+    let stream: Response | undefined;
+    super(new URL(url), {
+      requestInit: { headers },
+      fetch: async (target, init) => {
+        if (init?.method === 'POST') return post(fetch, target, init);
+        stream = await fetch(target, init);
+        return stream;
+      },
+    });
+    // oxlint-disable-next-line unicorn/prefer-add-event-listener -- the SDK's transports are no event targets
+    this.onerror = (error) => {
+      if (!(error instanceof SseError) || this.failure) return;
+      const overflow = stream && overflowOf(stream);
+      this.failure =
+        overflow ??
+        new ServerProblem(error.code === undefined ? 'ended its event stream' : `answered with HTTP ${error.code}`);
+      void this.close();
+    };
+  }
+
+  override send(message: JSONRPCMessage, { headers = {} }: TransportSendOptions = {}): Promise<void> {
+    const send = (): Promise<void> => headersOfMessage.run(headers, () => super.send(message));
+    const isCall = isJSONRPCRequest(message) && message.method === 'tools/call';
+    return isCall ? send() : Exchange.outside(send);
+  }
+}
+
+/** The SDK's transport takes no headers for a single message. */
+const headersOfMessage = new AsyncLocalStorage<Readonly<Record<string, string>>>();
+
+/** Sends a message. The SDK's error for one that is refused hides its status in a text. */
+async function post(fetch: Fetch, url: string | URL, init: RequestInit): Promise<Response> {
+  const headers = new Headers(init.headers);
+  for (const [name, value] of Object.entries(headersOfMessage.getStore() ?? {})) headers.set(name, value);
+  const response = await fetch(url, { ...init, headers: Object.fromEntries(headers) });
+  if (response.status < 400) return response;
+  const { status, statusText } = response;
+  const text = await response.text().catch(() => '');
+  throw new SdkHttpError(SdkErrorCode.ClientHttpNotImplemented, `Error POSTing to endpoint: ${text}`, {
+    status,
+    statusText,
+    text,
+  });
+}

@@ -1,0 +1,212 @@
+import { pino } from 'pino';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { SCOPE } from '../../test/support/tool-scope.ts';
+import { isAlive } from '../../test/support/is-alive.ts';
+import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
+import { inLogScope, logScope } from '../telemetry/log-context.ts';
+import { McpPool, type McpPoolOptions } from './pool.ts';
+import type { StdioEndpoint } from './registry.ts';
+import { eventually } from '../../test/support/eventually.ts';
+
+const unaborted = new AbortController().signal;
+const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000 };
+
+/** The servers are of the older era, with which all but the first test of the handshake are the same. */
+function start(endpoint: StdioEndpoint = stdioEndpoint('2025-11-25'), options: Partial<McpPoolOptions> = {}) {
+  const logged: { level: number; msg: string; mcpServer?: string; pid?: number; turnId?: string }[] = [];
+  const log = pino(
+    { base: null, mixin: () => ({ ...logScope() }) },
+    { write: (line) => void logged.push(JSON.parse(line)) },
+  );
+  const pool = new McpPool({ allowPrivateUrls: () => false, log, ...options });
+  onTestFinished(() => pool.close());
+  const call = (tool: string, args: Record<string, unknown> = {}) => pool.call(endpoint, SCOPE, tool, args, calling);
+  const textOf = async (tool: string): Promise<string> => {
+    const outcome = await call(tool);
+    const [block] = outcome.status === 'result' ? outcome.content : [];
+    if (block?.type !== 'text') throw new Error(JSON.stringify(outcome));
+    return block.text;
+  };
+  const inspect = async () =>
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the test server
+    JSON.parse(await textOf('inspect')) as { pid: number; env: Record<string, string> };
+  return { pool, endpoint, logged, call, textOf, inspect };
+}
+
+/** A server that answers one question, of whatever kind, and then closes its input. */
+const ANSWERS_ONCE = `
+  read probe; echo '{"jsonrpc":"2.0","id":"server-discover-probe-1","error":{"code":-32601,"message":"no"}}'
+  read initialize; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}'
+  read initialized; read list; echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[],"content":[]}}'
+  exec 0<&-; echo deaf >&2; sleep 1000`;
+
+/** A shell that runs the server as its child, as `npx` does. */
+function inShell(...args: string[]): StdioEndpoint {
+  const { command, args: given, ...rest } = stdioEndpoint(...args);
+  return { ...rest, command: '/bin/sh', args: ['-c', '"$@"; exit $?', 'sh', command, ...given] };
+}
+
+describe('the program of a server', () => {
+  test('is started once, by whoever needs it first', async () => {
+    const { pool, endpoint, inspect, logged } = start();
+    expect(logged).toEqual([]);
+    const both = await Promise.all([pool.tools(endpoint, SCOPE, unaborted), inspect(), inspect()]);
+    expect(both[1].pid).toBe(both[2].pid);
+    expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(1);
+  });
+
+  test('gets the few variables that every program needs, and those of its entry', async () => {
+    vi.stubEnv('EVERTURN_TEST_SECRET', 'secret');
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const { inspect } = start({ ...stdioEndpoint('2025-11-25'), env: { TOKEN: 'abc' } });
+    const { env } = await inspect();
+    expect(env['TOKEN']).toBe('abc');
+    expect(env['PATH']).toBe(process.env['PATH']);
+    expect(Object.keys(env).filter((name) => name.startsWith('EVERTURN'))).toEqual([]);
+  });
+
+  test('runs in the folder that is asked for', async () => {
+    const { inspect } = start({
+      ...stdioEndpoint('2025-11-25'),
+      command: '/bin/sh',
+      cwd: '/',
+      args: ['-c', 'pwd >&2'],
+    });
+    await expect(inspect()).rejects.toThrow('ended with exit code 0');
+    const { inspect: other, logged } = start({ ...inShell('2025-11-25'), cwd: '/', args: ['-c', 'pwd >&2'] });
+    await expect(other()).rejects.toThrow('ended with exit code 0');
+    expect(logged).toContainEqual(expect.objectContaining({ msg: '/', mcpServer: 'test' }));
+  });
+
+  test.each([
+    [{ command: '/nowhere/server' }, /^MCP server "test" can't be started: spawn \/nowhere\/server ENOENT$/],
+    [{ cwd: '/nowhere' }, /^MCP server "test" can't be started in \/nowhere: .*ENOENT$/],
+    [{ command: '/bin/sh', args: ['-c', 'exit 7'] }, /^MCP server "test" ended with exit code 7$/],
+    [{ command: '/bin/sh', args: ['-c', 'kill -9 $$'] }, /^MCP server "test" was ended by SIGKILL$/],
+  ])('that can not run (%j) leaves the call unsent, and says why', async (more, message) => {
+    const { pool, endpoint, call } = start({ ...stdioEndpoint('2025-11-25'), ...more });
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(message);
+    expect(await call('echo')).toEqual({ status: 'not_sent', message: expect.stringMatching(message) });
+  });
+
+  test('that does not answer is ended after its time', async () => {
+    const { pool, endpoint, logged } = start(
+      { ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'] },
+      { startTimeoutMs: 300, answerTimeoutMs: 100 },
+    );
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('no MCP handshake within 0.3 s');
+    expect(logged[0]).toMatchObject({ msg: 'the MCP server was started', pid: expect.any(Number) });
+    expect(isAlive(logged[0]?.pid ?? 0)).toBe(false);
+  });
+
+  test('that takes no other first message than `initialize` is started again for it', async () => {
+    const { textOf, logged } = start(stdioEndpoint('2025-11-25', 'strict'));
+    expect(await textOf('inspect')).toContain('pid');
+    expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
+  });
+
+  test('is ended when nobody has used it for long, and started again', async () => {
+    const { inspect } = start(undefined, { idleMs: 200 });
+    const { pid } = await inspect();
+    await eventually(() => expect(isAlive(pid)).toBe(false));
+    expect((await inspect()).pid).not.toBe(pid);
+  });
+
+  test('is ended with the pool, with all that it has started', async () => {
+    const { pool, textOf, inspect } = start(inShell('2025-11-25'));
+    const { pid } = await inspect();
+    const child = Number(await textOf('breed'));
+    expect([isAlive(pid), isAlive(child)]).toEqual([true, true]);
+    await pool.close();
+    expect(isAlive(pid)).toBe(false);
+    // Whoever adopts it has to see it dead.
+    await eventually(() => expect(isAlive(child)).toBe(false));
+  });
+
+  test('is killed with the pool when it does not end by itself', async () => {
+    const { pool, inspect } = start(stdioEndpoint('2025-11-25', 'stubborn'));
+    const { pid } = await inspect();
+    await pool.close();
+    expect(isAlive(pid)).toBe(false);
+  }, 20_000);
+
+  test('that is being started is ended with the pool', async () => {
+    const { pool, endpoint, logged } = start({ ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'] });
+    const listing = pool.tools(endpoint, SCOPE, unaborted);
+    listing.catch(() => undefined);
+    await eventually(() => expect(logged).toHaveLength(1));
+    await pool.close();
+    expect(isAlive(logged[0]?.pid ?? 0)).toBe(false);
+    await expect(listing).rejects.toThrow('shutting down');
+  });
+});
+
+describe('a server that dies', () => {
+  test('in the middle of a call leaves its outcome unknown, and is started again for the next one', async () => {
+    const { call, inspect, logged } = start();
+    const { pid } = await inspect();
+    expect(await call('die')).toEqual({ status: 'unknown', message: 'MCP server "test" ended with exit code 3' });
+    expect(logged.at(-1)).toMatchObject({ level: 40, mcpServer: 'test', msg: 'the MCP server ended with exit code 3' });
+    expect((await inspect()).pid).not.toBe(pid);
+  });
+
+  test('between two calls loses none of them, and is not believed to have the tools of before', async () => {
+    const { pool, endpoint, inspect, logged } = start();
+    await pool.tools(endpoint, SCOPE, unaborted);
+    const { pid } = await inspect();
+    process.kill(pid, 'SIGKILL');
+    await eventually(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
+    await pool.tools(endpoint, SCOPE, unaborted);
+    expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
+    expect((await inspect()).pid).not.toBe(pid);
+  });
+
+  test('as a call is written, which it can not have read, gets it when it is started again', async () => {
+    const args = ['-c', ANSWERS_ONCE];
+    const { pool, endpoint, call, logged } = start({ ...stdioEndpoint('2025-11-25'), command: '/bin/sh', args });
+    expect((await pool.tools(endpoint, SCOPE, unaborted)).tools).toEqual([]);
+    await eventually(() => expect(logged.at(-1)?.msg).toBe('deaf'));
+    expect(await call('echo')).toMatchObject({ status: 'result' });
+    expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
+  });
+
+  test('leaves nothing behind that it has started', async () => {
+    const { textOf, inspect } = start();
+    const { pid } = await inspect();
+    const child = Number(await textOf('breed'));
+    process.kill(pid, 'SIGKILL');
+    await eventually(() => expect(isAlive(child)).toBe(false));
+  });
+
+  test('while its tools are listed is started again', async () => {
+    const { pool, endpoint, inspect } = start(undefined, { listMaxAgeMs: 0 });
+    const { pid } = await inspect();
+    process.kill(pid, 'SIGSTOP');
+    const listing = pool.tools(endpoint, SCOPE, unaborted);
+    process.kill(pid, 'SIGKILL');
+    expect((await listing).tools).toHaveLength(8);
+  });
+});
+
+test('what a server says on its standard error is in our log, line by line, each with its name, and cut', async () => {
+  const { pool, endpoint, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
+  // What is no message on its standard output does not disturb.
+  await pool.tools(endpoint, SCOPE, unaborted);
+  await pool.close();
+  const said = logged.filter(({ msg }) => !msg.startsWith('the MCP server'));
+  expect(said).toEqual(
+    ['listening', `${'x'.repeat(2_000)}…`, 'last words'].map((msg) =>
+      expect.objectContaining({ level: 30, mcpServer: 'test', msg }),
+    ),
+  );
+});
+
+test('what a server says as long as it lives is not of the turn that was the first to need it', async () => {
+  const { pool, endpoint, inspect, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
+  const { pid } = await inLogScope({ turnId: 'turn_1' }, inspect);
+  process.kill(pid, 'SIGKILL');
+  await eventually(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
+  await inLogScope({ turnId: 'turn_2' }, () => pool.tools(endpoint, SCOPE, unaborted));
+  expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
+  expect(logged.filter(({ turnId }) => turnId !== undefined)).toEqual([]);
+});

@@ -1,0 +1,111 @@
+import {
+  context,
+  isSpanContextValid,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+  type Context,
+  type Span,
+} from '@opentelemetry/api';
+import { ModelError } from './model-error.ts';
+import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import { inLogScope, logScope } from '../telemetry/log-context.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+
+/** A provider whose calls are measured, and are spans of their turns' traces. */
+export class ObservedModel implements ModelProvider {
+  readonly #provider: ModelProvider;
+  readonly #name: string;
+  readonly #metrics: Metrics;
+
+  /** `name`: of the provider, as OpenTelemetry knows it. */
+  constructor(provider: ModelProvider, name: string, metrics: Metrics) {
+    this.#provider = provider;
+    this.#name = name;
+    this.#metrics = metrics;
+  }
+
+  /** Belongs to whoever asks, and not to whoever reads the answer: somebody else may, later. */
+  stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
+    const [scope, parent] = [logScope(), context.active()];
+    const begin = () =>
+      inLogScope(scope, () => ({ endStep: this.#metrics.steps.begin(), span: this.#span(request, parent) }));
+    return this.#observed(request, signal, parent, begin);
+  }
+
+  has(model: string): Promise<boolean> {
+    return this.#provider.has(model);
+  }
+
+  async *#observed(
+    request: ModelRequest,
+    signal: AbortSignal,
+    parent: Context,
+    begin: () => { endStep: ReturnType<Metrics['steps']['begin']>; span: Span },
+  ): AsyncGenerator<ModelChunk> {
+    const { endStep, span } = begin();
+    const stop = this.#metrics.modelCalls.startTimer();
+    let outcome = 'cancelled';
+    try {
+      for await (const chunk of within(trace.setSpan(parent, span), this.#provider.stream(request, signal))) {
+        note(span, chunk);
+        yield chunk;
+      }
+      if (!signal.aborted) outcome = 'answered';
+    } catch (error) {
+      if (!signal.aborted) outcome = error instanceof ModelError ? error.failure : 'error';
+      throw error;
+    } finally {
+      stop({ outcome });
+      endStep(outcome === 'answered' ? 'well' : 'badly');
+      if (outcome !== 'answered') span.setAttribute('error.type', outcome);
+      if (outcome !== 'answered' && outcome !== 'cancelled') span.setStatus({ code: SpanStatusCode.ERROR });
+      span.end();
+    }
+  }
+
+  #span({ model, params }: ModelRequest, parent: Context): Span {
+    const { max_tokens: maxTokens, temperature, top_p: topP, top_k: topK } = params;
+    const attributes = {
+      'gen_ai.operation.name': 'chat',
+      'gen_ai.provider.name': this.#name,
+      'gen_ai.request.model': model,
+      'gen_ai.request.stream': true,
+      ...(typeof maxTokens === 'number' && { 'gen_ai.request.max_tokens': maxTokens }),
+      ...(typeof temperature === 'number' && { 'gen_ai.request.temperature': temperature }),
+      ...(typeof topP === 'number' && { 'gen_ai.request.top_p': topP }),
+      ...(typeof topK === 'number' && { 'gen_ai.request.top_k': topK }),
+    };
+    return trace.getTracer('everturn').startSpan(`chat ${model}`, { kind: SpanKind.CLIENT, attributes }, parent);
+  }
+}
+
+function note(span: Span, { finishReason, usage }: ModelChunk): void {
+  if (finishReason) span.setAttribute('gen_ai.response.finish_reasons', [finishReason]);
+  if (!usage) return;
+  span.setAttributes({
+    'gen_ai.usage.input_tokens': usage.inputTokens,
+    'gen_ai.usage.output_tokens': usage.outputTokens,
+    'gen_ai.usage.cache_read.input_tokens': usage.cacheReadTokens,
+    'gen_ai.usage.reasoning.output_tokens': usage.reasoningTokens,
+  });
+}
+
+/** Reads the source within a context: a generator is in that of whoever asks for its next value. */
+async function* within<T>(inside: Context, source: AsyncIterable<T>): AsyncGenerator<T> {
+  const span = trace.getSpanContext(inside);
+  if (!span || !isSpanContextValid(span)) {
+    yield* source;
+    return;
+  }
+  const iterator = source[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { done, value } = await context.with(inside, () => iterator.next());
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    await iterator.return?.();
+  }
+}

@@ -1,0 +1,36 @@
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { ConfigError } from '../config.ts';
+import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
+
+/**
+ * Reads the folder of `EVERTURN_AGENTS`: `<name>.json` with an AgentSpec each.
+ * @throws ConfigError that names the file and what is wrong with it
+ */
+export async function readAgentFiles(folder: string | undefined): Promise<Map<string, AgentSpec>> {
+  if (folder === undefined) return new Map();
+  const wrong = (what: string): ConfigError => new ConfigError(`EVERTURN_AGENTS: ${what}`);
+  let names: string[];
+  try {
+    names = (await readdir(folder)).filter((name) => name.endsWith('.json')).toSorted();
+  } catch (error) {
+    throw wrong(`the folder ${folder} can't be read: ${String(error)}`);
+  }
+  const agents = new Map<string, AgentSpec>();
+  for (const name of names) {
+    const file = path.join(folder, name);
+    let content: unknown;
+    try {
+      content = JSON.parse(await readFile(file, 'utf8'));
+    } catch (error) {
+      throw wrong(`${file} is not JSON: ${String(error)}`);
+    }
+    const parsed = agentSpec.safeParse(content);
+    if (!parsed.success) {
+      const problems = parsed.error.issues.map(({ path: at, message }) => `${at.join('.') || 'the agent'}: ${message}`);
+      throw wrong(`${file}: ${problems.join('; ')}`);
+    }
+    agents.set(path.basename(name, '.json'), parsed.data);
+  }
+  return agents;
+}

@@ -1,0 +1,121 @@
+import { mkdir } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
+import type { Logger } from 'pino';
+import { readAgentFiles } from './agent-files.ts';
+import { registerAgents } from './merge-register-agents.ts';
+import { startApi } from './api.ts';
+import { checkReach } from './require-keys.ts';
+import { Cleanup } from '../cleanup.ts';
+import { ConfigError, type Config } from '../config.ts';
+import { DEMO, demoAgent } from '../demo/demo-agent.ts';
+import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
+import { startDemoModel } from '../demo/demo-model.ts';
+import type { LiveBus } from '../live/bus.ts';
+import { modelAccess, type ModelAccess } from '../models/merge-model-access.ts';
+import { openServices, type Services } from './services.ts';
+import type { Tracing } from '../telemetry/tracing.ts';
+import { warnIfSlow } from '../temporal/merge-dispatch-speed.ts';
+import { provisionTemporal, type ProvisionedTemporal } from '../temporal-server/provision.ts';
+import { workflowBundle } from '../temporal/workflow-bundle.ts';
+import { loadMcpRegistry } from '../mcp/registry.ts';
+import { startWorker } from './worker.ts';
+
+/** A process that answers requests. */
+export interface RunningServer {
+  url: string;
+  /** Who answers for the models: a name for people. */
+  model: string;
+  /** Names that have a key; undefined if nobody needs one. */
+  names: string[] | undefined;
+  /** Rejects if the server can't go on; settles when it has stopped. */
+  finished: Promise<void>;
+  stop: () => Promise<void>;
+}
+
+/** Starts everything in this process: Temporal if none is configured, the worker, the API, the demo. */
+export async function startServer(
+  config: Config,
+  log: Logger,
+  given: { temporal?: ProvisionedTemporal; bus?: LiveBus; tracing?: Tracing | undefined } = {},
+): Promise<RunningServer> {
+  const cleanup = new Cleanup();
+  try {
+    await mkdir(config.dataDir, { recursive: true });
+    await checkReach(config, log);
+    const registry = await loadMcpRegistry(config.mcpServersFile);
+    const agents = await readAgentFiles(config.agentsDir);
+    const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
+    bundling.catch(() => undefined); // awaited below, unless something else fails first
+    const temporal = given.temporal ?? (await provision(config, log));
+    cleanup.add(() => temporal.stop());
+
+    const realModel = modelAccess(config);
+    const model = realModel ?? (await demoAccess(cleanup));
+
+    const services = await openServices({
+      config,
+      log,
+      temporal,
+      registry,
+      openai: model.openai,
+      bus: given.bus,
+      tracing: given.tracing,
+    });
+    cleanup.add(() => services.close());
+    if (services.keyring.isKeyless) {
+      await addDemo(services, { withAgent: !agents.has(DEMO) }, cleanup);
+    } else {
+      if (!realModel) throw new ConfigError(NO_DEMO_MODEL);
+      await removeDemoAgent(services);
+    }
+    await registerAgents(services, agents);
+    const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
+    cleanup.add(() => worker.stop());
+    const api = await startApi(services, worker.check);
+    cleanup.add(() => api.stop());
+    if (!temporal.embedded) void warnIfSlow(services);
+    const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
+    return { url: api.url, model: model.name, names, finished: worker.finished, stop: () => cleanup.run() };
+  } catch (error) {
+    await cleanup.run();
+    throw error;
+  }
+}
+
+async function provision(
+  { dataDir, cacheDir, sqliteSync, temporal }: Config,
+  log: Logger,
+): Promise<ProvisionedTemporal> {
+  const { foreign, namespace, mayDownload } = temporal;
+  return provisionTemporal({ dataDir, cacheDir, sqliteSync, foreign, namespace, mayDownload, log });
+}
+
+const NO_DEMO_MODEL =
+  'there are API keys, and the demo model is only for a server without: set OPENAI_API_KEY, or OPENAI_BASE_URL for models elsewhere';
+
+/** The demo's notes are one list for all, so there is none where keys tell callers apart. */
+async function addDemo(
+  { registry, keyring, catalog, config }: Services,
+  { withAgent }: { withAgent: boolean },
+  cleanup: Cleanup,
+): Promise<void> {
+  const server = await startDemoMcpServer({ isKeyless: () => keyring.isKeyless });
+  cleanup.add(() => server.stop());
+  registry.add(DEMO, { url: server.url });
+  if (withAgent) await catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());
+}
+
+/** The agent of the demo that an earlier start without keys has left, but no other of that name. */
+async function removeDemoAgent({ catalog }: Services): Promise<void> {
+  const agent = await catalog.agents.get(DEMO);
+  if (agent && isDeepStrictEqual(agent.spec, demoAgent(agent.spec.model.name))) await catalog.agents.delete(DEMO);
+}
+
+async function demoAccess(cleanup: Cleanup): Promise<ModelAccess> {
+  const demo = await startDemoModel();
+  cleanup.add(() => demo.stop());
+  return {
+    name: 'the demo model, a script (set OPENAI_API_KEY for a real one)',
+    openai: { apiKey: 'none', baseUrl: demo.url },
+  };
+}

@@ -1,0 +1,46 @@
+import { createApp, createOperationsApp } from '../api/app.ts';
+import { ConnectionLimit } from '../api/http/connection-limit.ts';
+import { limitsInForce } from '../engine/limits.ts';
+import { SessionCommands } from '../engine/session-commands.ts';
+import { StreamLimits } from '../api/http/stream-limits.ts';
+import { TurnHeadStarts } from '../speculation/turn-speculation.ts';
+import { TurnLimits } from '../engine/turn-limits.ts';
+import { TokenIssuer } from '../auth/token-verifier.ts';
+import { serveHttp, type HttpServer } from './http-server.ts';
+import { TurnTails } from '../live/merge-turn-tails.ts';
+import { Readiness, type Check } from './readiness.ts';
+import { createScrape } from './merge-scrape.ts';
+import type { Services } from './services.ts';
+
+/** Starts the HTTP API. `workerCheck` fails if nobody does the work. */
+export async function startApi(services: Services, workerCheck: Check): Promise<HttpServer> {
+  const { config, catalog, keyring, client, logs, bus, log } = services;
+  const limits = () => limitsInForce(config.limits, keyring);
+  const readiness = new Readiness(services, workerCheck);
+  const scrape = createScrape({ ...services, readiness });
+  const connectionLimit = new ConnectionLimit({ config, log });
+  const app = createApp({
+    ...services,
+    connectionLimit,
+    scrape,
+    issuer: config.oidc && new TokenIssuer({ oidc: config.oidc, log }),
+    limits,
+    turnLimits: new TurnLimits({ catalog, config, limits }),
+    streamLimits: new StreamLimits(limits),
+    headStarts: new TurnHeadStarts(services.headStarts),
+    tails: new TurnTails({ logs, bus, log }),
+    commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
+    readiness,
+  });
+  const { host, port, metricsPort } = config;
+  const api = await serveHttp(app, { host, port, setting: 'EVERTURN_PORT', connectionLimit });
+  if (metricsPort === undefined) return api;
+  const operations = createOperationsApp({ ...services, readiness, scrape });
+  try {
+    const { stop } = await serveHttp(operations, { host, port: metricsPort, setting: 'EVERTURN_METRICS_PORT' });
+    return { url: api.url, stop: async () => void (await Promise.all([api.stop(), stop()])) };
+  } catch (error) {
+    await api.stop();
+    throw error;
+  }
+}

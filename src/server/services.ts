@@ -1,0 +1,175 @@
+import { Client, Connection } from '@temporalio/client';
+import type { Logger } from 'pino';
+import { AgentCheck } from '../agents/validate-agent.ts';
+import { Toolsets } from '../tools/toolset-loader.ts';
+import { Keyring } from '../auth/api-keys.ts';
+import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import { Catalog } from '../catalog/catalog.ts';
+import { Cleanup } from '../cleanup.ts';
+import type { Config } from '../config.ts';
+import { Cipher } from '../encryption/cipher.ts';
+import type { LiveBus } from '../live/bus.ts';
+import { InProcessHeadStarts, type HeadStartOutcome, type HeadStarts } from '../speculation/speculative-calls.ts';
+import { InProcessBus } from '../live/in-process-bus.ts';
+import { RedisBus } from '../live/redis-bus.ts';
+import { RedisHeadStarts } from '../speculation/redis-speculative-calls.ts';
+import { TurnIndex } from '../engine/turn-index.ts';
+import { TurnLogs } from '../engine/turn-log-reader.ts';
+import { Models } from '../models/providers.ts';
+import { OpenAIProvider } from '../models/openai.ts';
+import { dataConverterFor } from '../temporal/data-converter.ts';
+import { TurnHistory } from '../temporal/history.ts';
+import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
+import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
+import { Metrics } from '../telemetry/metrics.ts';
+import type { Tracing } from '../telemetry/tracing.ts';
+import { ObservedModel } from '../models/instrumented-model.ts';
+import { requestHeader } from '../telemetry/request-id-interceptor.ts';
+import { McpPool } from '../mcp/pool.ts';
+import type { McpRegistry } from '../mcp/registry.ts';
+
+/** What the API and the worker share when they share a process, and open for themselves when they don't. */
+export interface Services {
+  config: Config;
+  log: Logger;
+  /** Encrypts what is stored, if there are keys. */
+  cipher: Cipher;
+  metrics: Metrics;
+  /** Undefined if no traces are recorded. */
+  tracing: Tracing | undefined;
+  catalog: Catalog;
+  keyring: Keyring;
+  /** Whether URLs from outside may lead to private addresses now. */
+  allowPrivateUrls: () => boolean;
+  blobs: BlobStore;
+  /** If there is one. */
+  redis: Redis | undefined;
+  bus: LiveBus;
+  headStarts: HeadStarts;
+  client: Client;
+  history: TurnHistory;
+  logs: TurnLogs;
+  turnIndex: TurnIndex;
+  models: Models;
+  registry: McpRegistry;
+  toolPool: McpPool;
+  toolsets: Toolsets;
+  agentCheck: AgentCheck;
+  close: () => Promise<void>;
+}
+
+interface ServicesOptions {
+  config: Config;
+  log: Logger;
+  temporal: ProvisionedTemporal;
+  registry: McpRegistry;
+  /** Default: over Redis if there is one, else within this process. */
+  bus?: LiveBus | undefined;
+  /** Where models are, and the key for them. */
+  openai: { apiKey: string; baseUrl: string | undefined };
+  tracing?: Tracing | undefined;
+}
+
+/** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
+export const LARGE_MESSAGES = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
+
+/** Opens all or, if a part can't be opened, nothing. */
+export async function openServices(options: ServicesOptions): Promise<Services> {
+  const cleanup = new Cleanup();
+  try {
+    return await open(options, cleanup);
+  } catch (error) {
+    await cleanup.run();
+    throw error;
+  }
+}
+
+async function open(
+  { config, log, temporal, registry, bus, openai, tracing }: ServicesOptions,
+  cleanup: Cleanup,
+): Promise<Services> {
+  const { connectionOptions, namespace } = temporal;
+  const cipher = new Cipher(config.encryptionKeys);
+  const catalog = await Catalog.open(config.database, log, cipher);
+  cleanup.add(() => catalog.close());
+  await registerKeys({ catalog, cipher, log });
+  const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
+  cleanup.add(async () => redis?.close());
+  const metrics = new Metrics();
+  const live = openLive({ redis, config, log, metrics, cipher });
+  const keyring = await Keyring.open({ catalog, config, log });
+  cleanup.add(async () => keyring.close());
+  const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
+  const blobs = FolderBlobStore.in(config.dataDir, cipher);
+  // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
+  // the connection closes ends the process.
+  const connection = await Connection.connect({ ...connectionOptions, channelArgs: LARGE_MESSAGES, interceptors: [] });
+  cleanup.add(() => connection.close());
+  const dataConverter = dataConverterFor(cipher);
+  const client = new Client({
+    connection,
+    namespace,
+    ...(dataConverter && { dataConverter }),
+    interceptors: { workflow: [requestHeader, ...(tracing ? [tracing.commands] : [])] },
+  });
+  const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
+  const logs = new TurnLogs({ catalog, history, blobs });
+  const turnIndex = new TurnIndex({ catalog, logs });
+  const provider = new ObservedModel(
+    new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }),
+    'openai',
+    metrics,
+  );
+  const models = new Models('openai', { openai: provider });
+  const toolPool = new McpPool({ allowPrivateUrls, log });
+  cleanup.add(() => toolPool.close());
+  const toolsets = new Toolsets({ registry, pool: toolPool });
+  return {
+    config,
+    log,
+    cipher,
+    metrics,
+    tracing,
+    catalog,
+    keyring,
+    allowPrivateUrls,
+    blobs,
+    redis,
+    ...live,
+    ...(bus && { bus }),
+    client,
+    history,
+    logs,
+    turnIndex,
+    models,
+    registry,
+    toolPool,
+    toolsets,
+    agentCheck: new AgentCheck({ models, registry }),
+    close: () => cleanup.run(),
+  };
+}
+
+function openLive({
+  redis,
+  config,
+  log,
+  metrics,
+  cipher,
+}: Pick<Services, 'redis' | 'config' | 'log' | 'metrics' | 'cipher'>): Pick<Services, 'bus' | 'headStarts'> {
+  const onEnd = (outcome: HeadStartOutcome) => metrics.headStarts.inc({ outcome });
+  if (!redis) return { bus: new InProcessBus(), headStarts: new InProcessHeadStarts(onEnd) };
+  const options = { redis, prefix: redisPrefix(config.temporal), log, cipher };
+  return { bus: new RedisBus(options), headStarts: new RedisHeadStarts({ ...options, onEnd }) };
+}
+
+/** @throws CatalogError */
+async function registerKeys({ catalog, cipher, log }: Pick<Services, 'catalog' | 'cipher' | 'log'>): Promise<void> {
+  const missing = await catalog.encryptionKeys.register(cipher, new Date().toISOString());
+  if (missing.length === 0) return;
+  log.warn(
+    { keys: missing },
+    'what was encrypted under these keys can not be read: EVERTURN_ENCRYPTION_KEYS lacks them',
+  );
+}

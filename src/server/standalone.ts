@@ -1,0 +1,111 @@
+import type { Logger } from 'pino';
+import { readAgentFiles } from './agent-files.ts';
+import { registerAgents } from './merge-register-agents.ts';
+import { startApi } from './api.ts';
+import { createOperationsApp } from '../api/app.ts';
+import { checkReach } from './require-keys.ts';
+import { Cleanup } from '../cleanup.ts';
+import type { Config } from '../config.ts';
+import { serveHttp } from './http-server.ts';
+import { modelAccess } from '../models/merge-model-access.ts';
+import { Readiness } from './readiness.ts';
+import { openServices, type Services } from './services.ts';
+import type { RunningServer } from './all-in-one.ts';
+import type { Tracing } from '../telemetry/tracing.ts';
+import { createScrape } from './merge-scrape.ts';
+import { warnIfSlow } from '../temporal/merge-dispatch-speed.ts';
+import { checkPollers } from '../temporal/task-queue.ts';
+import { provisionTemporal, type ProvisionedTemporal } from '../temporal-server/provision.ts';
+import { workflowBundle } from '../temporal/workflow-bundle.ts';
+import { loadMcpRegistry } from '../mcp/registry.ts';
+import { startWorker } from './worker.ts';
+
+interface PartOptions {
+  config: Config;
+  log: Logger;
+  tracing?: Tracing | undefined;
+}
+
+/** One of several processes that make up an Everturn. */
+export interface RunningPart {
+  /** Who answers for the models: a name for people. */
+  model: string;
+  /** Rejects if it can't go on; settles when it has stopped. */
+  finished: Promise<void>;
+  stop: () => Promise<void>;
+}
+
+export interface RunningWorkerPart extends RunningPart {
+  /** Where it answers for its health, if it does. */
+  healthUrl: string | undefined;
+}
+
+/** Starts an API whose workers are processes of their own. */
+export async function startApiApart({ config, log, tracing }: PartOptions): Promise<RunningServer> {
+  const cleanup = new Cleanup();
+  try {
+    await checkReach(config, log);
+    const agents = await readAgentFiles(config.agentsDir);
+    const { services, model } = await openPart({ config, log, tracing }, cleanup);
+    await registerAgents(services, agents);
+    const { client, keyring } = services;
+    const api = await startApi(services, {
+      dependency: 'worker',
+      problem: 'no worker is there',
+      run: () => checkPollers(client, config.temporal.taskQueue),
+    });
+    const stopped = Promise.withResolvers<void>();
+    cleanup.add(async () => stopped.resolve());
+    cleanup.add(() => api.stop());
+    const names = keyring.isKeyless ? undefined : await keyring.names();
+    return { url: api.url, model, names, finished: stopped.promise, stop: () => cleanup.run() };
+  } catch (error) {
+    await cleanup.run();
+    throw error;
+  }
+}
+
+/** Starts a worker beside others; if it is told a port, it answers there for its health. */
+export async function startWorkerApart({ config, log, tracing }: PartOptions): Promise<RunningWorkerPart> {
+  const cleanup = new Cleanup();
+  try {
+    const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
+    bundling.catch(() => undefined); // awaited below, unless something else fails first
+    const { services, temporal, model } = await openPart({ config, log, tracing }, cleanup);
+    const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
+    cleanup.add(() => worker.stop());
+    const healthUrl = await serveHealth(services, new Readiness(services, worker.check), cleanup);
+    void warnIfSlow(services);
+    return { healthUrl, model, finished: worker.finished, stop: () => cleanup.run() };
+  } catch (error) {
+    await cleanup.run();
+    throw error;
+  }
+}
+
+/** What both are made of. */
+async function openPart(
+  { config, log, tracing }: PartOptions,
+  cleanup: Cleanup,
+): Promise<{ services: Services; temporal: ProvisionedTemporal; model: string }> {
+  const model = modelAccess(config);
+  if (!model) throw new Error('a part of Everturn was configured without models');
+  const registry = await loadMcpRegistry(config.mcpServersFile);
+  const { dataDir, cacheDir } = config;
+  const { foreign, namespace } = config.temporal;
+  const temporal = await provisionTemporal({ dataDir, cacheDir, foreign, namespace, log });
+  cleanup.add(() => temporal.stop());
+  const services = await openServices({ config, log, temporal, registry, openai: model.openai, tracing });
+  cleanup.add(() => services.close());
+  return { services, temporal, model: model.name };
+}
+
+async function serveHealth(services: Services, readiness: Readiness, cleanup: Cleanup): Promise<string | undefined> {
+  const { host, workerPort: port } = services.config;
+  if (port === undefined) return undefined;
+  const scrape = createScrape({ ...services, readiness });
+  const app = createOperationsApp({ ...services, readiness, scrape });
+  const server = await serveHttp(app, { host, port, setting: 'EVERTURN_WORKER_PORT' });
+  cleanup.add(() => server.stop());
+  return server.url;
+}

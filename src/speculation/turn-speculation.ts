@@ -1,0 +1,91 @@
+import type { HeadStart, HeadStarts } from './speculative-calls.ts';
+import type { InputItem } from '../core/records.ts';
+import { traceHeaders } from '../telemetry/merge-propagation.ts';
+
+type Beginning = Omit<HeadStart, 'input' | 'trace'>;
+
+/**
+ * The head starts that an API gives. Of the requests of one scope (a caller's on one session) that are on their way
+ * together only the first may get one: it is not known yet which of them are the same, nor which has to end before the
+ * next asks its model.
+ */
+export class TurnHeadStarts {
+  readonly #headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
+  readonly #open = new Map<string, TurnHeadStart>();
+
+  constructor(headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>) {
+    this.#headStarts = headStarts;
+  }
+
+  /** To be closed or withdrawn. Undefined if another request of the scope has one. */
+  prepare(scope: string): TurnHeadStart | undefined {
+    if (this.#open.has(scope)) return undefined;
+    const headStart = new TurnHeadStart(this.#headStarts, () => this.#open.delete(scope));
+    this.#open.set(scope, headStart);
+    return headStart;
+  }
+
+  /**
+   * Settles when the request that may have a head start has claimed what it creates. The others of its scope claim after
+   * it: if one of them is the same request and claims first, the model has been asked for a turn that does not come to be.
+   */
+  async othersClaimed(scope: string): Promise<void> {
+    await this.#open.get(scope)?.whenClaimed;
+  }
+}
+
+/** Whether the model is asked first: calls that are answered are run before. */
+export function beginsWithModel(input: { type: string }[]): boolean {
+  return input.every(({ type }) => type === 'user.message');
+}
+
+/** Is given once, as early as it can be, and taken back if there is no turn. */
+export class TurnHeadStart {
+  readonly #headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
+  readonly #onOver: () => void;
+  readonly #claimed = Promise.withResolvers<void>();
+  #beginning: Beginning | undefined;
+  #state: 'possible' | 'given' | 'over' = 'possible';
+
+  constructor(headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>, onOver: () => void) {
+    this.#headStarts = headStarts;
+    this.#onOver = onOver;
+  }
+
+  /** Settles when the request has claimed what it creates, or never will. */
+  get whenClaimed(): Promise<void> {
+    return this.#claimed.promise;
+  }
+
+  /** What the turn will begin with, but for its input, is known. Without this nothing is given. */
+  foresee(beginning: Beginning): void {
+    this.#beginning = beginning;
+  }
+
+  /** The session will most probably accept a turn with this input, so the model may begin, if the turn begins with it. */
+  give(input: InputItem[]): void {
+    if (this.#state !== 'possible' || !this.#beginning || !beginsWithModel(input)) return;
+    this.#state = 'given';
+    const { traceparent } = traceHeaders();
+    const trace = traceparent === undefined ? {} : { trace: { traceparent } };
+    this.#headStarts.offer({ ...this.#beginning, input, ...trace });
+  }
+
+  claimed(): void {
+    this.#claimed.resolve();
+  }
+
+  /** The session has accepted the turn: what was not given comes too late. */
+  close(): void {
+    if (this.#state === 'over') return;
+    this.#state = 'over';
+    this.#claimed.resolve();
+    this.#onOver();
+  }
+
+  /** There will be no such turn, unless the session has accepted it. */
+  withdraw(): void {
+    if (this.#state === 'given' && this.#beginning) this.#headStarts.withdraw(this.#beginning.turnId);
+    this.close();
+  }
+}

@@ -1,0 +1,15 @@
+import type { WorkflowClientInterceptor } from '@temporalio/client';
+import { defaultPayloadConverter, type Headers } from '@temporalio/common';
+import { logScope } from './log-context.ts';
+import { REQUEST_HEADER } from '../core/temporal-names.ts';
+
+/** Sends the id of the request along with the commands that it makes: `workflows/origin.ts` carries it on. */
+export const requestHeader: WorkflowClientInterceptor = {
+  startUpdateWithStart: (input, next) => next({ ...input, updateHeaders: { ...input.updateHeaders, ...header() } }),
+  startWithDetails: (input, next) => next({ ...input, headers: { ...input.headers, ...header() } }),
+};
+
+function header(): Headers {
+  const { requestId } = logScope();
+  return requestId === undefined ? {} : { [REQUEST_HEADER]: defaultPayloadConverter.toPayload(requestId) };
+}

@@ -1,0 +1,11 @@
+import type { Attributes } from '@opentelemetry/api';
+import type { LogScope } from './log-context.ts';
+
+/** What a span belongs to; a session is what OpenTelemetry calls a conversation. */
+export function scopeAttributes({ sessionId, turnId, requestId }: LogScope): Attributes {
+  return {
+    ...(sessionId && { 'gen_ai.conversation.id': sessionId, 'everturn.session.id': sessionId }),
+    ...(turnId && { 'everturn.turn.id': turnId }),
+    ...(requestId && { 'everturn.request.id': requestId }),
+  };
+}

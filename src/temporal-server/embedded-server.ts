@@ -1,0 +1,141 @@
+import { mkdir, realpath } from 'node:fs/promises';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { SqliteSync } from '../catalog/sqlite.ts';
+import { lockDataDir } from '../lib/data-dir-lock.ts';
+import { endDevServers, settingsArguments } from './dev-server.ts';
+import type { DynamicConfig } from './dynamic-config.ts';
+import { freePort } from '../lib/merge-free-port.ts';
+import { adoptServer, launchServer, ServerEndedError, type RunningServer, type ServerHome } from './launch-server.ts';
+
+export interface EmbeddedTemporalOptions {
+  /** The server's files are in its folder `temporal`. */
+  dataDir: string;
+  /** The Temporal CLI. */
+  binary: string;
+  namespace: string;
+  /** Default `normal`. */
+  sqliteSync?: SqliteSync;
+  /** In addition to what the server is always run with. */
+  dynamicConfig?: DynamicConfig;
+  log: Logger;
+}
+
+export interface EmbeddedTemporal {
+  /** Stays the same until `stop`, whatever happens to the server's process. */
+  address: string;
+  /** The server was found running, left behind by an Everturn that was killed. */
+  adopted: boolean;
+  /** Ends the server and lets go of the data folder. */
+  stop: () => Promise<void>;
+}
+
+const START_ATTEMPTS = 3;
+/** A server that nobody disturbs takes 1.4 s to end. */
+const STOP_GRACE_MS = 5000;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5000;
+/** One that ended after it had run for this long is started again at once. */
+const STEADY_MS = 30_000;
+
+/**
+ * Runs a Temporal server for a data folder, and starts it again if it ends. If an Everturn that was killed has left
+ * its server running, that one is used.
+ *
+ * @throws DataDirInUseError
+ * @throws ProvisionError if the server does not start
+ */
+export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): Promise<EmbeddedTemporal> {
+  const { dataDir, binary, namespace, sqliteSync = 'normal', dynamicConfig = {}, log } = options;
+  const unlock = lockDataDir(dataDir);
+  try {
+    const databaseFile = await databaseFileIn(dataDir);
+    const folder = path.dirname(databaseFile);
+    await mkdir(folder, { recursive: true });
+    const settings = settingsArguments({ databaseFile, namespace, sqliteSync, dynamicConfig });
+    const home = { databaseFile, logFile: path.join(folder, 'server.log'), binary, namespace, settings };
+    const adopted = await adoptServer(home, log);
+    const server = adopted ?? (await launchOnFreePort(home));
+
+    const stopping = new AbortController();
+    const supervision = supervise({ home, server, stop: stopping.signal, log });
+    const stop = async (): Promise<void> => {
+      stopping.abort();
+      try {
+        await supervision;
+        await endDevServers(databaseFile, STOP_GRACE_MS);
+      } finally {
+        unlock();
+      }
+    };
+    let stopped: Promise<void> | undefined;
+    return {
+      address: `127.0.0.1:${server.port}`,
+      adopted: adopted !== undefined,
+      stop: () => (stopped ??= stop()),
+    };
+  } catch (error) {
+    unlock();
+    throw error;
+  }
+}
+
+/** One name for the database, however the data folder is reached: it is how a server that already runs is found. */
+export async function databaseFileIn(dataDir: string): Promise<string> {
+  return path.join(await realpath(dataDir), 'temporal', 'temporal.db');
+}
+
+async function launchOnFreePort(home: ServerHome): Promise<RunningServer> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await launchServer(home, await freePort(), new AbortController().signal);
+    } catch (error) {
+      // Somebody else may have taken the port in the meantime.
+      if (!(error instanceof ServerEndedError) || attempt === START_ATTEMPTS) throw error;
+    }
+  }
+}
+
+/** Starts the server again whenever it ends, on the same port: clients and workers hold connections to it. */
+async function supervise({
+  home,
+  server,
+  stop,
+  log,
+}: {
+  home: ServerHome;
+  server: RunningServer;
+  stop: AbortSignal;
+  log: Logger;
+}): Promise<void> {
+  const stopped = new Promise<undefined>((resolve) => {
+    stop.addEventListener('abort', () => resolve(undefined), { once: true });
+  });
+  let running: RunningServer | undefined = server;
+  let readyAt = Date.now();
+  let failures = 0;
+  while (!stop.aborted) {
+    if (running) {
+      const how = await Promise.race([running.ended, stopped]);
+      if (how === undefined) return;
+      log.warn(`Temporal's server has ended (${how}) and is started again; its log is ${home.logFile}`);
+      if (Date.now() - readyAt >= STEADY_MS) failures = 0;
+    }
+    if (failures > 0) await Promise.race([sleep(pauseMs(failures), undefined, { ref: false }), stopped]);
+    if (stop.aborted) return;
+    failures += 1;
+    try {
+      running = await launchServer(home, server.port, stop);
+      readyAt = Date.now();
+      log.info(`Temporal's server is back`);
+    } catch (error) {
+      running = undefined;
+      if (!stop.aborted) log.warn(error instanceof Error ? error.message : String(error));
+    }
+  }
+}
+
+function pauseMs(failures: number): number {
+  return Math.min(FIRST_PAUSE_MS * 2 ** (failures - 1), LONGEST_PAUSE_MS);
+}

@@ -1,0 +1,73 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdir, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import type { Logger } from 'pino';
+import { goInstall, seconds } from './merge-go-install.ts';
+
+export interface InstallOptions {
+  /** An empty folder; the program ends up in it. */
+  folder: string;
+  env: NodeJS.ProcessEnv;
+  log: Logger;
+}
+
+const CLI_PACKAGE = 'github.com/temporalio/cli/cmd/temporal@v1.5.1';
+
+const POLL_MS = 200;
+const PROGRESS_MS = 10_000;
+/** A download of which nothing new has arrived for this long is given up. */
+const STALLED_MS = 20_000;
+
+/** Downloads the CLI as Temporal's SDK does it; gives its file. */
+export async function downloadBySdk({ folder, env, log }: InstallOptions): Promise<string> {
+  log.info('downloading Temporal, as its SDK does');
+  const script = fileURLToPath(new URL('download-cli.ts', import.meta.url));
+  const child = spawn(process.execPath, [script, folder], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  const output: string[] = [];
+  createInterface({ input: child.stderr }).on('line', (line) => output.push(line));
+  const closed = once(child, 'close').then(() => true);
+  const startedAt = Date.now();
+  let reportedAt = startedAt;
+  let grownAt = startedAt;
+  let size = 0;
+  try {
+    for (let ended = false; ;) {
+      // Under this suffix until it is complete.
+      const names = await readdir(folder);
+      const program = names.find((name) => !name.endsWith('.downloading'));
+      if (program) return path.join(folder, program);
+      if (ended) throw new Error(output.findLast((line) => line.trim()) ?? 'the SDK does not say why');
+      const sizes = await Promise.all(names.map((name) => sizeOf(path.join(folder, name))));
+      const now = Date.now();
+      const grown = sizes.reduce((sum, part) => sum + part, 0);
+      if (grown > size) [size, grownAt] = [grown, now];
+      if (now - grownAt > STALLED_MS) throw new Error(`nothing has arrived for ${seconds(STALLED_MS)}`);
+      if (now - reportedAt >= PROGRESS_MS) {
+        reportedAt = now;
+        log.info(`downloading Temporal: ${(size / 1e6).toFixed(0)} MB after ${seconds(now - startedAt)}`);
+      }
+      ended = await Promise.race([closed, sleep(POLL_MS, false)]);
+    }
+  } finally {
+    child.kill('SIGKILL');
+  }
+}
+
+/** Builds the CLI from its source with the Go toolchain; gives its file. */
+export async function buildByGo({ go, folder, env, log }: InstallOptions & { go: string }): Promise<string> {
+  await goInstall({ go, folder, env, log, packages: [CLI_PACKAGE] });
+  return path.join(folder, 'temporal');
+}
+
+async function sizeOf(file: string): Promise<number> {
+  try {
+    return (await stat(file)).size;
+  } catch {
+    // It has its final name now.
+    return 0;
+  }
+}

@@ -1,0 +1,133 @@
+import { existsSync } from 'node:fs';
+import { readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { endDevServers, findDevServers, spawnDevServer } from './dev-server.ts';
+import { commandLineOf, isListenerOurs } from '../lib/processes.ts';
+import { ProvisionError } from '../lib/errors.ts';
+import { waitUntilReady } from './wait-until-ready.ts';
+
+/** A server's files, and what it is run with. */
+export interface ServerHome {
+  databaseFile: string;
+  logFile: string;
+  binary: string;
+  namespace: string;
+  settings: readonly string[];
+}
+
+export interface RunningServer {
+  port: number;
+  /** Resolves, with how it ended, once the server has. */
+  ended: Promise<string>;
+}
+
+/** The server ended while we waited for it to start. */
+export class ServerEndedError extends ProvisionError {}
+
+const START_MS = 20_000;
+const ADOPT_MS = 3000;
+const REPLACE_GRACE_MS = 5000;
+const WATCH_MS = 1000;
+
+/**
+ * Takes over the server that is already running on a database, because its Everturn was killed. One that is run with
+ * other settings, is not known to run our program, or does not answer, is ended instead.
+ */
+export async function adoptServer(home: ServerHome, log: Logger): Promise<RunningServer | undefined> {
+  const servers = await findDevServers(home.databaseFile);
+  const [server] = servers;
+  if (!server) return undefined;
+  const { pid, port, settings, program } = server;
+  if (servers.length > 1 || settings !== home.settings.join(' ')) {
+    log.info(`replacing Temporal's server (process ${pid}): it runs with other settings`);
+    await endDevServers(home.databaseFile, REPLACE_GRACE_MS);
+    return undefined;
+  }
+  if (program !== (await realpath(home.binary))) {
+    log.info(`replacing Temporal's server (process ${pid}): it does not run ${home.binary}`);
+    await endDevServers(home.databaseFile, REPLACE_GRACE_MS);
+    return undefined;
+  }
+  try {
+    const { namespace } = home;
+    await waitUntilReady({ port, namespace, timeoutMs: ADOPT_MS, signal: AbortSignal.timeout(ADOPT_MS) });
+    await checkListener(port);
+  } catch {
+    log.warn(`replacing Temporal's server (process ${pid}): it does not answer`);
+    await endDevServers(home.databaseFile, 0);
+    return undefined;
+  }
+  await rm(setupMark(home), { force: true });
+  return { port, ended: endOf(pid) };
+}
+
+/**
+ * Starts a server and waits until it can be used.
+ *
+ * @throws ProvisionError
+ */
+export async function launchServer(home: ServerHome, port: number, stop: AbortSignal): Promise<RunningServer> {
+  const { databaseFile, logFile, binary, namespace, settings } = home;
+  await prepareDatabase(home);
+  if (existsSync(logFile)) await rename(logFile, previousLog(logFile));
+  const { ended } = await spawnDevServer({ binary, port, settings, logFile });
+  const failed = new AbortController();
+  void ended.then((how) => failed.abort(new Error(how)));
+  try {
+    const signal = AbortSignal.any([failed.signal, stop]);
+    await waitUntilReady({ port, namespace, timeoutMs: START_MS, signal });
+    // It may have been another program's server that answered, on a port which ours could not have.
+    failed.signal.throwIfAborted();
+    await checkListener(port);
+  } catch (cause) {
+    await endDevServers(databaseFile, 0);
+    const reason: unknown = failed.signal.aborted ? failed.signal.reason : cause;
+    const message =
+      `Temporal's server did not start: ${reason instanceof Error ? reason.message : String(reason)}` +
+      `${await lastLines(logFile)}\nIts log is ${logFile}`;
+    throw failed.signal.aborted ? new ServerEndedError(message, { cause }) : new ProvisionError(message, { cause });
+  }
+  await rm(setupMark(home), { force: true });
+  return { port, ended };
+}
+
+/** @throws if another user's program answers on the port */
+async function checkListener(port: number): Promise<void> {
+  if (!(await isListenerOurs(port))) throw new Error(`another user's program listens on port ${port}`);
+}
+
+/**
+ * A server that is killed while it creates its tables leaves a database behind with which no server starts again.
+ * Until its first server has been ready a database has a mark beside it, and nothing in it that could be missed.
+ */
+async function prepareDatabase(home: ServerHome): Promise<void> {
+  const { databaseFile } = home;
+  if (existsSync(setupMark(home))) {
+    await Promise.all(['', '-wal', '-shm'].map((suffix) => rm(`${databaseFile}${suffix}`, { force: true })));
+  }
+  if (!existsSync(databaseFile)) await writeFile(setupMark(home), '');
+}
+
+function setupMark({ databaseFile }: ServerHome): string {
+  return `${databaseFile}-setup`;
+}
+
+function previousLog(logFile: string): string {
+  return logFile.replace(/(\.log)?$/, '.previous.log');
+}
+
+async function lastLines(logFile: string): Promise<string> {
+  const text = await readFile(logFile, 'utf8');
+  const lines = text.trim().split('\n').slice(-3);
+  return lines.map((line) => `\n  ${line.slice(0, 300)}`).join('');
+}
+
+/** Of a process that is not our child, so that nobody tells us. */
+async function endOf(pid: number): Promise<string> {
+  const commandLine = await commandLineOf(pid);
+  for (let now = commandLine; now && now === commandLine; now = await commandLineOf(pid)) {
+    await sleep(WATCH_MS, undefined, { ref: false });
+  }
+  return 'its process is gone';
+}

@@ -1,0 +1,43 @@
+import { encodeToPayloadsWithContext } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import type { Client } from '@temporalio/client';
+import type { CancelReason } from '../core/records.ts';
+import { isNotFound } from './errors.ts';
+
+interface Run {
+  workflowId: string;
+  /** Without it: the current one, or the last. */
+  runId?: string;
+}
+
+/** Ends a workflow without asking it. One that has closed, or does not exist, is left as it is. */
+export async function terminateWorkflow(
+  { connection, options }: Client,
+  { workflowId, reason, details }: { workflowId: string; reason: string; details?: CancelReason },
+): Promise<void> {
+  const { namespace, loadedDataConverter: converter } = options;
+  const context = { type: 'workflow' as const, namespace, workflowId };
+  const payloads = details && (await encodeToPayloadsWithContext(converter, context, [details]));
+  await unlessGone(() =>
+    connection.workflowService.terminateWorkflowExecution({
+      namespace,
+      workflowExecution: { workflowId },
+      reason,
+      ...(payloads && { details: { payloads } }),
+    }),
+  );
+}
+
+/** Deletes a run of a workflow with its history; one that does not exist is deleted already. */
+export async function deleteExecution({ connection, options }: Client, workflowExecution: Run): Promise<void> {
+  await unlessGone(() =>
+    connection.workflowService.deleteWorkflowExecution({ namespace: options.namespace, workflowExecution }),
+  );
+}
+
+async function unlessGone(request: () => Promise<unknown>): Promise<void> {
+  try {
+    await request();
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}

@@ -1,0 +1,82 @@
+import { z } from 'zod';
+import type { FoundTool } from '../core/records.ts';
+import { clip, jsonBytes } from '../core/text.ts';
+import { rankTools } from './rank-tools.ts';
+import { isDeferred, type AgentTool, type Toolset } from './toolset.ts';
+
+export const SEARCH_TOOLS = 'search_tools';
+
+const DEFAULT_LIMIT = 5;
+const MAX_LIMIT = 20;
+
+/** Of a result: far below what is cut for the model, since half a schema is worth nothing. */
+const MAX_RESULT_BYTES = 32 * 1024;
+const MAX_DESCRIPTION_BYTES = 2 * 1024;
+/** A larger schema is left to the offer that follows. */
+const MAX_SCHEMA_BYTES = 8 * 1024;
+
+/** Lets the model look for tools that it is not offered; we answer it. `servers`: those that may have some. */
+export function searchTools(servers: string[]): AgentTool {
+  return {
+    name: SEARCH_TOOLS,
+    description:
+      `Search for more tools: these servers have some that you do not see yet: ${servers.join(', ')}. ` +
+      'Say what you want to do in a few words. You can call the tools that are found from then on.',
+    parameters: {
+      type: 'object',
+      properties: {
+        query: {
+          type: 'string',
+          minLength: 1,
+          description: 'Words about the task, or the name of a tool or a server.',
+        },
+        limit: { type: 'integer', minimum: 1, maximum: MAX_LIMIT, description: `Default ${DEFAULT_LIMIT}.` },
+      },
+      required: ['query'],
+      additionalProperties: false,
+    },
+    info: { type: 'system', name: SEARCH_TOOLS },
+    run: { to: 'server', effect: 'retry', approval: false },
+  };
+}
+
+const input = z.object({ query: z.string(), limit: z.int().min(1).max(MAX_LIMIT).default(DEFAULT_LIMIT) });
+
+/**
+ * What the model is told of its search, and what it is offered from now on. `args`: as the model wrote them.
+ * @throws if they are not what `searchTools` asks for.
+ */
+export function searchResult({ tools, unavailable }: Toolset, args: string): { text: string; foundTools: FoundTool[] } {
+  const { query, limit } = input.parse(JSON.parse(args));
+  const deferred = [...tools.values()].filter(isDeferred);
+  const ranked = rankTools(deferred, query);
+  const shown: object[] = [];
+  const foundTools: FoundTool[] = [];
+  let bytes = 0;
+  for (const tool of ranked.slice(0, limit)) {
+    const entry = describe(tool);
+    bytes += jsonBytes(JSON.stringify(entry));
+    if (bytes > MAX_RESULT_BYTES || tool.info.type !== 'mcp') break;
+    shown.push(entry);
+    foundTools.push({ server: tool.info.serverName, name: tool.info.name });
+  }
+  const more = ranked.length - shown.length;
+  const notes = [
+    ...(shown.length > 0
+      ? ['You can call these tools now.']
+      : [`None of ${deferred.length} tools matches these words.`]),
+    ...(more > 0 ? [`${more} more match; search for something narrower to see them.`] : []),
+    ...unavailable.map(({ server, reason }) => `The tools of ${server} can't be searched now: ${reason}`),
+  ];
+  return { text: JSON.stringify({ tools: shown, note: notes.join(' ') }), foundTools };
+}
+
+function describe({ name, description, parameters, info }: AgentTool): object {
+  const isSmall = jsonBytes(JSON.stringify(parameters)) <= MAX_SCHEMA_BYTES;
+  return {
+    name,
+    ...(info.type === 'mcp' && { server: info.serverName }),
+    description: clip(description, MAX_DESCRIPTION_BYTES, (omitted) => `[${omitted} characters left out]`),
+    ...(isSmall && { input_schema: parameters }),
+  };
+}

@@ -1,0 +1,91 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { TestMcpServer } from '../../test/support/mcp-server.ts';
+import type { ToolScope } from '../core/history.ts';
+import { McpPool } from '../mcp/pool.ts';
+import { McpRegistry } from '../mcp/registry.ts';
+import type { RegisteredServer } from '../mcp/registry-file.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import { Toolsets } from './toolset-loader.ts';
+
+const unaborted = new AbortController().signal;
+
+/** An agent that wants all tools and no approvals. */
+const SPEC: AgentSpec = {
+  model: { name: 'm' },
+  mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'crm', require_approval_for_tools: [] }],
+};
+
+const BY_ADMIN = scopeOf(null);
+const BY_USER = scopeOf(['user']);
+
+function scopeOf(draftRoles: string[] | null, subjectId = 'bob'): ToolScope {
+  return { sessionId: 'ses_1', owner: { subjectId, draftRoles } };
+}
+
+async function start(policy: Partial<RegisteredServer> = {}) {
+  const server = await TestMcpServer.start({
+    tools: [
+      { name: 'find', annotations: { readOnlyHint: true } },
+      { name: 'wipe', annotations: { destructiveHint: true } },
+      { name: 'debug' },
+    ],
+  });
+  const pool = new McpPool({ allowPrivateUrls: () => false });
+  onTestFinished(async () => {
+    await pool.close();
+    await server.stop();
+  });
+  const registry = new McpRegistry();
+  registry.add('crm', { ...policy, url: server.url });
+  const toolsets = new Toolsets({ registry, pool });
+  /** The tools by name, those that need approval in capitals; or why there are none. */
+  const offered = async (scope: ToolScope): Promise<string> => {
+    const { tools, unavailable } = await toolsets.load(SPEC, scope, unaborted);
+    const names = [...tools.values()].flatMap(({ name, run }) =>
+      run.to === 'client' ? [] : [run.approval ? name.toUpperCase() : name],
+    );
+    return unavailable[0]?.reason ?? names.join(' ');
+  };
+  const callable = (scope: ToolScope, name: string) =>
+    toolsets.endpoint(SPEC, scope, { type: 'mcp', serverId: 'crm', serverName: 'crm', name }, unaborted);
+  return { server, offered, callable };
+}
+
+const CLOSED = 'is not open to the drafts of this user';
+
+test.each<[Partial<RegisteredServer>, ToolScope, string]>([
+  [{}, BY_ADMIN, 'find wipe debug'],
+  [{}, scopeOf(['admin']), 'find wipe debug'],
+  [{}, BY_USER, `it ${CLOSED}`],
+  [{ drafts: ['approver', 'subject:ann'] }, BY_USER, `it ${CLOSED}`],
+  // What an operator opens is not dangerous by itself.
+  [{ drafts: ['user'] }, BY_USER, 'find WIPE DEBUG'],
+  [{ drafts: ['subject:bob'] }, BY_USER, 'find WIPE DEBUG'],
+  [{ drafts: ['user'], require_approval_for_tools: [] }, BY_USER, 'find wipe debug'],
+  [{ require_approval_for_tools: ['@unannotated'] }, BY_ADMIN, 'find wipe DEBUG'],
+  [{ tools: ['@read-only', 'debug'] }, BY_ADMIN, 'find debug'],
+])('what the operator says (%j) binds an agent (%j): %s', async (policy, scope, expected) => {
+  const { server, offered } = await start(policy);
+  expect(await offered(scope)).toBe(expected);
+  // A closed server is not even asked.
+  if (expected.endsWith(CLOSED)) expect(server.received).toEqual([]);
+});
+
+test('an inline server is the own of an agent, whoever has written it', async () => {
+  const { server } = await start();
+  const pool = new McpPool({ allowPrivateUrls: () => true });
+  onTestFinished(() => pool.close());
+  const toolsets = new Toolsets({ registry: new McpRegistry(), pool });
+  const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };
+  const { tools } = await toolsets.load(spec, BY_USER, unaborted);
+  expect([...tools.keys()]).toEqual(expect.arrayContaining(['find', 'wipe', 'debug']));
+});
+
+test('a call that was allowed when the model made it is not when it runs, if the policy has changed', async () => {
+  const closed = await start();
+  await expect(closed.callable(BY_USER, 'find')).rejects.toThrow(CLOSED);
+  expect(closed.server.received).toEqual([]);
+  const narrowed = await start({ tools: ['@read-only'] });
+  await expect(narrowed.callable(BY_ADMIN, 'debug')).rejects.toThrow('does not allow this tool');
+  expect(await narrowed.callable(BY_ADMIN, 'find')).toMatchObject({ id: 'crm' });
+});

@@ -1,0 +1,193 @@
+import {
+  defaultPayloadConverter,
+  proxySinks,
+  workflowInfo,
+  type Headers,
+  type Sinks,
+  type WorkflowInterceptors,
+} from '@temporalio/workflow';
+import type { TurnClose, TurnStart } from '../src/core/history.ts';
+import { turnContext, type TraceContext, type TurnSpan } from '../src/core/trace-context.ts';
+import {
+  deletedSessionIdOf,
+  PREVIOUS_TRACE_HEADER,
+  REQUEST_HEADER,
+  sessionIdOf,
+  TRACE_HEADER,
+  turnIdOf,
+} from '../src/core/temporal-names.ts';
+
+/** To the worker; what it does with it is no part of the history. */
+export interface TraceSinks extends Sinks {
+  traces: { turnEnded(span: TurnSpan): void };
+}
+
+/** What a turn gets from the command that creates it. */
+const GIVEN = new Set([REQUEST_HEADER, TRACE_HEADER, PREVIOUS_TRACE_HEADER]);
+
+/** So many turns of a session are remembered: the one that runs, and those that are being archived. */
+const MAX_TURNS = 50;
+
+/**
+ * Carries the origin of a turn along, in Temporal's headers: from the Update into the turn, from the turn into its
+ * activities and its next run. And the request that a session was deleted by, into what removes it. Headers take no part in a replay, so a history that has none, or others, is as good. For
+ * the same reason nothing here may wait or draw a random number: a tick more than before is another order of commands.
+ * It is done whether this worker traces or not, so that the next one can.
+ */
+export function interceptors(): WorkflowInterceptors {
+  const { workflowId } = workflowInfo();
+  const turnId = turnIdOf(workflowId);
+  if (turnId !== undefined) return ofTurn(turnId);
+  const sessionId = sessionIdOf(workflowId);
+  if (sessionId !== undefined) return ofSession(sessionId);
+  const deleted = deletedSessionIdOf(workflowId);
+  return deleted === undefined ? {} : ofRemoval(deleted);
+}
+
+function ofTurn(turnId: string): WorkflowInterceptors {
+  let given: Headers = {};
+  let origin: Headers = {};
+  let sessionId: string | undefined;
+  return {
+    inbound: [
+      {
+        execute: (input, next) => {
+          given = only(GIVEN, input.headers);
+          origin = originOf(given, turnId);
+          // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the argument of a turn's workflow
+          const start = input.args[0] as TurnStart;
+          sessionId = start.sessionId;
+          const running = next(input);
+          reportEnd(given, start, running);
+          return running;
+        },
+      },
+    ],
+    outbound: [
+      {
+        scheduleActivity: (input, next) => next({ ...input, headers: { ...input.headers, ...origin } }),
+        continueAsNew: (input, next) => next({ ...input, headers: { ...input.headers, ...given } }),
+        getLogAttributes: (input, next) => next({ ...input, turnId, sessionId, requestId: requestIdOf(origin) }),
+      },
+    ],
+  };
+}
+
+function ofSession(sessionId: string): WorkflowInterceptors {
+  const turns = new Map<string, Headers>();
+  const remember = (turnId: string, headers: Headers): void => {
+    turns.set(turnId, only(GIVEN, headers));
+    const [oldest] = turns.keys();
+    if (turns.size > MAX_TURNS && oldest !== undefined) turns.delete(oldest);
+  };
+  /** The headers of what concerns a turn, whichever command or background task it is done for. */
+  const withOrigin = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
+    const turnId = fieldOf(args, 'turnId');
+    const given = turnId === undefined ? undefined : turns.get(turnId);
+    return { headers: { ...headers, ...(turnId !== undefined && given && originOf(given, turnId)) } };
+  };
+  /** The headers of a turn that begins. */
+  const begun = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
+    const given = turns.get(fieldOf(args, 'turnId') ?? '');
+    const previous = turns.get(fieldOf(args, 'previousTurnId') ?? '')?.[TRACE_HEADER];
+    return { headers: { ...headers, ...given, ...(given && previous && { [PREVIOUS_TRACE_HEADER]: previous }) } };
+  };
+  return {
+    inbound: [
+      {
+        handleUpdate: (input, next) => {
+          const turnId = fieldOf(input.args, 'turnId');
+          if (turnId !== undefined) remember(turnId, input.headers);
+          return next(input);
+        },
+      },
+    ],
+    outbound: [
+      {
+        startChildWorkflowExecution: (input, next) => next({ ...input, ...begun(input, input.options.args) }),
+        scheduleActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
+        scheduleLocalActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
+        getLogAttributes: (input, next) => next({ ...input, sessionId }),
+      },
+    ],
+  };
+}
+
+/** No part of a trace: it goes on long after the request. */
+function ofRemoval(sessionId: string): WorkflowInterceptors {
+  let request: Headers = {};
+  return {
+    inbound: [
+      {
+        execute: (input, next) => {
+          request = only(new Set([REQUEST_HEADER]), input.headers);
+          return next(input);
+        },
+      },
+    ],
+    outbound: [
+      {
+        scheduleActivity: (input, next) => next({ ...input, headers: { ...input.headers, ...request } }),
+        getLogAttributes: (input, next) => next({ ...input, sessionId, requestId: requestIdOf(request) }),
+      },
+    ],
+  };
+}
+
+/** What is done for a turn is a part of the turn's span. */
+function originOf(given: Headers, turnId: string): Headers {
+  const { [REQUEST_HEADER]: request } = given;
+  const parent = traceIn(given, TRACE_HEADER);
+  const span = parent && turnContext(parent, turnId);
+  return {
+    ...(request && { [REQUEST_HEADER]: request }),
+    ...(span && { [TRACE_HEADER]: defaultPayloadConverter.toPayload(span) }),
+  };
+}
+
+/** Tells the worker of the turn's span when the turn ends, beside what the workflow does. */
+function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>): void {
+  const parent = traceIn(given, TRACE_HEADER);
+  if (!parent) return;
+  const { turnId, sessionId, previousTurnId, createdAt } = start;
+  const before = traceIn(given, PREVIOUS_TRACE_HEADER);
+  const previous = before && previousTurnId !== null ? turnContext(before, previousTurnId) : undefined;
+  const { traces } = proxySinks<TraceSinks>();
+  running.then(
+    (result) => {
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the result of a turn's workflow
+      const close = result as TurnClose;
+      traces.turnEnded({
+        parent,
+        ...(previous && { previous }),
+        turnId,
+        sessionId,
+        startedAt: Date.parse(createdAt),
+        endedAt: Date.now(),
+        status: close.status,
+      });
+    },
+    // It continues as new: the turn goes on.
+    () => undefined,
+  );
+}
+
+function only(names: ReadonlySet<string>, headers: Headers): Headers {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => names.has(name)));
+}
+
+function requestIdOf({ [REQUEST_HEADER]: payload }: Headers): string | undefined {
+  return payload && defaultPayloadConverter.fromPayload<string>(payload);
+}
+
+function traceIn(headers: Headers, name: string): TraceContext | undefined {
+  const { [name]: payload } = headers;
+  return payload && defaultPayloadConverter.fromPayload<TraceContext>(payload);
+}
+
+/** A text of what a workflow, an activity or an update is given first. */
+function fieldOf([first]: unknown[], name: 'turnId' | 'previousTurnId'): string | undefined {
+  if (typeof first !== 'object' || first === null) return undefined;
+  const value: unknown = Object.entries(first).find(([key]) => key === name)?.[1];
+  return typeof value === 'string' ? value : undefined;
+}
