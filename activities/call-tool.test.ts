@@ -20,7 +20,7 @@ vi.mock(import('../src/tools/results.ts'), () => ({
     return { text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
   },
 }));
-vi.mock(import('../src/tools/merge-tool-result.ts'), () => ({
+vi.mock(import('../src/tools/results.ts'), () => ({
   keepResult: (result: { text: string; files: unknown[] }) =>
     Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),
 }));

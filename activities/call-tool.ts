@@ -11,12 +11,11 @@ import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import type { McpEndpoint } from '../src/mcp/registry.ts';
 import { observeTool } from '../src/mcp/instrument-call.ts';
 import type { FileContent } from '../src/blobs/store-files.ts';
-import { readResult } from '../src/tools/results.ts';
+import { readResult, keepResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { deliverSurely } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { refuseReset } from '../src/temporal/reject-reset-run.ts';
-import { keepResult } from '../src/tools/merge-tool-result.ts';
 import { untilAvailable } from '../src/engine/retry.ts';
 
 /** A cancelled tool with effects may still finish within this time: to know what it did is worth the wait. */

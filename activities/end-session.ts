@@ -3,7 +3,7 @@ import { terminateWorkflow } from '../src/temporal/end-workflow.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../src/core/temporal-names.ts';
 import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
-import { turnsOf } from '../src/catalog/merge-turns-of.ts';
+import { turnsOf } from '../src/catalog/turns.ts';
 
 /** Ends what runs of a deleted session: its workflow first, for it could start another turn. */
 export function createEndSession({ catalog, client }: Dependencies) {

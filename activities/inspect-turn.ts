@@ -1,6 +1,6 @@
 import { inspect, type InspectedTurn } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
-import { unlessHopeless } from '../src/engine/merge-unless-hopeless.ts';
+import { unlessHopeless } from '../src/engine/retry.ts';
 
 /**
  * How a turn of a session stands; undefined if the session has no such turn. The calls that wait on it are answered

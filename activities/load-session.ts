@@ -2,7 +2,7 @@ import { ApplicationFailure } from '@temporalio/activity';
 import type { SessionStart, SessionState } from '../workflows/session.ts';
 import { inspect } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
-import { unlessHopeless } from '../src/engine/merge-unless-hopeless.ts';
+import { unlessHopeless } from '../src/engine/retry.ts';
 
 /** What a session's workflow must know to go on where an earlier one, or another machine's, has stopped. */
 export function createLoadSession(dependencies: Dependencies) {

@@ -5,7 +5,7 @@ import { deleteExecution } from '../src/temporal/end-workflow.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../src/core/temporal-names.ts';
 import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
-import { turnsOf } from '../src/catalog/merge-turns-of.ts';
+import { turnsOf } from '../src/catalog/turns.ts';
 
 /**
  * What was on its way as a session was deleted has come by then: a turn whose start its session had ordered, the result

@@ -1,14 +1,14 @@
+import path from 'node:path';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
-import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { Logger } from 'pino';
 import { startTemporalOnPostgres } from '../deploy/temporal/start.ts';
 import { loadConfig } from '../src/config.ts';
-import { freePort } from '../src/lib/merge-free-port.ts';
+import { freePort } from '../src/lib/processes.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../src/temporal-server/provision.ts';
 import { createDatabase, Postgres } from '../test/support/postgres.ts';
 import { TestRedis } from '../test/support/redis.ts';

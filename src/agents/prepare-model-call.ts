@@ -1,8 +1,7 @@
 import { offeredTools, type Toolset } from '../tools/toolset.ts';
-import { foundTools } from '../core/merge-found-tools.ts';
+import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { UnplacedRecord } from '../core/records.ts';
-import { transcript, type TranscriptItem } from '../core/transcript.ts';
 import { promptOf } from './prompt.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 import type { Dependencies } from '../../activities/dependencies.ts';

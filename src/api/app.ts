@@ -15,14 +15,13 @@ import { checkHost, checkOperationsHost } from './http/local-only.ts';
 import { metricsRoutes } from './operations/metrics.ts';
 import { KeyGuesses } from './http/key-guesses.ts';
 import { withDocument } from './http/openapi.ts';
-import { countRequests } from './http/observe-requests.ts';
+import { countRequests, traceRequests } from './http/observe-requests.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
 import { mount, PRIVATE_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
-import { RequestLimit } from './http/merge-request-limit.ts';
+import { RequestLimit } from './http/rate-limit.ts';
 import { sessionListRoutes } from './sessions/session-lists.ts';
 import { sessionRoutes } from './sessions/sessions.ts';
-import { traceRequests } from './http/merge-trace-requests.ts';
 import { turnRoutes } from './sessions/turns.ts';
 
 /** The HTTP API. */

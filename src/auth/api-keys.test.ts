@@ -1,12 +1,11 @@
+import path from 'node:path';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { pino } from 'pino';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { Catalog } from '../catalog/catalog.ts';
 import { loadConfig } from '../config.ts';
-import { hashOfKey, newApiKey } from './merge-api-key.ts';
-import { Keyring } from './api-keys.ts';
+import { hashOfKey, newApiKey, Keyring } from './api-keys.ts';
 
 afterEach(() => void vi.useRealTimers());
 

@@ -2,6 +2,7 @@ import { sql, type Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables, TurnRow } from './schema.ts';
 import { noteActivity, titlePlace } from './sessions.ts';
+import type { Catalog } from './catalog.ts';
 
 export interface AcceptedTurn {
   turnId: string;
@@ -225,5 +226,19 @@ export class Turns {
       await db.deleteFrom('turns').where('id', '=', turnId).execute();
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();
     });
+  }
+}
+
+const AT_ONCE = 100;
+
+/** All turns of a session, and requests for some; those that are seen may be removed meanwhile. */
+export async function* turnsOf({ turns }: Catalog, sessionId: string): AsyncGenerator<TurnRow> {
+  let after = '';
+  for (;;) {
+    const rows = await turns.ofSession(sessionId, after, AT_ONCE);
+    yield* rows;
+    const last = rows.at(-1);
+    if (!last || rows.length < AT_ONCE) return;
+    after = last.id;
   }
 }

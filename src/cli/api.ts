@@ -1,8 +1,6 @@
 import type { Command } from 'commander';
 import { startApiApart } from '../server/standalone.ts';
-import { keysLine } from './merge-keys-line.ts';
-import { beginProcess } from './merge-begin-process.ts';
-import { untilStopped } from './process.ts';
+import { keysLine, beginProcess, untilStopped } from './process.ts';
 
 /** `everturn api` */
 export function addApiCommand(program: Command): void {

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { hashOfKey, newApiKey } from '../auth/merge-api-key.ts';
+import { hashOfKey, newApiKey } from '../auth/api-keys.ts';
 import { ROLES, type Role } from '../auth/rights.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';

@@ -1,3 +1,10 @@
+import type { Logger } from 'pino';
+import { loadConfig, type Config, type ProcessRole } from '../config.ts';
+import { openDataDir } from '../lib/data-dir.ts';
+import { createLogger } from '../telemetry/logger.ts';
+import { installTemporalRuntime } from '../telemetry/temporal-runtime.ts';
+import type { Tracing } from '../telemetry/tracing.ts';
+
 /** What runs until it is told to stop. */
 export interface Running {
   /** Rejects if it can't go on; settles when it has stopped. */
@@ -21,4 +28,29 @@ export async function untilStopped(running: Running): Promise<void> {
   } finally {
     await running.stop();
   }
+}
+
+export interface Begun {
+  config: Config;
+  log: Logger;
+  tracing: Tracing | undefined;
+}
+
+/** What every process that serves begins with, before anything else: settings, data folder, log, metrics and traces. */
+export async function beginProcess(role: ProcessRole): Promise<Begun> {
+  const config = loadConfig(process.env, role);
+  await openDataDir(config.dataDir);
+  const log = createLogger(config);
+  await installTemporalRuntime(log);
+  if (!config.tracing) return { config, log, tracing: undefined };
+  // It takes memory, and time to load.
+  const { startTracing } = await import('../telemetry/tracing.ts');
+  return { config, log, tracing: startTracing(log) };
+}
+
+/** What a greeting says of keys. `names` get in; undefined if everybody does. */
+export function keysLine(names: string[] | undefined): string {
+  if (!names) return 'none needed: only this machine can connect';
+  if (names.length === 0) return 'needed, and nobody has one: `everturn keys create` makes one';
+  return `needed; these get in: ${names.join(', ')}`;
 }

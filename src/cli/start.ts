@@ -1,8 +1,6 @@
 import type { Command } from 'commander';
 import { startServer, type RunningServer } from '../server/all-in-one.ts';
-import { beginProcess } from './merge-begin-process.ts';
-import { keysLine } from './merge-keys-line.ts';
-import { untilStopped } from './process.ts';
+import { beginProcess, keysLine, untilStopped } from './process.ts';
 
 /** `everturn start` */
 export function addStartCommand(program: Command): void {

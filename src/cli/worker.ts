@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import { startWorkerApart } from '../server/standalone.ts';
-import { beginProcess } from './merge-begin-process.ts';
-import { untilStopped } from './process.ts';
+import { beginProcess, untilStopped } from './process.ts';
 
 /** `everturn worker` */
 export function addWorkerCommand(program: Command): void {

@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { TurnProjection } from './projection.ts';
-import { transcript } from './transcript.ts';
+import { transcript, foundTools } from './transcript.ts';
+import type { UnplacedRecord } from './records.ts';
 
 /** What a strict provider refuses: see the rules of the chat completions protocol on `tool_calls`. */
 function expectStrict(items: ReturnType<typeof transcript>): void {
@@ -37,4 +38,32 @@ test('every call of every turn is answered exactly once, right behind its messag
       for (let n = 1; n < records.length; n++) expectStrict(transcript(records.slice(0, n), 'main'));
     }),
   );
+});
+
+function found(names: string[], threadId = 'main'): UnplacedRecord {
+  return {
+    kind: 'tool.response',
+    at: '',
+    threadId,
+    toolCallId: 'c',
+    outcome: 'succeeded',
+    content: '',
+    foundTools: names.map((name) => ({ server: 's', name })),
+  };
+}
+
+function namesOf(records: UnplacedRecord[]): string[] {
+  return foundTools(records, 'main').map(({ name }) => name);
+}
+
+test('what a thread has found stays found, each once and in its place, and is of no concern to others', () => {
+  expect(namesOf([])).toEqual([]);
+  expect(namesOf([found(['a', 'b']), found(['z'], 'other'), found(['c', 'a'])])).toEqual(['a', 'b', 'c']);
+});
+
+test('of very many the last ones stay', () => {
+  const names = Array.from({ length: 70 }, (_, i) => `t${i}`);
+  expect(namesOf([found(names)])).toEqual(names.slice(-64));
+  // One that was dropped can be found again.
+  expect(namesOf([found(names), found(['t0'])])).toEqual([...names.slice(-63), 't0']);
 });

@@ -1,6 +1,9 @@
 import { execFile } from 'node:child_process';
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { promisify } from 'node:util';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 
 const run = promisify(execFile);
 
@@ -70,4 +73,35 @@ async function userOf(pid: number): Promise<number | undefined> {
 
 function userId(): number | undefined {
   return process.geteuid?.();
+}
+
+const POLL_MS = 20;
+
+/** Ends the processes of a group: asks them to, and kills those that are still there after `graceMs`. */
+export async function endGroup(group: number, graceMs: number): Promise<void> {
+  signalGroup(group, 'SIGTERM');
+  for (const end = performance.now() + graceMs; performance.now() < end; await sleep(POLL_MS)) {
+    if (!signalGroup(group, 0)) return;
+  }
+  signalGroup(group, 'SIGKILL');
+}
+
+/** False if nobody is there. */
+function signalGroup(group: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(-group, signal);
+  } catch {
+    return false;
+  }
+}
+
+/** A port of 127.0.0.1 on which nobody listens at the moment. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (!address || typeof address === 'string') throw new Error('no TCP port could be had on 127.0.0.1');
+  return address.port;
 }

@@ -1,4 +1,5 @@
 import { createContext, Script } from 'node:vm';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 const script = new Script('work()');
 const context = createContext({ work: (): unknown => undefined });
@@ -41,4 +42,43 @@ function runFor<T>(ms: number, work: () => T): T {
   }
   if (!result) throw new Error('the work did not run');
   return result.value;
+}
+
+/** Aborts when nothing has been heard for too long. */
+export class IdleWatch {
+  readonly #controller = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(idleMs: number) {
+    this.#timer = setTimeout(() => this.#controller.abort(), idleMs);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Something was heard. */
+  heard(): void {
+    this.#timer.refresh();
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** What `work` comes to, or an error if that takes longer than `ms` milliseconds; whatever comes later is ignored. */
+export async function inTime<T>(ms: number, work: Promise<T>, tooLate = `no answer within ${ms / 1000} s`): Promise<T> {
+  const timer = new AbortController();
+  const late = sleep(ms, undefined, { signal: timer.signal, ref: false }).then(() => {
+    throw new Error(tooLate);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    timer.abort();
+    // Whatever comes now comes too late.
+    late.catch(() => undefined);
+    work.catch(() => undefined);
+  }
 }

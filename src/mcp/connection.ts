@@ -1,3 +1,4 @@
+import packageJson from '../../package.json' with { type: 'json' };
 import { isDeepStrictEqual } from 'node:util';
 import {
   Client,
@@ -8,7 +9,6 @@ import {
   type Tool,
 } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
-import packageJson from '../../package.json' with { type: 'json' };
 import { judgeFailure, type CallOutcome } from './call-outcome.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
@@ -18,7 +18,7 @@ import { hasCredentials } from './registry-file.ts';
 import { boundMessages, isTooLargeError } from './message-bounds.ts';
 import { waysTo, type ServerTransport, type TransportOptions, type Way } from './transport.ts';
 import { unlessAborted } from '../lib/abort.ts';
-import { traceHeaders } from '../telemetry/merge-propagation.ts';
+import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
 
 export interface CallOptions {

@@ -2,12 +2,11 @@ import { SCOPE } from '../../test/support/tool-scope.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../../test/support/hostile-server.ts';
 import { longestStretch } from '../../test/support/main-thread.ts';
-import { keepResult } from '../tools/merge-tool-result.ts';
+import { keepResult, readResult } from '../tools/results.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sha256 } from '../lib/hash.ts';
 import type { CallOutcome } from './call-outcome.ts';
 import { McpPool } from './pool.ts';
-import { readResult } from '../tools/results.ts';
 
 /** What a request may take of the main thread at a time: heartbeats and all other sessions wait for as long. */
 const MAX_STRETCH_MS = 100;

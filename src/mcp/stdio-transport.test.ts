@@ -7,6 +7,7 @@ import { inLogScope, logScope } from '../telemetry/log-context.ts';
 import { McpPool, type McpPoolOptions } from './pool.ts';
 import type { StdioEndpoint } from './registry.ts';
 import { eventually } from '../../test/support/eventually.ts';
+import { StderrLog } from './stdio-transport.ts';
 
 const unaborted = new AbortController().signal;
 const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000 };
@@ -209,4 +210,21 @@ test('what a server says as long as it lives is not of the turn that was the fir
   await inLogScope({ turnId: 'turn_2' }, () => pool.tools(endpoint, SCOPE, unaborted));
   expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
   expect(logged.filter(({ turnId }) => turnId !== undefined)).toEqual([]);
+});
+
+test('a program that says too much is heard in part, and its silence is told of', () => {
+  const logged: string[] = [];
+  let now = 0;
+  const log = new StderrLog(pino({}, { write: (line) => void logged.push(JSON.parse(line).msg) }), () => now);
+  const say = (count: number): void => {
+    for (let n = 0; n < count; n++) log.push(Buffer.from(`line ${n}\n`));
+  };
+  say(103);
+  expect(logged).toHaveLength(100);
+  now = 10_000;
+  say(2);
+  expect(logged.slice(100)).toEqual(['3 more lines were left out', 'line 0', 'line 1']);
+  say(100);
+  log.end();
+  expect(logged.slice(-2)).toEqual(['line 97', '2 more lines were left out']);
 });

@@ -15,10 +15,9 @@ import { AnswerGauge, inParts } from '../lib/answer-bounds.ts';
 import { Exchange } from './exchange.ts';
 import { ServerProblem } from './failure-reason.ts';
 import { LineReader } from '../lib/line-reader.ts';
-import { endGroup } from '../lib/merge-process-group.ts';
+import { endGroup } from '../lib/processes.ts';
 import type { StdioEndpoint } from './registry.ts';
 import type { ServerTransport } from './transport.ts';
-import { StderrLog } from './merge-stderr-log.ts';
 
 export interface StdioOptions {
   log: Logger;
@@ -180,4 +179,48 @@ export class StdioTransport implements ServerTransport {
 
 function isRunning({ exitCode, signalCode }: ChildProcessWithoutNullStreams): boolean {
   return exitCode === null && signalCode === null;
+}
+
+const MAX_LINE_BYTES = 2_000;
+const MAX_LINES = 100;
+const WINDOW_MS = 10_000;
+
+/** Passes on to our log what a program says on its standard error: 100 lines in 10 s, and how many more there were. */
+export class StderrLog {
+  readonly #log: Logger;
+  readonly #now: () => number;
+  readonly #lines = new LineReader(MAX_LINE_BYTES, (line, isWhole) => this.#line(isWhole ? line : `${line}…`));
+  #windowEnd = -Infinity;
+  #count = 0;
+
+  /** `now`: milliseconds that never run backwards. */
+  constructor(log: Logger, now: () => number) {
+    this.#log = log;
+    this.#now = now;
+  }
+
+  push(chunk: Buffer): void {
+    this.#lines.push(chunk);
+  }
+
+  end(): void {
+    this.#lines.end();
+    this.#reportOmitted();
+  }
+
+  #line(line: string): void {
+    if (this.#now() >= this.#windowEnd) {
+      this.#reportOmitted();
+      this.#windowEnd = this.#now() + WINDOW_MS;
+      this.#count = 0;
+    }
+    this.#count += 1;
+    if (this.#count <= MAX_LINES) this.#log.info(line);
+  }
+
+  #reportOmitted(): void {
+    const omitted = this.#count - MAX_LINES;
+    if (omitted > 0) this.#log.warn(`${omitted} more lines were left out`);
+    this.#count = 0;
+  }
 }

@@ -9,8 +9,8 @@ import { Stream } from 'openai/streaming';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
 import { createAgent, createFetch } from '../lib/guarded-fetch.ts';
-import { traceHeaders } from '../telemetry/merge-propagation.ts';
-import { IdleWatch } from '../lib/merge-idle-watch.ts';
+import { traceHeaders } from '../telemetry/trace-propagation.ts';
+import { IdleWatch } from '../lib/timeout.ts';
 import { ModelError, type ModelFailure } from './model-error.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
 

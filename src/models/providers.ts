@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { ModelProvider } from './provider.ts';
+import type { Config } from '../config.ts';
 
 /** How long a provider's word on whether it has a model is taken, in milliseconds. */
 const KNOWN_FOR_MS = 10 * 60_000;
@@ -39,4 +40,18 @@ export class Models {
     if (!has) this.#known.set(name, asked, { ttl: UNKNOWN_FOR_MS });
     return has;
   }
+}
+
+/** Where models are, and the key for them. */
+export interface ModelAccess {
+  /** Who answers for the models: a name for people. */
+  name: string;
+  openai: { apiKey: string; baseUrl: string | undefined };
+}
+
+/** The real models, if there is a key or a server for them. */
+export function modelAccess({ openai: { apiKey, baseUrl } }: Pick<Config, 'openai'>): ModelAccess | undefined {
+  if (!apiKey && !baseUrl) return undefined;
+  // Servers of one's own often want no key, but the client insists on one.
+  return { name: baseUrl ?? 'OpenAI', openai: { apiKey: apiKey ?? 'none', baseUrl } };
 }

@@ -1,7 +1,8 @@
-import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { readdir, readFile } from 'node:fs/promises';
 import { ConfigError } from '../config.ts';
 import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
+import type { Services } from './services.ts';
 
 /**
  * Reads the folder of `EVERTURN_AGENTS`: `<name>.json` with an AgentSpec each.
@@ -33,4 +34,20 @@ export async function readAgentFiles(folder: string | undefined): Promise<Map<st
     agents.set(path.basename(name, '.json'), parsed.data);
   }
   return agents;
+}
+
+/**
+ * Registers the agents of a folder.
+ * @throws ConfigError that names the first one that can't run here
+ */
+export async function registerAgents(
+  { catalog, agentCheck }: Pick<Services, 'catalog' | 'agentCheck'>,
+  agents: Map<string, AgentSpec>,
+): Promise<void> {
+  const now = new Date().toISOString();
+  for (const [name, spec] of agents) {
+    const problem = await agentCheck.problem(spec, null);
+    if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
+    await catalog.agents.put(name, spec, now);
+  }
 }

@@ -7,9 +7,9 @@ import { TurnHeadStarts } from '../speculation/turn-speculation.ts';
 import { TurnLimits } from '../engine/turn-limits.ts';
 import { TokenIssuer } from '../auth/token-verifier.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
-import { TurnTails } from '../live/merge-turn-tails.ts';
+import { TurnTails } from '../live/turn-tail.ts';
 import { Readiness, type Check } from './readiness.ts';
-import { createScrape } from './merge-scrape.ts';
+import { createScrape } from './operations.ts';
 import type { Services } from './services.ts';
 
 /** Starts the HTTP API. `workerCheck` fails if nobody does the work. */

@@ -1,10 +1,13 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
-import { inTime } from '../lib/merge-in-time.ts';
+import { inTime } from '../lib/timeout.ts';
 import { describeExecution } from '../temporal/describe-workflow.ts';
 import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../core/temporal-names.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Readiness } from './readiness.ts';
+import type { Services } from './services.ts';
+import { temporalMetrics } from '../telemetry/temporal-runtime.ts';
 
 interface WorkloadOptions {
   client: Client;
@@ -127,4 +130,28 @@ export class Workload {
     const found = await Promise.all(workflowIds.slice(0, MAX_LOOKED_AT).map((id) => describeExecution(client, id)));
     return found.filter((one) => (one?.workflowTask?.attempt ?? 0) >= STUCK_ATTEMPTS).length;
   }
+}
+
+export interface Scraped {
+  contentType: string;
+  text: string;
+}
+
+export type Scrape = () => Promise<Scraped>;
+
+/** All metrics of a process: ours, those of Node, and those of Temporal's SDK. */
+export function createScrape(services: Services & { readiness: Readiness }): Scrape {
+  const { metrics, readiness, log } = services;
+  const workload = new Workload({ ...services, taskQueue: services.config.temporal.taskQueue });
+  return async () => {
+    const theirs = temporalMetrics().catch((error: unknown) => {
+      log.warn({ err: error }, "the metrics of Temporal's SDK can not be read");
+      return '';
+    });
+    await Promise.all([workload.refresh(), readiness.check()]);
+    const { registry } = metrics;
+    // The library writes it in its own way.
+    const ours = (await registry.metrics()).replaceAll(/ Nan$/gm, ' NaN');
+    return { contentType: registry.contentType, text: ours + (await theirs) };
+  };
 }

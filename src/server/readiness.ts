@@ -1,4 +1,4 @@
-import { inTime } from '../lib/merge-in-time.ts';
+import { inTime } from '../lib/timeout.ts';
 import type { Services } from './services.ts';
 
 /** One thing that a process stands on. */

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import { sha256 } from '../lib/hash.ts';
-import { inTime } from '../lib/merge-in-time.ts';
+import { inTime, IdleWatch } from '../lib/timeout.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
-import { IdleWatch } from '../lib/merge-idle-watch.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { Redis } from '../lib/redis.ts';

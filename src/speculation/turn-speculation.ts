@@ -1,6 +1,6 @@
 import type { HeadStart, HeadStarts } from './speculative-calls.ts';
 import type { InputItem } from '../core/records.ts';
-import { traceHeaders } from '../telemetry/merge-propagation.ts';
+import { traceHeaders } from '../telemetry/trace-propagation.ts';
 
 type Beginning = Omit<HeadStart, 'input' | 'trace'>;
 

@@ -2,7 +2,7 @@ import { DefaultLogger, Runtime, type LogLevel, type LogMetadata, type RuntimeOp
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { isUnreadable } from '../encryption/cipher.ts';
-import { freePort } from '../lib/merge-free-port.ts';
+import { freePort } from '../lib/processes.ts';
 import { deletedSessionIdOf, sessionIdOf, turnIdOf } from '../core/temporal-names.ts';
 import type { LogScope } from './log-context.ts';
 

@@ -1,7 +1,7 @@
 import { trace } from '@opentelemetry/api';
 import { pino } from 'pino';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { freePort } from '../lib/merge-free-port.ts';
+import { freePort } from '../lib/processes.ts';
 import { startTracing } from './tracing.ts';
 
 test('a collector that is away keeps nobody from stopping', async () => {

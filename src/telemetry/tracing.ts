@@ -1,3 +1,4 @@
+import packageJson from '../../package.json' with { type: 'json' };
 import {
   diag,
   DiagLogLevel,
@@ -16,15 +17,14 @@ import {
   RandomIdGenerator,
   type Span,
   type SpanProcessor,
+  type IdGenerator,
 } from '@opentelemetry/sdk-trace-node';
 import type { WorkflowClientInterceptor } from '@temporalio/client';
 import { OpenTelemetryWorkflowClientInterceptor } from '@temporalio/interceptors-opentelemetry';
 import type { Logger } from 'pino';
-import packageJson from '../../package.json' with { type: 'json' };
 import { spanIdOf, type TraceContext, type TurnSpan } from '../core/trace-context.ts';
 import { logScope } from './log-context.ts';
 import { scopeAttributes } from './trace-propagation.ts';
-import { SpanIds } from './merge-span-ids.ts';
 
 /** What records traces, if they are. */
 export interface Tracing {
@@ -98,4 +98,32 @@ function contextOf(carrier: TraceContext): Context {
 function linksTo(previous: TraceContext | undefined): Link[] {
   const span = previous && trace.getSpanContext(contextOf(previous));
   return span ? [{ context: span }] : [];
+}
+
+/** Random ids, but for a span whose id is known before. */
+export class SpanIds implements IdGenerator {
+  readonly #random: IdGenerator;
+  #next: string | undefined;
+
+  constructor(random: IdGenerator) {
+    this.#random = random;
+  }
+
+  /** Runs `begin`, whose first span gets this id. */
+  with<T>(spanId: string, begin: () => T): T {
+    this.#next = spanId;
+    try {
+      return begin();
+    } finally {
+      this.#next = undefined;
+    }
+  }
+
+  readonly generateTraceId = (): string => this.#random.generateTraceId();
+
+  readonly generateSpanId = (): string => {
+    const id = this.#next ?? this.#random.generateSpanId();
+    this.#next = undefined;
+    return id;
+  };
 }

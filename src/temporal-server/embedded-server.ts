@@ -1,12 +1,12 @@
-import { mkdir, realpath } from 'node:fs/promises';
 import path from 'node:path';
+import { mkdir, realpath } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/sqlite.ts';
 import { lockDataDir } from '../lib/data-dir-lock.ts';
 import { endDevServers, settingsArguments } from './dev-server.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
-import { freePort } from '../lib/merge-free-port.ts';
+import { freePort } from '../lib/processes.ts';
 import { adoptServer, launchServer, ServerEndedError, type RunningServer, type ServerHome } from './launch-server.ts';
 
 export interface EmbeddedTemporalOptions {

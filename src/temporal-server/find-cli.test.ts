@@ -1,10 +1,10 @@
+import path from 'node:path';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { pino } from 'pino';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { findTemporalBinary } from './find-cli.ts';
-import { freePort } from '../lib/merge-free-port.ts';
+import { freePort } from '../lib/processes.ts';
 import { ProvisionError } from '../lib/errors.ts';
 
 let root: string;

@@ -1,12 +1,11 @@
+import path from 'node:path';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir, stat } from 'node:fs/promises';
-import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
-import { goInstall, seconds } from './merge-go-install.ts';
 
 export interface InstallOptions {
   /** An empty folder; the program ends up in it. */
@@ -70,4 +69,53 @@ async function sizeOf(file: string): Promise<number> {
     // It has its final name now.
     return 0;
   }
+}
+
+const BUILD_MS = 20 * 60_000;
+
+interface GoInstallOptions {
+  /** The Go tool. */
+  go: string;
+  /** Where the programs end up. */
+  folder: string;
+  env: NodeJS.ProcessEnv;
+  log: Logger;
+  /** With their versions, which must be the same if there are several. */
+  packages: readonly string[];
+}
+
+/** Builds parts of Temporal from their source with the Go toolchain. */
+export async function goInstall({ go, folder, env, log, packages }: GoInstallOptions): Promise<void> {
+  log.info(`building Temporal from source with ${go}; this takes about two minutes, once`);
+  const child = spawn(go, ['install', '-v', ...packages], {
+    env: { ...env, GOBIN: folder, CGO_ENABLED: '0' },
+    stdio: ['ignore', 'ignore', 'pipe'],
+    timeout: BUILD_MS,
+  });
+  const startedAt = Date.now();
+  let modules = 0;
+  let compiled = 0;
+  let lastLine = '';
+  createInterface({ input: child.stderr }).on('line', (line) => {
+    if (line.startsWith('go: downloading ')) modules += 1;
+    else if (/^[\w./~-]+$/.test(line)) compiled += 1;
+    if (line.trim()) lastLine = line;
+  });
+  const progress = (): string =>
+    `${seconds(Date.now() - startedAt)}, ${modules} modules fetched, ${compiled} packages compiled`;
+  const reports = setInterval(() => log.info(`building Temporal: ${progress()}`), PROGRESS_MS);
+  try {
+    const failure = await new Promise<string | undefined>((resolve, reject) => {
+      child.once('error', reject);
+      child.once('close', (code, signal) => resolve(code === 0 ? undefined : (signal ?? lastLine)));
+    });
+    if (failure !== undefined) throw new Error(`go install: ${failure || 'it does not say why'}`);
+  } finally {
+    clearInterval(reports);
+  }
+  log.info(`built Temporal: ${progress()}`);
+}
+
+export function seconds(ms: number): string {
+  return `${Math.round(ms / 1000)} s`;
 }

@@ -1,4 +1,4 @@
-import { toolKey } from '../core/merge-found-tools.ts';
+import { toolKey } from '../core/transcript.ts';
 import type { FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
 import type { OfferedTool } from '../models/provider.ts';
 

@@ -1,8 +1,8 @@
-import { readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { Turns } from '../../src/catalog/turns.ts';
-import { freePort } from '../../src/lib/merge-free-port.ts';
+import { freePort } from '../../src/lib/processes.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { Exposition } from '../support/prometheus.ts';
 import { held, say, use } from '../support/scripted-model.ts';

@@ -1,11 +1,11 @@
+import path from 'node:path';
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { freePort } from '../../src/lib/merge-free-port.ts';
+import { freePort } from '../../src/lib/processes.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal-server/provision.ts';
 

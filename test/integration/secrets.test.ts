@@ -1,10 +1,10 @@
+import path from 'node:path';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { freePort } from '../../src/lib/merge-free-port.ts';
+import { freePort } from '../../src/lib/processes.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';

@@ -1,15 +1,15 @@
+import path from 'node:path';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { findTemporalBinary } from '../../src/temporal-server/find-cli.ts';
-import { freePort } from '../../src/lib/merge-free-port.ts';
+import { freePort } from '../../src/lib/processes.ts';
 import { waitUntilReady } from '../../src/temporal-server/wait-until-ready.ts';
 import { folded } from '../support/api-client.ts';
 import { everturn as runEverturn } from '../support/command-line.ts';

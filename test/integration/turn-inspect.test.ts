@@ -1,9 +1,9 @@
+import path from 'node:path';
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
-import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
-import { freePort } from '../../src/lib/merge-free-port.ts';
+import { freePort } from '../../src/lib/processes.ts';
 import { everturn } from '../support/command-line.ts';
 import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
 import { Exposition } from '../support/prometheus.ts';

@@ -3,7 +3,7 @@ import type { Express, Request, RequestHandler, Response } from 'express';
 import type { Options } from 'pino-http';
 import { newId } from '../../engine/new-id.ts';
 import { addToLogScope, inLogScope, type LogScope } from '../../telemetry/log-context.ts';
-import { isId } from '../../core/merge-ids.ts';
+import { isId } from '../../core/ids.ts';
 
 /** Gives a request its id, which stands in its answer and in all that is logged for it. */
 export const beginRequest: RequestHandler = (request, response, next) => {

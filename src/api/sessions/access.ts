@@ -1,7 +1,7 @@
 import type { SessionRow, TurnRow } from '../../catalog/schema.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import type { ApiContext } from '../http/context.ts';
-import { isId } from '../../core/merge-ids.ts';
+import { isId } from '../../core/ids.ts';
 
 type Context = Pick<ApiContext, 'catalog' | 'logs'>;
 

@@ -15,8 +15,7 @@ import {
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
-import { Page } from '../http/merge-page.ts';
-import { badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { Page, badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._:@/ -]{0,127}$/u;

@@ -10,7 +10,7 @@ import { checkAgent } from './agents.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { toDraft } from './wire/merge-session-resources.ts';
+import { toDraft } from './wire/to-wire.ts';
 import { deleteSession, ownerColumns, sessionFor, sessionNotFound } from './sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });

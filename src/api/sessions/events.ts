@@ -8,10 +8,9 @@ import { toWire } from './wire/to-wire.ts';
 import { pageOf, sessionEventItem, type SessionEventItem } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
-import { isId } from '../../core/merge-ids.ts';
+import { isId } from '../../core/ids.ts';
 import { isTurnOf, ownTurn } from './access.ts';
-import { Page } from '../http/merge-page.ts';
-import { badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { Page, badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { sessionFor } from './sessions.ts';
 

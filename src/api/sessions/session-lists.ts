@@ -14,11 +14,10 @@ import {
 import { agentNotFound } from './agents.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, examplePage, exampleSession } from './examples.ts';
-import { isId } from '../../core/merge-ids.ts';
-import { Page } from '../http/merge-page.ts';
-import { badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { isId } from '../../core/ids.ts';
+import { Page, badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { toAny, toDraft, toSession } from './wire/merge-session-resources.ts';
+import { toAny, toDraft, toSession } from './wire/to-wire.ts';
 
 const LIMIT = 10;
 

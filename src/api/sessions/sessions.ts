@@ -13,9 +13,9 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError, isRefusal } from '../http/errors.ts';
 import { exampleSession } from './examples.ts';
 import { claimRequest } from '../../engine/request-claims.ts';
-import { isId } from '../../core/merge-ids.ts';
+import { isId } from '../../core/ids.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { toSession } from './wire/merge-session-resources.ts';
+import { toSession } from './wire/to-wire.ts';
 
 const answer = json(dataOf(sessionResource), { data: exampleSession });
 

@@ -1,12 +1,12 @@
+import express, { type Response } from 'express';
 import { once } from 'node:events';
 import { createServer, get, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import express, { type Response } from 'express';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { InProcessBus } from '../../live/in-process-bus.ts';
-import { TurnTails } from '../../live/merge-turn-tails.ts';
+import { TurnTails } from '../../live/turn-tail.ts';
 import { BEGINNING } from '../../core/cursor.ts';
 import { Metrics } from '../../telemetry/metrics.ts';
 import type { TurnLogs } from '../../engine/turn-log-reader.ts';

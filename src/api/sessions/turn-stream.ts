@@ -1,8 +1,7 @@
 import type { Cursor } from '../../core/cursor.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { TurnReader, type FollowedEntry } from '../../live/stream-sequencer.ts';
-import type { TurnTail } from '../../live/turn-tail.ts';
-import type { TailLease } from '../../live/merge-turn-tails.ts';
+import type { TurnTail, TailLease } from '../../live/turn-tail.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import type { EventStream } from '../http/event-stream.ts';

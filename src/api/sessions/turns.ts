@@ -11,7 +11,7 @@ import { dataOf, pageOf, subscribeBody, turnResource, type TurnResource } from '
 import type { ApiContext } from '../http/context.ts';
 import { readTurnRequest, type TurnRequest } from '../../engine/start-turn.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
-import { isId } from '../../core/merge-ids.ts';
+import { isId } from '../../core/ids.ts';
 import { isTurnOf, ownTurn } from './access.ts';
 import { badToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
 import { secondsSinceBegun } from '../http/request-log.ts';

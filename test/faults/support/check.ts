@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { inTime } from '../../../src/lib/merge-in-time.ts';
+import { inTime } from '../../../src/lib/timeout.ts';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
 import { folded, type Frame } from '../../support/api-client.ts';

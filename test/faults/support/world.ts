@@ -1,16 +1,16 @@
+import path from 'node:path';
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { pino } from 'pino';
 import { expect } from 'vitest';
 import { loadConfig, type Config } from '../../../src/config.ts';
-import { inTime } from '../../../src/lib/merge-in-time.ts';
+import { inTime } from '../../../src/lib/timeout.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
 import { createDatabase, type Postgres } from '../../support/postgres.ts';
 import { TestRedis } from '../../support/redis.ts';
-import { ScriptedModel } from '../../support/scripted-model.ts';
+import { ScriptedModel, type ChatRequest } from '../../support/scripted-model.ts';
 import { ServerProcess } from '../../support/server-process.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
 import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.ts';
@@ -26,7 +26,6 @@ import { approval, messageFor, placeOf, PlannedModel, type Plan } from './plan.t
 import { Recorder, type RecordedTurn } from './recorder.ts';
 import { API_KEYS, SUBJECTS, type Subject } from './subjects.ts';
 import { TestTemporal } from './temporal.ts';
-import type { ChatRequest } from '../../support/scripted-model.ts';
 
 export const AGENT = 'agent';
 

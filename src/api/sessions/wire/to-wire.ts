@@ -7,20 +7,20 @@ import {
   type ToolCallDelta,
   type ToolCallText,
 } from '../../../core/message.ts';
-import { NO_USAGE } from '../../../core/records.ts';
-import type {
-  ActionRequired,
-  InputBreakdown,
-  InputItem,
-  LogRecord,
-  ModelMessage,
-  Subject,
-  StoredFile,
-  ToolInfo,
-  TurnDone,
-  TurnEnd,
-  Usage,
-  UserContentPart,
+import {
+  NO_USAGE,
+  type ActionRequired,
+  type InputBreakdown,
+  type InputItem,
+  type LogRecord,
+  type ModelMessage,
+  type Subject,
+  type StoredFile,
+  type ToolInfo,
+  type TurnDone,
+  type TurnEnd,
+  type Usage,
+  type UserContentPart,
 } from '../../../core/records.ts';
 import type {
   SessionEvent,
@@ -34,6 +34,9 @@ import type {
   WireUsage,
 } from './events.ts';
 import type { WireInputItem } from './input.ts';
+import type { Catalog } from '../../../catalog/catalog.ts';
+import type { SessionRow } from '../../../catalog/schema.ts';
+import type { AnySessionResource, DraftResource, SessionResource } from './resources.ts';
 
 /** A `data:` line stays below 1 MiB, or the Python client breaks; texts inside one event share this much of it. */
 const MAX_TEXT_BYTES = 512 * 1024;
@@ -286,5 +289,44 @@ function actionToWire(record: ActionRequired): WireRequiredAction {
       source_event_id: source.messageId,
       event_id: source.messageId,
     })),
+  };
+}
+
+/** How sessions and drafts are shown. */
+
+export function toSession(session: SessionRow): SessionResource {
+  const { agent_name: agentName, agent_version: agentVersion } = session;
+  return { type: 'session', ...commonFields(session), agent_name: agentName ?? '', agent_version: agentVersion ?? 0 };
+}
+
+export async function toDraft(session: SessionRow, { agents }: Catalog): Promise<DraftResource> {
+  return {
+    type: 'session/draft',
+    ...commonFields(session),
+    agent_name: session.agent_name,
+    agent_spec: await agents.spec(session.spec_hash),
+  };
+}
+
+export async function toAny(session: SessionRow, catalog: Catalog): Promise<AnySessionResource> {
+  return session.type === 'session' ? toSession(session) : toDraft(session, catalog);
+}
+
+/** The fields that sessions and drafts share. */
+function commonFields(session: SessionRow) {
+  const { id, title, created_at, updated_at, metadata } = session;
+  const owner = subjectToWire({
+    subjectId: session.subject_id,
+    subjectType: session.subject_type,
+    subjectSlug: session.subject_slug,
+  });
+  return {
+    id,
+    title,
+    created_by_subject: owner,
+    created_at,
+    updated_at,
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
+    ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
   };
 }

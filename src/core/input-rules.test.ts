@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { titleOf } from './merge-title.ts';
+import { titleOf } from './input-rules.ts';
 
 const message = (content: string) => ({ type: 'user.message' as const, content });
 

@@ -1,12 +1,11 @@
+import path from 'node:path';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
 import type { FileContent } from '../blobs/store-files.ts';
 import { offloadResult } from '../blobs/offload.ts';
-import { readResult } from './results.ts';
-import { keepResult } from './merge-tool-result.ts';
+import { readResult, keepResult } from './results.ts';
 
 const sessionId = 'ses_1';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Page } from './merge-page.ts';
+import { Page } from './pagination.ts';
 
 test('a page takes so many items, or so much, but at least one', () => {
   const few = new Page<number>(2);
