@@ -15,7 +15,7 @@ interface ArchiveTurnInput {
 export function createArchiveTurn(dependencies: Dependencies) {
   return function archiveTurn({ turnId, through }: ArchiveTurnInput): Promise<void> {
     // A turn that was cancelled before its first model call has not asked for what was begun for it.
-    dependencies.headStarts.withdraw(turnId);
+    dependencies.speculativeCalls.withdraw(turnId);
     return withHeartbeat(async () => {
       try {
         await archive({ ...dependencies, turnId, through, signal: Context.current().cancellationSignal });

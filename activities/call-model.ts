@@ -1,18 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
-import { isWorthKeepingLater, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
+import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
 import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type Usage } from '../src/core/records.ts';
 import { inputCharacters } from '../src/models/input-breakdown.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
 import { isUnavailable } from '../src/engine/unavailable.ts';
-import { Answer, reported } from '../src/agents/message-assembler.ts';
+import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { prepareModelCall, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
-import { refuseReset } from '../src/temporal/reject-reset-run.ts';
-import { untilAvailable } from '../src/engine/retry.ts';
+import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
+import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { errorMessage } from '../src/lib/errors.ts';
 
 /** What an attempt tells the next one. */
 interface AttemptDetails {
@@ -43,8 +44,8 @@ type Outcome = CallModelResult['outcome'];
  */
 export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
   return async (input) => {
-    refuseReset(input);
-    const call = new ModelCall(dependencies, input);
+    rejectResetRun(input);
+    const call = new ModelCallAttempt(dependencies, input);
     try {
       return await withHeartbeat(() => call.run(), { details: () => call.details, giveUp: () => call.giveUp() });
     } finally {
@@ -54,7 +55,7 @@ export function createCallModel(dependencies: Dependencies): (input: CallModelIn
   };
 }
 
-class ModelCall {
+class ModelCallAttempt {
   readonly details: AttemptDetails;
   readonly #dependencies: Dependencies;
   readonly #input: CallModelInput;
@@ -62,7 +63,7 @@ class ModelCall {
   readonly #signal: AbortSignal;
   /** When the provider last said something, or was asked. */
   #heardAt = Date.now();
-  #answer: Answer | undefined;
+  #answer: MessageAssembler | undefined;
   /** Whether the model may have begun to work for this attempt. */
   #wasAsked = false;
   #isAnswering = false;
@@ -97,7 +98,7 @@ class ModelCall {
       }
       if (this.#signal.aborted) return await this.#stopped();
       // Providers do that now and then, and not when they are asked again. A model that insists has nothing to say.
-      if (this.#answer?.saysNothing && this.details.failures === 0) {
+      if (this.#answer?.isEmpty && this.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
       }
       return await this.#result({ status: 'answered' });
@@ -116,7 +117,7 @@ class ModelCall {
     const records = this.#dependencies.conversations.load(this.#input, runId, this.#signal);
     const prepared = await prepareModelCall(this.#dependencies, this.#input, records, this.#signal);
     const { toolset, conversation, request } = prepared;
-    this.#answer = new Answer({
+    this.#answer = new MessageAssembler({
       input: this.#input,
       attempt: this.#context.info.attempt,
       toolset,
@@ -133,13 +134,14 @@ class ModelCall {
    * may be the one that was lost. What was begun and is not used has been paid for all the same.
    */
   async #ask({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
-    const { headStarts } = this.#dependencies;
+    const { speculativeCalls } = this.#dependencies;
     const onUnreported = (): void => this.#add(UNREPORTED);
     this.#wasAsked = true;
     let begun: AsyncIterable<ModelChunk> | undefined;
     if (this.#input.step === 1) {
-      if (this.#context.info.attempt === 1) begun = await headStarts.claim(this.#input, this.#signal, onUnreported);
-      else headStarts.forgo(this.#input.turnId, onUnreported);
+      if (this.#context.info.attempt === 1)
+        begun = await speculativeCalls.claim(this.#input, this.#signal, onUnreported);
+      else speculativeCalls.forgo(this.#input.turnId, onUnreported);
     }
     return begun ?? provider.stream(request, this.#signal);
   }
@@ -148,14 +150,14 @@ class ModelCall {
     const { conversations, blobs } = this.#dependencies;
     const { sessionId } = this.#input;
     const end = outcome.status;
-    this.#account();
+    this.#recordUsage();
     const records = (await this.#answer?.records(end, this.details.usage)) ?? [this.#emptyMessage(end)];
     const stamp = randomUUID();
     // The answer is there and paid for: a store that is away is waited for.
     const keep = () => offloadResult(records, { blobs, sessionId });
     // Of a cancelled call nobody asks again for what was said by then.
     const giveUp = end === 'cancelled' ? new AbortController().signal : this.#signal;
-    const stored = await untilAvailable(keep, giveUp, isWorthKeepingLater);
+    const stored = await retryWhileUnavailable(keep, giveUp, isRetryableStoreError);
     conversations.remember(stamp, records);
     return { records: stored, stamp, outcome };
   }
@@ -164,7 +166,7 @@ class ModelCall {
     if (this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled') {
       return this.#result({ status: 'cancelled' });
     }
-    this.#account();
+    this.#recordUsage();
     if (this.#dependencies.draining.aborted) {
       throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
     }
@@ -173,7 +175,7 @@ class ModelCall {
 
   async #failed(error: unknown): Promise<CallModelResult> {
     if (isUnavailable(error)) {
-      this.#account();
+      this.#recordUsage();
       throw error;
     }
     const failure = failureOf(error);
@@ -187,7 +189,7 @@ class ModelCall {
       if (error instanceof PayloadTooLarge) this.#answer = undefined;
       return this.#result({ status: 'error', message: failure.message });
     }
-    this.#account();
+    this.#recordUsage();
     throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });
   }
 
@@ -207,7 +209,7 @@ class ModelCall {
   }
 
   /** Adds what this attempt has cost, once, for the next one to know: what was said may be void, but not that. */
-  #account(): void {
+  #recordUsage(): void {
     if (this.details.accounted === this.#context.info.attempt) return;
     this.details.accounted = this.#context.info.attempt;
     if (this.#wasAsked) this.#add(this.#answer?.usage ?? UNREPORTED);
@@ -241,6 +243,6 @@ function failureOf(error: unknown): ModelError {
   if (error instanceof ModelError) return error;
   if (error instanceof PayloadTooLarge)
     return new ModelError('bad_request', `The model's answer can't be kept: ${error.message}`);
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorMessage(error);
   return new ModelError('overloaded', `internal error: ${message}`, { cause: error });
 }

@@ -21,7 +21,7 @@ vi.mock(import('../src/tools/results.ts'), () => ({
   },
 }));
 vi.mock(import('../src/tools/results.ts'), () => ({
-  keepResult: (result: { text: string; files: unknown[] }) =>
+  storeToolResult: (result: { text: string; files: unknown[] }) =>
     Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),
 }));
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { isWorthKeepingLater, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
+import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/core/history.ts';
 import { SEARCH_TOOLS, searchResult } from '../src/tools/search-tools.ts';
 import { outcomeText } from '../src/core/projection.ts';
@@ -11,12 +11,13 @@ import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import type { McpEndpoint } from '../src/mcp/registry.ts';
 import { observeTool } from '../src/mcp/instrument-call.ts';
 import type { FileContent } from '../src/blobs/store-files.ts';
-import { readResult, keepResult } from '../src/tools/results.ts';
+import { readResult, storeToolResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
-import { deliverSurely } from '../src/engine/complete-reliably.ts';
+import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
-import { refuseReset } from '../src/temporal/reject-reset-run.ts';
-import { untilAvailable } from '../src/engine/retry.ts';
+import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
+import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { errorMessage } from '../src/lib/errors.ts';
 
 /** A cancelled tool with effects may still finish within this time: to know what it did is worth the wait. */
 const CANCEL_GRACE_MS = 5_000;
@@ -42,13 +43,13 @@ const CANCELLED: Ended = { outcome: 'cancelled', text: 'The tool call was cancel
  */
 export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<Appended> {
   return async (input) => {
-    refuseReset(input);
-    const run = new ToolRun(dependencies, input);
+    rejectResetRun(input);
+    const run = new ToolCallAttempt(dependencies, input);
     return withHeartbeat(() => run.run(), { details: () => run.details, giveUp: () => run.giveUp() });
   };
 }
 
-class ToolRun {
+class ToolCallAttempt {
   /** What an attempt tells the next one: how often and how long the tool has not answered, lost workers apart. */
   readonly details: { failures: number; failingMs: number };
   readonly #dependencies: Dependencies;
@@ -60,14 +61,14 @@ class ToolRun {
     this.#dependencies = dependencies;
     this.#input = input;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
-    this.details = (detailsLeft() as ToolRun['details'] | undefined) ?? { failures: 0, failingMs: 0 };
+    this.details = (detailsLeft() as ToolCallAttempt['details'] | undefined) ?? { failures: 0, failingMs: 0 };
   }
 
   async run(): Promise<Appended> {
     const { signal, release } = this.#stopSignal();
     try {
       const appended = await this.#appended(await this.#execute(signal));
-      if (!this.#mayRunAgain) deliverSurely(this.#dependencies, appended);
+      if (!this.#isRetryable) completeReliably(this.#dependencies, appended);
       return appended;
     } finally {
       release();
@@ -79,7 +80,7 @@ class ToolRun {
     return this.#appended({ outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${GIVEN_UP})` });
   }
 
-  get #mayRunAgain(): boolean {
+  get #isRetryable(): boolean {
     return this.#input.source.run?.effect === 'retry';
   }
 
@@ -93,8 +94,8 @@ class ToolRun {
     let call: ToolCall;
     let endpoint: McpEndpoint | undefined;
     try {
-      const spec = await untilAvailable(() => catalog.agents.spec(this.#input.specHash), signal);
-      call = await untilAvailable(() => conversations.toolCall(this.#input), signal);
+      const spec = await retryWhileUnavailable(() => catalog.agents.spec(this.#input.specHash), signal);
+      call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
       const { info } = call;
       if (info.type === 'system' && info.name === SEARCH_TOOLS) {
         return {
@@ -105,7 +106,7 @@ class ToolRun {
       endpoint = info.type === 'mcp' ? await toolsets.endpoint(spec, this.#input, info, signal) : undefined;
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
-      return this.#notExecuted(messageOf(error));
+      return this.#notExecuted(errorMessage(error));
     }
     if (!endpoint) return this.#notExecuted('its server is not known here.');
     return this.#callServer(endpoint, call, signal);
@@ -151,7 +152,7 @@ class ToolRun {
 
   /** Stopped before anything was sent. */
   #stoppedBefore(): Ended {
-    if (this.#mayRunAgain) this.#handOver();
+    if (this.#isRetryable) this.#saveHeartbeatDetails();
     return this.#isRepeated ? CANCELLED : { outcome: 'cancelled', text: outcomeText('cancelled') };
   }
 
@@ -161,8 +162,8 @@ class ToolRun {
   }
 
   #unknown(message: string, signal: AbortSignal, isFinal = false): Ended {
-    if (this.#mayRunAgain && !isFinal) {
-      if (signal.aborted) this.#handOver();
+    if (this.#isRetryable && !isFinal) {
+      if (signal.aborted) this.#saveHeartbeatDetails();
       if (signal.aborted) return CANCELLED;
       this.details.failures += 1;
       this.details.failingMs += Date.now() - this.#startedAt;
@@ -176,7 +177,7 @@ class ToolRun {
   }
 
   /** A call that may run again is left to another worker when this one stops. */
-  #handOver(): void {
+  #saveHeartbeatDetails(): void {
     if (this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled') return;
     throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
   }
@@ -187,7 +188,7 @@ class ToolRun {
    */
   #stopSignal(): { signal: AbortSignal; release: () => void } {
     const { cancellationSignal } = this.#context;
-    if (this.#mayRunAgain) {
+    if (this.#isRetryable) {
       const signal = AbortSignal.any([cancellationSignal, this.#dependencies.draining]);
       return { signal, release: () => undefined };
     }
@@ -209,7 +210,7 @@ class ToolRun {
   /** The effect may have happened by now, so its result is kept, however long and for whatever reason that fails. */
   async #appended(ended: Ended): Promise<Appended> {
     const never = new AbortController().signal;
-    const keep = (some: Ended) => untilAvailable(() => this.#keep(some), never, isWorthKeepingLater);
+    const keep = (some: Ended) => retryWhileUnavailable(() => this.#keep(some), never, isRetryableStoreError);
     let kept: Awaited<ReturnType<typeof keep>>;
     try {
       kept = await keep(ended);
@@ -227,7 +228,7 @@ class ToolRun {
     const { blobs } = this.#dependencies;
     const { sessionId, threadId, toolCallId } = this.#input;
     const result = {
-      ...(await keepResult({ text, files }, { blobs, sessionId })),
+      ...(await storeToolResult({ text, files }, { blobs, sessionId })),
       ...(foundTools && { foundTools }),
     };
     const at = new Date().toISOString();
@@ -240,8 +241,4 @@ class ToolRun {
 function textAlone({ outcome, text, files = [] }: Ended): Ended {
   const note = `[the ${files.length} files of this result were left out: they are too large to be kept together]`;
   return { outcome, text: `${text}\n${note}` };
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

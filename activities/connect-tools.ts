@@ -4,7 +4,8 @@ import type { Appended, ConnectToolsInput } from '../src/core/history.ts';
 import type { NewRecord } from '../src/core/records.ts';
 import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
-import { untilAvailable } from '../src/engine/retry.ts';
+import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { errorMessage } from '../src/lib/errors.ts';
 
 /**
  * Connects to the agent's MCP servers before the first model call and says which are there. The others are not an
@@ -16,7 +17,7 @@ export function createConnectTools({ catalog, toolsets, conversations, log, drai
     return withHeartbeat(async () => {
       const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);
       try {
-        const spec = await untilAvailable(() => catalog.agents.spec(specHash), signal);
+        const spec = await retryWhileUnavailable(() => catalog.agents.spec(specHash), signal);
         const { servers, unavailable } = await toolsets.load(spec, input, signal);
         for (const server of unavailable) log.warn({ turnId, ...server }, 'an MCP server is not available');
         const at = new Date().toISOString();
@@ -28,7 +29,7 @@ export function createConnectTools({ catalog, toolsets, conversations, log, drai
         if (Context.current().cancellationSignal.aborted) throw new CancelledFailure('the turn does not wait any more');
         if (draining.aborted) throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
         // What may pass was waited for. The turn can do without this, but not if it is tried for ever.
-        throw ApplicationFailure.nonRetryable(error instanceof Error ? error.message : String(error), 'internal_error');
+        throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
       }
     });
   };

@@ -2,7 +2,7 @@ import { ApplicationFailure } from '@temporalio/activity';
 import type { SessionStart, SessionState } from '../workflows/session.ts';
 import { inspect } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
-import { unlessHopeless } from '../src/engine/retry.ts';
+import { failUnlessTransient } from '../src/engine/retry.ts';
 
 /** What a session's workflow must know to go on where an earlier one, or another machine's, has stopped. */
 export function createLoadSession(dependencies: Dependencies) {
@@ -11,10 +11,10 @@ export function createLoadSession(dependencies: Dependencies) {
     sessionId,
     begins,
   }: Pick<SessionStart, 'sessionId' | 'begins'>): Promise<Omit<SessionState, 'unarchived'>> {
-    return unlessHopeless(async () => {
+    return failUnlessTransient(async () => {
       const session = await catalog.sessions.get(sessionId);
       if (!session) throw ApplicationFailure.nonRetryable(`there is no session ${sessionId}`, 'session_not_found');
-      const last = await turnIndex.certainLast(sessionId, begins);
+      const last = await turnIndex.confirmedLast(sessionId, begins);
       const tip = last && (await inspect(last.id, { catalog, logs }));
       if (!tip) return { tip: null, open: false, closed: session.closed === 1 };
       const { open, sessionId: _, ...rest } = tip;

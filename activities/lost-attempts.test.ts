@@ -102,7 +102,7 @@ test('a model call that takes its worker with it, each time, ends in error, and 
           },
         }),
       },
-      headStarts: { claim: () => Promise.resolve(undefined), forgo: () => undefined },
+      speculativeCalls: { claim: () => Promise.resolve(undefined), forgo: () => undefined },
     }),
   );
   const input: CallModelInput = {

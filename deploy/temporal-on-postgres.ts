@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { Command, InvalidArgumentError } from 'commander';
-import { untilStopped } from '../src/cli/process.ts';
+import { runUntilSignal } from '../src/cli/process.ts';
 import { ConfigError, loadConfig } from '../src/config.ts';
 import { createLogger } from '../src/telemetry/logger.ts';
 import { ProvisionError } from '../src/lib/errors.ts';
@@ -38,7 +38,7 @@ async function start({ folder, host, port, namespace }: Options): Promise<void> 
   const log = createLogger({ logLevel });
   const temporal = await startTemporalOnPostgres({ folder, host, port, namespace, postgresUrl, cacheDir, log });
   process.stdout.write(`Temporal listens on ${host}:${port}, with the namespace ${namespace}\n`);
-  await untilStopped(temporal);
+  await runUntilSignal(temporal);
 }
 
 async function checkServer({ port, namespace }: Options): Promise<void> {

@@ -122,14 +122,14 @@ test('every variable is documented in docs/configuration.md', () => {
 });
 
 test('Temporal may be at an IPv6 address', () => {
-  const { foreign } = loadConfig({ TEMPORAL_ADDRESS: '[::1]:7233' }).temporal;
-  expect(foreign?.connectionOptions.address).toBe('[::1]:7233');
+  const { external } = loadConfig({ TEMPORAL_ADDRESS: '[::1]:7233' }).temporal;
+  expect(external?.connectionOptions.address).toBe('[::1]:7233');
 });
 
 test("a foreign Temporal is configured by its own clients' names", () => {
   const config = loadConfig({ TEMPORAL_ADDRESS: 'temporal.example:7233', TEMPORAL_API_KEY: 'k' });
   expect(config.temporal.namespace).toBe('default');
-  expect(config.temporal.foreign?.connectionOptions).toMatchObject({ address: 'temporal.example:7233', apiKey: 'k' });
+  expect(config.temporal.external?.connectionOptions).toMatchObject({ address: 'temporal.example:7233', apiKey: 'k' });
 });
 
 test('encryption keys have ids and 32 bytes each', () => {

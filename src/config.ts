@@ -7,7 +7,8 @@ import { ROLES, subjectNamed, type Caller, type Role } from './auth/rights.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/sqlite.ts';
 import type { EncryptionKey } from './encryption/cipher.ts';
-import { hideSecrets } from './lib/redact.ts';
+import { registerSecrets } from './lib/redact.ts';
+import { errorMessage } from './lib/errors.ts';
 
 /**
  * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;
@@ -57,7 +58,7 @@ export interface Config {
   demoModel: string;
   temporal: {
     /** Unset: an embedded server. */
-    foreign: ClientConnectConfig | undefined;
+    external: ClientConnectConfig | undefined;
     namespace: string;
     taskQueue: string;
     /** Whether the embedded server's program may be downloaded. */
@@ -123,7 +124,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     throw new ConfigError(lines.join('\n'));
   }
   const vars = parsed.data;
-  hideSecrets(secretsOf(vars, env));
+  registerSecrets(secretsOf(vars, env));
   if (role !== 'start') checkShared(vars, role);
   const dataDir = path.resolve(vars.EVERTURN_DATA);
   // An embedded Temporal loses its last moments with ours; a Temporal elsewhere would still have them.
@@ -150,7 +151,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
     demoModel: vars.EVERTURN_DEMO_MODEL,
     temporal: {
-      foreign: vars.TEMPORAL_ADDRESS ? foreignTemporal(env) : undefined,
+      external: vars.TEMPORAL_ADDRESS ? foreignTemporal(env) : undefined,
       namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
       taskQueue: vars.EVERTURN_TASK_QUEUE,
       mayDownload: vars.EVERTURN_DOWNLOAD_TEMPORAL,
@@ -424,7 +425,7 @@ function foreignTemporal(env: NodeJS.ProcessEnv): ClientConnectConfig {
   try {
     return loadClientConnectConfig({ disableFile: true, overrideEnvVars: withoutEmpty(env) });
   } catch (error) {
-    throw new ConfigError(`TEMPORAL_*: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new ConfigError(`TEMPORAL_*: ${errorMessage(error)}`, { cause: error });
   }
 }
 

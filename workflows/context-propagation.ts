@@ -6,7 +6,7 @@ import {
   type Sinks,
   type WorkflowInterceptors,
 } from '@temporalio/workflow';
-import type { TurnClose, TurnStart } from '../src/core/history.ts';
+import type { TurnResult, TurnStart } from '../src/core/history.ts';
 import { turnContext, type TraceContext, type TurnSpan } from '../src/core/trace-context.ts';
 import {
   deletedSessionIdOf,
@@ -23,7 +23,7 @@ export interface TraceSinks extends Sinks {
 }
 
 /** What a turn gets from the command that creates it. */
-const GIVEN = new Set([REQUEST_HEADER, TRACE_HEADER, PREVIOUS_TRACE_HEADER]);
+const PROPAGATED_HEADERS = new Set([REQUEST_HEADER, TRACE_HEADER, PREVIOUS_TRACE_HEADER]);
 
 /** So many turns of a session are remembered: the one that runs, and those that are being archived. */
 const MAX_TURNS = 50;
@@ -37,14 +37,14 @@ const MAX_TURNS = 50;
 export function interceptors(): WorkflowInterceptors {
   const { workflowId } = workflowInfo();
   const turnId = turnIdOf(workflowId);
-  if (turnId !== undefined) return ofTurn(turnId);
+  if (turnId !== undefined) return turnInterceptors(turnId);
   const sessionId = sessionIdOf(workflowId);
-  if (sessionId !== undefined) return ofSession(sessionId);
+  if (sessionId !== undefined) return sessionInterceptors(sessionId);
   const deleted = deletedSessionIdOf(workflowId);
-  return deleted === undefined ? {} : ofRemoval(deleted);
+  return deleted === undefined ? {} : removalInterceptors(deleted);
 }
 
-function ofTurn(turnId: string): WorkflowInterceptors {
+function turnInterceptors(turnId: string): WorkflowInterceptors {
   let given: Headers = {};
   let origin: Headers = {};
   let sessionId: string | undefined;
@@ -52,7 +52,7 @@ function ofTurn(turnId: string): WorkflowInterceptors {
     inbound: [
       {
         execute: (input, next) => {
-          given = only(GIVEN, input.headers);
+          given = only(PROPAGATED_HEADERS, input.headers);
           origin = originOf(given, turnId);
           // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the argument of a turn's workflow
           const start = input.args[0] as TurnStart;
@@ -73,10 +73,10 @@ function ofTurn(turnId: string): WorkflowInterceptors {
   };
 }
 
-function ofSession(sessionId: string): WorkflowInterceptors {
+function sessionInterceptors(sessionId: string): WorkflowInterceptors {
   const turns = new Map<string, Headers>();
   const remember = (turnId: string, headers: Headers): void => {
-    turns.set(turnId, only(GIVEN, headers));
+    turns.set(turnId, only(PROPAGATED_HEADERS, headers));
     const [oldest] = turns.keys();
     if (turns.size > MAX_TURNS && oldest !== undefined) turns.delete(oldest);
   };
@@ -114,7 +114,7 @@ function ofSession(sessionId: string): WorkflowInterceptors {
 }
 
 /** No part of a trace: it goes on long after the request. */
-function ofRemoval(sessionId: string): WorkflowInterceptors {
+function removalInterceptors(sessionId: string): WorkflowInterceptors {
   let request: Headers = {};
   return {
     inbound: [
@@ -156,7 +156,7 @@ function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>):
   running.then(
     (result) => {
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the result of a turn's workflow
-      const close = result as TurnClose;
+      const close = result as TurnResult;
       traces.turnEnded({
         parent,
         ...(previous && { previous }),

@@ -104,10 +104,10 @@ export async function session(start: SessionStart): Promise<void> {
   const run = new SessionRun(start);
   // First, so that an end which has come before a command is heard before it.
   setHandler(turnEnding, (ending) => run.turnEnding(ending));
-  setHandler(createTurn, (command) => answered(() => run.createTurn(command)), {
-    validator: (command) => run.refuseEarly(command),
+  setHandler(createTurn, (command) => asUpdateFailure(() => run.createTurn(command)), {
+    validator: (command) => run.validateCreateTurn(command),
   });
-  setHandler(cancelSession, (command) => answered(() => run.cancel(command)));
+  setHandler(cancelSession, (command) => asUpdateFailure(() => run.cancel(command)));
   try {
     await run.untilContinued();
   } catch (error) {
@@ -138,8 +138,8 @@ class SessionRun {
   async untilContinued(): Promise<never> {
     if (!this.#loaded) await this.#load();
     const { tip, open } = this.#state;
-    detach(() => this.#archiveEnded());
-    if (open && tip) detach(() => this.#poll(tip.turnId));
+    runInBackground(() => this.#archiveEnded());
+    if (open && tip) runInBackground(() => this.#poll(tip.turnId));
     await condition(() => this.#mayContinue());
     return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
   }
@@ -177,9 +177,9 @@ class SessionRun {
       await this.#untilLoaded();
       const { tip } = this.#state;
       if (tip?.turnId === command.turnId) return accepted(tip); // the command came twice
-      if (this.#mayBeKnown(command)) {
+      if (this.#mayExistAlready(command)) {
         const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
-        if (known) return this.#adopt(known);
+        if (known) return this.#adoptExisting(known);
       }
       let previous = await this.#validate(command);
       if (this.#state.open && tip) {
@@ -197,16 +197,16 @@ class SessionRun {
    * Whether the turn may be there: its id is older than the newest one, so another may have followed, or the command is
    * too old to begin it. Such are the commands that Temporal gives once more to a run that came of an operator's reset.
    */
-  #mayBeKnown(command: CreateTurnCommand): boolean {
+  #mayExistAlready(command: CreateTurnCommand): boolean {
     const { tip } = this.#state;
     return command.isRepeated ?? ((tip !== null && command.turnId < tip.turnId) || isExpired(command));
   }
 
   /** Refuses what can be refused without asking anybody: such a command leaves nothing in the history. */
-  refuseEarly(command: CreateTurnCommand): void {
+  validateCreateTurn(command: CreateTurnCommand): void {
     const { turnId, previous, input } = command;
     const { tip, open, closed } = this.#state;
-    if (!this.#loaded || this.#mayBeKnown(command) || tip?.turnId === turnId) return;
+    if (!this.#loaded || this.#mayExistAlready(command) || tip?.turnId === turnId) return;
     if (closed) throw refused(CLOSED);
     // The end of an open turn, and what waits on it, may have come in the same moment and not be noted yet.
     if (open) return;
@@ -258,7 +258,7 @@ class SessionRun {
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
         workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
       });
-      detach(() => this.#untilClosed(turnId, child));
+      runInBackground(() => this.#untilClosed(turnId, child));
       return { turnId, previousTurnId, sequence };
     } catch (error) {
       this.#state.tip = before;
@@ -267,16 +267,16 @@ class SessionRun {
       // The command came again, after a run of the session that this one knows nothing of.
       const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
       if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
-      return this.#adopt(seen);
+      return this.#adoptExisting(seen);
     }
   }
 
   /** Makes a turn that is there already the newest one, unless another has followed. */
-  #adopt({ turnId, previousTurnId, sequence, pending, open }: Tip & { open: boolean }): TurnAccepted {
+  #adoptExisting({ turnId, previousTurnId, sequence, pending, open }: Tip & { open: boolean }): TurnAccepted {
     if (sequence > (this.#state.tip?.sequence ?? 0)) {
       this.#state.tip = { turnId, previousTurnId, sequence, pending };
       this.#state.open = open;
-      if (open) detach(() => this.#poll(turnId));
+      if (open) runInBackground(() => this.#poll(turnId));
     }
     return { turnId, previousTurnId, sequence };
   }
@@ -309,7 +309,7 @@ class SessionRun {
   #stop(turnId: string, reason: CancelReason): void {
     if (this.#stopping.has(turnId)) return;
     this.#stopping.add(turnId);
-    detach(async () => {
+    runInBackground(async () => {
       try {
         await this.#untilStopped(turnId, reason);
       } finally {
@@ -323,29 +323,29 @@ class SessionRun {
       await getExternalWorkflowHandle(turnWorkflowId(turnId)).signal(cancelTurn, reason);
     } catch {
       // It has closed already, and nobody may be on the way to tell us.
-      await this.#settle(turnId);
+      await this.#reconcile(turnId);
     }
     for (const sparesTools of [true, false]) {
       const grace = sparesTools ? CANCEL_GRACE : TOOL_GRACE;
       if (await condition(() => !this.#runs(turnId), grace)) return;
       if (await terminateTurn({ turnId, reason, sparesTools })) break;
     }
-    await this.#settle(turnId);
+    await this.#reconcile(turnId);
   }
 
   /** A turn that was terminated or failed has not announced its end; as its parent we are told of it all the same. */
   async #untilClosed(turnId: string, child: ChildWorkflowHandle<typeof turn>): Promise<void> {
     await child.result().catch(() => undefined);
-    await this.#settle(turnId);
+    await this.#reconcile(turnId);
     await this.#poll(turnId);
   }
 
   /** A run that did not start the turn itself is not told of its end, so it looks from time to time. */
   async #poll(turnId: string): Promise<void> {
-    while (!(await condition(() => !this.#runs(turnId), '1 minute'))) await this.#settle(turnId);
+    while (!(await condition(() => !this.#runs(turnId), '1 minute'))) await this.#reconcile(turnId);
   }
 
-  async #settle(turnId: string): Promise<void> {
+  async #reconcile(turnId: string): Promise<void> {
     if (!this.#runs(turnId)) return;
     let seen: Awaited<ReturnType<typeof inspectTurn>>;
     try {
@@ -366,7 +366,7 @@ class SessionRun {
     for (;;) {
       await condition(() => waiting().length > 0);
       await sleep(ARCHIVE_DELAY);
-      for (const turnId of waiting()) detach(() => this.#archive(turnId));
+      for (const turnId of waiting()) runInBackground(() => this.#archive(turnId));
     }
   }
 
@@ -403,7 +403,7 @@ function refused({ code, message }: Refusal): ApplicationFailure {
 }
 
 /** An error that is not Temporal's would fail the workflow task, and with it the session; the caller is to get it. */
-async function answered<T>(handler: () => Promise<T>): Promise<T> {
+async function asUpdateFailure<T>(handler: () => Promise<T>): Promise<T> {
   try {
     return await handler();
   } catch (error) {
@@ -413,7 +413,7 @@ async function answered<T>(handler: () => Promise<T>): Promise<T> {
 }
 
 /** Runs something beside the commands. What fails there must not fail the workflow task either. */
-function detach(task: () => Promise<void>): void {
+function runInBackground(task: () => Promise<void>): void {
   task().catch((error: unknown) => log.error('a background task of the session failed', { error: messageOf(error) }));
 }
 

@@ -7,16 +7,16 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { CallModelResult, ForRun, TurnCarry, TurnClose, TurnStart } from '../src/core/history.ts';
+import type { CallModelResult, RunGuard, TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
-import { answerTo, countFailureRecords } from '../src/core/projection.ts';
+import { resolutionOf, countFailureRecords } from '../src/core/projection.ts';
 import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/core/records.ts';
 
 /** How far the turn has come; shared by its threads, since they share its log. */
-export type Progress = Pick<TurnCarry, 'ordinal' | 'step' | 'usage'>;
+export type Progress = Pick<TurnContinuation, 'ordinal' | 'step' | 'usage'>;
 
-export type ThreadEnd =
-  | Exclude<TurnClose, { status: 'cancelled' }>
+export type ThreadResult =
+  | Exclude<TurnResult, { status: 'cancelled' }>
   /** The turn is being cancelled. */
   | { status: 'stopped' }
   /** The history is long enough; everything that was begun has ended. */
@@ -30,7 +30,7 @@ interface ThreadOptions {
 }
 
 /** A tool call that may run now: it needs no approval, or has it. */
-type ToolRun = Pick<PendingCall, 'toolCallId' | 'source'>;
+type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'>;
 
 /**
  * With the default a workflow sees a cancellation at once while a result may still land in its history; the log would
@@ -62,7 +62,7 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
 });
 
 /** So many tools run at a time: a workflow task that schedules hundreds is slow and large. */
-const TOOLS_AT_ONCE = 50;
+const MAX_CONCURRENT_TOOLS = 50;
 
 /** The agent loop of one thread: ask the model, run the tools that it calls, until it calls none or needs somebody. */
 export class Thread {
@@ -70,7 +70,7 @@ export class Thread {
   readonly #threadId: string;
   readonly #progress: Progress;
   readonly #stopped: () => boolean;
-  readonly #run: ForRun;
+  readonly #run: RunGuard;
   /** Stamps of the results that came since the last model call. */
   #recent: string[] = [];
 
@@ -83,11 +83,11 @@ export class Thread {
     this.#run = { runId: workflowInfo().originalExecutionRunId, ...(start.carry?.isReset && { isReset: true }) };
   }
 
-  async run(): Promise<ThreadEnd> {
+  async run(): Promise<ThreadResult> {
     if (!this.#start.carry) {
       if (this.#start.hasServers) await this.#connectTools();
       const allowed = this.#start.resumes.filter(
-        (call) => call.source.run && answerTo(call, this.#start.input).status === 'allow',
+        (call) => call.source.run && resolutionOf(call, this.#start.input).status === 'allow',
       );
       await this.#callTools(allowed);
     }
@@ -103,7 +103,7 @@ export class Thread {
     }
   }
 
-  async #step(): Promise<ThreadEnd | undefined> {
+  async #step(): Promise<ThreadResult | undefined> {
     const answer = await this.#callModel();
     if ('status' in answer) return answer;
     const { message, stamp } = answer;
@@ -111,7 +111,7 @@ export class Thread {
       return { status: 'error', message: 'The model stopped at its limit of output tokens (finish_reason: length).' };
     }
     if (message.toolCalls.length === 0) return { status: 'done', pending: [] };
-    const ready: ToolRun[] = [];
+    const ready: ReadyCall[] = [];
     const pending: PendingCall[] = [];
     for (const [index, { id: toolCallId, route }] of message.toolCalls.entries()) {
       const source: CallSource = { turnId: this.#start.turnId, messageId: message.id, stamp, index };
@@ -127,7 +127,7 @@ export class Thread {
     return pending.length > 0 ? { status: 'done', pending } : undefined;
   }
 
-  async #callModel(): Promise<{ message: ModelMessage; stamp: string } | ThreadEnd> {
+  async #callModel(): Promise<{ message: ModelMessage; stamp: string } | ThreadResult> {
     const { turnId, sessionId, owner, previousTurnId, sequence, specHash } = this.#start;
     let result: CallModelResult;
     const recent = this.#recent;
@@ -167,16 +167,16 @@ export class Thread {
     return { message, stamp };
   }
 
-  async #callTools(calls: ToolRun[]): Promise<void> {
+  async #callTools(calls: ReadyCall[]): Promise<void> {
     const waiting = [...calls];
     const lane = async (): Promise<void> => {
       for (let call = waiting.shift(); call && !this.#stopped(); call = waiting.shift()) await this.#callTool(call);
     };
-    await Promise.all(calls.slice(0, TOOLS_AT_ONCE).map(lane));
+    await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
   }
 
   /** Never throws: however a tool ends, the log says so and the model is told. */
-  async #callTool({ toolCallId, source }: ToolRun): Promise<void> {
+  async #callTool({ toolCallId, source }: ReadyCall): Promise<void> {
     const { turnId, sessionId, owner, specHash, limits } = this.#start;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity ends a call that takes too long, and still has to say so.

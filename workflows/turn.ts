@@ -10,12 +10,12 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { TurnCarry, TurnClose, TurnStart } from '../src/core/history.ts';
+import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
 import { countStartRecords } from '../src/core/projection.ts';
 import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
 import { sessionWorkflowId } from '../src/core/temporal-names.ts';
 import { cancelTurn, turnEnding } from './messages.ts';
-import { Thread, type Progress, type ThreadEnd } from './thread.ts';
+import { Thread, type Progress, type ThreadResult } from './thread.ts';
 
 /** Of a run that has continued as this one: beside the steps. It may fail, since the session archives all. */
 const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
@@ -25,7 +25,7 @@ const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
 });
 
 /** One request/response cycle of a session. Its history is its log. */
-export async function turn(start: TurnStart): Promise<TurnClose> {
+export async function turn(start: TurnStart): Promise<TurnResult> {
   const { carry } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
@@ -45,14 +45,14 @@ export async function turn(start: TurnStart): Promise<TurnClose> {
   const { turnId, sessionId } = start;
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
-  let end: ThreadEnd;
+  let end: ThreadResult;
   try {
     const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
     const thread = new Thread({ start, threadId: ROOT_THREAD, progress, stopped: () => reason !== undefined });
     end = await steps.run(() => thread.run());
     if (end.status === 'continue' && !reason) {
       const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
-      const next: TurnCarry = { ...progress, previousRunId, deadline, ...(isReset && { isReset }) };
+      const next: TurnContinuation = { ...progress, previousRunId, deadline, ...(isReset && { isReset }) };
       return await continueAsNew<typeof turn>({ ...start, carry: next });
     }
   } catch (error) {
@@ -61,12 +61,12 @@ export async function turn(start: TurnStart): Promise<TurnClose> {
     end = { status: 'error', message: error instanceof Error ? error.message : String(error) };
   }
   const close = closeOf(end, reason);
-  await CancellationScope.nonCancellable(() => announce(start, close));
+  await CancellationScope.nonCancellable(() => notifySession(start, close));
   return close;
 }
 
 /** Whatever a cancelled turn still managed to do, it ends as cancelled, unless it was done by then. */
-function closeOf(end: ThreadEnd, reason: CancelReason | undefined): TurnClose {
+function closeOf(end: ThreadResult, reason: CancelReason | undefined): TurnResult {
   if (end.status === 'done') return end;
   if (reason) return { status: 'cancelled', reason };
   return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
@@ -76,7 +76,7 @@ function closeOf(end: ThreadEnd, reason: CancelReason | undefined): TurnClose {
  * The session hears of the end before anybody can read of it, so that an answer to the turn always finds it ended.
  * A session that is gone is built anew from the logs, this one among them.
  */
-async function announce({ sessionId, turnId }: TurnStart, close: TurnClose): Promise<void> {
+async function notifySession({ sessionId, turnId }: TurnStart, close: TurnResult): Promise<void> {
   const pending = close.status === 'done' ? close.pending : [];
   try {
     await getExternalWorkflowHandle(sessionWorkflowId(sessionId)).signal(turnEnding, { turnId, pending });

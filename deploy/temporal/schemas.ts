@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { ProvisionError } from '../../src/lib/errors.ts';
+import { errorMessage, ProvisionError } from '../../src/lib/errors.ts';
 import type { PostgresAccess } from './postgres-access.ts';
 
 const run = promisify(execFile);
@@ -64,7 +64,7 @@ async function orProvisionError<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = errorMessage(cause);
     throw new ProvisionError(`PostgreSQL can not be used for Temporal: ${reason}`, { cause });
   }
 }

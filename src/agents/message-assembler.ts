@@ -44,7 +44,7 @@ interface Decided {
 const MAX_DELTA_BYTES = 256 * 1024;
 
 /** A model's answer as it comes in: folded, and published frame by frame. */
-export class Answer {
+export class MessageAssembler {
   usage: Usage | undefined;
   readonly #options: AnswerOptions;
   readonly #text = emptyText();
@@ -60,7 +60,7 @@ export class Answer {
   }
 
   /** Whole, but without a word to anybody; there may be reasoning. */
-  get saysNothing(): boolean {
+  get isEmpty(): boolean {
     const { content, refusal, toolCalls } = this.#text;
     return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0;
   }

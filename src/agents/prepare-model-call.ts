@@ -1,7 +1,7 @@
 import { offeredTools, type Toolset } from '../tools/toolset.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
-import type { UnplacedRecord } from '../core/records.ts';
+import type { UnsequencedRecord } from '../core/records.ts';
 import { promptOf } from './prompt.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 import type { Dependencies } from '../../activities/dependencies.ts';
@@ -17,7 +17,7 @@ export interface PreparedModelCall {
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs }: Pick<Dependencies, 'catalog' | 'toolsets' | 'models' | 'blobs'>,
   { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
-  records: Promise<UnplacedRecord[]>,
+  records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
 ): Promise<PreparedModelCall> {
   // Whichever of them fails first, somebody is there to hear of it: else the process would end.

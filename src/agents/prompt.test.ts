@@ -1,12 +1,12 @@
 import { expect, test, vi } from 'vitest';
-import type { UnplacedRecord } from '../core/records.ts';
+import type { UnsequencedRecord } from '../core/records.ts';
 import { transcript } from '../core/transcript.ts';
 import { promptOf } from './prompt.ts';
 
 const at = '2026-01-01T00:00:00.000Z';
 const threadId = 'main';
 
-function messageWithCalls(ids: string[]): UnplacedRecord {
+function messageWithCalls(ids: string[]): UnsequencedRecord {
   return {
     kind: 'model.message',
     id: 'msg_1',
@@ -26,7 +26,7 @@ function messageWithCalls(ids: string[]): UnplacedRecord {
   };
 }
 
-function promptFor(records: UnplacedRecord[]) {
+function promptFor(records: UnsequencedRecord[]) {
   return promptOf({
     spec: { model: { name: 'm' } },
     model: 'm',
@@ -37,12 +37,12 @@ function promptFor(records: UnplacedRecord[]) {
   });
 }
 
-const results = (ids: string[], content: string): UnplacedRecord[] =>
+const results = (ids: string[], content: string): UnsequencedRecord[] =>
   ids.map((toolCallId) => ({ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', content }));
 
 test('a result is measured and cut once, however many model calls have it before them', () => {
   const ids = ['call_1', 'call_2', 'call_3'];
-  const answers: UnplacedRecord = {
+  const answers: UnsequencedRecord = {
     kind: 'turn.created',
     at,
     turnId: 'turn_2',

@@ -1,4 +1,4 @@
-import { clip } from '../core/text.ts';
+import { truncateMiddle } from '../core/text.ts';
 import type { StoredFile } from '../core/records.ts';
 import type { ToolItem, TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
@@ -50,7 +50,7 @@ function cutResult(item: TranscriptItem): TranscriptItem {
   const known = CUT_RESULTS.get(item);
   if (known) return known;
   const note = (omitted: number) => `[${omitted} characters of this result were left out; ask for less to see them]`;
-  const cut = { ...item, content: clip(item.content, LARGE_RESULT_BYTES, note) };
+  const cut = { ...item, content: truncateMiddle(item.content, LARGE_RESULT_BYTES, note) };
   CUT_RESULTS.set(item, cut);
   return cut;
 }

@@ -1,4 +1,4 @@
-import type { Models } from '../models/providers.ts';
+import type { ModelProviders } from '../models/providers.ts';
 import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
@@ -29,17 +29,17 @@ const NOT_AVAILABLE: { param: string; isAsked: (spec: AgentSpec) => boolean }[] 
 ];
 
 /** Says whether this server can run an agent: what a schema can't know. */
-export class AgentCheck {
-  readonly #models: Models;
+export class AgentValidator {
+  readonly #models: ModelProviders;
   readonly #registry: McpRegistry;
 
-  constructor({ models, registry }: { models: Models; registry: McpRegistry }) {
+  constructor({ models, registry }: { models: ModelProviders; registry: McpRegistry }) {
     this.#models = models;
     this.#registry = registry;
   }
 
   /** The first problem of an agent, or undefined if it can run here. `owner`: of the session, if it is for one. */
-  async problem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined> {
+  async firstProblem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined> {
     const asked = NOT_AVAILABLE.find(({ isAsked }) => isAsked(spec));
     if (asked) {
       const message = `${asked.param} is not available on this server; leave it out`;

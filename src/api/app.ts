@@ -13,7 +13,7 @@ import { fileRoutes } from './sessions/files.ts';
 import { healthRoutes } from './operations/health.ts';
 import { checkHost, checkOperationsHost } from './http/local-only.ts';
 import { metricsRoutes } from './operations/metrics.ts';
-import { KeyGuesses } from './http/key-guesses.ts';
+import { UnknownKeyLimiter } from './http/unknown-key-limiter.ts';
 import { withDocument } from './http/openapi.ts';
 import { countRequests, traceRequests } from './http/observe-requests.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
@@ -27,7 +27,7 @@ import { turnRoutes } from './sessions/turns.ts';
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
   const { keyring, issuer, limits, config, connectionLimit } = context;
-  const guesses = new KeyGuesses(limits, context);
+  const guesses = new UnknownKeyLimiter(limits, context);
   const requestLimit = new RequestLimit(limits, context);
   const app = newApp(context);
   app.set('trust proxy', config.trustedProxies);

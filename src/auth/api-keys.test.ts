@@ -103,7 +103,7 @@ test('the use of a key is noted once a minute', async () => {
   const { catalog, keyring, add } = await open();
   freeze(Date.parse('2025-12-31T23:59:59.999Z'));
   const key = await add('key_1');
-  const noted = vi.spyOn(catalog.keys, 'noteUse');
+  const noted = vi.spyOn(catalog.keys, 'recordUse');
   const lastUsed = async () => {
     await Promise.all(noted.mock.results.map(({ value }) => value as Promise<void>));
     return (await catalog.keys.list())[0]?.last_used_at;

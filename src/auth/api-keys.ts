@@ -72,7 +72,7 @@ export class Keyring {
     const now = new Date();
     if (row.revoked_at !== null) return { ended: 'was revoked' };
     if (row.expires_at !== null && row.expires_at <= now.toISOString()) return { ended: 'has expired' };
-    this.#noteUse(row.id, now);
+    this.#recordUse(row.id, now);
     return { caller: callerOf(row) };
   }
 
@@ -109,11 +109,11 @@ export class Keyring {
   }
 
   /** Not worth failing for, nor waiting. */
-  #noteUse(id: string, now: Date): void {
+  #recordUse(id: string, now: Date): void {
     if (this.#noted.has(id)) return;
     this.#noted.set(id, true);
     this.#catalog.keys
-      .noteUse(id, now.toISOString(), new Date(now.getTime() - NOTE_USE_MS).toISOString())
+      .recordUse(id, now.toISOString(), new Date(now.getTime() - NOTE_USE_MS).toISOString())
       .catch((error: unknown) => this.#log.debug({ err: error }, 'the use of a key could not be noted'));
   }
 }

@@ -4,11 +4,11 @@ import path from 'node:path';
 import { NO_ENCRYPTION } from '../encryption/cipher.ts';
 import { MAX_HEADER_BYTES, plainSize, readSealed, sealBytes } from '../encryption/encrypted-file.ts';
 import { sha256 } from '../lib/hash.ts';
-import { KeyedQueue } from '../lib/keyed-semaphore.ts';
+import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { BlobNotFound, type BlobStore, type ListedBlob } from './blob-store.ts';
 
 /** Files that are open at a time; a process has few handles, and one request may have thousands of blobs. */
-const FILES_AT_ONCE = 32;
+const MAX_CONCURRENT_FILES = 32;
 
 /**
  * Blobs as files: `<root>/<session>/<name>`. Encrypted ones are told apart by how they begin. Their names are keyed, since
@@ -17,7 +17,7 @@ const FILES_AT_ONCE = 32;
 export class FolderBlobStore implements BlobStore {
   readonly #root: string;
   readonly #cipher;
-  readonly #queue = new KeyedQueue(FILES_AT_ONCE);
+  readonly #queue = new KeyedSemaphore(MAX_CONCURRENT_FILES);
 
   constructor(root: string, cipher = NO_ENCRYPTION) {
     this.#root = root;
@@ -32,7 +32,7 @@ export class FolderBlobStore implements BlobStore {
   async put(sessionId: string, bytes: Uint8Array): Promise<string> {
     const blob = this.#cipher.nameOf(sha256(bytes), `blob/${sessionId}`);
     const file = this.#file(sessionId, blob);
-    const stored = this.#cipher.isOn ? sealBytes(bytes, placeOf(sessionId, blob), this.#cipher) : bytes;
+    const stored = this.#cipher.isOn ? sealBytes(bytes, aadForBlob(sessionId, blob), this.#cipher) : bytes;
     await this.#queue.run('files', () => write(file, stored));
     return blob;
   }
@@ -58,7 +58,7 @@ export class FolderBlobStore implements BlobStore {
     const sealed = readSealed(bytes);
     // A file that was stored without encryption may begin with anything: its name is its hash.
     if (!sealed || sha256(bytes) === blob) return bytes;
-    return this.#cipher.open(sealed, placeOf(sessionId, blob));
+    return this.#cipher.open(sealed, aadForBlob(sessionId, blob));
   }
 
   async list(sessionId: string): Promise<ListedBlob[]> {
@@ -96,7 +96,7 @@ export class FolderBlobStore implements BlobStore {
   }
 }
 
-function placeOf(sessionId: string, blob: string): string {
+function aadForBlob(sessionId: string, blob: string): string {
   return `blob/${sessionId}/${blob}`;
 }
 
@@ -116,7 +116,7 @@ async function readHead(file: string): Promise<Buffer> {
  */
 async function write(file: string, bytes: Uint8Array): Promise<void> {
   const folder = path.dirname(file);
-  if (!(await isRefreshed(file))) {
+  if (!(await touchIfExists(file))) {
     await mkdir(folder, { recursive: true });
     await writeAside(file, bytes);
   }
@@ -151,7 +151,7 @@ async function sync(folder: string): Promise<void> {
 }
 
 /** Makes a file count as stored now. False if it is not there. */
-async function isRefreshed(file: string): Promise<boolean> {
+async function touchIfExists(file: string): Promise<boolean> {
   const now = new Date();
   const isThere = await unlessMissing(async () => {
     await utimes(file, now, now);

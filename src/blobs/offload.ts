@@ -25,7 +25,7 @@ interface BlobRef {
 export class PayloadTooLarge extends Error {}
 
 /** Whether a value that could not be kept may be kept a little later: whatever is wrong with the store, it is not the value. */
-export function isWorthKeepingLater(error: unknown): boolean {
+export function isRetryableStoreError(error: unknown): boolean {
   return !(error instanceof PayloadTooLarge);
 }
 

@@ -14,7 +14,7 @@ const MAX_INLINE_FILE_BYTES = 64 * 1024;
  * Keeps files in the form in which the log has them: small ones inside their record, as long as they take no more than
  * `maxInlineBytes` together, the others in the blob store.
  */
-export async function keepFiles(
+export async function storeFiles(
   files: FileContent[],
   { blobs, sessionId, maxInlineBytes }: { blobs: BlobStore; sessionId: string; maxInlineBytes: number },
 ): Promise<StoredFile[]> {

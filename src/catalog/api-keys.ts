@@ -41,7 +41,7 @@ export class Keys {
   }
 
   /** Notes that a key was used, unless somebody has noted that since `notSince`. */
-  async noteUse(id: string, now: string, notSince: string): Promise<void> {
+  async recordUse(id: string, now: string, notSince: string): Promise<void> {
     await this.#db
       .updateTable('api_keys')
       .set({ last_used_at: now })

@@ -1,9 +1,9 @@
 import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { LogEntry, LogRecord } from '../core/records.ts';
-import { referToBlobs, ROWS_AT_ONCE } from './blob-references.ts';
+import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Tables } from './schema.ts';
-import { noteActivity } from './sessions.ts';
+import { touchSession } from './sessions.ts';
 
 /** What the column holds on PostgreSQL; a client's cursor may point beyond it. */
 const MAX_ORDINAL = 2 ** 31 - 1;
@@ -29,7 +29,7 @@ export class Archive {
     return this.#db.transaction().execute(async (db) => {
       const row = db.selectFrom('turns').select(['session_id', 'archived_through']).where('id', '=', turnId);
       const turn = await row.executeTakeFirst();
-      if (!turn || !(await noteActivity(db, { id: turn.session_id, at: last.record.at }))) return undefined;
+      if (!turn || !(await touchSession(db, { id: turn.session_id, at: last.record.at }))) return undefined;
       // Read again, since from here on the session's row is held, and nobody else adds any. There are no gaps.
       const { archived_through: before } = (await row.executeTakeFirst()) ?? turn;
       const { numUpdatedRows } = await db
@@ -39,13 +39,13 @@ export class Archive {
         .executeTakeFirst();
       if (numUpdatedRows === 0n) return undefined;
       const added = entries.filter(({ ordinal }) => ordinal > before);
-      for (let from = 0; from < added.length; from += ROWS_AT_ONCE) {
-        const some = added.slice(from, from + ROWS_AT_ONCE);
+      for (let from = 0; from < added.length; from += ROW_BATCH_SIZE) {
+        const some = added.slice(from, from + ROW_BATCH_SIZE);
         const records = some.map(({ record }) => JSON.stringify(record));
         const rows = some.map(({ ordinal }, i) => ({
           turn_id: turnId,
           ordinal,
-          record: this.#cipher.sealText(records[i] ?? '', placeOf(turnId, ordinal)),
+          record: this.#cipher.sealText(records[i] ?? '', aadForRecord(turnId, ordinal)),
         }));
         await db.insertInto('archive').values(rows).execute();
         await referToBlobs(db, turn.session_id, records);
@@ -65,7 +65,7 @@ export class Archive {
       .execute();
     const entries = new Map(turnIds.map((id): [string, LogEntry[]] => [id, []]));
     for (const { turn_id: id, ordinal, record } of rows) {
-      entries.get(id)?.push({ ordinal, record: parse(this.#cipher.openText(record, placeOf(id, ordinal))) });
+      entries.get(id)?.push({ ordinal, record: parse(this.#cipher.openText(record, aadForRecord(id, ordinal))) });
     }
     return entries;
   }
@@ -83,12 +83,12 @@ export class Archive {
       .execute();
     return rows.map(({ ordinal, record }) => ({
       ordinal,
-      record: parse(this.#cipher.openText(record, placeOf(turnId, ordinal))),
+      record: parse(this.#cipher.openText(record, aadForRecord(turnId, ordinal))),
     }));
   }
 }
 
-function placeOf(turnId: string, ordinal: number): string {
+function aadForRecord(turnId: string, ordinal: number): string {
   return `archive/${turnId}/${ordinal}`;
 }
 

@@ -2,7 +2,7 @@ import type { Kysely, Transaction } from 'kysely';
 import type { Tables } from './schema.ts';
 
 /** Rows per statement: SQLite takes 32,766 variables in one. */
-export const ROWS_AT_ONCE = 500;
+export const ROW_BATCH_SIZE = 500;
 
 /** Which blobs of a session its archive names, and when that is to be compared with those that are stored. */
 export class BlobReferences {
@@ -66,10 +66,10 @@ export class BlobReferences {
 export async function referToBlobs(db: Transaction<Tables>, sessionId: string, records: string[]): Promise<void> {
   const blobs = new Set(records.flatMap(blobsIn));
   const rows = [...blobs].map((blob) => ({ session_id: sessionId, blob }));
-  for (let from = 0; from < rows.length; from += ROWS_AT_ONCE) {
+  for (let from = 0; from < rows.length; from += ROW_BATCH_SIZE) {
     await db
       .insertInto('blob_references')
-      .values(rows.slice(from, from + ROWS_AT_ONCE))
+      .values(rows.slice(from, from + ROW_BATCH_SIZE))
       .onConflict((conflict) => conflict.columns(['session_id', 'blob']).doNothing())
       .execute();
   }

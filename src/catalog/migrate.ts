@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import { dialectOf, isCatalogUnavailable, type Database } from './database.ts';
 import { migrations } from './migrations.ts';
 import { isPostgresRefusal, PgDialect } from './postgres.ts';
+import { errorMessage } from '../lib/errors.ts';
 
 /** The catalog can't be used; the message says what to do about it. */
 export class CatalogError extends Error {}
@@ -110,7 +111,7 @@ async function checkEncoding(db: Kysely<unknown>): Promise<void> {
 }
 
 function advice(database: Database, error: unknown): string {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = errorMessage(error);
   if (database.kind === 'sqlite') {
     return `the catalog ${database.file} can not be used (${reason}): check DATABASE_URL and EVERTURN_DATA`;
   }

@@ -88,8 +88,8 @@ export class Sessions {
       .insertInto('sessions')
       .values({
         ...session,
-        title: title ? this.#cipher.sealText(title, titlePlace(id)) : title,
-        metadata: metadata ? this.#cipher.sealText(metadata, metadataPlace(id)) : metadata,
+        title: title ? this.#cipher.sealText(title, aadForTitle(id)) : title,
+        metadata: metadata ? this.#cipher.sealText(metadata, aadForMetadata(id)) : metadata,
         active_at: session.created_at,
       })
       .onConflict((conflict) => conflict.column('id').doNothing())
@@ -173,18 +173,18 @@ export class Sessions {
     if (!this.#cipher.isOn) return row;
     return {
       ...row,
-      title: this.#cipher.openLabel(row.title, titlePlace(row.id)),
-      metadata: this.#cipher.openLabel(row.metadata, metadataPlace(row.id)),
+      title: this.#cipher.openLabel(row.title, aadForTitle(row.id)),
+      metadata: this.#cipher.openLabel(row.metadata, aadForMetadata(row.id)),
     };
   }
 }
 
 /** Where a title belongs, for the cipher. */
-export function titlePlace(sessionId: string): string {
+export function aadForTitle(sessionId: string): string {
   return `session/${sessionId}/title`;
 }
 
-function metadataPlace(sessionId: string): string {
+function aadForMetadata(sessionId: string): string {
   return `session/${sessionId}/metadata`;
 }
 
@@ -201,7 +201,7 @@ async function leaveSpec(db: Transaction<Tables>, sessionId: string, now: string
  * Notes that something happens in a session, in the transaction in which it does: whoever deletes the session, or
  * collects its blobs, comes before all of that or after it. False if there is no such session.
  */
-export async function noteActivity(db: Transaction<Tables>, session: { id: string; at: string }): Promise<boolean> {
+export async function touchSession(db: Transaction<Tables>, session: { id: string; at: string }): Promise<boolean> {
   const { id, at } = session;
   const { numUpdatedRows } = await db
     .updateTable('sessions')

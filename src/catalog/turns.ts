@@ -1,7 +1,7 @@
 import { sql, type Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables, TurnRow } from './schema.ts';
-import { noteActivity, titlePlace } from './sessions.ts';
+import { touchSession, aadForTitle } from './sessions.ts';
 import type { Catalog } from './catalog.ts';
 
 export interface AcceptedTurn {
@@ -129,7 +129,7 @@ export class Turns {
   /** Notes a request for a turn. False if there is no such session (any more). */
   async request(turn: { id: string; session_id: string; created_at: string }): Promise<boolean> {
     return this.#db.transaction().execute(async (db) => {
-      if (!(await noteActivity(db, { id: turn.session_id, at: turn.created_at }))) return false;
+      if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
       await db
         .insertInto('turns')
         .values(turn)
@@ -174,10 +174,10 @@ export class Turns {
    * nothing back. False then.
    */
   async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title }: AcceptedTurn): Promise<boolean> {
-    const stored = title ? this.#cipher.sealText(title, titlePlace(sessionId)) : title;
+    const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
     const row = { session_id: sessionId, previous_turn_id: previousTurnId, sequence, created_at: createdAt };
     return this.#db.transaction().execute(async (db) => {
-      if (!(await noteActivity(db, { id: sessionId, at: createdAt }))) return false;
+      if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
       await db
         .updateTable('sessions')
         .set((eb) => ({

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { startApiApart } from '../server/standalone.ts';
-import { keysLine, beginProcess, untilStopped } from './process.ts';
+import { startStandaloneApi } from '../server/standalone.ts';
+import { describeKeys, bootstrap, runUntilSignal } from './process.ts';
 
 /** `everturn api` */
 export function addApiCommand(program: Command): void {
@@ -8,12 +8,12 @@ export function addApiCommand(program: Command): void {
     .command('api')
     .description('the API alone, beside workers and other APIs')
     .action(async () => {
-      const begun = await beginProcess('api');
+      const begun = await bootstrap('api');
       const { tracing } = begun;
-      const api = await startApiApart(begun);
+      const api = await startStandaloneApi(begun);
       const { url, names, model } = api;
-      process.stdout.write(`Everturn's API listens on ${url}\n  key    ${keysLine(names)}\n  model  ${model}\n`);
-      await untilStopped(api);
+      process.stdout.write(`Everturn's API listens on ${url}\n  key    ${describeKeys(names)}\n  model  ${model}\n`);
+      await runUntilSignal(api);
       await tracing?.stop();
     });
 }

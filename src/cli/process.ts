@@ -13,7 +13,7 @@ export interface Running {
 }
 
 /** Lets it run until a signal asks for its end, then stops it. Rejects if it can't go on. */
-export async function untilStopped(running: Running): Promise<void> {
+export async function runUntilSignal(running: Running): Promise<void> {
   const signal = new Promise<void>((resolve) => {
     for (const name of ['SIGINT', 'SIGTERM'] as const) {
       process.once(name, () => {
@@ -30,14 +30,14 @@ export async function untilStopped(running: Running): Promise<void> {
   }
 }
 
-export interface Begun {
+export interface Bootstrapped {
   config: Config;
   log: Logger;
   tracing: Tracing | undefined;
 }
 
 /** What every process that serves begins with, before anything else: settings, data folder, log, metrics and traces. */
-export async function beginProcess(role: ProcessRole): Promise<Begun> {
+export async function bootstrap(role: ProcessRole): Promise<Bootstrapped> {
   const config = loadConfig(process.env, role);
   await openDataDir(config.dataDir);
   const log = createLogger(config);
@@ -49,7 +49,7 @@ export async function beginProcess(role: ProcessRole): Promise<Begun> {
 }
 
 /** What a greeting says of keys. `names` get in; undefined if everybody does. */
-export function keysLine(names: string[] | undefined): string {
+export function describeKeys(names: string[] | undefined): string {
   if (!names) return 'none needed: only this machine can connect';
   if (names.length === 0) return 'needed, and nobody has one: `everturn keys create` makes one';
   return `needed; these get in: ${names.join(', ')}`;

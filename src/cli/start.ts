@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { startServer, type RunningServer } from '../server/all-in-one.ts';
-import { beginProcess, keysLine, untilStopped } from './process.ts';
+import { startAllInOne, type RunningAllInOne } from '../server/all-in-one.ts';
+import { bootstrap, describeKeys, runUntilSignal } from './process.ts';
 
 /** `everturn start` */
 export function addStartCommand(program: Command): void {
@@ -8,20 +8,20 @@ export function addStartCommand(program: Command): void {
 }
 
 async function start(): Promise<void> {
-  const { config, log, tracing } = await beginProcess('start');
-  const server = await startServer(config, log, { tracing });
+  const { config, log, tracing } = await bootstrap('start');
+  const server = await startAllInOne(config, log, { tracing });
   process.stdout.write(greeting(server));
-  await untilStopped(server);
+  await runUntilSignal(server);
   await tracing?.stop();
 }
 
-function greeting({ url, model, names }: RunningServer): string {
+function greeting({ url, model, names }: RunningAllInOne): string {
   const tries = names
     ? `curl -s -H "authorization: Bearer $KEY" ${url}/v1/agents`
     : `S=$(curl -s ${url}/v1/agents/sessions -d '{"agent_name":"demo"}' | grep -o 'ses_[0-9a-z]*' | head -1)
          curl -N ${url}/v1/agents/sessions/$S/turns -d '{"input":[{"type":"user.message","content":"show my notes"}]}'`;
   return `Everturn listens on ${url}
-  key    ${keysLine(names)}
+  key    ${describeKeys(names)}
   model  ${model}
   try    ${tries}
 `;

@@ -1,12 +1,13 @@
 import type { Client } from '@temporalio/client';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
-import { endStatus, type EndStatus, type LogEntry } from '../core/records.ts';
-import { TurnNotFound, type TurnLogs } from '../engine/turn-log-reader.ts';
+import { endStatus, type OutcomeStatus, type LogEntry } from '../core/records.ts';
+import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { describeExecution, type Execution, type PendingActivity } from '../temporal/describe-workflow.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../core/temporal-names.ts';
+import { errorMessage } from '../lib/errors.ts';
 
 /** All that can be known of a turn. */
 export interface TurnReport {
@@ -14,7 +15,7 @@ export interface TurnReport {
   sessionId: string;
   previousTurnId: string | null;
   /** `asked`: nobody has confirmed that it has become a turn. `unknown`: those who know can't be asked, or have lost it. */
-  state: 'asked' | 'running' | 'unknown' | EndStatus;
+  state: 'asked' | 'running' | 'unknown' | OutcomeStatus;
   /** How much of the log is in the archive: up to this ordinal, and whether that is all. */
   archive: { through: number; complete: boolean };
   /** The turn's workflow; absent if Temporal has none, or can't be asked. */
@@ -40,7 +41,7 @@ export interface Wait {
 
 export interface ReportSources {
   catalog: Catalog;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   history: TurnHistory;
   /** Undefined: there is no Temporal to ask. */
   client: Client | undefined;
@@ -90,7 +91,7 @@ async function execution(
     return (await describeExecution(client, workflowId)) ?? null;
   } catch (error) {
     if (!isTemporalUnavailable(error)) throw error;
-    problems.push(`Temporal can not be asked now: ${error instanceof Error ? error.message : String(error)}`);
+    problems.push(`Temporal can not be asked now: ${errorMessage(error)}`);
     return undefined;
   }
 }
@@ -111,7 +112,7 @@ async function readLog(
     for await (const entries of logs.read(turnId)) log.push(...entries);
   } catch (error) {
     if (error instanceof TurnNotFound) return log;
-    problems.push(`the log can not be read to its end: ${error instanceof Error ? error.message : String(error)}`);
+    problems.push(`the log can not be read to its end: ${errorMessage(error)}`);
   }
   return log;
 }

@@ -5,8 +5,8 @@ import { Catalog } from '../catalog/catalog.ts';
 import { ConfigError, loadConfig, type Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import { createLogger } from '../telemetry/logger.ts';
-import { TurnLogs, TurnNotFound } from '../engine/turn-log-reader.ts';
-import { LARGE_MESSAGES } from '../server/services.ts';
+import { TurnLogReader, TurnNotFound } from '../engine/turn-log-reader.ts';
+import { GRPC_CHANNEL_ARGS } from '../server/services.ts';
 import { dataConverterFor } from '../temporal/data-converter.ts';
 import { findDevServers } from '../temporal-server/dev-server.ts';
 import { databaseFileIn } from '../temporal-server/embedded-server.ts';
@@ -39,7 +39,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
   const cipher = new Cipher(config.encryptionKeys);
   const catalog = await Catalog.openExisting(config.database, log, cipher);
   const address = await temporalAddress(config);
-  const connection = Connection.lazy({ ...address, channelArgs: LARGE_MESSAGES, interceptors: [] });
+  const connection = Connection.lazy({ ...address, channelArgs: GRPC_CHANNEL_ARGS, interceptors: [] });
   try {
     const dataConverter = dataConverterFor(cipher);
     const client = new Client({
@@ -50,7 +50,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
     const { namespace, loadedDataConverter: converter } = client.options;
     const history = new TurnHistory({ connection, namespace, converter });
     const blobs = FolderBlobStore.in(config.dataDir, cipher);
-    const logs = new TurnLogs({ catalog, history, blobs });
+    const logs = new TurnLogReader({ catalog, history, blobs });
     return await reportTurn(turnId, { catalog, logs, history, client: address && client });
   } catch (error) {
     if (!(error instanceof TurnNotFound)) throw error;
@@ -66,7 +66,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
 
 /** The server's Temporal: the foreign one, or the embedded one if it is running. */
 async function temporalAddress({ temporal, dataDir }: Config): Promise<ConnectionOptions | undefined> {
-  if (temporal.foreign) return temporal.foreign.connectionOptions;
+  if (temporal.external) return temporal.external.connectionOptions;
   const databaseFile = await databaseFileIn(dataDir).catch(() => undefined);
   const [server] = databaseFile === undefined ? [] : await findDevServers(databaseFile);
   return server && { address: `127.0.0.1:${server.port}` };

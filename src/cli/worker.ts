@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { startWorkerApart } from '../server/standalone.ts';
-import { beginProcess, untilStopped } from './process.ts';
+import { startStandaloneWorker } from '../server/standalone.ts';
+import { bootstrap, runUntilSignal } from './process.ts';
 
 /** `everturn worker` */
 export function addWorkerCommand(program: Command): void {
@@ -8,14 +8,14 @@ export function addWorkerCommand(program: Command): void {
     .command('worker')
     .description('a worker alone, beside others and APIs')
     .action(async () => {
-      const begun = await beginProcess('worker');
+      const begun = await bootstrap('worker');
       const { config, tracing } = begun;
-      const worker = await startWorkerApart(begun);
+      const worker = await startStandaloneWorker(begun);
       const health = worker.healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';
       process.stdout.write(
         `Everturn's worker polls the task queue ${config.temporal.taskQueue}\n  model  ${worker.model}\n  health ${health}\n`,
       );
-      await untilStopped(worker);
+      await runUntilSignal(worker);
       await tracing?.stop();
     });
 }

@@ -8,24 +8,24 @@ export type HistoryEvent =
   | { type: 'started'; at: string; start: TurnStart }
   /** `activityId` is how Temporal's descriptions name it. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
-  | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityEnd }
+  | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }
   | { type: 'continued'; at: string; runId: string }
   | { type: 'closed'; at: string; close: WorkflowClose };
 
 /** The activities that append records, with the parts of their inputs that the log needs if they never end well. */
 export type ScheduledActivity =
-  | { name: 'callModel'; input: Omit<CallModelInput, keyof ForRun | 'owner'> }
-  | { name: 'callTool'; input: Omit<CallToolInput, keyof ForRun | 'owner'> }
+  | { name: 'callModel'; input: Omit<CallModelInput, keyof RunGuard | 'owner'> }
+  | { name: 'callTool'; input: Omit<CallToolInput, keyof RunGuard | 'owner'> }
   | { name: 'connectTools'; input: Omit<ConnectToolsInput, 'owner'> };
 
-export type ActivityEnd =
+export type ActivityResult =
   | { how: 'completed'; records: NewRecord[] }
   | { how: 'failed'; message: string }
   | { how: 'timed_out' }
   | { how: 'cancelled'; started: boolean };
 
 export type WorkflowClose =
-  | { how: 'completed'; result: TurnClose }
+  | { how: 'completed'; result: TurnResult }
   | { how: 'failed'; message: string }
   | { how: 'terminated'; reason: CancelReason }
   | { how: 'timed_out' };
@@ -61,11 +61,11 @@ export interface TurnStart extends ToolScope {
   hasServers: boolean;
   limits: TurnLimits;
   /** Set on every run but the first: where the run before it stopped. */
-  carry?: TurnCarry;
+  carry?: TurnContinuation;
 }
 
 /** What a turn's first record is made of. */
-export type TurnBeginning = Pick<
+export type TurnHeader = Pick<
   TurnStart,
   'turnId' | 'sessionId' | 'previousTurnId' | 'createdAt' | 'createdBy' | 'input' | 'specHash'
 >;
@@ -81,7 +81,7 @@ export interface TurnLimits {
   toolHeartbeatSeconds: number;
 }
 
-export interface TurnCarry {
+export interface TurnContinuation {
   ordinal: number;
   step: number;
   usage: Usage;
@@ -94,7 +94,7 @@ export interface TurnCarry {
 }
 
 /** The result of a turn workflow. */
-export type TurnClose =
+export type TurnResult =
   | { status: 'done'; pending: PendingCall[] }
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
@@ -105,14 +105,14 @@ interface ThreadPlace extends ToolScope {
 }
 
 /** For whom something is done that a turn which was reset must not do: see `activities/refuse-reset.ts`. */
-export interface ForRun {
+export interface RunGuard {
   /** The run that has begun it, or the one that an operator has reset to become that run. Absent in what older servers have scheduled. */
   runId?: string;
   /** The run is one of those that came of a reset. */
   isReset?: true;
 }
 
-export interface CallModelInput extends ThreadPlace, ForRun {
+export interface CallModelInput extends ThreadPlace, RunGuard {
   previousTurnId: string | null;
   /** The turn's place in its session. */
   sequence: number;
@@ -129,7 +129,7 @@ export interface CallModelInput extends ThreadPlace, ForRun {
   start?: TurnStart;
 }
 
-export interface CallToolInput extends ThreadPlace, ForRun {
+export interface CallToolInput extends ThreadPlace, RunGuard {
   specHash: string;
   toolCallId: string;
   source: CallSource;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { applyDelta, emptyText, missingFrom, splitDelta, textDeltas, type MessageText } from './message.ts';
+import { applyDelta, emptyText, diffMessage, splitDelta, textDeltas, type MessageText } from './message.ts';
 import type { ModelMessage } from './records.ts';
 
 const anyText = fc.string({
@@ -42,8 +42,8 @@ test('a text cut into deltas folds to itself, and each delta fits', () => {
         threadId: 'main',
         finishReason: 'stop',
       };
-      expect(missingFrom(folded, message)).toEqual({});
-      expect(missingFrom({ ...folded, content: `${message.content}x` }, message)).toBeUndefined();
+      expect(diffMessage(folded, message)).toEqual({});
+      expect(diffMessage({ ...folded, content: `${message.content}x` }, message)).toBeUndefined();
     }),
   );
 });
@@ -53,12 +53,12 @@ test('whoever has a beginning and gets what is missing has all; whoever has some
     fc.property(messageText, fc.integer({ min: 600, max: 900 }), fc.nat(5), (text, maxBytes, received) => {
       const held = emptyText();
       for (const delta of textDeltas(text, maxBytes).slice(0, received)) applyDelta(held, delta);
-      const missing = missingFrom(held, text);
+      const missing = diffMessage(held, text);
       if (!missing) throw new Error('a beginning was not taken for one');
       for (const delta of splitDelta(missing, maxBytes)) applyDelta(held, delta);
       expect(held).toEqual(text);
       const [call] = held.toolCalls;
-      if (call) expect(missingFrom({ ...held, toolCalls: [{ ...call, id: 'another' }] }, text)).toBeUndefined();
+      if (call) expect(diffMessage({ ...held, toolCalls: [{ ...call, id: 'another' }] }, text)).toBeUndefined();
     }),
   );
 });

@@ -69,7 +69,7 @@ export function charactersOf({
 }
 
 /** What a reader who holds `text` lacks of `message`, but for its end; undefined if it holds something else. */
-export function missingFrom(text: MessageText, message: MessageText): MessageDelta | undefined {
+export function diffMessage(text: MessageText, message: MessageText): MessageDelta | undefined {
   if (text.toolCalls.length > message.toolCalls.length) return undefined;
   const delta: MessageDelta = {};
   for (const field of ['content', 'refusal', 'reasoning'] as const) {

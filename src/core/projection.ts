@@ -13,16 +13,16 @@ import {
   type ToolOutcome,
   type ToolResponse,
   type TurnCreated,
-  type TurnEnd,
-  type UnplacedRecord,
+  type TurnOutcome,
+  type UnsequencedRecord,
   UNREPORTED,
   type Usage,
 } from './records.ts';
 import type {
-  ActivityEnd,
+  ActivityResult,
   HistoryEvent,
   ScheduledActivity,
-  TurnBeginning,
+  TurnHeader,
   TurnStart,
   WorkflowClose,
 } from './history.ts';
@@ -93,7 +93,7 @@ export class TurnProjection {
     const { createdAt: at } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
     for (const call of start.resumes) {
-      const answer = answerTo(call, start.input);
+      const answer = resolutionOf(call, start.input);
       if (answer.status === 'deny') {
         entries.push(this.#append(denial(call, answer.reason, at)));
       } else if (answer.status === 'allow') {
@@ -113,7 +113,7 @@ export class TurnProjection {
     return [];
   }
 
-  #ended(scheduledId: number, at: string, end: ActivityEnd): LogEntry[] {
+  #ended(scheduledId: number, at: string, end: ActivityResult): LogEntry[] {
     const activity = this.#running.get(scheduledId);
     if (!activity) return []; // an activity that does not append, such as those of later versions
     this.#running.delete(scheduledId);
@@ -152,7 +152,7 @@ export class TurnProjection {
     return [...entries, ...actions, done];
   }
 
-  #append<R extends UnplacedRecord>(record: R): { ordinal: number; record: R & { id: string } } {
+  #append<R extends UnsequencedRecord>(record: R): { ordinal: number; record: R & { id: string } } {
     if (!this.#start) throw new Error('the history does not begin with its start event');
     this.#ordinal += 1;
     const id = 'id' in record ? record.id : eventId(this.#start.turnId, this.#ordinal);
@@ -180,7 +180,7 @@ export class TurnProjection {
 }
 
 /** The first record of a turn. */
-export function turnCreated(start: TurnBeginning): TurnCreated {
+export function turnCreated(start: TurnHeader): TurnCreated {
   const { turnId, sessionId, previousTurnId, createdBy, input, specHash, createdAt: at } = start;
   const id = eventId(turnId, 1);
   return { kind: 'turn.created', id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash };
@@ -196,13 +196,13 @@ export function countFailureRecords(activity: ScheduledActivity['name']): number
 
 /** How many records stand in the log when a turn's first run begins. */
 export function countStartRecords(start: TurnStart): number {
-  return 1 + start.resumes.filter((call) => answerTo(call, start.input).status === 'deny').length;
+  return 1 + start.resumes.filter((call) => resolutionOf(call, start.input).status === 'deny').length;
 }
 
-export type Answer = Approval | { status: 'response'; content: string };
+export type CallResolution = Approval | { status: 'response'; content: string };
 
 /** What the input of a turn says to a call that waited for it. */
-export function answerTo(call: CallKey, input: InputItem[]): Answer {
+export function resolutionOf(call: CallKey, input: InputItem[]): CallResolution {
   for (const item of input) {
     if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
     return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };
@@ -220,7 +220,7 @@ export function callKey(call: CallKey): string {
   return `${call.threadId} ${call.toolCallId}`;
 }
 
-function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityEnd, { how: 'completed' }>, at: string) {
+function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityResult, { how: 'completed' }>, at: string) {
   switch (activity.name) {
     case 'connectTools':
       return [];
@@ -243,7 +243,7 @@ function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityEnd,
  */
 function outcomeOfFailure(
   effect: 'retry' | 'once' | undefined,
-  end: Exclude<ActivityEnd, { how: 'completed' }>,
+  end: Exclude<ActivityResult, { how: 'completed' }>,
 ): 'cancelled' | 'unknown_outcome' | 'failed' {
   if (end.how === 'cancelled' && !end.started) return 'cancelled';
   return effect === 'once' ? 'unknown_outcome' : 'failed';
@@ -274,12 +274,12 @@ function toolResponse(
   outcome: Exclude<Unsuccessful, 'denied'>,
   at: string,
   content = outcomeText(outcome),
-): UnplacedRecord {
+): UnsequencedRecord {
   return { kind: 'tool.response', at, threadId, toolCallId, outcome, content };
 }
 
 /** The content is the bare reason: it may be a reference here, which can't be built into a sentence. */
-function denial({ threadId, toolCallId }: CallKey, reason: string | undefined, at: string): UnplacedRecord {
+function denial({ threadId, toolCallId }: CallKey, reason: string | undefined, at: string): UnsequencedRecord {
   return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
 }
 
@@ -301,7 +301,7 @@ function emptyMessage(
   };
 }
 
-type Ending = Exclude<TurnEnd, { status: 'done' }> | { status: 'done'; pending: PendingCall[] };
+type Ending = Exclude<TurnOutcome, { status: 'done' }> | { status: 'done'; pending: PendingCall[] };
 
 function turnEnd(close: WorkflowClose): Ending {
   switch (close.how) {

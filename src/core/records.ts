@@ -177,21 +177,21 @@ export interface ActionRequired extends Base {
 
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
 
-export type TurnEnd =
+export type TurnOutcome =
   | { status: 'done'; output: ModelMessage | null; requiredActions: ActionRequired[] }
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
 
 /** In one word; `action_required`: it has done what it could, and waits for somebody. */
-export type EndStatus = TurnEnd['status'] | 'action_required';
+export type OutcomeStatus = TurnOutcome['status'] | 'action_required';
 
-export function endStatus(end: TurnEnd): EndStatus {
+export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
 export interface TurnDone extends Base {
   kind: 'turn.done';
-  end: TurnEnd;
+  end: TurnOutcome;
   usage: Usage;
 }
 
@@ -200,7 +200,7 @@ export type LogRecord = TurnCreated | ModelMessage | ToolResponse | McpInitializ
 type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 
 /** A record that has no place in its log yet, and so no id but for a message's, which is fixed before. */
-export type UnplacedRecord = ModelMessage | WithoutId<Exclude<LogRecord, ModelMessage>>;
+export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, ModelMessage>>;
 
 /** A record as an activity returns it. */
 export type NewRecord = ModelMessage | WithoutId<ToolResponse> | WithoutId<McpInitialized>;

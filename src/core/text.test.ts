@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { clip, fairShare, jsonBytes } from './text.ts';
+import { truncateMiddle, fairShare, jsonBytes } from './text.ts';
 
 const text = fc.string({ maxLength: 500, unit: fc.constantFrom('a', '"', '\n', '\u0007', 'é', '漢', '😀', '\ud800') });
 
@@ -15,7 +15,7 @@ test('sizes are those of JSON', () => {
 test('a clipped text fits, keeps its head and tail and says how much is missing', () => {
   fc.assert(
     fc.property(text, fc.integer({ min: 100, max: 1000 }), (value, maxBytes) => {
-      const clipped = clip(value, maxBytes, (n) => `[${n} left out]`);
+      const clipped = truncateMiddle(value, maxBytes, (n) => `[${n} left out]`);
       expect(jsonBytes(clipped)).toBeLessThanOrEqual(maxBytes);
       if (jsonBytes(value) <= maxBytes) {
         expect(clipped).toBe(value);

@@ -36,7 +36,7 @@ function codePointBytes(point: number): number {
 }
 
 /** Cuts the middle out of a text that takes more than `maxBytes` in JSON; `note` says what is missing, in its place. */
-export function clip(text: string, maxBytes: number, note: (omitted: number) => string): string {
+export function truncateMiddle(text: string, maxBytes: number, note: (omitted: number) => string): string {
   // A UTF-16 unit takes 1 to 6 bytes, so only texts in between are measured.
   if (text.length * 6 <= maxBytes) return text;
   if (text.length <= maxBytes && jsonBytes(text) <= maxBytes) return text;

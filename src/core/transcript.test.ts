@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { TurnProjection } from './projection.ts';
 import { transcript, foundTools } from './transcript.ts';
-import type { UnplacedRecord } from './records.ts';
+import type { UnsequencedRecord } from './records.ts';
 
 /** What a strict provider refuses: see the rules of the chat completions protocol on `tool_calls`. */
 function expectStrict(items: ReturnType<typeof transcript>): void {
@@ -40,7 +40,7 @@ test('every call of every turn is answered exactly once, right behind its messag
   );
 });
 
-function found(names: string[], threadId = 'main'): UnplacedRecord {
+function found(names: string[], threadId = 'main'): UnsequencedRecord {
   return {
     kind: 'tool.response',
     at: '',
@@ -52,7 +52,7 @@ function found(names: string[], threadId = 'main'): UnplacedRecord {
   };
 }
 
-function namesOf(records: UnplacedRecord[]): string[] {
+function namesOf(records: UnsequencedRecord[]): string[] {
   return foundTools(records, 'main').map(({ name }) => name);
 }
 

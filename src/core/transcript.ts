@@ -4,7 +4,7 @@ import type {
   ModelMessage,
   StoredFile,
   ToolCall,
-  UnplacedRecord,
+  UnsequencedRecord,
   UserContentPart,
   FoundTool,
 } from './records.ts';
@@ -28,7 +28,7 @@ const NOT_DECIDED = 'Nobody decided on this tool call in this conversation: it w
 
 /** A record or an input item that holds a tool's result. */
 type ToolResult =
-  | Extract<UnplacedRecord, { kind: 'tool.response' }>
+  | Extract<UnsequencedRecord, { kind: 'tool.response' }>
   | Extract<InputItem, { type: 'user.tool_response' }>;
 
 /** The items made of results: each is made once, so that what is derived from an item can be kept with it. */
@@ -41,7 +41,7 @@ const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
  * wherever in the chain they stand (an approved call runs in a later turn than the one that asked), and a call without
  * one is answered as not executed here.
  */
-export function transcript(records: UnplacedRecord[], threadId: string): TranscriptItem[] {
+export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
   const results = toolResults(records, threadId);
   const items: TranscriptItem[] = [];
   for (const record of records) {
@@ -83,7 +83,7 @@ function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'to
   return { role: 'tool', toolCallId, name };
 }
 
-function toolResults(records: UnplacedRecord[], threadId: string): Map<string, ToolResult> {
+function toolResults(records: UnsequencedRecord[], threadId: string): Map<string, ToolResult> {
   const results = new Map<string, ToolResult>();
   const add = (result: ToolResult) => {
     if (result.threadId === threadId && !results.has(callKey(result))) results.set(callKey(result), result);
@@ -103,7 +103,7 @@ const MAX_FOUND = 64;
  * The tools that a thread has found by searching, in the order in which it found them; of very many the last. Like the
  * transcript this is a projection of the records of its branch, so a fork knows what was found before it, and no more.
  */
-export function foundTools(records: UnplacedRecord[], threadId: string): FoundTool[] {
+export function foundTools(records: UnsequencedRecord[], threadId: string): FoundTool[] {
   const found = new Map<string, FoundTool>();
   for (const record of records) {
     if (record.kind !== 'tool.response' || record.threadId !== threadId) continue;

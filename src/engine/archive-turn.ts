@@ -1,11 +1,11 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TurnIndex } from './turn-index.ts';
-import type { TurnLogs } from './turn-log-reader.ts';
+import type { TurnLogReader } from './turn-log-reader.ts';
 
 interface ArchiveOptions {
   catalog: Catalog;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   turnIndex: TurnIndex;
   metrics: Metrics;
   turnId: string;

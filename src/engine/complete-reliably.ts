@@ -3,7 +3,7 @@ import { ActivityNotFoundError } from '@temporalio/client';
 import { Context } from '@temporalio/activity';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import type { Dependencies } from '../../activities/dependencies.ts';
-import { untilAvailable } from './retry.ts';
+import { retryWhileUnavailable } from './retry.ts';
 
 /** If Temporal answers then, the SDK's own tries have got through, or will. */
 const LOOK_AFTER_MS = 1_000;
@@ -14,7 +14,7 @@ const ANSWER_MS = 5_000;
  * SDK gives up after 10 s. For results that can't be had again. What is left of the activity's heartbeat time-out is the
  * time that Temporal has to come back.
  */
-export function deliverSurely({ client }: Pick<Dependencies, 'client'>, result: unknown): void {
+export function completeReliably({ client }: Pick<Dependencies, 'client'>, result: unknown): void {
   const { taskToken } = Context.current().info;
   const soon = <T>(work: () => Promise<T>): Promise<T> => client.connection.withDeadline(Date.now() + ANSWER_MS, work);
   const deliver = async (): Promise<void> => {
@@ -24,7 +24,7 @@ export function deliverSurely({ client }: Pick<Dependencies, 'client'>, result: 
     } catch (error) {
       if (!isTemporalUnavailable(error)) throw error;
       const complete = (): Promise<void> => soon(() => client.activity.complete(taskToken, result));
-      await untilAvailable(
+      await retryWhileUnavailable(
         complete,
         new AbortController().signal,
         (cause) => !(cause instanceof ActivityNotFoundError),

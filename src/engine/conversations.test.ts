@@ -8,7 +8,7 @@ import type { CallSource, ModelMessage, ToolCall } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
 import { Conversations } from './conversations.ts';
-import { TurnLogs } from './turn-log-reader.ts';
+import { TurnLogReader } from './turn-log-reader.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
 const never = new AbortController().signal;
@@ -71,7 +71,7 @@ function world(get: BlobStore['get']) {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing else is asked of the blobs
   const blobs = { get } as BlobStore;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no earlier runs, no earlier turns
-  const conversations = new Conversations({ history: fake as TurnHistory, logs: {} as TurnLogs, blobs });
+  const conversations = new Conversations({ history: fake as TurnHistory, logs: {} as TurnLogReader, blobs });
   return { conversations, events, readsAfter };
 }
 
@@ -126,7 +126,7 @@ test('the turns before are those of the session, also where another session has 
     async *chain(turnId: string) {
       yield await Promise.resolve({ turnId, previousTurnId: null, entries: logOf(turnId) });
     },
-  } as unknown as TurnLogs;
+  } as unknown as TurnLogReader;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn itself has not been read yet
   const history = { readSince: () => new Promise(() => undefined) } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no blobs
@@ -200,7 +200,7 @@ function worker(accepted: ModelMessage) {
   const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all texts are small
   const blobs = {} as BlobStore;
-  const logs = new TurnLogs({ catalog, history: turnHistory, blobs });
+  const logs = new TurnLogReader({ catalog, history: turnHistory, blobs });
   return { conversations: new Conversations({ history: turnHistory, logs, blobs }), events, reads };
 }
 

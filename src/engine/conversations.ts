@@ -3,21 +3,21 @@ import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
-import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnplacedRecord } from '../core/records.ts';
-import type { HeadStart } from '../speculation/speculative-calls.ts';
+import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnsequencedRecord } from '../core/records.ts';
+import type { SpeculativeCall } from '../speculation/speculative-calls.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
-import type { MessagePlace, TurnLogs } from './turn-log-reader.ts';
+import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
 
 /** A turn in progress, as far as this worker knows it: its records are the three parts, one after the other. */
 interface InProgress {
   runId: string;
   /** From the runs before this one. */
-  earlier: UnplacedRecord[];
+  earlier: UnsequencedRecord[];
   /** From this run's history up to `lastEventId`. */
-  projected: UnplacedRecord[];
+  projected: UnsequencedRecord[];
   /** Known without the history. */
-  ahead: UnplacedRecord[];
+  ahead: UnsequencedRecord[];
   projection: TurnProjection;
   lastEventId: number;
   /** About what it takes. */
@@ -37,10 +37,10 @@ const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
  * backwards.
  */
 export class Conversations {
-  readonly #logs: TurnLogs;
+  readonly #logs: TurnLogReader;
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
-  readonly #ended = new LRUCache<string, UnplacedRecord[]>({
+  readonly #ended = new LRUCache<string, UnsequencedRecord[]>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: charactersOf,
   });
@@ -48,7 +48,7 @@ export class Conversations {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: ({ characters }) => characters,
   });
-  readonly #stamped = new LRUCache<string, UnplacedRecord[]>({
+  readonly #stamped = new LRUCache<string, UnsequencedRecord[]>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: charactersOf,
   });
@@ -61,19 +61,19 @@ export class Conversations {
     ignoreFetchAbort: true,
   });
 
-  constructor({ logs, history, blobs }: { logs: TurnLogs; history: TurnHistory; blobs: BlobStore }) {
+  constructor({ logs, history, blobs }: { logs: TurnLogReader; history: TurnHistory; blobs: BlobStore }) {
     this.#logs = logs;
     this.#history = history;
     this.#blobs = blobs;
   }
 
   /** Remembers what an activity is about to return under `stamp`. */
-  remember(stamp: string, records: UnplacedRecord[]): void {
+  remember(stamp: string, records: UnsequencedRecord[]): void {
     this.#stamped.set(stamp, records);
   }
 
   /** All records that a model call answers, oldest first. */
-  async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
+  async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const [before, own] = await Promise.all([
       this.#chain(input.previousTurnId, input.sessionId, signal),
       this.#turn(input, runId),
@@ -82,7 +82,7 @@ export class Conversations {
   }
 
   /** What the first model call of a turn will answer, if the turn begins like this; not before turn `after` has ended. */
-  async beginning(start: Omit<HeadStart, 'trace'>, signal: AbortSignal): Promise<UnplacedRecord[]> {
+  async beginning(start: Omit<SpeculativeCall, 'trace'>, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const { sessionId, previousTurnId, after, afterLog } = start;
     if (after !== null && afterLog && !this.#ended.has(after)) {
       this.#ended.set(after, recordsOf(await this.#restore(afterLog, sessionId)));
@@ -110,9 +110,9 @@ export class Conversations {
   }
 
   /** The turns of a chain up to `turnId`. @throws Error if one is of another session, whose readers may be others */
-  async #chain(turnId: string | null, sessionId: string, signal: AbortSignal): Promise<UnplacedRecord[]> {
-    const turns: UnplacedRecord[][] = [];
-    const add = (records: UnplacedRecord[]): void => {
+  async #chain(turnId: string | null, sessionId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+    const turns: UnsequencedRecord[][] = [];
+    const add = (records: UnsequencedRecord[]): void => {
       assertOfSession(records, sessionId);
       turns.push(records);
     };
@@ -143,7 +143,7 @@ export class Conversations {
     this.#ended.set(turnId, records);
   }
 
-  async #turn(input: CallModelInput, runId: string): Promise<UnplacedRecord[]> {
+  async #turn(input: CallModelInput, runId: string): Promise<UnsequencedRecord[]> {
     const { turnId, upTo } = input;
     const known = this.#inProgress.get(turnId);
     // Whoever brings it up to date has it alone: another attempt that asks meanwhile, or what fails halfway, begins anew.
@@ -198,23 +198,23 @@ function count({ earlier, projected, ahead }: InProgress): number {
 }
 
 /** About how much memory records take; at least 1, as the caches want it. */
-function charactersOf(records: UnplacedRecord[]): number {
+function charactersOf(records: UnsequencedRecord[]): number {
   return JSON.stringify(records).length;
 }
 
 /** How a turn began, from its records. */
 /** @throws Error if the records are those of another session's turn */
-function assertOfSession(records: UnplacedRecord[], sessionId: string): void {
+function assertOfSession(records: UnsequencedRecord[], sessionId: string): void {
   const created = createdIn(records);
   if (created && created.sessionId !== sessionId) {
     throw new Error(`turn ${created.turnId} is not of session ${sessionId}`);
   }
 }
 
-function createdIn([first]: UnplacedRecord[]): Omit<TurnCreated, 'id'> | undefined {
+function createdIn([first]: UnsequencedRecord[]): Omit<TurnCreated, 'id'> | undefined {
   return first?.kind === 'turn.created' ? first : undefined;
 }
 
-function recordsOf(entries: LogEntry[]): UnplacedRecord[] {
+function recordsOf(entries: LogEntry[]): UnsequencedRecord[] {
   return entries.map(({ record }) => record);
 }

@@ -19,10 +19,10 @@ import {
 } from '../../workflows/messages.ts';
 import type { session, SessionStart } from '../../workflows/session.ts';
 import { ApiError, ERRORS, type ErrorCode } from '../api/http/errors.ts';
-import { KeyedQueue } from '../lib/keyed-semaphore.ts';
+import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 
 /** Temporal lets few Updates of one workflow be under way, and collapses at its limit. */
-const UPDATES_AT_ONCE = 4;
+const MAX_CONCURRENT_UPDATES = 4;
 
 /** A command waits for the turn before it to end, which may take half a minute. */
 const COMMAND_TIMEOUT_MS = 45_000;
@@ -43,7 +43,7 @@ export class SessionCommands {
   readonly #client: Client;
   readonly #taskQueue: string;
   readonly #log: Logger;
-  readonly #queue = new KeyedQueue(UPDATES_AT_ONCE);
+  readonly #queue = new KeyedSemaphore(MAX_CONCURRENT_UPDATES);
 
   constructor({ client, taskQueue, log }: { client: Client; taskQueue: string; log: Logger }) {
     this.#client = client;

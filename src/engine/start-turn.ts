@@ -10,7 +10,7 @@ import { newId } from './new-id.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { InputItem, TurnCreated } from '../core/records.ts';
 import { titleOf } from '../core/input-rules.ts';
-import { addToLogScope } from '../telemetry/log-context.ts';
+import { addLogContext } from '../telemetry/log-context.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { CreateTurnBody } from '../api/sessions/wire/input.ts';
 import type { CreateTurnCommand } from '../../workflows/messages.ts';
@@ -20,14 +20,14 @@ import { ApiError, isRefusal } from '../api/http/errors.ts';
 import { readFiles } from '../api/sessions/input-files.ts';
 import { claimRequest, isClaimed, type RequestClaim } from './request-claims.ts';
 import { hasTurn, isTurnOf } from '../api/sessions/access.ts';
-import { checkRight, sessionFor, sessionNotFound } from '../api/sessions/sessions.ts';
-import { beginsWithModel, type TurnHeadStart } from '../speculation/turn-speculation.ts';
-import { checkInput, filesOf, isDecision, keepInput } from '../api/sessions/turn-input.ts';
+import { authorize, authorizeSession, sessionNotFound } from '../api/sessions/sessions.ts';
+import { beginsWithModel, type TurnSpeculation } from '../speculation/turn-speculation.ts';
+import { checkInput, filesOf, isDecision, toInputItems } from '../api/sessions/turn-input.ts';
 
 /** What the input of a turn may take in Temporal; the rest of the payload is for the turn itself. */
 const MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES - 32 * 1024;
 
-/** Characters of the log before a turn that go along with its head start: more would take as long as finding it. */
+/** Characters of the log before a turn that go along with its speculative call: more would take as long as finding it. */
 const MAX_SENT_LOG = 64 * 1024;
 
 export interface TurnRequest {
@@ -62,11 +62,11 @@ interface SentTurn {
 export async function readTurnRequest(context: ApiContext, sent: SentTurn): Promise<TurnRequest> {
   const { sessionId, caller, body } = sent;
   const scope = `${caller.subject.subjectId}/turns/${sessionId}`;
-  const headStart = beginsWithModel(body.input ?? []) ? context.headStarts.prepare(scope) : undefined;
+  const speculativeCall = beginsWithModel(body.input ?? []) ? context.speculativeCalls.prepare(scope) : undefined;
   try {
-    return await claimTurn(context, { ...sent, scope, headStart });
+    return await claimTurn(context, { ...sent, scope, speculativeCall });
   } catch (error) {
-    headStart?.withdraw();
+    speculativeCall?.withdraw();
     throw error;
   }
 }
@@ -74,47 +74,47 @@ export async function readTurnRequest(context: ApiContext, sent: SentTurn): Prom
 interface TurnToClaim extends SentTurn {
   /** Of the request's repetitions. */
   scope: string;
-  headStart: TurnHeadStart | undefined;
+  speculativeCall: TurnSpeculation | undefined;
 }
 
 async function claimTurn(
   context: ApiContext,
-  { sessionId, key, body, host, caller, tooMany, scope, headStart }: TurnToClaim,
+  { sessionId, key, body, host, caller, tooMany, scope, speculativeCall }: TurnToClaim,
 ): Promise<TurnRequest> {
   const { catalog } = context;
   const items = body.input ?? [];
   const wanted = { catalog, scope, key, bodyHash: hashOf(body), sessionId };
   // Beside the check of the caller's rights only the index is read: no conversation, and nothing leaves the server.
   const [session, foreseen] = await Promise.all([
-    sessionFor(catalog, sessionId, caller, 'read'),
-    headStart && foresee(context, { wanted, sessionId, previousId: body.previous_turn_id }),
+    authorizeSession(catalog, sessionId, caller, 'read'),
+    speculativeCall && foresee(context, { wanted, sessionId, previousId: body.previous_turn_id }),
   ]);
-  checkRight(caller, session, isDecision(items) ? 'decide' : 'send');
+  authorize(caller, session, isDecision(items) ? 'decide' : 'send');
   checkInput(items);
   const previous = previousOf(body.previous_turn_id);
   const leave = await enter(context, { session, tooMany, isRepeat: () => isClaimed(wanted) });
   const resourceId = newId('turn');
   const spec = runnableSpec(context, session, caller);
-  if (foreseen) headStart?.foresee(beginningOf(context, { turnId: resourceId, session, caller, ...foreseen }));
+  if (foreseen) speculativeCall?.foresee(beginningOf(context, { turnId: resourceId, session, caller, ...foreseen }));
   const beginEarly = async (): Promise<void> => {
     await spec;
     // What has to be stored first begins when it is.
-    if (!headStart || !isSmallText(items)) return;
-    headStart.give(await keepInput(items, { ...context, contents: [], sessionId }));
+    if (!speculativeCall || !isSmallText(items)) return;
+    speculativeCall.give(await toInputItems(items, { ...context, contents: [], sessionId }));
     // Commits to SQLite hold up the whole process: the model's request goes out before them.
     await sleep(1);
   };
   // Whoever starts the turn is told what is wrong with it.
   await beginEarly().catch(() => undefined);
-  if (!headStart) await context.headStarts.othersClaimed(scope);
+  if (!speculativeCall) await context.speculativeCalls.othersClaimed(scope);
   const claim = await claimRequest({ ...wanted, resourceId }).catch((error: unknown) => {
     leave();
     throw error;
   });
-  headStart?.claimed();
-  if (!claim.isNew) headStart?.withdraw();
+  speculativeCall?.claimed();
+  if (!claim.isNew) speculativeCall?.withdraw();
   const turnId = claim.resourceId;
-  addToLogScope({ turnId });
+  addLogContext({ turnId });
   // The same body within the next seconds may be taken for a repetition when it is not, or the other way round.
   const warn = (error: unknown) => context.log.warn({ turnId, err: error }, 'the answer to a turn could not be noted');
   let isDelivered = false;
@@ -124,14 +124,14 @@ async function claimTurn(
     start: async () => {
       // Whatever has changed since, what was begun is answered.
       if (!claim.isNew && (await hasTurn(context, session, turnId))) return undefined;
-      return startTurn(context, { session, caller, body, host, previous, claim, spec, headStart, leave });
+      return startTurn(context, { session, caller, body, host, previous, claim, spec, speculativeCall, leave });
     },
     delivered: () => {
       isDelivered = true;
       claim.delivered().catch(warn);
     },
     over: async () => {
-      headStart?.withdraw();
+      speculativeCall?.withdraw();
       leave();
       if (!isDelivered) await claim.lost().catch(warn);
     },
@@ -189,7 +189,7 @@ async function foresee(
     if (previous.turn === 'none') return { last, previousTurnId: null };
     return isTurnOf({ id: sessionId }, named) ? { last, previousTurnId: previous.turnId } : undefined;
   } catch (error) {
-    log.debug({ sessionId, err: error }, 'a turn gets no head start');
+    log.debug({ sessionId, err: error }, 'a turn gets no speculative call');
     return undefined;
   }
 }
@@ -201,8 +201,8 @@ interface TurnToForesee extends Foreseen, Pick<TurnToStart, 'session' | 'caller'
 function beginningOf(
   { logs }: ApiContext,
   { turnId, session, caller, previousTurnId, last }: TurnToForesee,
-): Parameters<TurnHeadStart['foresee']>[0] {
-  const afterLog = last && logs.atHand(last.id, MAX_SENT_LOG);
+): Parameters<TurnSpeculation['foresee']>[0] {
+  const afterLog = last && logs.peekEnded(last.id, MAX_SENT_LOG);
   return {
     turnId,
     sessionId: session.id,
@@ -256,14 +256,14 @@ interface TurnToStart extends Omit<SentTurn, 'key' | 'sessionId' | 'tooMany'> {
   previous: CreateTurnCommand['previous'];
   claim: RequestClaim;
   spec: Promise<AgentSpec>;
-  headStart: TurnHeadStart | undefined;
+  speculativeCall: TurnSpeculation | undefined;
   /** The turn is in the index. */
   leave: () => void;
 }
 
 async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCreated> {
   const { catalog, blobs, commands, turnIndex, log } = context;
-  const { session, caller, body, host, claim, headStart } = turn;
+  const { session, caller, body, host, claim, speculativeCall } = turn;
   const items = body.input ?? [];
   const { resourceId: turnId } = claim;
   const sessionId = session.id;
@@ -277,11 +277,11 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
     const isNoted = await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: createdAt });
     if (!isNoted) throw sessionNotFound(sessionId);
     turn.leave();
-    const input = await keepInput(items, { contents, blobs, sessionId });
+    const input = await toInputItems(items, { contents, blobs, sessionId });
     const command = await commandOf(context, { ...turn, agent: spec, input, createdAt });
-    headStart?.give(command.input);
+    speculativeCall?.give(command.input);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
-    headStart?.close();
+    speculativeCall?.close();
     // A repetition that found no turn may still have met it at its session.
     if (claim.isNew) context.metrics.turnsStarted.inc();
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
@@ -291,7 +291,7 @@ async function startTurn(context: ApiContext, turn: TurnToStart): Promise<TurnCr
       .catch((error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'));
     return turnCreated({ ...start, input });
   } catch (error) {
-    headStart?.withdraw();
+    speculativeCall?.withdraw();
     // What is too late will not be carried out: sent again under its key it is another turn.
     const isLate = error instanceof ApiError && error.code === 'request_expired';
     // A repetition may be refused while the first is still on its way.

@@ -3,7 +3,7 @@ import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
 import { COMMAND_LIFETIME_MS } from '../../workflows/messages.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
-import { TurnNotFound, type TurnLogs } from './turn-log-reader.ts';
+import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
 /**
  * A request that has not become a turn by then never will: its session does not take so old a command any more. Blobs
@@ -14,17 +14,17 @@ export const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
 /** Which turns a session has. The catalog knows it but for a crash at the wrong moment; then Temporal is asked. */
 export class TurnIndex {
   readonly #catalog: Catalog;
-  readonly #logs: TurnLogs;
+  readonly #logs: TurnLogReader;
 
-  constructor({ catalog, logs }: { catalog: Catalog; logs: TurnLogs }) {
+  constructor({ catalog, logs }: { catalog: Catalog; logs: TurnLogReader }) {
     this.#catalog = catalog;
     this.#logs = logs;
   }
 
   /** The newest turn of a session, as far as that can be known now: if Temporal is away, of those in the index. */
-  async last(sessionId: string): Promise<TurnRow | undefined> {
+  async knownLast(sessionId: string): Promise<TurnRow | undefined> {
     try {
-      return await this.certainLast(sessionId);
+      return await this.confirmedLast(sessionId);
     } catch (error) {
       if (!isTemporalUnavailable(error)) throw error;
       return this.#catalog.turns.last(sessionId);
@@ -32,8 +32,8 @@ export class TurnIndex {
   }
 
   /** The newest turn of a session, without a doubt, but for one that `begins`. Throws if that can't be known now. */
-  async certainLast(sessionId: string, begins?: string): Promise<TurnRow | undefined> {
-    await this.settleRequests(sessionId, begins);
+  async confirmedLast(sessionId: string, begins?: string): Promise<TurnRow | undefined> {
+    await this.reconcileRequests(sessionId, begins);
     const { turns } = this.#catalog;
     let row = await turns.last(sessionId);
     while (row && !(await this.#exists(row))) row = await turns.last(sessionId, row.sequence ?? undefined);
@@ -53,9 +53,9 @@ export class TurnIndex {
   }
 
   /** Makes turns of those requests of a session that have become turns. Temporal is not asked about one that `begins`. */
-  async settleRequests(sessionId: string, begins?: string): Promise<void> {
+  async reconcileRequests(sessionId: string, begins?: string): Promise<void> {
     for (const { id, created_at: createdAt } of await this.#catalog.turns.requests(sessionId)) {
-      if (id !== begins) await this.#settle(id, createdAt);
+      if (id !== begins) await this.#reconcile(id, createdAt);
     }
   }
 
@@ -66,7 +66,7 @@ export class TurnIndex {
     return this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title });
   }
 
-  async #settle(turnId: string, requestedAt: string): Promise<void> {
+  async #reconcile(turnId: string, requestedAt: string): Promise<void> {
     try {
       await this.accept(await this.#logs.start(turnId));
     } catch (error) {

@@ -5,7 +5,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { HistoryEvent } from '../core/history.ts';
 import type { ModelMessage } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
-import { TurnLogs } from './turn-log-reader.ts';
+import { TurnLogReader } from './turn-log-reader.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';
 
@@ -38,7 +38,7 @@ function logsOf(messages: string[]) {
       return Promise.resolve(Buffer.from('x'.repeat(100_000)));
     },
   } as unknown as BlobStore;
-  return { logs: new TurnLogs({ catalog, history, blobs }), counted };
+  return { logs: new TurnLogReader({ catalog, history, blobs }), counted };
 }
 
 test.each([

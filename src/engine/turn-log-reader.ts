@@ -6,7 +6,7 @@ import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
-import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnplacedRecord } from '../core/records.ts';
+import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
 
@@ -18,7 +18,7 @@ export class TurnNotFound extends Error {
 }
 
 /** What is read of a turn: nothing if an operator has deleted the turn before it was in the archive. */
-export async function* unlessGone<T>(reading: AsyncIterable<T>): AsyncGenerator<T> {
+export async function* ignoreNotFound<T>(reading: AsyncIterable<T>): AsyncGenerator<T> {
   try {
     yield* reading;
   } catch (error) {
@@ -76,7 +76,7 @@ const CHAIN_PAGE = 1_000;
  * The logs of turns, wherever they are: ended turns, and the ended runs of long ones, in the archive; the rest in
  * Temporal's histories. Entries come with all of their texts.
  */
-export class TurnLogs {
+export class TurnLogReader {
   readonly #catalog: Catalog;
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
@@ -112,7 +112,7 @@ export class TurnLogs {
   }
 
   /** The whole log of an ended turn as it is stored, if it need not be looked for and has at most so many characters. */
-  atHand(turnId: string, maxCharacters: number): LogEntry[] | undefined {
+  peekEnded(turnId: string, maxCharacters: number): LogEntry[] | undefined {
     const { value, size = 0 } = this.#ended.info(turnId) ?? {};
     return size <= maxCharacters ? value?.entries : undefined;
   }
@@ -269,7 +269,7 @@ export class TurnLogs {
   }
 
   /** What a turn's log is made of, as it is stored, in batches from its end; of its last run before all others. */
-  async *#backwards(turnId: string): AsyncGenerator<UnplacedRecord[]> {
+  async *#backwards(turnId: string): AsyncGenerator<UnsequencedRecord[]> {
     const row = await this.#row(turnId);
     if (row?.archived) {
       for (let last = row.archived_through; last > 0; last -= ARCHIVE_PAGE) {
@@ -296,12 +296,12 @@ export class TurnLogs {
   /**
    * The first entry that is not in the archive: where the live part of a log begins for those who follow it.
    */
-  async liveFrom(turnId: string): Promise<number> {
+  async firstUnarchived(turnId: string): Promise<number> {
     return ((await this.#row(turnId))?.archived_through ?? 0) + 1;
   }
 
   /** How a turn began, and how it ended if it has. @throws TurnNotFound */
-  async ends(turnId: string): Promise<{ created: TurnCreated; done: TurnDone | undefined }> {
+  async firstAndLast(turnId: string): Promise<{ created: TurnCreated; done: TurnDone | undefined }> {
     const row = await this.#row(turnId);
     if (!row?.archived && !this.#ended.has(turnId)) {
       const start = await this.start(turnId);

@@ -1,9 +1,9 @@
 import type { Tip } from '../../workflows/session.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { LogEntry } from '../core/records.ts';
-import { TurnNotFound, type TurnLogs } from './turn-log-reader.ts';
+import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
-export interface InspectedTurn extends Tip {
+export interface TurnStatus extends Tip {
   sessionId: string;
   open: boolean;
 }
@@ -11,8 +11,8 @@ export interface InspectedTurn extends Tip {
 /** Reads how a turn stands, from the archive if it is there, else from its history. */
 export async function inspect(
   turnId: string,
-  { catalog, logs }: { catalog: Catalog; logs: TurnLogs },
-): Promise<InspectedTurn | undefined> {
+  { catalog, logs }: { catalog: Catalog; logs: TurnLogReader },
+): Promise<TurnStatus | undefined> {
   const row = await catalog.turns.get(turnId);
   if (row?.archived && row.sequence !== null) {
     const [last] = await catalog.archive.read(turnId, row.archived_through, 1);

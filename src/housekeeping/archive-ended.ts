@@ -2,7 +2,7 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import { TurnNotFound } from '../engine/turn-log-reader.ts';
-import { inLogScope } from '../telemetry/log-context.ts';
+import { withLogContext } from '../telemetry/log-context.ts';
 import { TURN_WORKFLOW, turnIdOf } from '../core/temporal-names.ts';
 
 export interface Archiving {
@@ -48,7 +48,7 @@ export async function archiveEnded(
     if (stop.aborted || failed.has(turnId)) return;
     const row = await catalog.turns.get(turnId);
     if (row?.archived) return;
-    await inLogScope({ turnId, sessionId: row?.session_id }, async () => {
+    await withLogContext({ turnId, sessionId: row?.session_id }, async () => {
       try {
         if (await archiveTurn(turnId, stop)) log.info('a turn that its session had not archived was archived');
       } catch (error) {

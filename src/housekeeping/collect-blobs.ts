@@ -15,7 +15,7 @@ interface Collecting {
 const MAX_SESSIONS = 1_000;
 
 /** While so many are deleted their session waits, and with SQLite the whole catalog. */
-const BLOBS_AT_ONCE = 100;
+const BLOB_BATCH_SIZE = 100;
 
 /**
  * Deletes blobs that no record names: those of refused turns, and of requests and activities that failed half-way.
@@ -45,16 +45,16 @@ async function collect(
   sessionId: string,
   { now, before }: { now: string; before: Date },
 ): Promise<void> {
-  await turnIndex.settleRequests(sessionId);
+  await turnIndex.reconcileRequests(sessionId);
   const stored = await blobs.list(sessionId);
   const referenced = await catalog.blobReferences.of(sessionId);
   const garbage = stored.filter(({ name }) => !referenced.has(name));
   const old = garbage.filter(({ storedAt }) => storedAt < before.getTime()).map(({ name }) => name);
-  for (let from = 0; from === 0 || from < old.length; from += BLOBS_AT_ONCE) {
-    const isLast = from + BLOBS_AT_ONCE >= old.length && old.length === garbage.length;
+  for (let from = 0; from === 0 || from < old.length; from += BLOB_BATCH_SIZE) {
+    const isLast = from + BLOB_BATCH_SIZE >= old.length && old.length === garbage.length;
     await catalog.blobReferences.sweep(
       sessionId,
-      { blobs: old.slice(from, from + BLOBS_AT_ONCE), now, isLast },
+      { blobs: old.slice(from, from + BLOB_BATCH_SIZE), now, isLast },
       async (names) => {
         await blobs.delete(sessionId, names);
         if (names.length > 0) log.info({ sessionId, blobs: names.length }, 'blobs that nothing refers to were deleted');

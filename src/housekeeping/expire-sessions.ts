@@ -3,12 +3,12 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { inspect } from '../engine/turn-status.ts';
 import type { TurnIndex } from '../engine/turn-index.ts';
-import type { TurnLogs } from '../engine/turn-log-reader.ts';
+import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
 
 interface Expiring {
   catalog: Catalog;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   turnIndex: TurnIndex;
   log: Logger;
 }
@@ -36,7 +36,7 @@ export async function expireSessions(
 /** Waiting for somebody is activity too: an approval may take weeks, and must not be lost meanwhile. */
 async function expire({ catalog, log, ...reading }: Expiring, session: SessionRow, now: string): Promise<void> {
   const { id, active_at: idleSince } = session;
-  if (await isAtWork({ catalog, log, ...reading }, session)) {
+  if (await isActive({ catalog, log, ...reading }, session)) {
     await catalog.sessions.touch(id, now);
   } else if (await catalog.sessions.delete(id, now, { idleSince })) {
     log.info({ sessionId: id, idleSince }, 'a session was deleted: its agent does not keep it for longer');
@@ -44,9 +44,9 @@ async function expire({ catalog, log, ...reading }: Expiring, session: SessionRo
 }
 
 /** Whether a turn of the session runs, or waits for an answer that can still be given. */
-async function isAtWork({ catalog, logs, turnIndex, log }: Expiring, { id, closed }: SessionRow): Promise<boolean> {
+async function isActive({ catalog, logs, turnIndex, log }: Expiring, { id, closed }: SessionRow): Promise<boolean> {
   try {
-    await turnIndex.settleRequests(id);
+    await turnIndex.reconcileRequests(id);
     if ((await catalog.turns.requests(id)).length > 0) return true;
     for (const turn of await catalog.turns.branchEnds(id)) {
       const seen = await inspect(turn.id, { catalog, logs });

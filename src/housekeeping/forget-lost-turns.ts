@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
-import { TurnNotFound, type TurnLogs } from '../engine/turn-log-reader.ts';
+import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 
 interface Forgetting {
   catalog: Catalog;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   log: Logger;
 }
 
@@ -13,7 +13,7 @@ interface Forgetting {
  * are not collected while a turn may run, would be kept for their sake. Only those from
  * before a time since which none can run any more, so that a Temporal that is put back finds the others.
  */
-export async function forgetLost(
+export async function forgetLostTurns(
   { catalog, logs, log }: Forgetting,
   { before, stop }: { before: string; stop: AbortSignal },
 ): Promise<void> {
@@ -28,7 +28,7 @@ export async function forgetLost(
 }
 
 /** One that can't be read now may exist. */
-async function exists(logs: TurnLogs, turnId: string): Promise<boolean> {
+async function exists(logs: TurnLogReader, turnId: string): Promise<boolean> {
   try {
     await logs.start(turnId);
     return true;

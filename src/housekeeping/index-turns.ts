@@ -2,13 +2,13 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnIndex } from '../engine/turn-index.ts';
-import { TurnNotFound, type TurnLogs } from '../engine/turn-log-reader.ts';
-import { inLogScope } from '../telemetry/log-context.ts';
+import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
+import { withLogContext } from '../telemetry/log-context.ts';
 import { TURN_WORKFLOW, turnIdOf } from '../core/temporal-names.ts';
 
 interface Indexing {
   catalog: Catalog;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   turnIndex: TurnIndex;
   log: Logger;
 }
@@ -36,7 +36,7 @@ export async function indexTurns(
   const unknown: string[] = [];
   for (const turnId of turnIds) {
     if (stop.aborted || (await catalog.turns.get(turnId))) continue;
-    await inLogScope({ turnId }, async () => {
+    await withLogContext({ turnId }, async () => {
       try {
         if (await turnIndex.accept(await logs.start(turnId)))
           log.info('a turn that the catalog had missed was indexed');

@@ -8,7 +8,7 @@ interface Removing {
   taskQueue: string;
 }
 
-const AT_ONCE = 100;
+const SESSION_BATCH_SIZE = 100;
 const START_TIMEOUT_MS = 10_000;
 
 /** Sees to it that a deleted session is removed; one that is being removed is left to it. */
@@ -30,7 +30,7 @@ export async function removeDeleted(
 ): Promise<void> {
   let after: Parameters<Catalog['sessions']['toRemove']>[1];
   do {
-    const due = await catalog.sessions.toRemove(now.toISOString(), after, AT_ONCE);
+    const due = await catalog.sessions.toRemove(now.toISOString(), after, SESSION_BATCH_SIZE);
     for (const { id } of due) {
       if (stop.aborted) return;
       await startRemoval(removing, id);

@@ -2,11 +2,11 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import type { Config } from '../config.ts';
 import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
-import type { TurnLogs } from '../engine/turn-log-reader.ts';
+import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { archiveEnded, type Archiving, type Swept } from './archive-ended.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { expireSessions } from './expire-sessions.ts';
-import { forgetLost } from './forget-lost-turns.ts';
+import { forgetLostTurns } from './forget-lost-turns.ts';
 import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
 
@@ -15,7 +15,7 @@ const EVERY_MS = 3 * 60_000;
 
 interface HousekeepingOptions extends Archiving {
   blobs: BlobStore;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   turnIndex: TurnIndex;
   config: Pick<Config, 'turnSeconds'>;
 }
@@ -59,7 +59,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       unindexed ??= await runningTurns(options);
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
-      await forgetLost(options, { before, stop: stop.signal });
+      await forgetLostTurns(options, { before, stop: stop.signal });
       // Only the index and the archive say what a session waits for, and to which blobs it refers.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);

@@ -1,5 +1,5 @@
 /** Runs at most `limit` functions at a time for each key; the others wait in their order. */
-export class KeyedQueue {
+export class KeyedSemaphore {
   readonly #limit: number;
   readonly #queues = new Map<string, { running: number; waiting: (() => void)[] }>();
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { credentialsIn, hideSecrets, redact } from './redact.ts';
+import { credentialsIn, registerSecrets, redact } from './redact.ts';
 
 const KEY = `everturn_${'0a'.repeat(32)}`;
 const TOKEN = `eyJ${'a'.repeat(20)}.${'b'.repeat(20)}.${'c'.repeat(20)}`;
@@ -43,7 +43,7 @@ test.each([
 test('what this process knows to be secret is hidden, however it stands', () => {
   const secret = 'pass"word/+ü';
   const short = 'short';
-  hideSecrets([secret, short, undefined]);
+  registerSecrets([secret, short, undefined]);
   const forms = [secret, JSON.stringify(secret), JSON.stringify(JSON.stringify(secret)), encodeURIComponent(secret)];
   for (const form of forms) {
     expect(redact(`a ${form} b`)).toMatch(/^a \W*\[hidden\]\W* b$/);
@@ -52,7 +52,7 @@ test('what this process knows to be secret is hidden, however it stands', () => 
 });
 
 test('of a credential with its scheme also the credential alone is hidden', () => {
-  hideSecrets(['Token 0f1e2d3c4b5a']);
+  registerSecrets(['Token 0f1e2d3c4b5a']);
   expect(redact('the token 0f1e2d3c4b5a is no good')).toBe('the token [hidden] is no good');
 });
 

@@ -32,7 +32,7 @@ const secrets = new Set<string>();
 let known: RegExp | undefined;
 
 /** From here on this process never says these: a key, a password, the value of a header. */
-export function hideSecrets(values: (string | undefined)[]): void {
+export function registerSecrets(values: (string | undefined)[]): void {
   // Of `Bearer …` the second word is the secret.
   for (const value of values.flatMap((given) => (given === undefined ? [] : [given, given.replace(/^\w+ +/, '')]))) {
     if (value.length < MIN_SECRET_LENGTH) continue;

@@ -1,8 +1,8 @@
 import { expect, test, vi } from 'vitest';
-import { SharedAttempt } from './single-flight.ts';
+import { SingleFlight } from './single-flight.ts';
 
 test('all who ask share one attempt, and the next ones make another', async () => {
-  const shared = new SharedAttempt<number>(() => 0);
+  const shared = new SingleFlight<number>(() => 0);
   const first = Promise.withResolvers<number>();
   const attempt = vi.fn<() => Promise<number>>(() => first.promise);
   const asked = [shared.run(attempt), shared.run(attempt)];
@@ -20,7 +20,7 @@ test.each([
   { tookMs: 20_000, rememberedMs: 30_000 },
 ])('a failure after $tookMs ms is remembered for $rememberedMs ms', async ({ tookMs, rememberedMs }) => {
   let now = 100_000;
-  const shared = new SharedAttempt<number>(() => now);
+  const shared = new SingleFlight<number>(() => now);
   const attempt = vi.fn<() => Promise<number>>(() => {
     now += tookMs;
     return Promise.reject(new Error('down'));

@@ -5,7 +5,7 @@ const MAX_REMEMBERED_MS = 30_000;
  * Does something that may fail slowly for all who ask for it at once, and remembers a failure for three times as long as
  * it took (1 to 30 s): so no more than a quarter of a caller's time is spent on a server that is down.
  */
-export class SharedAttempt<T> {
+export class SingleFlight<T> {
   #running: Promise<T> | undefined;
   #failure: { error: unknown; until: number } | undefined;
   readonly #now: () => number;

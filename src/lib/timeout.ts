@@ -13,7 +13,7 @@ const MAX_TRIES = 4;
  * again, so it must not have effects. The limit itself costs 0.2 ms.
  * @throws an error with the code `ERR_SCRIPT_EXECUTION_TIMEOUT`, and whatever `work` throws.
  */
-export function withinTime<T>(ms: number, work: () => T): T {
+export function withCpuLimit<T>(ms: number, work: () => T): T {
   const before = process.threadCpuUsage();
   for (let tries = 1; ; tries++) {
     try {
@@ -45,7 +45,7 @@ function runFor<T>(ms: number, work: () => T): T {
 }
 
 /** Aborts when nothing has been heard for too long. */
-export class IdleWatch {
+export class IdleTimer {
   readonly #controller = new AbortController();
   readonly #timer: NodeJS.Timeout;
 
@@ -58,7 +58,7 @@ export class IdleWatch {
   }
 
   /** Something was heard. */
-  heard(): void {
+  reset(): void {
     this.#timer.refresh();
   }
 
@@ -68,7 +68,11 @@ export class IdleWatch {
 }
 
 /** What `work` comes to, or an error if that takes longer than `ms` milliseconds; whatever comes later is ignored. */
-export async function inTime<T>(ms: number, work: Promise<T>, tooLate = `no answer within ${ms / 1000} s`): Promise<T> {
+export async function withTimeout<T>(
+  ms: number,
+  work: Promise<T>,
+  tooLate = `no answer within ${ms / 1000} s`,
+): Promise<T> {
   const timer = new AbortController();
   const late = sleep(ms, undefined, { signal: timer.signal, ref: false }).then(() => {
     throw new Error(tooLate);

@@ -4,7 +4,7 @@ import { checkCentralProperty, deliveries } from '../../test/support/central-pro
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
-import { TurnReader, type StreamFrame } from './stream-sequencer.ts';
+import { StreamSequencer, type StreamFrame } from './stream-sequencer.ts';
 
 const bus = new InProcessBus();
 
@@ -19,7 +19,7 @@ test('without faults a message that completes is sent once, delta by delta', asy
       const { entries, deliver, end } = await deliveries({ worker: bus, api: bus }, happenings, faults);
       const feed = new TurnFeed();
       const frames: StreamFrame[] = [];
-      feed.join(new TurnReader(), (sent) => frames.push(...sent));
+      feed.join(new StreamSequencer(), (sent) => frames.push(...sent));
       for (const step of deliver) await step(feed);
       for (const { record } of entries) {
         if (record.kind !== 'model.message' || record.finishReason === 'error' || record.finishReason === 'cancelled') {

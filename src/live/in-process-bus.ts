@@ -1,9 +1,9 @@
 import type { InProgress, LiveBus, LiveFrame, LiveListener } from './bus.ts';
-import { MessagesInProgress } from './published-messages.ts';
+import { PublishedMessages } from './published-messages.ts';
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {
-  readonly #inProgress = new MessagesInProgress();
+  readonly #inProgress = new PublishedMessages();
   readonly #listeners = new Map<string, Set<LiveListener>>();
 
   publish(frame: LiveFrame): void {

@@ -8,7 +8,7 @@ interface Written {
 }
 
 /** The messages that this process is writing, each folded as far as it has come: what snapshots are made of. */
-export class MessagesInProgress {
+export class PublishedMessages {
   readonly #turns = new Map<string, Map<string, Written>>();
 
   /** The turns with a message in progress. */

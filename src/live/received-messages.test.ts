@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { applyDelta, emptyText } from '../core/message.ts';
 import type { LiveFrame } from './bus.ts';
-import { LiveMessages } from './received-messages.ts';
+import { ReceivedMessages } from './received-messages.ts';
 
 function textOf(frames: LiveFrame[]) {
   const text = emptyText();
@@ -18,7 +18,7 @@ test('a message in progress is always a prefix of its latest attempt, whatever o
       const arriving = frames
         .flatMap((frame, i) => ((shuffle[i] ?? 0) % 5 === 0 ? [] : [{ frame, time: i + ((shuffle[i] ?? 0) % 3) }]))
         .sort((a, b) => a.time - b.time);
-      const live = new LiveMessages();
+      const live = new ReceivedMessages();
       const latest = new Map<string, number>();
       for (const { frame } of arriving) {
         live.frame(frame);
@@ -34,7 +34,7 @@ test('a message in progress is always a prefix of its latest attempt, whatever o
 });
 
 test('a settled message takes nothing more', () => {
-  const live = new LiveMessages();
+  const live = new ReceivedMessages();
   const frame: LiveFrame = {
     turnId: 'turn_1',
     threadId: 'main',

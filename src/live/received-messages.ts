@@ -32,7 +32,7 @@ const NONE: LiveChange = { type: 'none' };
  * A frozen worker that wakes up may send frames of a message that is long durable. Each message says up to where its
  * model call has read the log, so what was begun before the last message of its thread is over.
  */
-export class LiveMessages {
+export class ReceivedMessages {
   readonly #messages = new Map<string, LiveMessage>();
   /** Nothing that has read less of the log is in progress, in any thread... */
   #begin = 0;

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
 import type { InProgress, LiveBus, LiveFrame, LiveListener, LiveSnapshot } from './bus.ts';
-import { MessagesInProgress } from './published-messages.ts';
+import { PublishedMessages } from './published-messages.ts';
 
 interface RedisBusOptions {
   redis: Redis;
@@ -44,7 +44,7 @@ export class RedisBus implements LiveBus {
   readonly #prefix: string;
   readonly #log: Logger;
   readonly #cipher: Cipher;
-  readonly #inProgress = new MessagesInProgress();
+  readonly #inProgress = new PublishedMessages();
   readonly #watched = new Map<string, Watched>();
   /** Turns whose readers have asked for snapshots: one answer for all who ask at a time. */
   readonly #asked = new Set<string>();

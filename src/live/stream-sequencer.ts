@@ -54,7 +54,7 @@ interface Sent {
  * gets one event per connection gets past every message. A durable message that is too long for one event comes in
  * numbered pieces; one in progress comes up to that length in the base, and the rest in deltas.
  */
-export class TurnReader {
+export class StreamSequencer {
   #ordinal: number;
   #frame: number;
   /** The connection before this one was cut since the last durable event. */

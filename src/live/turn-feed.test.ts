@@ -3,13 +3,13 @@ import { expect, test } from 'vitest';
 import { cursorAfter, expectRising, fold } from '../../test/support/central-property.ts';
 import { emptyText } from '../core/message.ts';
 import type { LogEntry, ModelMessage } from '../core/records.ts';
-import type { TurnLogs } from '../engine/turn-log-reader.ts';
+import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { toWire } from '../api/sessions/wire/to-wire.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
-import { TurnReader, type StreamFrame } from './stream-sequencer.ts';
+import { StreamSequencer, type StreamFrame } from './stream-sequencer.ts';
 import { TurnTail } from './turn-tail.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';
@@ -35,7 +35,7 @@ function message(ordinal: number, content: string, overrides: Partial<ModelMessa
 /** Connects at the cursor of what the client has, as an API does, and gives what the connection sends at once. */
 function resume(feed: TurnFeed, frames: StreamFrame[]): StreamFrame[] {
   const sent: StreamFrame[] = [];
-  const reader = new TurnReader(cursorAfter(frames));
+  const reader = new StreamSequencer(cursorAfter(frames));
   feed.join(reader, (more) => sent.push(...more));
   feed.leave(reader);
   return sent;
@@ -57,7 +57,7 @@ function tailFrom(from: Promise<number>, bus: InProcessBus, entries: LogEntry[])
       yield entries;
       await new Promise(() => undefined);
     },
-  } as unknown as TurnLogs;
+  } as unknown as TurnLogReader;
   return new TurnTail({ turnId: 'turn_1', logs, bus, log: pino({ level: 'silent' }), budget: new FeedBudget() });
 }
 
@@ -73,7 +73,7 @@ test('frames of a message from before the run began, sent by a worker that wakes
   await tail.begun;
   expect(await tail.reaches(401, 10_000)).toBe(true);
   const frames: StreamFrame[] = [];
-  tail.feed.join(new TurnReader({ ordinal: 400, frame: 0 }), (sent) => frames.push(...sent));
+  tail.feed.join(new StreamSequencer({ ordinal: 400, frame: 0 }), (sent) => frames.push(...sent));
   bus.publish(frame(2, 'text', zombie));
   bus.publish(frame(7, 'behind a gap', zombie)); // it asks, and gets a snapshot
   bus.publish(frame(0, 'new', { messageId: 'msg_402', after: 401 }));
@@ -137,7 +137,7 @@ test('a reader that was cut anywhere in a long message, and again behind that, h
 
 test('a reader that falls behind again and again is sent a message once', () => {
   const feed = new TurnFeed();
-  const reader = new TurnReader();
+  const reader = new StreamSequencer();
   const frames: StreamFrame[] = [];
   const join = (): void => feed.join(reader, (sent) => frames.push(...sent));
   const piece = 'x'.repeat(1_000);
@@ -161,7 +161,7 @@ test('a reader that falls behind again and again is sent a message once', () => 
 
 test('a reader that missed an attempt holds nothing of the next one', () => {
   const feed = new TurnFeed();
-  const reader = new TurnReader();
+  const reader = new StreamSequencer();
   const frames: StreamFrame[] = [];
   const join = (): void => feed.join(reader, (sent) => frames.push(...sent));
   join();
@@ -189,14 +189,14 @@ test('what the feeds of a process keep is bounded: that which was not used for l
   const [idle, read, busy] = Array.from({ length: 3 }, () => new TurnFeed(budget));
   for (const feed of [idle, read]) feed?.entry(message(1, 'x'.repeat(4_000)));
   idle?.frame(frame(0, 'in progress', { messageId: 'msg_2', after: 1 }));
-  read?.join(new TurnReader(), () => undefined);
+  read?.join(new StreamSequencer(), () => undefined);
   busy?.entry(message(1, 'x'.repeat(4_000)));
   expect([idle, read, busy].map((feed) => feed?.entries(1).length)).toEqual([0, 1, 1]);
   expect(budget.characters).toBeLessThanOrEqual(10_000);
   // Its readers lose nothing: one who has all has what is in progress, one who has not reads the log first.
-  expect(() => idle?.join(new TurnReader(), () => undefined)).toThrow(RangeError);
+  expect(() => idle?.join(new StreamSequencer(), () => undefined)).toThrow(RangeError);
   const frames: StreamFrame[] = [];
-  idle?.join(new TurnReader({ ordinal: 1, frame: 0 }), (sent) => frames.push(...sent));
+  idle?.join(new StreamSequencer({ ordinal: 1, frame: 0 }), (sent) => frames.push(...sent));
   expect(contentOf(frames)).toBe('in progress');
   for (const feed of [idle, read, busy]) feed?.close();
   expect(budget.characters).toBe(0);
@@ -208,7 +208,7 @@ test.each([
 ])('the live text of %s is bounded; its end comes with the log', (_, bound, budget) => {
   const feed = new TurnFeed(budget);
   const frames: StreamFrame[] = [];
-  feed.join(new TurnReader(), (sent) => frames.push(...sent));
+  feed.join(new StreamSequencer(), (sent) => frames.push(...sent));
   const piece = 'x'.repeat(100_000);
   for (let n = 0; n < 60; n++) expect(feed.frame(frame(n, piece))).toBe(true);
   expect(budget.characters).toBeGreaterThan(bound / 2);

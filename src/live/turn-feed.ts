@@ -1,9 +1,9 @@
-import { charactersOf, missingFrom } from '../core/message.ts';
+import { charactersOf, diffMessage } from '../core/message.ts';
 import type { LogEntry, LogRecord } from '../core/records.ts';
 import type { LiveFrame, LiveSnapshot } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
-import { LiveMessages, type LiveChange } from './received-messages.ts';
-import type { FollowedEntry, StreamFrame, TurnReader } from './stream-sequencer.ts';
+import { ReceivedMessages, type LiveChange } from './received-messages.ts';
+import type { FollowedEntry, StreamFrame, StreamSequencer } from './stream-sequencer.ts';
 
 export type Send = (frames: StreamFrame[]) => void;
 
@@ -19,8 +19,8 @@ export class TurnFeed {
   #firstOrdinal = 1;
   readonly #entries: FollowedEntry[] = [];
   #characters = 0;
-  readonly #live = new LiveMessages();
-  readonly #readers = new Map<TurnReader, Send>();
+  readonly #live = new ReceivedMessages();
+  readonly #readers = new Map<StreamSequencer, Send>();
   readonly #budget: FeedBudget;
   #isDone = false;
   #isClosed = false;
@@ -62,7 +62,7 @@ export class TurnFeed {
    * Adds a reader and sends it what it lacks.
    * @throws RangeError if it lacks entries from before `firstOrdinal`, or has some that are not here yet.
    */
-  join(reader: TurnReader, send: Send): void {
+  join(reader: StreamSequencer, send: Send): void {
     if (reader.ordinal < this.#firstOrdinal - 1 || reader.ordinal > this.lastOrdinal) {
       throw new RangeError(`a reader at ${reader.ordinal} can't join at ${this.#firstOrdinal} to ${this.lastOrdinal}`);
     }
@@ -74,11 +74,11 @@ export class TurnFeed {
   }
 
   /** What a reader lacks of the messages in progress. */
-  inProgress(reader: TurnReader): StreamFrame[] {
+  inProgress(reader: StreamSequencer): StreamFrame[] {
     return [...this.#live.all].flatMap((message) => reader.live(message));
   }
 
-  leave(reader: TurnReader): void {
+  leave(reader: StreamSequencer): void {
     this.#readers.delete(reader);
   }
 
@@ -103,7 +103,7 @@ export class TurnFeed {
     if (record.kind !== 'model.message') return entry;
     const live = this.#live.get(record.id);
     this.#live.settle(record, ordinal);
-    return live && missingFrom(live.text, record) ? { ...entry, liveAttempt: live.attempt } : entry;
+    return live && diffMessage(live.text, record) ? { ...entry, liveAttempt: live.attempt } : entry;
   }
 
   /** Forgets all entries: who lacks them reads them from the log. Gives what is kept all the same. */
@@ -145,7 +145,7 @@ export class TurnFeed {
     return change.type !== 'gap';
   }
 
-  #each(next: (reader: TurnReader) => StreamFrame[]): void {
+  #each(next: (reader: StreamSequencer) => StreamFrame[]): void {
     for (const [reader, send] of this.#readers) {
       const frames = next(reader);
       if (frames.length > 0) send(frames);

@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { LogEntry } from '../core/records.ts';
-import { TurnNotFound, type TurnLogs } from '../engine/turn-log-reader.ts';
+import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
 import type { LiveBus } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { TurnFeed } from './turn-feed.ts';
-import { beyondRequest } from '../telemetry/log-context.ts';
+import { withoutRequest } from '../telemetry/log-context.ts';
 
 interface TailOptions {
   turnId: string;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   bus: LiveBus;
   log: Logger;
   budget: FeedBudget;
@@ -104,7 +104,7 @@ export class TurnTail {
     let [failures, faults, failedAt] = [0, 0, 0];
     for (let begun = false; !this.#ended;) {
       try {
-        if (!begun) this.feed.beginAt(await logs.liveFrom(turnId));
+        if (!begun) this.feed.beginAt(await logs.firstUnarchived(turnId));
         begun = true;
         this.#begun.resolve();
         const follow = this.#stop.signal;
@@ -181,12 +181,12 @@ interface Shared {
 }
 
 /** The tails of this process: one for each turn that somebody watches. */
-export class TurnTails {
-  readonly #options: { logs: TurnLogs; bus: LiveBus; log: Logger };
+export class TurnTailPool {
+  readonly #options: { logs: TurnLogReader; bus: LiveBus; log: Logger };
   readonly #budget = new FeedBudget();
   readonly #tails = new Map<string, Shared>();
 
-  constructor(options: { logs: TurnLogs; bus: LiveBus; log: Logger }) {
+  constructor(options: { logs: TurnLogReader; bus: LiveBus; log: Logger }) {
     this.#options = options;
   }
 
@@ -194,7 +194,7 @@ export class TurnTails {
   lease(turnId: string): TailLease {
     const known = this.#tails.get(turnId);
     const shared: Shared = known ?? {
-      tail: beyondRequest(() => new TurnTail({ ...this.#options, budget: this.#budget, turnId })),
+      tail: withoutRequest(() => new TurnTail({ ...this.#options, budget: this.#budget, turnId })),
       leases: 0,
       running: false,
     };
@@ -204,7 +204,7 @@ export class TurnTails {
     return {
       tail: shared.tail,
       run: () => {
-        if (!shared.running) void beyondRequest(() => shared.tail.run());
+        if (!shared.running) void withoutRequest(() => shared.tail.run());
         shared.running = true;
       },
       release: () => {

@@ -23,7 +23,7 @@ export type CallOutcome =
   | { status: 'rejected' | 'not_sent' | 'unknown'; message: string; isFinal?: boolean };
 
 /** Judges a call that failed with `error`, after nothing more of its request is sent; `sent`: something has been. */
-export function judgeFailure(error: unknown, sent: boolean): CallOutcome {
+export function classifyFailure(error: unknown, sent: boolean): CallOutcome {
   const message = failureReason(error);
   if (!sent) return { status: 'not_sent', message };
   return { status: isRefusal(error) ? 'rejected' : 'unknown', message };

@@ -8,11 +8,11 @@ import {
 } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import type { Fetch } from '../lib/guarded-fetch.ts';
-import { unlessAborted } from '../lib/abort.ts';
+import { waitOrAbort } from '../lib/abort.ts';
 import { Exchange } from './exchange.ts';
-import { failureReason, ServerProblem } from './failure-reason.ts';
+import { failureReason, McpServerError } from './failure-reason.ts';
 import { isSecure, type ClientCredentialsConfig } from './registry-file.ts';
-import { SharedAttempt } from '../lib/single-flight.ts';
+import { SingleFlight } from '../lib/single-flight.ts';
 
 interface Options {
   fetch: Fetch;
@@ -49,7 +49,7 @@ const tokenAnswer = z.object({
 const errorAnswer = z.object({ error: z.string(), error_description: z.string().optional() });
 
 /** No token for a server can be had. Thrown where nothing was sent to it, or where it has refused what was. */
-export class NoTokenError extends ServerProblem {}
+export class NoTokenError extends McpServerError {}
 
 /**
  * The token with which we call a server in our own name (RFC 6749, section 4.4), one for all who call it. The SDK's
@@ -59,21 +59,21 @@ export class ClientCredentials {
   readonly #serverUrl: string;
   readonly #config: ClientCredentialsConfig;
   readonly #options: Options;
-  readonly #asking: SharedAttempt<Token>;
+  readonly #asking: SingleFlight<Token>;
   #token: Token | undefined;
 
   constructor(serverUrl: string, config: ClientCredentialsConfig, options: Options) {
     this.#serverUrl = serverUrl;
     this.#config = config;
     this.#options = options;
-    this.#asking = new SharedAttempt(options.now);
+    this.#asking = new SingleFlight(options.now);
   }
 
   /** @throws NoTokenError, or the reason of the signal. */
   async token(signal: AbortSignal): Promise<string> {
     if (this.#token && this.#options.now() < this.#token.freshUntil) return this.#token.value;
     const asking = this.#asking.run(async () => (this.#token = await Exchange.outside(() => this.#ask())));
-    return (await unlessAborted(asking, signal)).value;
+    return (await waitOrAbort(asking, signal)).value;
   }
 
   /** A token that the server does not take is not given to anybody again. */
@@ -106,8 +106,8 @@ export class ClientCredentials {
     // The SDK checks that the metadata is of this issuer (RFC 8414, section 3.3).
     const found = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
     const { token_endpoint: tokenUrl, token_endpoint_auth_methods_supported: methods = [] } = found ?? {};
-    if (!tokenUrl) throw new ServerProblem('can not be discovered: set token_url');
-    if (!isSecure(tokenUrl)) throw new ServerProblem(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
+    if (!tokenUrl) throw new McpServerError('can not be discovered: set token_url');
+    if (!isSecure(tokenUrl)) throw new McpServerError(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
     const resourceMetadata = discoverOAuthProtectedResourceMetadata(this.#serverUrl, undefined, fetch);
     const named = await resourceMetadata.then(
       (metadata) => metadata.resource,
@@ -115,7 +115,7 @@ export class ClientCredentials {
     );
     const requestedResource = resourceUrlFromServerUrl(this.#serverUrl);
     if (named !== undefined && !checkResourceAllowed({ requestedResource, configuredResource: named })) {
-      throw new ServerProblem(`is asked for another resource, ${named}: set token_url and resource`);
+      throw new McpServerError(`is asked for another resource, ${named}: set token_url and resource`);
     }
     const method = selectClientAuthMethod({ client_id: this.#config.client_id, client_secret: '' }, methods);
     return { url: tokenUrl, method, resource: resource ?? named };
@@ -147,7 +147,7 @@ export class ClientCredentials {
     if (response.ok && token) return token;
     const { data: refusal } = errorAnswer.safeParse(answer);
     const said = refusal && [refusal.error, refusal.error_description].filter(Boolean).join(': ');
-    throw new ServerProblem(
+    throw new McpServerError(
       said ? `refused: ${said}` : `answered with HTTP ${response.status}${response.ok ? ' and no token' : ''}`,
     );
   }

@@ -9,15 +9,15 @@ import {
   type Tool,
 } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
-import { judgeFailure, type CallOutcome } from './call-outcome.ts';
+import { classifyFailure, type CallOutcome } from './call-outcome.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
 import { boundMessages, isTooLargeError } from './message-bounds.ts';
-import { waysTo, type ServerTransport, type TransportOptions, type Way } from './transport.ts';
-import { unlessAborted } from '../lib/abort.ts';
+import { connectStrategies, type ServerTransport, type TransportOptions, type ConnectStrategy } from './transport.ts';
+import { waitOrAbort } from '../lib/abort.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
 
@@ -80,7 +80,7 @@ export class McpConnection {
     }, timeoutMs);
     const stop = AbortSignal.any([limit.signal, signal]);
     try {
-      return new McpConnection(await openAny(waysTo(endpoint, options), options, timeoutMs, stop), options);
+      return new McpConnection(await openAny(connectStrategies(endpoint, options), options, timeoutMs, stop), options);
     } finally {
       clearTimeout(timer);
     }
@@ -172,7 +172,7 @@ export class McpConnection {
       if (code === INVALID_PARAMS || code === HEADER_MISMATCH) this.#tools.outdated();
       const mayRepeat = code === HEADER_MISMATCH && !isLastTry;
       if (mayRepeat && (await this.#wantsOtherHeaders(name, options))) return this.#call(name, args, options, true);
-      return judgeFailure(error, exchange.sent);
+      return classifyFailure(error, exchange.sent);
     }
   }
 
@@ -244,13 +244,13 @@ interface Opened {
 
 /** Tries one way after the other, as long as the failure of one speaks for the next. */
 async function openAny(
-  ways: Way[],
+  ways: ConnectStrategy[],
   options: ConnectionOptions,
   timeoutMs: number,
   signal: AbortSignal,
 ): Promise<Opened> {
   let failure: unknown;
-  for (const { transport: create, connect, leadsOn } of ways) {
+  for (const { transport: create, connect, shouldFallBack } of ways) {
     const transport = create();
     boundMessages(transport);
     const client = new Client(
@@ -261,14 +261,14 @@ async function openAny(
       },
     );
     try {
-      await unlessAborted(client.connect(transport, { timeout: timeoutMs, ...connect }), signal);
+      await waitOrAbort(client.connect(transport, { timeout: timeoutMs, ...connect }), signal);
       return { client, transport };
     } catch (error) {
       await transport.close();
       if (signal.aborted) throw signal.reason;
       // That a server does not know the older transport either says less than what it answered first.
       if (!failure || transport.kind !== 'sse') failure = transport.failure ?? error;
-      if (!leadsOn(error, transport)) break;
+      if (!shouldFallBack(error, transport)) break;
     }
   }
   throw failure;

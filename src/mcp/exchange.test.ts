@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:http';
 import { connect } from 'node:net';
 import { Agent, buildConnector } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
-import { Exchange, noteSending } from './exchange.ts';
+import { Exchange, trackRequestSent } from './exchange.ts';
 import { createFetch } from '../lib/guarded-fetch.ts';
 
 async function listen(onRequest: () => void): Promise<{ server: Server; url: string }> {
@@ -20,7 +20,7 @@ async function listen(onRequest: () => void): Promise<{ server: Server; url: str
 function fetchThrough(connector: buildConnector.connector) {
   const agent = new Agent({ connect: connector });
   onTestFinished(() => agent.destroy());
-  return createFetch(agent.compose(noteSending));
+  return createFetch(agent.compose(trackRequestSent));
 }
 
 test('a request is sent from the moment its connection is there, and no sooner', async () => {

@@ -43,7 +43,7 @@ export class Exchange {
  * Interceptor for undici that notes when the POST of an exchange reaches a connection: undici calls `onRequestStart`
  * when the socket is connected (names resolved, TLS agreed) and writes to it next, unless the request is aborted there.
  */
-export function noteSending(dispatch: Dispatcher.Dispatch): Dispatcher.Dispatch {
+export function trackRequestSent(dispatch: Dispatcher.Dispatch): Dispatcher.Dispatch {
   return (options, handler) => {
     const exchange = options.method === 'POST' ? Exchange.current : undefined;
     return dispatch(options, exchange ? watched(handler, exchange) : handler);

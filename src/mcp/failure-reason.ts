@@ -8,7 +8,7 @@ const MAX_LENGTH = 300;
 const MAX_READ_LENGTH = 10_000;
 
 /** What is wrong with a server, in words of ours that read on after its name. */
-export class ServerProblem extends Error {}
+export class McpServerError extends Error {}
 
 /** Why a server could not be used, in one line for a model or a person, without secrets; reads on after its name. */
 export function failureReason(error: unknown): string {
@@ -24,7 +24,7 @@ function reason(error: unknown): string {
   if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) return timeoutReason(error);
   if (error instanceof SdkError && error.code === SdkErrorCode.ConnectionClosed) return 'was disconnected';
   const cause = rootCause(error);
-  if (cause instanceof ServerProblem) return cause.message;
+  if (cause instanceof McpServerError) return cause.message;
   const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : '';
   return NETWORK_REASONS[code] ?? `failed: ${cause.message || code || cause.name}`;
 }
@@ -32,7 +32,7 @@ function reason(error: unknown): string {
 /** fetch says `fetch failed`, the SDK `probe failed`; the first failure says what happened. */
 function rootCause(error: Error): Error {
   let root = error;
-  while (root.cause instanceof Error && !(root instanceof ServerProblem)) root = root.cause;
+  while (root.cause instanceof Error && !(root instanceof McpServerError)) root = root.cause;
   return root;
 }
 

@@ -2,7 +2,7 @@ import { SCOPE } from '../../test/support/tool-scope.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../../test/support/hostile-server.ts';
 import { longestStretch } from '../../test/support/main-thread.ts';
-import { keepResult, readResult } from '../tools/results.ts';
+import { storeToolResult, readResult } from '../tools/results.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sha256 } from '../lib/hash.ts';
 import type { CallOutcome } from './call-outcome.ts';
@@ -79,7 +79,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
     const before = countCalls();
     const kept = async (): Promise<CallOutcome> => {
       const outcome = await call();
-      if (outcome.status === 'result') await keepResult(readResult(outcome), { blobs, sessionId: 's' });
+      if (outcome.status === 'result') await storeToolResult(readResult(outcome), { blobs, sessionId: 's' });
       return outcome;
     };
     let outcomes: CallOutcome[] = [];

@@ -37,7 +37,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
 
   /** `answerTimeoutMs`: how long anything but a call of a tool is waited for. */
   constructor(url: string, headers: Record<string, string>, fetch: Fetch, answerTimeoutMs: number) {
-    super(new URL(url), { requestInit: { headers }, fetch: (target, init) => noteStream(fetch, target, init) });
+    super(new URL(url), { requestInit: { headers }, fetch: (target, init) => trackStreaming(fetch, target, init) });
     this.#answerTimeoutMs = answerTimeoutMs;
   }
 
@@ -73,7 +73,7 @@ function boundedBatch(answer: unknown): unknown {
   throw new AnswerTooLargeError(`its answer has more than ${MAX_BATCH} messages`);
 }
 
-async function noteStream(fetch: Fetch, url: string | URL, init?: RequestInit): Promise<Response> {
+async function trackStreaming(fetch: Fetch, url: string | URL, init?: RequestInit): Promise<Response> {
   const response = await fetch(url, init);
   const isStream = response.ok && response.headers.get('content-type')?.startsWith('text/event-stream');
   const { current } = Exchange;

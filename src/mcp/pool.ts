@@ -4,7 +4,7 @@ import type { Agent } from 'undici';
 import type { CallOutcome } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
 import { ConnectionLostError } from './errors.ts';
-import { noteSending } from './exchange.ts';
+import { trackRequestSent } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
 import { isPrivateAddress } from '../lib/private-address.ts';
@@ -95,8 +95,8 @@ export class McpPool {
     const bounds = { maxBytes: MAX_MESSAGE_BYTES };
     this.#agents = [plain, guarded];
     this.#fetches = {
-      plain: createFetch(plain.compose(noteSending), bounds),
-      guarded: createFetch(guarded.compose(noteSending), bounds),
+      plain: createFetch(plain.compose(trackRequestSent), bounds),
+      guarded: createFetch(guarded.compose(trackRequestSent), bounds),
     };
   }
 

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { ROLES } from '../auth/rights.ts';
 import { ConfigError } from '../config.ts';
-import { hideSecrets } from '../lib/redact.ts';
+import { registerSecrets } from '../lib/redact.ts';
 import type { Isolation } from './registry.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: at a URL, or a program that we start and talk to over its pipes. */
@@ -145,7 +145,7 @@ export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Pr
   const variable = (name: string, at: string): string => {
     const value = env[name];
     if (!value) unset.push(`${at}: ${name} is not set`);
-    hideSecrets([value]);
+    registerSecrets([value]);
     return value ?? '';
   };
   const parsed = registryFile.safeParse(filled(content, variable));

@@ -1,5 +1,5 @@
 import { sha256 } from '../lib/hash.ts';
-import { credentialsIn, hideSecrets } from '../lib/redact.ts';
+import { credentialsIn, registerSecrets } from '../lib/redact.ts';
 import type { McpServer } from '../spec/agent-spec.ts';
 import {
   parseServer,
@@ -94,7 +94,7 @@ export async function loadMcpRegistry(
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<McpRegistry> {
   const servers = file === undefined ? undefined : await readRegistryFile(file, env);
-  hideSecrets([...(servers?.values() ?? [])].flatMap(secretsOf));
+  registerSecrets([...(servers?.values() ?? [])].flatMap(secretsOf));
   return new McpRegistry(servers);
 }
 

@@ -1,18 +1,18 @@
-import { outsideScopes } from '../telemetry/log-context.ts';
-import { unlessAborted } from '../lib/abort.ts';
+import { withoutContext } from '../telemetry/log-context.ts';
+import { waitOrAbort } from '../lib/abort.ts';
 import type { McpConnection } from './connection.ts';
-import { SharedAttempt } from '../lib/single-flight.ts';
+import { SingleFlight } from '../lib/single-flight.ts';
 
 /** The one connection to a server that the callers of a scope share: opened when it is needed, and again when it is lost. */
 export class ScopedConnection {
   readonly #open: () => Promise<McpConnection>;
-  readonly #opening: SharedAttempt<McpConnection>;
+  readonly #opening: SingleFlight<McpConnection>;
   #connection: McpConnection | undefined;
 
   /** `now`: milliseconds that never run backwards. */
   constructor(open: () => Promise<McpConnection>, now: () => number) {
     this.#open = open;
-    this.#opening = new SharedAttempt(now);
+    this.#opening = new SingleFlight(now);
   }
 
   get isOpen(): boolean {
@@ -29,7 +29,7 @@ export class ScopedConnection {
     signal.throwIfAborted();
     if (this.#connection?.takesCalls) return this.#connection;
     // What the server says as long as it lives is not of the turn that happens to be the first.
-    const opening = this.#opening.run(() => outsideScopes(async () => (this.#connection = await this.#open())));
-    return unlessAborted(opening, signal);
+    const opening = this.#opening.run(() => withoutContext(async () => (this.#connection = await this.#open())));
+    return waitOrAbort(opening, signal);
   }
 }

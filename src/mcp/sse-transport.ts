@@ -11,7 +11,7 @@ import {
 import { overflowOf } from '../lib/answer-bounds.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
-import { ServerProblem } from './failure-reason.ts';
+import { McpServerError } from './failure-reason.ts';
 import type { ServerTransport } from './transport.ts';
 
 /**
@@ -39,7 +39,7 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
       const overflow = stream && overflowOf(stream);
       this.failure =
         overflow ??
-        new ServerProblem(error.code === undefined ? 'ended its event stream' : `answered with HTTP ${error.code}`);
+        new McpServerError(error.code === undefined ? 'ended its event stream' : `answered with HTTP ${error.code}`);
       void this.close();
     };
   }

@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { SCOPE } from '../../test/support/tool-scope.ts';
 import { isAlive } from '../../test/support/is-alive.ts';
 import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
-import { inLogScope, logScope } from '../telemetry/log-context.ts';
+import { withLogContext, logContext } from '../telemetry/log-context.ts';
 import { McpPool, type McpPoolOptions } from './pool.ts';
 import type { StdioEndpoint } from './registry.ts';
 import { eventually } from '../../test/support/eventually.ts';
@@ -16,7 +16,7 @@ const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60
 function start(endpoint: StdioEndpoint = stdioEndpoint('2025-11-25'), options: Partial<McpPoolOptions> = {}) {
   const logged: { level: number; msg: string; mcpServer?: string; pid?: number; turnId?: string }[] = [];
   const log = pino(
-    { base: null, mixin: () => ({ ...logScope() }) },
+    { base: null, mixin: () => ({ ...logContext() }) },
     { write: (line) => void logged.push(JSON.parse(line)) },
   );
   const pool = new McpPool({ allowPrivateUrls: () => false, log, ...options });
@@ -204,10 +204,10 @@ test('what a server says on its standard error is in our log, line by line, each
 
 test('what a server says as long as it lives is not of the turn that was the first to need it', async () => {
   const { pool, endpoint, inspect, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
-  const { pid } = await inLogScope({ turnId: 'turn_1' }, inspect);
+  const { pid } = await withLogContext({ turnId: 'turn_1' }, inspect);
   process.kill(pid, 'SIGKILL');
   await eventually(() => expect(logged.at(-1)?.msg).toBe('the MCP server was ended by SIGKILL'));
-  await inLogScope({ turnId: 'turn_2' }, () => pool.tools(endpoint, SCOPE, unaborted));
+  await withLogContext({ turnId: 'turn_2' }, () => pool.tools(endpoint, SCOPE, unaborted));
   expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
   expect(logged.filter(({ turnId }) => turnId !== undefined)).toEqual([]);
 });

@@ -13,11 +13,12 @@ import { getDefaultEnvironment } from '@modelcontextprotocol/client/stdio';
 import type { Logger } from 'pino';
 import { AnswerGauge, inParts } from '../lib/answer-bounds.ts';
 import { Exchange } from './exchange.ts';
-import { ServerProblem } from './failure-reason.ts';
+import { McpServerError } from './failure-reason.ts';
 import { LineReader } from '../lib/line-reader.ts';
 import { endGroup } from '../lib/processes.ts';
 import type { StdioEndpoint } from './registry.ts';
 import type { ServerTransport } from './transport.ts';
+import { errorMessage } from '../lib/errors.ts';
 
 export interface StdioOptions {
   log: Logger;
@@ -77,8 +78,8 @@ export class StdioTransport implements ServerTransport {
     try {
       await spawned;
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      throw new ServerProblem(`can't be started${cwd === undefined ? '' : ` in ${cwd}`}: ${reason}`);
+      const reason = errorMessage(error);
+      throw new McpServerError(`can't be started${cwd === undefined ? '' : ` in ${cwd}`}: ${reason}`);
     }
     this.#log.info({ pid: child.pid }, 'the MCP server was started');
   }
@@ -87,7 +88,7 @@ export class StdioTransport implements ServerTransport {
   async send(message: JSONRPCMessage): Promise<void> {
     const exchange = isJSONRPCRequest(message) && message.method === 'tools/call' ? Exchange.current : undefined;
     const child = this.#child;
-    if (!child || this.#ending) throw this.failure ?? new ServerProblem('is not running');
+    if (!child || this.#ending) throw this.failure ?? new McpServerError('is not running');
     if (exchange) exchange.sent = true;
     const isWritten = await new Promise<boolean>((resolve) => {
       child.stdin.write(serializeMessage(message), (error) => resolve(!error));
@@ -96,8 +97,8 @@ export class StdioTransport implements ServerTransport {
     if (exchange) exchange.sent = false;
     // Mostly because it has ended, which we are about to hear of.
     if (isRunning(child)) await Promise.race([once(child, 'exit'), sleep(DRAIN_MS, undefined, { ref: false })]);
-    this.#end(new ServerProblem('closed its input'));
-    throw this.failure ?? new ServerProblem('is not running');
+    this.#end(new McpServerError('closed its input'));
+    throw this.failure ?? new McpServerError('is not running');
   }
 
   /** Settles when the program, and whatever it has started in its group, is gone. */
@@ -116,7 +117,7 @@ export class StdioTransport implements ServerTransport {
     child.once('exit', (code, signal) => {
       const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
       if (!this.#ending) this.#log.warn({ pid: child.pid }, `the MCP server ${how}`);
-      this.#end(new ServerProblem(how));
+      this.#end(new McpServerError(how));
     });
   }
 

@@ -1,6 +1,6 @@
 import type { Client, Tool } from '@modelcontextprotocol/client';
-import { unlessAborted } from '../lib/abort.ts';
-import { SharedAttempt } from '../lib/single-flight.ts';
+import { waitOrAbort } from '../lib/abort.ts';
+import { SingleFlight } from '../lib/single-flight.ts';
 
 export interface ToolListOptions {
   /** For each page of the list. */
@@ -15,7 +15,7 @@ export interface ToolListOptions {
 export class ToolList {
   readonly #client: Client;
   readonly #options: ToolListOptions;
-  readonly #listing: SharedAttempt<Tool[]>;
+  readonly #listing: SingleFlight<Tool[]>;
   #tools: Tool[] = [];
   #byName = new Map<string, Tool>();
   #freshUntil = -Infinity;
@@ -26,13 +26,13 @@ export class ToolList {
   constructor(client: Client, options: ToolListOptions) {
     this.#client = client;
     this.#options = options;
-    this.#listing = new SharedAttempt(options.now);
+    this.#listing = new SingleFlight(options.now);
     client.setNotificationHandler('notifications/tools/list_changed', () => this.outdated());
   }
 
   async all(signal: AbortSignal): Promise<Tool[]> {
     if (this.#options.now() < this.#freshUntil) return this.#tools;
-    return unlessAborted(
+    return waitOrAbort(
       this.#listing.run(() => this.#list()),
       signal,
     );

@@ -26,30 +26,30 @@ export interface TransportOptions extends StdioOptions {
 }
 
 /** A way to try a connection. */
-export interface Way {
+export interface ConnectStrategy {
   transport: () => ServerTransport;
   connect: Pick<ConnectOptions, 'prior'>;
   /** Whether the failure of this way speaks for the next one. */
-  leadsOn: (error: unknown, transport: ServerTransport) => boolean;
+  shouldFallBack: (error: unknown, transport: ServerTransport) => boolean;
 }
 
 /** Servers that are asked by `initialize` only: another first question may end them. */
-const OLDER_ERA = { prior: { kind: 'legacy' as const } };
+const LEGACY_ONLY = { prior: { kind: 'legacy' as const } };
 
 /** How a server can be reached, the first way first. */
-export function waysTo(endpoint: McpEndpoint, options: TransportOptions): Way[] {
+export function connectStrategies(endpoint: McpEndpoint, options: TransportOptions): ConnectStrategy[] {
   if ('command' in endpoint) {
     const transport = (): ServerTransport => new StdioTransport(endpoint, options);
     return [
-      { transport, connect: {}, leadsOn: endedWhenProbed },
-      { transport, connect: OLDER_ERA, leadsOn: () => false },
+      { transport, connect: {}, shouldFallBack: endedWhenProbed },
+      { transport, connect: LEGACY_ONLY, shouldFallBack: () => false },
     ];
   }
   const { url, headers } = endpoint;
   const { fetch, answerTimeoutMs } = options;
   return [
-    { transport: () => new HttpTransport(url, headers, fetch, answerTimeoutMs), connect: {}, leadsOn: isNoPost },
-    { transport: () => new SseTransport(url, headers, fetch), connect: OLDER_ERA, leadsOn: () => false },
+    { transport: () => new HttpTransport(url, headers, fetch, answerTimeoutMs), connect: {}, shouldFallBack: isNoPost },
+    { transport: () => new SseTransport(url, headers, fetch), connect: LEGACY_ONLY, shouldFallBack: () => false },
   ];
 }
 

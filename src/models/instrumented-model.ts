@@ -9,7 +9,7 @@ import {
 } from '@opentelemetry/api';
 import { ModelError } from './model-error.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
-import { inLogScope, logScope } from '../telemetry/log-context.ts';
+import { withLogContext, logContext } from '../telemetry/log-context.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
 /** A provider whose calls are measured, and are spans of their turns' traces. */
@@ -27,9 +27,9 @@ export class ObservedModel implements ModelProvider {
 
   /** Belongs to whoever asks, and not to whoever reads the answer: somebody else may, later. */
   stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
-    const [scope, parent] = [logScope(), context.active()];
+    const [scope, parent] = [logContext(), context.active()];
     const begin = () =>
-      inLogScope(scope, () => ({ endStep: this.#metrics.steps.begin(), span: this.#span(request, parent) }));
+      withLogContext(scope, () => ({ endStep: this.#metrics.steps.begin(), span: this.#span(request, parent) }));
     return this.#observed(request, signal, parent, begin);
   }
 

@@ -1,4 +1,4 @@
-import { clip } from '../core/text.ts';
+import { truncateMiddle } from '../core/text.ts';
 import { redact } from '../lib/redact.ts';
 
 /**
@@ -50,7 +50,7 @@ export class ModelError extends Error {
     options: ErrorOptions & { retryAfterMs?: number | undefined } = {},
   ) {
     super(
-      clip(redact(message).toWellFormed(), MAX_MESSAGE_BYTES, () => '…'),
+      truncateMiddle(redact(message).toWellFormed(), MAX_MESSAGE_BYTES, () => '…'),
       options,
     );
     this.failure = failure;

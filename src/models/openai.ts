@@ -10,7 +10,7 @@ import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } f
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
 import { createAgent, createFetch } from '../lib/guarded-fetch.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
-import { IdleWatch } from '../lib/timeout.ts';
+import { IdleTimer } from '../lib/timeout.ts';
 import { ModelError, type ModelFailure } from './model-error.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
 
@@ -62,7 +62,7 @@ export class OpenAIProvider implements ModelProvider {
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     const body = await this.#body(request);
-    const idle = new IdleWatch(this.#idleMs);
+    const idle = new IdleTimer(this.#idleMs);
     const controller = new AbortController();
     const stop = (): void => controller.abort();
     if (signal.aborted) stop();
@@ -140,11 +140,11 @@ function withTrace(init: RequestInit = {}): RequestInit {
 }
 
 /** The response again, with every chunk of its body reported. */
-function heard(response: Response, idle: IdleWatch): Response {
-  idle.heard();
+function heard(response: Response, idle: IdleTimer): Response {
+  idle.reset();
   const report = new TransformStream<Uint8Array, Uint8Array>({
     transform(bytes, controller) {
-      idle.heard();
+      idle.reset();
       controller.enqueue(bytes);
     },
   });

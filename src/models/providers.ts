@@ -7,7 +7,7 @@ const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
 /** The model providers, by name. */
-export class Models {
+export class ModelProviders {
   readonly #providers: ReadonlyMap<string, ModelProvider>;
   readonly #default: ModelProvider;
   readonly #known = new LRUCache<string, Promise<boolean>>({ max: 1_000 });

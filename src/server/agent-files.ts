@@ -46,7 +46,7 @@ export async function registerAgents(
 ): Promise<void> {
   const now = new Date().toISOString();
   for (const [name, spec] of agents) {
-    const problem = await agentCheck.problem(spec, null);
+    const problem = await agentCheck.firstProblem(spec, null);
     if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
     await catalog.agents.put(name, spec, now);
   }

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
 import { startApi } from './api.ts';
-import { checkReach } from './require-keys.ts';
+import { requireKeysIfExposed } from './require-keys.ts';
 import { Cleanup } from '../cleanup.ts';
 import { ConfigError, type Config } from '../config.ts';
 import { DEMO, demoAgent } from '../demo/demo-agent.ts';
@@ -20,7 +20,7 @@ import { loadMcpRegistry } from '../mcp/registry.ts';
 import { startWorker } from './worker.ts';
 
 /** A process that answers requests. */
-export interface RunningServer {
+export interface RunningAllInOne {
   url: string;
   /** Who answers for the models: a name for people. */
   model: string;
@@ -32,15 +32,15 @@ export interface RunningServer {
 }
 
 /** Starts everything in this process: Temporal if none is configured, the worker, the API, the demo. */
-export async function startServer(
+export async function startAllInOne(
   config: Config,
   log: Logger,
   given: { temporal?: ProvisionedTemporal; bus?: LiveBus; tracing?: Tracing | undefined } = {},
-): Promise<RunningServer> {
+): Promise<RunningAllInOne> {
   const cleanup = new Cleanup();
   try {
     await mkdir(config.dataDir, { recursive: true });
-    await checkReach(config, log);
+    await requireKeysIfExposed(config, log);
     const registry = await loadMcpRegistry(config.mcpServersFile);
     const agents = await readAgentFiles(config.agentsDir);
     const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
@@ -85,8 +85,8 @@ async function provision(
   { dataDir, cacheDir, sqliteSync, temporal }: Config,
   log: Logger,
 ): Promise<ProvisionedTemporal> {
-  const { foreign, namespace, mayDownload } = temporal;
-  return provisionTemporal({ dataDir, cacheDir, sqliteSync, foreign, namespace, mayDownload, log });
+  const { external, namespace, mayDownload } = temporal;
+  return provisionTemporal({ dataDir, cacheDir, sqliteSync, external, namespace, mayDownload, log });
 }
 
 const NO_DEMO_MODEL =

@@ -3,11 +3,11 @@ import { ConnectionLimit } from '../api/http/connection-limit.ts';
 import { limitsInForce } from '../engine/limits.ts';
 import { SessionCommands } from '../engine/session-commands.ts';
 import { StreamLimits } from '../api/http/stream-limits.ts';
-import { TurnHeadStarts } from '../speculation/turn-speculation.ts';
+import { TurnSpeculations } from '../speculation/turn-speculation.ts';
 import { TurnLimits } from '../engine/turn-limits.ts';
 import { TokenIssuer } from '../auth/token-verifier.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
-import { TurnTails } from '../live/turn-tail.ts';
+import { TurnTailPool } from '../live/turn-tail.ts';
 import { Readiness, type Check } from './readiness.ts';
 import { createScrape } from './operations.ts';
 import type { Services } from './services.ts';
@@ -27,8 +27,8 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     limits,
     turnLimits: new TurnLimits({ catalog, config, limits }),
     streamLimits: new StreamLimits(limits),
-    headStarts: new TurnHeadStarts(services.headStarts),
-    tails: new TurnTails({ logs, bus, log }),
+    speculativeCalls: new TurnSpeculations(services.speculativeCalls),
+    tails: new TurnTailPool({ logs, bus, log }),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     readiness,
   });

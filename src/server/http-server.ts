@@ -24,7 +24,7 @@ interface Address {
 const GRACE_MS = 5_000;
 
 /** How long the server waits for its clients; what it answers may take any time. */
-interface Patience {
+interface HttpTimeouts {
   /** For a request that has begun to come. */
   headMs: number;
   /** With its body: 30 MB over a slow line take minutes. */
@@ -34,7 +34,7 @@ interface Patience {
   idleMs: number;
 }
 
-const PATIENCE: Patience = { headMs: 15_000, requestMs: 300_000, checkMs: 2_000, idleMs: 120_000 };
+const PATIENCE: HttpTimeouts = { headMs: 15_000, requestMs: 300_000, checkMs: 2_000, idleMs: 120_000 };
 
 /** Longer than proxies keep theirs, which is a minute: or they send into a connection that has just been closed. */
 const KEEP_ALIVE_MS = 75_000;
@@ -48,7 +48,7 @@ const MAX_CONNECTIONS = 10_000;
 export async function serveHttp(
   app: Express,
   address: Address,
-  { headMs, requestMs, checkMs, idleMs }: Patience = PATIENCE,
+  { headMs, requestMs, checkMs, idleMs }: HttpTimeouts = PATIENCE,
 ): Promise<HttpServer> {
   const options = {
     // A request without Host is refused by the app, in the form of its other errors.

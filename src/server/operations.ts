@@ -1,7 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
-import { inTime } from '../lib/timeout.ts';
+import { withTimeout } from '../lib/timeout.ts';
 import { describeExecution } from '../temporal/describe-workflow.ts';
 import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../core/temporal-names.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -68,7 +68,7 @@ export class Workload {
     try {
       // The deadline is for Temporal alone; a catalog that hangs is left to itself.
       const asking = client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#ask());
-      const found = await inTime(TIMEOUT_MS, asking);
+      const found = await withTimeout(TIMEOUT_MS, asking);
       turnsRunning.set(found.turnsRunning);
       archiveBacklog.set(found.archiveBacklog);
       archiveBacklogAge.set(found.archiveBacklogAge);

@@ -1,5 +1,6 @@
-import { inTime } from '../lib/timeout.ts';
+import { withTimeout } from '../lib/timeout.ts';
 import type { Services } from './services.ts';
+import { errorMessage } from '../lib/errors.ts';
 
 /** One thing that a process stands on. */
 export interface Check {
@@ -75,7 +76,7 @@ export class Readiness {
     const { metrics, log } = this.#services;
     const { dependency, problem } = check;
     try {
-      await inTime(TIMEOUT_MS, check.run());
+      await withTimeout(TIMEOUT_MS, check.run());
       metrics.up.set({ dependency }, 1);
       if (this.#failingSince.delete(check)) log.info({ dependency }, `it is over that ${problem}`);
       return [];
@@ -84,7 +85,7 @@ export class Readiness {
       const since = this.#failingSince.get(check) ?? new Date().toISOString();
       if (!this.#failingSince.has(check)) log.warn({ dependency, err: error }, problem);
       this.#failingSince.set(check, since);
-      return [{ problem, reason: error instanceof Error ? error.message : String(error), since }];
+      return [{ problem, reason: errorMessage(error), since }];
     }
   }
 }

@@ -6,7 +6,7 @@ import { ConfigError, isLoopback, type Config } from '../config.ts';
  * Looks before anything is started, which may take minutes.
  * @throws ConfigError if others could reach the server and nobody would need a key.
  */
-export async function checkReach(config: Config, log: Logger): Promise<void> {
+export async function requireKeysIfExposed(config: Config, log: Logger): Promise<void> {
   const { host, apiKeys, oidc } = config;
   if (isLoopback(host) || apiKeys.length > 0 || oidc) return;
   const catalog = await Catalog.open(config.database, log);

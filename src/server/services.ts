@@ -1,7 +1,7 @@
 import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
-import { AgentCheck } from '../agents/validate-agent.ts';
-import { Toolsets } from '../tools/toolset-loader.ts';
+import { AgentValidator } from '../agents/validate-agent.ts';
+import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
@@ -10,13 +10,17 @@ import { Cleanup } from '../cleanup.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import type { LiveBus } from '../live/bus.ts';
-import { InProcessHeadStarts, type HeadStartOutcome, type HeadStarts } from '../speculation/speculative-calls.ts';
+import {
+  InProcessSpeculativeCalls,
+  type SpeculativeCallOutcome,
+  type SpeculativeCalls,
+} from '../speculation/speculative-calls.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
-import { RedisHeadStarts } from '../speculation/redis-speculative-calls.ts';
+import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
-import { TurnLogs } from '../engine/turn-log-reader.ts';
-import { Models } from '../models/providers.ts';
+import { TurnLogReader } from '../engine/turn-log-reader.ts';
+import { ModelProviders } from '../models/providers.ts';
 import { OpenAIProvider } from '../models/openai.ts';
 import { dataConverterFor } from '../temporal/data-converter.ts';
 import { TurnHistory } from '../temporal/history.ts';
@@ -46,16 +50,16 @@ export interface Services {
   /** If there is one. */
   redis: Redis | undefined;
   bus: LiveBus;
-  headStarts: HeadStarts;
+  speculativeCalls: SpeculativeCalls;
   client: Client;
   history: TurnHistory;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   turnIndex: TurnIndex;
-  models: Models;
+  models: ModelProviders;
   registry: McpRegistry;
   toolPool: McpPool;
-  toolsets: Toolsets;
-  agentCheck: AgentCheck;
+  toolsets: ToolsetLoader;
+  agentCheck: AgentValidator;
   close: () => Promise<void>;
 }
 
@@ -72,7 +76,7 @@ interface ServicesOptions {
 }
 
 /** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
-export const LARGE_MESSAGES = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
+export const GRPC_CHANNEL_ARGS = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
 /** Opens all or, if a part can't be opened, nothing. */
 export async function openServices(options: ServicesOptions): Promise<Services> {
@@ -104,7 +108,11 @@ async function open(
   const blobs = FolderBlobStore.in(config.dataDir, cipher);
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
   // the connection closes ends the process.
-  const connection = await Connection.connect({ ...connectionOptions, channelArgs: LARGE_MESSAGES, interceptors: [] });
+  const connection = await Connection.connect({
+    ...connectionOptions,
+    channelArgs: GRPC_CHANNEL_ARGS,
+    interceptors: [],
+  });
   cleanup.add(() => connection.close());
   const dataConverter = dataConverterFor(cipher);
   const client = new Client({
@@ -114,17 +122,17 @@ async function open(
     interceptors: { workflow: [requestHeader, ...(tracing ? [tracing.commands] : [])] },
   });
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
-  const logs = new TurnLogs({ catalog, history, blobs });
+  const logs = new TurnLogReader({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
   const provider = new ObservedModel(
     new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }),
     'openai',
     metrics,
   );
-  const models = new Models('openai', { openai: provider });
+  const models = new ModelProviders('openai', { openai: provider });
   const toolPool = new McpPool({ allowPrivateUrls, log });
   cleanup.add(() => toolPool.close());
-  const toolsets = new Toolsets({ registry, pool: toolPool });
+  const toolsets = new ToolsetLoader({ registry, pool: toolPool });
   return {
     config,
     log,
@@ -146,7 +154,7 @@ async function open(
     registry,
     toolPool,
     toolsets,
-    agentCheck: new AgentCheck({ models, registry }),
+    agentCheck: new AgentValidator({ models, registry }),
     close: () => cleanup.run(),
   };
 }
@@ -157,11 +165,11 @@ function openLive({
   log,
   metrics,
   cipher,
-}: Pick<Services, 'redis' | 'config' | 'log' | 'metrics' | 'cipher'>): Pick<Services, 'bus' | 'headStarts'> {
-  const onEnd = (outcome: HeadStartOutcome) => metrics.headStarts.inc({ outcome });
-  if (!redis) return { bus: new InProcessBus(), headStarts: new InProcessHeadStarts(onEnd) };
+}: Pick<Services, 'redis' | 'config' | 'log' | 'metrics' | 'cipher'>): Pick<Services, 'bus' | 'speculativeCalls'> {
+  const onEnd = (outcome: SpeculativeCallOutcome) => metrics.speculativeCalls.inc({ outcome });
+  if (!redis) return { bus: new InProcessBus(), speculativeCalls: new InProcessSpeculativeCalls(onEnd) };
   const options = { redis, prefix: redisPrefix(config.temporal), log, cipher };
-  return { bus: new RedisBus(options), headStarts: new RedisHeadStarts({ ...options, onEnd }) };
+  return { bus: new RedisBus(options), speculativeCalls: new RedisSpeculativeCalls({ ...options, onEnd }) };
 }
 
 /** @throws CatalogError */

@@ -2,14 +2,14 @@ import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
 import { startApi } from './api.ts';
 import { createOperationsApp } from '../api/app.ts';
-import { checkReach } from './require-keys.ts';
+import { requireKeysIfExposed } from './require-keys.ts';
 import { Cleanup } from '../cleanup.ts';
 import type { Config } from '../config.ts';
 import { serveHttp } from './http-server.ts';
 import { modelAccess } from '../models/providers.ts';
 import { Readiness } from './readiness.ts';
 import { openServices, type Services } from './services.ts';
-import type { RunningServer } from './all-in-one.ts';
+import type { RunningAllInOne } from './all-in-one.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { createScrape } from './operations.ts';
 import { warnIfSlow, checkPollers } from '../temporal/task-queue.ts';
@@ -25,7 +25,7 @@ interface PartOptions {
 }
 
 /** One of several processes that make up an Everturn. */
-export interface RunningPart {
+export interface RunningProcess {
   /** Who answers for the models: a name for people. */
   model: string;
   /** Rejects if it can't go on; settles when it has stopped. */
@@ -33,18 +33,18 @@ export interface RunningPart {
   stop: () => Promise<void>;
 }
 
-export interface RunningWorkerPart extends RunningPart {
+export interface RunningWorkerPart extends RunningProcess {
   /** Where it answers for its health, if it does. */
   healthUrl: string | undefined;
 }
 
 /** Starts an API whose workers are processes of their own. */
-export async function startApiApart({ config, log, tracing }: PartOptions): Promise<RunningServer> {
+export async function startStandaloneApi({ config, log, tracing }: PartOptions): Promise<RunningAllInOne> {
   const cleanup = new Cleanup();
   try {
-    await checkReach(config, log);
+    await requireKeysIfExposed(config, log);
     const agents = await readAgentFiles(config.agentsDir);
-    const { services, model } = await openPart({ config, log, tracing }, cleanup);
+    const { services, model } = await openStandalone({ config, log, tracing }, cleanup);
     await registerAgents(services, agents);
     const { client, keyring } = services;
     const api = await startApi(services, {
@@ -64,12 +64,12 @@ export async function startApiApart({ config, log, tracing }: PartOptions): Prom
 }
 
 /** Starts a worker beside others; if it is told a port, it answers there for its health. */
-export async function startWorkerApart({ config, log, tracing }: PartOptions): Promise<RunningWorkerPart> {
+export async function startStandaloneWorker({ config, log, tracing }: PartOptions): Promise<RunningWorkerPart> {
   const cleanup = new Cleanup();
   try {
     const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
     bundling.catch(() => undefined); // awaited below, unless something else fails first
-    const { services, temporal, model } = await openPart({ config, log, tracing }, cleanup);
+    const { services, temporal, model } = await openStandalone({ config, log, tracing }, cleanup);
     const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
     cleanup.add(() => worker.stop());
     const healthUrl = await serveHealth(services, new Readiness(services, worker.check), cleanup);
@@ -82,7 +82,7 @@ export async function startWorkerApart({ config, log, tracing }: PartOptions): P
 }
 
 /** What both are made of. */
-async function openPart(
+async function openStandalone(
   { config, log, tracing }: PartOptions,
   cleanup: Cleanup,
 ): Promise<{ services: Services; temporal: ProvisionedTemporal; model: string }> {
@@ -90,8 +90,8 @@ async function openPart(
   if (!model) throw new Error('a part of Everturn was configured without models');
   const registry = await loadMcpRegistry(config.mcpServersFile);
   const { dataDir, cacheDir } = config;
-  const { foreign, namespace } = config.temporal;
-  const temporal = await provisionTemporal({ dataDir, cacheDir, foreign, namespace, log });
+  const { external, namespace } = config.temporal;
+  const temporal = await provisionTemporal({ dataDir, cacheDir, external, namespace, log });
   cleanup.add(() => temporal.stop());
   const services = await openServices({ config, log, temporal, registry, openai: model.openai, tracing });
   cleanup.add(() => services.close());

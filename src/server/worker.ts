@@ -33,12 +33,12 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, cipher, logs, history, blobs, headStarts, metrics, log } = services;
+  const { config, cipher, logs, history, blobs, speculativeCalls, metrics, log } = services;
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
   const dependencies = { ...services, conversations, draining: draining.signal };
-  headStarts.serve(createBeginModelCall(dependencies), draining.signal);
+  speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
   const worker = await createWorker({
     connection,
     namespace: temporal.namespace,

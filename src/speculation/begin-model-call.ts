@@ -1,13 +1,13 @@
 import { context, propagation } from '@opentelemetry/api';
-import type { BeginModelCall, HeadStart } from './speculative-calls.ts';
-import { endStatus, ROOT_THREAD, type UnplacedRecord } from '../core/records.ts';
+import type { StartSpeculativeCall, SpeculativeCall } from './speculative-calls.ts';
+import { endStatus, ROOT_THREAD, type UnsequencedRecord } from '../core/records.ts';
 import { turnContext } from '../core/trace-context.ts';
-import { inLogScope, logScope } from '../telemetry/log-context.ts';
+import { withLogContext, logContext } from '../telemetry/log-context.ts';
 import type { Dependencies } from '../../activities/dependencies.ts';
 import { prepareModelCall } from '../agents/prepare-model-call.ts';
 
 /** Asks the model what `callModel` will ask it as the first thing in a turn, before the turn has begun. */
-export function createBeginModelCall(dependencies: Omit<Dependencies, 'headStarts'>): BeginModelCall {
+export function createBeginModelCall(dependencies: Omit<Dependencies, 'speculativeCalls'>): StartSpeculativeCall {
   return (start, signal) =>
     forTurn(start, async () => {
       const records = await dependencies.conversations.beginning(start, signal);
@@ -19,14 +19,14 @@ export function createBeginModelCall(dependencies: Omit<Dependencies, 'headStart
 }
 
 /** What is done before the turn begins is done for the turn all the same, and a part of its span. */
-function forTurn<T>({ turnId, sessionId, trace }: HeadStart, work: () => T): T {
+function forTurn<T>({ turnId, sessionId, trace }: SpeculativeCall, work: () => T): T {
   const span = trace && turnContext(trace, turnId);
   const inside = span ? propagation.extract(context.active(), span) : context.active();
-  return context.with(inside, () => inLogScope({ ...logScope(), turnId, sessionId }, work));
+  return context.with(inside, () => withLogContext({ ...logContext(), turnId, sessionId }, work));
 }
 
 /** The turn before ended with calls to answer: the session will refuse whatever does not answer them. */
-function waitsForAnswers(records: UnplacedRecord[]): boolean {
+function waitsForAnswers(records: UnsequencedRecord[]): boolean {
   const previous = records.findLast(({ kind }) => kind === 'turn.done');
   return previous?.kind === 'turn.done' && endStatus(previous.end) === 'action_required';
 }

@@ -1,26 +1,30 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import { sha256 } from '../lib/hash.ts';
-import { inTime, IdleWatch } from '../lib/timeout.ts';
+import { withTimeout, IdleTimer } from '../lib/timeout.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { Redis } from '../lib/redis.ts';
 import {
-  InProcessHeadStarts,
-  type BeginModelCall,
+  InProcessSpeculativeCalls,
+  type StartSpeculativeCall,
   type ClaimedCall,
-  type HeadStart,
-  type HeadStartOutcome,
-  type HeadStarts,
+  type SpeculativeCall,
+  type SpeculativeCallOutcome,
+  type SpeculativeCalls,
   type OnUnreported,
 } from './speculative-calls.ts';
 
 /** From an API: an offer to one worker, a withdrawal to all. */
-type Notice = { offer: HeadStart } | { withdraw: string };
+type OfferMessage = { offer: SpeculativeCall } | { withdraw: string };
 
 /** From one worker to another, about an answer that one has begun and the other has claimed. */
-type Letter = { claim: string } & ({ from: string; call: ClaimedCall } | { drop: true } | { n: number; part: Part });
+type ClaimMessage = { claim: string } & (
+  | { from: string; call: ClaimedCall }
+  | { drop: true }
+  | { n: number; part: Part }
+);
 
 /**
  * `begun`: chunks will come. `none`: there is no such answer, though the model may have been asked. `lost`: what comes
@@ -32,14 +36,14 @@ type Part =
   | { type: 'chunk'; chunk: ModelChunk }
   | { type: 'failed'; failure: ModelFailure; message: string; retryAfterMs: number | undefined };
 
-/** Whoever is to have a head start has it by then, or never. */
+/** Whoever is to have a speculative call has it by then, or never. */
 const REMEMBERED_SECONDS = 60;
 
 /** How old an API's list of workers may be, when it has one. */
 const FOUND_MS = 1_000;
 
 /**
- * Makes a worker the owner of a head start and tells it so, unless an activity has asked for the answer already. Gives
+ * Makes a worker the owner of a speculative call and tells it so, unless an activity has asked for the answer already. Gives
  * how many have heard it: none if the worker is gone, and then nobody owns it.
  * KEYS: the owner's. ARGV: the worker, its channel, the notice, for how many seconds to remember it.
  */
@@ -63,27 +67,27 @@ interface ClaimAtOther {
   onUnreported: OnUnreported;
 }
 
-interface RedisHeadStartsOptions {
+interface RedisSpeculativeCallsOptions {
   redis: Redis;
   prefix: string;
   log: Logger;
   /** Of those that were begun here. */
-  onEnd?: (outcome: HeadStartOutcome) => void;
+  onEnd?: (outcome: SpeculativeCallOutcome) => void;
   /** For what is said: by default it goes as it is. */
   cipher?: Cipher;
 }
 
 /**
- * The head starts of an Everturn whose processes run apart. An offer goes to one of the workers, and Redis remembers
+ * The speculative calls of an Everturn whose processes run apart. An offer goes to one of the workers, and Redis remembers
  * to which. The activity may run on another one: then that one gets the answer by Redis, chunk by chunk. Whatever goes
  * wrong on the way, the activity asks the model itself.
  */
-export class RedisHeadStarts implements HeadStarts {
+export class RedisSpeculativeCalls implements SpeculativeCalls {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #log: Logger;
   readonly #cipher: Cipher;
-  readonly #local: InProcessHeadStarts;
+  readonly #local: InProcessSpeculativeCalls;
   /** This process, among the workers. */
   readonly #name = randomUUID();
   /** Turns for which a worker is being sought; not those that are over meanwhile. */
@@ -95,15 +99,15 @@ export class RedisHeadStarts implements HeadStarts {
   readonly #asked = new Map<string, (letter: { n: number; part: Part }) => void>();
   readonly #served = new Map<string, AbortController>();
 
-  constructor({ redis, prefix, log, onEnd, cipher = NO_ENCRYPTION }: RedisHeadStartsOptions) {
+  constructor({ redis, prefix, log, onEnd, cipher = NO_ENCRYPTION }: RedisSpeculativeCallsOptions) {
     this.#redis = redis;
     this.#prefix = prefix;
     this.#log = log;
     this.#cipher = cipher;
-    this.#local = new InProcessHeadStarts(onEnd);
+    this.#local = new InProcessSpeculativeCalls(onEnd);
   }
 
-  serve(begin: BeginModelCall, stop: AbortSignal): void {
+  serve(begin: StartSpeculativeCall, stop: AbortSignal): void {
     this.#local.serve(begin, stop);
     const subscribe = (): void => {
       this.#subscribe(this.#withdrawals, this.#onNotice);
@@ -120,10 +124,10 @@ export class RedisHeadStarts implements HeadStarts {
     });
   }
 
-  offer(start: HeadStart): void {
+  offer(start: SpeculativeCall): void {
     this.#offering.add(start.turnId);
     this.#offerToOne(start).catch((error: unknown) => {
-      this.#log.debug({ turnId: start.turnId, err: error }, 'a turn got no head start');
+      this.#log.debug({ turnId: start.turnId, err: error }, 'a turn got no speculative call');
     });
   }
 
@@ -140,7 +144,7 @@ export class RedisHeadStarts implements HeadStarts {
     const own = await this.#local.claim(call, signal, onUnreported);
     if (own) return own;
     const taking = this.#takeFromOther(call.turnId);
-    const owner = await quickly(taking);
+    const owner = await orUndefinedAfter(taking);
     if (typeof owner === 'string') return this.#claimFrom({ owner, call, signal, onUnreported });
     // What Redis says too late is not waited for, but ended.
     if (owner === undefined) this.#endWhenTaken(call.turnId, taking, onUnreported);
@@ -172,11 +176,11 @@ export class RedisHeadStarts implements HeadStarts {
     taking.then(end).catch(() => undefined);
   }
 
-  async #offerToOne(start: HeadStart): Promise<void> {
+  async #offerToOne(start: SpeculativeCall): Promise<void> {
     try {
-      if (!(await this.#isTaken(start))) {
+      if (!(await this.#offerToFirstWorker(start))) {
         await this.#findWorkers();
-        await this.#isTaken(start);
+        await this.#offerToFirstWorker(start);
       } else if (Date.now() - this.#foundAt > FOUND_MS) {
         await this.#findWorkers();
       }
@@ -189,8 +193,8 @@ export class RedisHeadStarts implements HeadStarts {
    * Offers to one worker after the other, until one has heard it. The turns of a session go to the same one, which has
    * its conversation in memory.
    */
-  async #isTaken(start: HeadStart): Promise<boolean> {
-    for (const worker of inOrderFor(start.sessionId, this.#workers)) {
+  async #offerToFirstWorker(start: SpeculativeCall): Promise<boolean> {
+    for (const worker of rankWorkers(start.sessionId, this.#workers)) {
       if (!this.#offering.has(start.turnId)) return true;
       const channel = this.#offers(worker);
       const notice = this.#sealed(channel, { offer: start });
@@ -240,10 +244,10 @@ export class RedisHeadStarts implements HeadStarts {
       wake.resolve();
     };
     let expected = 0;
-    const silence = new IdleWatch(SILENCE_MS);
+    const silence = new IdleTimer(SILENCE_MS);
     silence.signal.addEventListener('abort', () => put({ type: 'lost' }));
     this.#asked.set(claim, ({ n, part }) => {
-      silence.heard();
+      silence.reset();
       put(n === expected++ ? part : { type: 'lost' });
     });
     const onAbort = (): void => put({ type: 'end' });
@@ -267,12 +271,12 @@ export class RedisHeadStarts implements HeadStarts {
     }
   }
 
-  readonly #onNotice = this.#reading((notice: Notice) => {
+  readonly #onNotice = this.#reading((notice: OfferMessage) => {
     if ('withdraw' in notice) this.#local.withdraw(notice.withdraw);
     else this.#local.offer(notice.offer);
   });
 
-  readonly #onLetter = this.#reading((letter: Letter) => {
+  readonly #onLetter = this.#reading((letter: ClaimMessage) => {
     if ('call' in letter) void this.#serveClaim(letter);
     else if ('drop' in letter) this.#served.get(letter.claim)?.abort();
     else this.#asked.get(letter.claim)?.(letter);
@@ -285,13 +289,13 @@ export class RedisHeadStarts implements HeadStarts {
         handle(JSON.parse(this.#cipher.openText(text, channel)) as never);
       } catch (error) {
         // Thrown at the client it would cost the connection.
-        this.#log.error({ err: error }, 'a message about head starts could not be used');
+        this.#log.error({ err: error }, 'a message about speculative calls could not be used');
       }
     };
   }
 
   /** Sends an answer to the worker that has claimed it. */
-  async #serveClaim({ claim, from, call }: Extract<Letter, { call: unknown }>): Promise<void> {
+  async #serveClaim({ claim, from, call }: Extract<ClaimMessage, { call: unknown }>): Promise<void> {
     const dropped = new AbortController();
     this.#served.set(claim, dropped);
     let n = 0;
@@ -325,22 +329,22 @@ export class RedisHeadStarts implements HeadStarts {
   }
 
   #key(turnId: string): string {
-    return `${this.#prefix}head-start:${turnId}`;
+    return `${this.#prefix}speculative-call:${turnId}`;
   }
 
   /** Gives how many have heard it. */
-  #publish(channel: string, message: Notice | Letter): Promise<number> {
+  #publish(channel: string, message: OfferMessage | ClaimMessage): Promise<number> {
     return this.#redis.commands.publish(channel, this.#sealed(channel, message)).catch(() => 0);
   }
 
-  #sealed(channel: string, message: Notice | Letter): string {
+  #sealed(channel: string, message: OfferMessage | ClaimMessage): string {
     return this.#cipher.sealText(JSON.stringify(message), channel);
   }
 
   #subscribe(channel: string, listener: (text: string, channel: string) => void): void {
     // If it fails, Redis is away: this is done again when it is back.
     this.#redis.subscriptions.subscribe(channel, listener).catch((error: unknown) => {
-      this.#log.debug({ err: error, channel }, 'no head starts without Redis');
+      this.#log.debug({ err: error, channel }, 'no speculative calls without Redis');
     });
   }
 }
@@ -357,7 +361,7 @@ async function* chunksOf(parts: AsyncIterable<Part>): AsyncGenerator<ModelChunk>
 }
 
 /** Always the same order for a session, however its workers come and go. */
-function inOrderFor(sessionId: string, workers: string[]): string[] {
+function rankWorkers(sessionId: string, workers: string[]): string[] {
   const ranks = new Map(workers.map((worker) => [worker, sha256(`${sessionId}/${worker}`)]));
   return workers.toSorted((a, b) => ((ranks.get(a) ?? '') < (ranks.get(b) ?? '') ? -1 : 1));
 }
@@ -369,6 +373,6 @@ function failed(error: unknown): Part {
 }
 
 /** What Redis answers; undefined if it is away or takes too long. */
-function quickly<T>(answer: Promise<T>): Promise<T | undefined> {
-  return inTime(REDIS_MS, answer).catch(() => undefined);
+function orUndefinedAfter<T>(answer: Promise<T>): Promise<T | undefined> {
+  return withTimeout(REDIS_MS, answer).catch(() => undefined);
 }

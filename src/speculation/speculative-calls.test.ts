@@ -2,13 +2,13 @@ import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { ModelChunk } from '../models/provider.ts';
 import {
-  InProcessHeadStarts,
-  type BeginModelCall,
-  type HeadStart,
-  type HeadStartOutcome,
+  InProcessSpeculativeCalls,
+  type StartSpeculativeCall,
+  type SpeculativeCall,
+  type SpeculativeCallOutcome,
 } from './speculative-calls.ts';
 
-const START: HeadStart = {
+const START: SpeculativeCall = {
   turnId: 'turn_1',
   sessionId: 'ses_1',
   previousTurnId: 'turn_0',
@@ -21,8 +21,8 @@ const START: HeadStart = {
   specHash: 'spec',
 };
 
-let headStarts: InProcessHeadStarts;
-let outcomes: HeadStartOutcome[];
+let speculativeCalls: InProcessSpeculativeCalls;
+let outcomes: SpeculativeCallOutcome[];
 let unreported: number;
 const onUnreported = (): void => void unreported++;
 const stop = new AbortController();
@@ -30,12 +30,12 @@ const never = new AbortController().signal;
 beforeEach(() => {
   outcomes = [];
   unreported = 0;
-  headStarts = new InProcessHeadStarts((outcome) => void outcomes.push(outcome));
+  speculativeCalls = new InProcessSpeculativeCalls((outcome) => void outcomes.push(outcome));
 });
 afterEach(() => void vi.useRealTimers());
 
 /** A model that says these words and then, if it is to, waits for the end of the call. */
-function model(words: string[], ends = true): { begin: BeginModelCall; signal: () => AbortSignal | undefined } {
+function model(words: string[], ends = true): { begin: StartSpeculativeCall; signal: () => AbortSignal | undefined } {
   let given: AbortSignal | undefined;
   async function* chunks(signal: AbortSignal): AsyncGenerator<ModelChunk> {
     for (const content of words) yield { content };
@@ -63,20 +63,20 @@ async function textOf(chunks: AsyncIterable<ModelChunk> | undefined): Promise<st
 }
 
 test('an answer is claimed once, with all that was said before', async () => {
-  headStarts.serve(model(['a', 'b', 'c']).begin, stop.signal);
-  headStarts.offer(START);
+  speculativeCalls.serve(model(['a', 'b', 'c']).begin, stop.signal);
+  speculativeCalls.offer(START);
   await begun();
-  expect(await textOf(await headStarts.claim(START, never, onUnreported))).toBe('abc');
-  expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
+  expect(await textOf(await speculativeCalls.claim(START, never, onUnreported))).toBe('abc');
+  expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
   expect(outcomes).toEqual(['claimed']);
   expect(unreported).toBe(0);
 });
 
 test('an offer that comes after its claim begins nothing', async () => {
   const { begin, signal } = model(['a']);
-  headStarts.serve(begin, stop.signal);
-  expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
-  headStarts.offer(START);
+  speculativeCalls.serve(begin, stop.signal);
+  expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
+  speculativeCalls.offer(START);
   expect(signal()).toBeUndefined();
 });
 
@@ -84,10 +84,10 @@ test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { sequence: 3
   'an answer to something else (%j) is ended, not claimed',
   async (other) => {
     const { begin, signal } = model(['a'], false);
-    headStarts.serve(begin, stop.signal);
-    headStarts.offer(START);
+    speculativeCalls.serve(begin, stop.signal);
+    speculativeCalls.offer(START);
     await begun();
-    expect(await headStarts.claim({ ...START, ...other }, never, onUnreported)).toBeUndefined();
+    expect(await speculativeCalls.claim({ ...START, ...other }, never, onUnreported)).toBeUndefined();
     expect(outcomes).toEqual(['mismatched']);
     expect(unreported).toBe(1);
     expect(signal()?.aborted).toBe(true);
@@ -96,25 +96,25 @@ test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { sequence: 3
 
 test('a turn that was withdrawn has no answer, and its call is ended', async () => {
   const { begin, signal } = model(['a'], false);
-  headStarts.serve(begin, stop.signal);
-  headStarts.offer(START);
-  headStarts.withdraw(START.turnId);
+  speculativeCalls.serve(begin, stop.signal);
+  speculativeCalls.offer(START);
+  speculativeCalls.withdraw(START.turnId);
   expect(signal()?.aborted).toBe(true);
   expect(outcomes).toEqual(['withdrawn']);
-  expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
+  expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
 });
 
 test('an answer that nobody claims is ended after a while; one that was claimed goes on', async () => {
   vi.useFakeTimers();
   const calls: AbortSignal[] = [];
   const { begin } = model(['a'], false);
-  headStarts.serve((start, signal) => {
+  speculativeCalls.serve((start, signal) => {
     calls.push(signal);
     return begin(start, signal);
   }, stop.signal);
-  headStarts.offer(START);
-  headStarts.offer({ ...START, turnId: 'turn_2' });
-  await headStarts.claim(START, never, onUnreported);
+  speculativeCalls.offer(START);
+  speculativeCalls.offer({ ...START, turnId: 'turn_2' });
+  await speculativeCalls.claim(START, never, onUnreported);
   vi.advanceTimersByTime(60_000);
   expect(calls.map(({ aborted }) => aborted)).toEqual([false, true]);
   expect(outcomes).toEqual(['claimed', 'expired']);
@@ -123,9 +123,9 @@ test('an answer that nobody claims is ended after a while; one that was claimed 
 test('whoever has claimed an answer can end it', async () => {
   const { begin, signal } = model(['a'], false);
   const caller = new AbortController();
-  headStarts.serve(begin, stop.signal);
-  headStarts.offer(START);
-  const chunks = await headStarts.claim(START, caller.signal, onUnreported);
+  speculativeCalls.serve(begin, stop.signal);
+  speculativeCalls.offer(START);
+  const chunks = await speculativeCalls.claim(START, caller.signal, onUnreported);
   caller.abort();
   expect(await textOf(chunks)).toBe('a');
   expect(signal()?.aborted).toBe(true);
@@ -134,34 +134,34 @@ test('whoever has claimed an answer can end it', async () => {
 test('nothing of a claimed answer hangs on its caller when it has ended, or could not be begun', async () => {
   const caller = new AbortController().signal;
   const listeners = (): number => getEventListeners(caller, 'abort').length;
-  headStarts.serve(model(['a', 'b']).begin, stop.signal);
-  headStarts.offer(START);
-  const chunks = await headStarts.claim(START, caller, onUnreported);
+  speculativeCalls.serve(model(['a', 'b']).begin, stop.signal);
+  speculativeCalls.offer(START);
+  const chunks = await speculativeCalls.claim(START, caller, onUnreported);
   expect(listeners()).toBe(1);
   expect(await textOf(chunks)).toBe('ab');
   expect(listeners()).toBe(0);
 
-  headStarts.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
+  speculativeCalls.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
   const next = { ...START, turnId: 'turn_2' };
-  headStarts.offer(next);
-  expect(await headStarts.claim(next, caller, onUnreported)).toBeUndefined();
+  speculativeCalls.offer(next);
+  expect(await speculativeCalls.claim(next, caller, onUnreported)).toBeUndefined();
   expect(listeners()).toBe(0);
 });
 
 test('a call that could not be begun is no answer; one that fails later fails for whoever claims it', async () => {
-  headStarts.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
-  headStarts.offer(START);
-  expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
+  speculativeCalls.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
+  speculativeCalls.offer(START);
+  expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
 
   async function* broken(): AsyncGenerator<ModelChunk> {
     yield { content: 'a' };
     throw new Error('cut off');
   }
-  headStarts.serve(() => Promise.resolve(broken()), stop.signal);
+  speculativeCalls.serve(() => Promise.resolve(broken()), stop.signal);
   const next = { ...START, turnId: 'turn_2' };
-  headStarts.offer(next);
+  speculativeCalls.offer(next);
   await begun();
-  const chunks = await headStarts.claim(next, never, onUnreported);
+  const chunks = await speculativeCalls.claim(next, never, onUnreported);
   const heard: ModelChunk[] = [];
   await expect(
     (async () => {
@@ -174,28 +174,28 @@ test('a call that could not be begun is no answer; one that fails later fails fo
 test('a worker that stops ends what nobody has claimed, and begins nothing more', async () => {
   const { begin, signal } = model(['a'], false);
   const draining = new AbortController();
-  headStarts.serve(begin, draining.signal);
-  headStarts.offer(START);
+  speculativeCalls.serve(begin, draining.signal);
+  speculativeCalls.offer(START);
   draining.abort();
   expect(signal()?.aborted).toBe(true);
-  headStarts.offer({ ...START, turnId: 'turn_2' });
-  expect(await headStarts.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
+  speculativeCalls.offer({ ...START, turnId: 'turn_2' });
+  expect(await speculativeCalls.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
 });
 
 test('an activity that asks the model itself ends the call that was begun, counts it once, and leaves nothing to begin', async () => {
   const { begin, signal } = model(['a'], false);
-  headStarts.serve(begin, stop.signal);
-  headStarts.offer(START);
+  speculativeCalls.serve(begin, stop.signal);
+  speculativeCalls.offer(START);
   await begun();
-  headStarts.forgo(START.turnId, onUnreported);
+  speculativeCalls.forgo(START.turnId, onUnreported);
   expect(signal()?.aborted).toBe(true);
   expect(outcomes).toEqual(['withdrawn']);
-  headStarts.forgo(START.turnId, onUnreported);
+  speculativeCalls.forgo(START.turnId, onUnreported);
   expect(unreported).toBe(1);
 
-  headStarts.forgo('turn_2', onUnreported);
-  headStarts.offer({ ...START, turnId: 'turn_2' });
-  expect(await headStarts.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
+  speculativeCalls.forgo('turn_2', onUnreported);
+  speculativeCalls.offer({ ...START, turnId: 'turn_2' });
+  expect(await speculativeCalls.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
   expect(unreported).toBe(1);
 });
 
@@ -203,16 +203,16 @@ test.each(['withdrawn', 'expired', 'withdrawn before the model was asked', 'fail
   'a claim of what was %s is told whether the model was asked',
   async (how) => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    const answers: Record<string, BeginModelCall> = {
+    const answers: Record<string, StartSpeculativeCall> = {
       failed: () => Promise.reject(new Error('no catalog')),
       'withdrawn before the model was asked': () => new Promise(() => undefined),
     };
-    headStarts.serve(answers[how] ?? model(['a'], false).begin, stop.signal);
-    headStarts.offer(START);
+    speculativeCalls.serve(answers[how] ?? model(['a'], false).begin, stop.signal);
+    speculativeCalls.offer(START);
     await begun();
     if (how === 'expired') vi.advanceTimersByTime(30_000);
-    else headStarts.withdraw(START.turnId);
-    expect(await headStarts.claim(START, never, onUnreported)).toBeUndefined();
+    else speculativeCalls.withdraw(START.turnId);
+    expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
     expect(outcomes).toEqual([how.split(' ')[0]]);
     expect(unreported).toBe(how in answers ? 0 : 1);
   },

@@ -1,12 +1,12 @@
 import { LRUCache } from 'lru-cache';
-import type { CallModelInput, ToolScope, TurnBeginning } from '../core/history.ts';
+import type { CallModelInput, ToolScope, TurnHeader } from '../core/history.ts';
 import type { LogEntry } from '../core/records.ts';
 import type { TraceContext } from '../core/trace-context.ts';
 import type { ModelChunk } from '../models/provider.ts';
-import { unlessAborted } from '../lib/abort.ts';
+import { waitOrAbort } from '../lib/abort.ts';
 
 /** A turn that the API has validated and is about to ask its session for: all that its first model call depends on. */
-export interface HeadStart extends TurnBeginning, ToolScope {
+export interface SpeculativeCall extends TurnHeader, ToolScope {
   /** The session's newest turn, on whichever branch. It has to end first if it runs. */
   after: string | null;
   /** The log of that turn, as it is stored, if the API has it at hand: spares a look for it. */
@@ -18,18 +18,21 @@ export interface HeadStart extends TurnBeginning, ToolScope {
 }
 
 /** Asks the model; undefined if this turn's first model call can't be known before its session has answered. */
-export type BeginModelCall = (start: HeadStart, signal: AbortSignal) => Promise<AsyncIterable<ModelChunk> | undefined>;
+export type StartSpeculativeCall = (
+  start: SpeculativeCall,
+  signal: AbortSignal,
+) => Promise<AsyncIterable<ModelChunk> | undefined>;
 
 /**
  * First model calls that are begun while their turns are still on the way to Temporal, so that the model thinks in the
  * meantime. A call that nobody claims was for nothing, and does no harm: models have no effects. Whoever claims one gets
  * what it would have got by asking itself.
  */
-export interface HeadStarts {
-  /** From a worker, once: gives head starts from now on, until the signal is aborted. */
-  serve(begin: BeginModelCall, stop: AbortSignal): void;
+export interface SpeculativeCalls {
+  /** From a worker, once: gives speculative calls from now on, until the signal is aborted. */
+  serve(begin: StartSpeculativeCall, stop: AbortSignal): void;
   /** From the API: begins the first model call of a turn. Never throws and never waits. */
-  offer(start: HeadStart): void;
+  offer(start: SpeculativeCall): void;
   /** There will be no such turn, or it has ended. */
   withdraw(turnId: string): void;
   /**
@@ -53,17 +56,17 @@ export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'se
 /** A turn that has not come by then was refused, or runs on another worker. */
 const UNCLAIMED_MS = 30_000;
 
-/** Whoever is to have a head start has it by then, or never. */
+/** Whoever is to have a speculative call has it by then, or never. */
 const REMEMBERED_MS = 60_000;
 
 const MAX_REMEMBERED = 10_000;
 
 /** What became of a model call that was begun: all but the first were for nothing, and may have cost something. */
-export const HEAD_START_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired', 'failed'] as const;
+export const SPECULATIVE_CALL_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired', 'failed'] as const;
 
-export type HeadStartOutcome = (typeof HEAD_START_OUTCOMES)[number];
+export type SpeculativeCallOutcome = (typeof SPECULATIVE_CALL_OUTCOMES)[number];
 
-interface Begun extends HeadStart {
+interface Begun extends SpeculativeCall {
   controller: AbortController;
   /** Whether the request has gone to the model. */
   wasAsked: boolean;
@@ -71,21 +74,21 @@ interface Begun extends HeadStart {
   expiry: NodeJS.Timeout;
 }
 
-/** The head starts of a server whose API and worker share a process. */
-export class InProcessHeadStarts implements HeadStarts {
+/** The speculative calls of a server whose API and worker share a process. */
+export class InProcessSpeculativeCalls implements SpeculativeCalls {
   readonly #begun = new Map<string, Begun>();
   /** Turns that have asked for their answers: an offer that comes later would be for nobody. */
   readonly #claimed = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
   /** Turns whose models were asked in calls that were ended before the turns asked for them. */
   readonly #unreported = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
-  readonly #onEnd: (outcome: HeadStartOutcome) => void;
-  #begin: BeginModelCall | undefined;
+  readonly #onEnd: (outcome: SpeculativeCallOutcome) => void;
+  #begin: StartSpeculativeCall | undefined;
 
-  constructor(onEnd: (outcome: HeadStartOutcome) => void = () => undefined) {
+  constructor(onEnd: (outcome: SpeculativeCallOutcome) => void = () => undefined) {
     this.#onEnd = onEnd;
   }
 
-  serve(begin: BeginModelCall, stop: AbortSignal): void {
+  serve(begin: StartSpeculativeCall, stop: AbortSignal): void {
     this.#begin = begin;
     stop.addEventListener('abort', () => {
       this.#begin = undefined;
@@ -93,7 +96,7 @@ export class InProcessHeadStarts implements HeadStarts {
     });
   }
 
-  offer(start: HeadStart): void {
+  offer(start: SpeculativeCall): void {
     if (!this.#begin || this.#claimed.has(start.turnId)) return;
     const controller = new AbortController();
     const answer = this.#begin(start, controller.signal).then((chunks) => {
@@ -137,7 +140,7 @@ export class InProcessHeadStarts implements HeadStarts {
     const stop = (): void => begun.controller.abort();
     if (signal.aborted) stop();
     signal.addEventListener('abort', stop, { once: true });
-    const answer = await unlessAborted(
+    const answer = await waitOrAbort(
       begun.answer.catch(() => undefined),
       signal,
     );
@@ -153,7 +156,7 @@ export class InProcessHeadStarts implements HeadStarts {
     if (this.#unreported.delete(turnId)) onUnreported();
   }
 
-  #end(turnId: string, outcome: HeadStartOutcome): void {
+  #end(turnId: string, outcome: SpeculativeCallOutcome): void {
     const begun = this.#take(turnId);
     if (!begun) return;
     begun.controller.abort();

@@ -1,32 +1,32 @@
-import type { HeadStart, HeadStarts } from './speculative-calls.ts';
+import type { SpeculativeCall, SpeculativeCalls } from './speculative-calls.ts';
 import type { InputItem } from '../core/records.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 
-type Beginning = Omit<HeadStart, 'input' | 'trace'>;
+type Beginning = Omit<SpeculativeCall, 'input' | 'trace'>;
 
 /**
- * The head starts that an API gives. Of the requests of one scope (a caller's on one session) that are on their way
+ * The speculative calls that an API gives. Of the requests of one scope (a caller's on one session) that are on their way
  * together only the first may get one: it is not known yet which of them are the same, nor which has to end before the
  * next asks its model.
  */
-export class TurnHeadStarts {
-  readonly #headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
-  readonly #open = new Map<string, TurnHeadStart>();
+export class TurnSpeculations {
+  readonly #speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>;
+  readonly #open = new Map<string, TurnSpeculation>();
 
-  constructor(headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>) {
-    this.#headStarts = headStarts;
+  constructor(speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>) {
+    this.#speculativeCalls = speculativeCalls;
   }
 
   /** To be closed or withdrawn. Undefined if another request of the scope has one. */
-  prepare(scope: string): TurnHeadStart | undefined {
+  prepare(scope: string): TurnSpeculation | undefined {
     if (this.#open.has(scope)) return undefined;
-    const headStart = new TurnHeadStart(this.#headStarts, () => this.#open.delete(scope));
-    this.#open.set(scope, headStart);
-    return headStart;
+    const speculativeCall = new TurnSpeculation(this.#speculativeCalls, () => this.#open.delete(scope));
+    this.#open.set(scope, speculativeCall);
+    return speculativeCall;
   }
 
   /**
-   * Settles when the request that may have a head start has claimed what it creates. The others of its scope claim after
+   * Settles when the request that may have a speculative call has claimed what it creates. The others of its scope claim after
    * it: if one of them is the same request and claims first, the model has been asked for a turn that does not come to be.
    */
   async othersClaimed(scope: string): Promise<void> {
@@ -40,15 +40,15 @@ export function beginsWithModel(input: { type: string }[]): boolean {
 }
 
 /** Is given once, as early as it can be, and taken back if there is no turn. */
-export class TurnHeadStart {
-  readonly #headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>;
+export class TurnSpeculation {
+  readonly #speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>;
   readonly #onOver: () => void;
   readonly #claimed = Promise.withResolvers<void>();
   #beginning: Beginning | undefined;
   #state: 'possible' | 'given' | 'over' = 'possible';
 
-  constructor(headStarts: Pick<HeadStarts, 'offer' | 'withdraw'>, onOver: () => void) {
-    this.#headStarts = headStarts;
+  constructor(speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>, onOver: () => void) {
+    this.#speculativeCalls = speculativeCalls;
     this.#onOver = onOver;
   }
 
@@ -68,7 +68,7 @@ export class TurnHeadStart {
     this.#state = 'given';
     const { traceparent } = traceHeaders();
     const trace = traceparent === undefined ? {} : { trace: { traceparent } };
-    this.#headStarts.offer({ ...this.#beginning, input, ...trace });
+    this.#speculativeCalls.offer({ ...this.#beginning, input, ...trace });
   }
 
   claimed(): void {
@@ -85,7 +85,7 @@ export class TurnHeadStart {
 
   /** There will be no such turn, unless the session has accepted it. */
   withdraw(): void {
-    if (this.#state === 'given' && this.#beginning) this.#headStarts.withdraw(this.#beginning.turnId);
+    if (this.#state === 'given' && this.#beginning) this.#speculativeCalls.withdraw(this.#beginning.turnId);
     this.close();
   }
 }

@@ -4,7 +4,7 @@ import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import type { TraceContext } from '../core/trace-context.ts';
 import { TRACE_HEADER, REQUEST_HEADER, sessionIdOf } from '../core/temporal-names.ts';
 import type { Metrics } from './metrics.ts';
-import { inLogScope, type LogScope } from './log-context.ts';
+import { withLogContext, type LogScope } from './log-context.ts';
 
 /**
  * An attempt at an activity is a span of the turn's trace; one of a turn that began without a trace stays without.
@@ -75,7 +75,7 @@ export const activityScope: ActivityInterceptorsFactory = ({ info }) => {
         const payload = input.headers[REQUEST_HEADER];
         if (payload) scope.requestId = defaultPayloadConverter.fromPayload<string>(payload);
         const { sessionId = ofWorkflow, turnId }: LogScope = input.args[0] ?? {};
-        return inLogScope(Object.assign(scope, { sessionId, turnId }), () => next(input));
+        return withLogContext(Object.assign(scope, { sessionId, turnId }), () => next(input));
       },
     },
     outbound: {

@@ -14,26 +14,26 @@ export interface LogScope {
 const scopes = new AsyncLocalStorage<LogScope>();
 
 /** What is being worked on here; empty outside of every scope. */
-export function logScope(): Readonly<LogScope> {
+export function logContext(): Readonly<LogScope> {
   return scopes.getStore() ?? {};
 }
 
 /** Runs `work`, whose lines all say what they belong to. */
-export function inLogScope<T>(scope: LogScope, work: () => T): T {
+export function withLogContext<T>(scope: LogScope, work: () => T): T {
   return scopes.run(scope, work);
 }
 
 /** Adds what has been found out about the work in hand to all of its lines to come. */
-export function addToLogScope(found: LogScope): void {
+export function addLogContext(found: LogScope): void {
   const scope = scopes.getStore();
   if (scope) Object.assign(scope, found);
 }
 
 /** Runs `work` that outlives the request which has set it off, and serves others too: on its turn, for no request. */
-export function beyondRequest<T>(work: () => T): T {
-  const { sessionId, turnId } = logScope();
+export function withoutRequest<T>(work: () => T): T {
+  const { sessionId, turnId } = logContext();
   return scopes.run({ sessionId, turnId }, work);
 }
 
 /** Runs `work` that somebody happens to set off and all will share: for no turn and no request, and in no trace. */
-export const outsideScopes: <T>(work: () => T) => T = AsyncLocalStorage.snapshot();
+export const withoutContext: <T>(work: () => T) => T = AsyncLocalStorage.snapshot();

@@ -2,7 +2,7 @@ import { trace } from '@opentelemetry/api';
 import { pino, type DestinationStream, type Logger } from 'pino';
 import type { Config } from '../config.ts';
 import { redact } from '../lib/redact.ts';
-import { logScope } from './log-context.ts';
+import { logContext } from './log-context.ts';
 
 /**
  * Logs as JSON lines, on standard error: standard output is for people. Every line has the ids of the session, the turn
@@ -17,5 +17,5 @@ export function createLogger(
 
 function scopeFields(): object {
   const span = trace.getActiveSpan()?.spanContext();
-  return { ...logScope(), ...(span && { traceId: span.traceId }) };
+  return { ...logContext(), ...(span && { traceId: span.traceId }) };
 }

@@ -1,7 +1,7 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import packageJson from '../../package.json' with { type: 'json' };
-import { HEAD_START_OUTCOMES } from '../speculation/speculative-calls.ts';
-import { endStatus, type EndStatus, type LogRecord, type ToolOutcome } from '../core/records.ts';
+import { SPECULATIVE_CALL_OUTCOMES } from '../speculation/speculative-calls.ts';
+import { endStatus, type OutcomeStatus, type LogRecord, type ToolOutcome } from '../core/records.ts';
 import { StepClock } from './step-clock.ts';
 
 /** From an answer of the cache to a model that thinks for minutes. */
@@ -63,8 +63,8 @@ export class Metrics {
     buckets: CALL_BUCKETS,
     registers: [this.registry],
   });
-  readonly headStarts = new Counter({
-    name: 'everturn_head_starts_total',
+  readonly speculativeCalls = new Counter({
+    name: 'everturn_speculative_calls_total',
     help: 'Model calls that were begun before their turns were accepted, by outcome: claimed, or what made them be for nothing',
     labelNames: ['outcome'] as const,
     registers: [this.registry],
@@ -144,7 +144,7 @@ export class Metrics {
     info.set({ version: packageJson.version }, 1);
     // What has not happened yet is 0, and not unknown: an alert on an increase sees the first one.
     for (const status of STATUSES) this.turnsEnded.inc({ status }, 0);
-    for (const outcome of HEAD_START_OUTCOMES) this.headStarts.inc({ outcome }, 0);
+    for (const outcome of SPECULATIVE_CALL_OUTCOMES) this.speculativeCalls.inc({ outcome }, 0);
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
 
@@ -165,5 +165,5 @@ export class Metrics {
   }
 }
 
-const STATUSES: readonly EndStatus[] = ['done', 'action_required', 'cancelled', 'error'];
+const STATUSES: readonly OutcomeStatus[] = ['done', 'action_required', 'cancelled', 'error'];
 const OUTCOMES: readonly ToolOutcome[] = ['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'];

@@ -1,6 +1,6 @@
 import type { WorkflowClientInterceptor } from '@temporalio/client';
 import { defaultPayloadConverter, type Headers } from '@temporalio/common';
-import { logScope } from './log-context.ts';
+import { logContext } from './log-context.ts';
 import { REQUEST_HEADER } from '../core/temporal-names.ts';
 
 /** Sends the id of the request along with the commands that it makes: `workflows/origin.ts` carries it on. */
@@ -10,6 +10,6 @@ export const requestHeader: WorkflowClientInterceptor = {
 };
 
 function header(): Headers {
-  const { requestId } = logScope();
+  const { requestId } = logContext();
   return requestId === undefined ? {} : { [REQUEST_HEADER]: defaultPayloadConverter.toPayload(requestId) };
 }

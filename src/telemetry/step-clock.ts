@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Histogram } from 'prom-client';
-import { logScope } from './log-context.ts';
+import { logContext } from './log-context.ts';
 
 interface TurnCalls {
   running: number;
@@ -24,7 +24,7 @@ export class StepClock {
 
   /** A call begins, for the turn in whose scope this is. Returns what to call when it ends. */
   begin(): (end: 'well' | 'badly') => void {
-    const { turnId } = logScope();
+    const { turnId } = logContext();
     if (turnId === undefined) return () => undefined;
     const calls = this.#turns.get(turnId) ?? { running: 0, endedAt: undefined };
     this.#turns.set(turnId, calls);

@@ -23,7 +23,7 @@ import type { WorkflowClientInterceptor } from '@temporalio/client';
 import { OpenTelemetryWorkflowClientInterceptor } from '@temporalio/interceptors-opentelemetry';
 import type { Logger } from 'pino';
 import { spanIdOf, type TraceContext, type TurnSpan } from '../core/trace-context.ts';
-import { logScope } from './log-context.ts';
+import { logContext } from './log-context.ts';
 import { scopeAttributes } from './trace-propagation.ts';
 
 /** What records traces, if they are. */
@@ -77,7 +77,7 @@ export function startTracing(log: Logger): Tracing {
 /** Every span says what it belongs to, as every line of the log does. */
 class ScopeAttributes implements SpanProcessor {
   onStart(span: Span): void {
-    span.setAttributes(scopeAttributes(logScope()));
+    span.setAttributes(scopeAttributes(logContext()));
   }
 
   onEnd(): void {}

@@ -8,6 +8,7 @@ import { endDevServers, settingsArguments } from './dev-server.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
 import { freePort } from '../lib/processes.ts';
 import { adoptServer, launchServer, ServerEndedError, type RunningServer, type ServerHome } from './launch-server.ts';
+import { errorMessage } from '../lib/errors.ts';
 
 export interface EmbeddedTemporalOptions {
   /** The server's files are in its folder `temporal`. */
@@ -131,7 +132,7 @@ async function supervise({
       log.info(`Temporal's server is back`);
     } catch (error) {
       running = undefined;
-      if (!stop.aborted) log.warn(error instanceof Error ? error.message : String(error));
+      if (!stop.aborted) log.warn(errorMessage(error));
     }
   }
 }

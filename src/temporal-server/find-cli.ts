@@ -2,7 +2,7 @@ import path from 'node:path';
 import type { Logger } from 'pino';
 import { buildByGo, downloadBySdk } from './install-cli.ts';
 import { installPrograms, isExecutable, onPath } from './program-cache.ts';
-import { ProvisionError } from '../lib/errors.ts';
+import { errorMessage, ProvisionError } from '../lib/errors.ts';
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
@@ -28,7 +28,7 @@ export async function findTemporalBinary({ cacheDir, env, mayDownload = false, l
   const cached = path.join(binDir, 'temporal');
   for (const file of [...(await onPath('temporal', env)), cached]) {
     if (!(await isExecutable(file))) continue;
-    const problem = await whyUnusable(file);
+    const problem = await checkTemporalCli(file);
     if (!problem) return file;
     log.warn(`${file} is passed over: ${problem}`);
   }
@@ -45,14 +45,14 @@ export async function findTemporalBinary({ cacheDir, env, mayDownload = false, l
     try {
       await installPrograms(binDir, async (folder) => {
         const file = await run(folder);
-        const problem = await whyUnusable(file);
+        const problem = await checkTemporalCli(file);
         if (problem) throw new Error(problem);
         return { temporal: file };
       });
       log.info(`installed Temporal: ${cached}`);
       return cached;
     } catch (error) {
-      const failure = `${name}: ${error instanceof Error ? error.message : String(error)}`;
+      const failure = `${name}: ${errorMessage(error)}`;
       log.warn(failure);
       failures.push(failure);
     }
@@ -83,7 +83,7 @@ const VERSION_MS = 20_000;
 const OLDEST_SERVER = { major: 1, minor: 27 };
 
 /** Runs a program to see whether it is a Temporal CLI whose server is good enough; says why not if it isn't. */
-export async function whyUnusable(file: string): Promise<string | undefined> {
+export async function checkTemporalCli(file: string): Promise<string | undefined> {
   let output: string;
   try {
     ({ stdout: output } = await run(file, ['--version'], { timeout: VERSION_MS, killSignal: 'SIGKILL' }));

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { endDevServers, findDevServers, spawnDevServer } from './dev-server.ts';
 import { commandLineOf, isListenerOurs } from '../lib/processes.ts';
-import { ProvisionError } from '../lib/errors.ts';
+import { errorMessage, ProvisionError } from '../lib/errors.ts';
 import { waitUntilReady } from './wait-until-ready.ts';
 
 /** A server's files, and what it is run with. */
@@ -84,8 +84,7 @@ export async function launchServer(home: ServerHome, port: number, stop: AbortSi
     await endDevServers(databaseFile, 0);
     const reason: unknown = failed.signal.aborted ? failed.signal.reason : cause;
     const message =
-      `Temporal's server did not start: ${reason instanceof Error ? reason.message : String(reason)}` +
-      `${await lastLines(logFile)}\nIts log is ${logFile}`;
+      `Temporal's server did not start: ${errorMessage(reason)}` + `${await lastLines(logFile)}\nIts log is ${logFile}`;
     throw failed.signal.aborted ? new ServerEndedError(message, { cause }) : new ProvisionError(message, { cause });
   }
   await rm(setupMark(home), { force: true });

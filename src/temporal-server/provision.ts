@@ -8,13 +8,13 @@ import { findTemporalBinary } from './find-cli.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
 import { startEmbeddedTemporal } from './embedded-server.ts';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
-import { ProvisionError } from '../lib/errors.ts';
+import { errorMessage, ProvisionError } from '../lib/errors.ts';
 
 export interface ProvisionOptions {
   dataDir: string;
   cacheDir: string;
   /** Unset: an embedded server. */
-  foreign: ClientConnectConfig | undefined;
+  external: ClientConnectConfig | undefined;
   namespace: string;
   log: Logger;
   /** For the embedded server; default `normal`. */
@@ -47,9 +47,9 @@ const FOREIGN_MS = 5000;
  * @throws ProvisionError, DataDirInUseError
  */
 export async function provisionTemporal(options: ProvisionOptions): Promise<ProvisionedTemporal> {
-  const { dataDir, cacheDir, foreign, namespace, log, env = process.env, mayDownload = false, ...settings } = options;
-  if (foreign) {
-    const { connectionOptions } = foreign;
+  const { dataDir, cacheDir, external, namespace, log, env = process.env, mayDownload = false, ...settings } = options;
+  if (external) {
+    const { connectionOptions } = external;
     await checkForeign(connectionOptions, namespace);
     return { connectionOptions, namespace, embedded: false, stop: () => Promise.resolve() };
   }
@@ -98,7 +98,7 @@ function whyNotForeign(error: unknown, address: string, namespace: string): stri
       `  temporal operator namespace create --address ${address} --namespace ${namespace} --retention 90d`
     );
   }
-  const details = error instanceof Error ? error.message : String(error);
+  const details = errorMessage(error);
   if (isTemporalUnavailable(error)) {
     return (
       `no Temporal server answers at TEMPORAL_ADDRESS ${address} within ${FOREIGN_MS / 1000} s (${details}): ` +

@@ -6,12 +6,12 @@ import type { Cipher } from '../encryption/cipher.ts';
 import { EncryptionCodec, type Refusal } from './payload-codec.ts';
 
 /** Also a part of the workflow bundle. */
-export const HIDDEN_FAILURES = fileURLToPath(new URL('../../workflows/failure-converter.ts', import.meta.url));
+export const FAILURE_CONVERTER_PATH = fileURLToPath(new URL('../../workflows/failure-converter.ts', import.meta.url));
 
 /** For clients. Undefined: Temporal's own, which hides nothing. */
 export function dataConverterFor(cipher: Cipher, refusal?: Refusal): DataConverter | undefined {
   if (!cipher.isOn) return undefined;
-  return { payloadCodecs: [new EncryptionCodec(cipher, refusal)], failureConverterPath: HIDDEN_FAILURES };
+  return { payloadCodecs: [new EncryptionCodec(cipher, refusal)], failureConverterPath: FAILURE_CONVERTER_PATH };
 }
 
 /** For workers, and for replays of what they did: unless `acceptsUnencrypted`, only what is encrypted is obeyed. */

@@ -17,7 +17,7 @@ export async function terminateWorkflow(
   const { namespace, loadedDataConverter: converter } = options;
   const context = { type: 'workflow' as const, namespace, workflowId };
   const payloads = details && (await encodeToPayloadsWithContext(converter, context, [details]));
-  await unlessGone(() =>
+  await ignoreNotFound(() =>
     connection.workflowService.terminateWorkflowExecution({
       namespace,
       workflowExecution: { workflowId },
@@ -29,12 +29,12 @@ export async function terminateWorkflow(
 
 /** Deletes a run of a workflow with its history; one that does not exist is deleted already. */
 export async function deleteExecution({ connection, options }: Client, workflowExecution: Run): Promise<void> {
-  await unlessGone(() =>
+  await ignoreNotFound(() =>
     connection.workflowService.deleteWorkflowExecution({ namespace: options.namespace, workflowExecution }),
   );
 }
 
-async function unlessGone(request: () => Promise<unknown>): Promise<void> {
+async function ignoreNotFound(request: () => Promise<unknown>): Promise<void> {
   try {
     await request();
   } catch (error) {

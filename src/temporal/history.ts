@@ -4,10 +4,10 @@ import type { LoadedDataConverter, Payload, SerializationContext } from '@tempor
 import { decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import type { temporal } from '@temporalio/proto';
 import type {
-  ActivityEnd,
+  ActivityResult,
   HistoryEvent,
   ScheduledActivity,
-  TurnClose,
+  TurnResult,
   TurnStart,
   WorkflowClose,
 } from '../core/history.ts';
@@ -245,14 +245,14 @@ class EventDecoder {
     return close && { type: 'closed', at, close };
   }
 
-  async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityEnd } | undefined> {
+  async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityResult } | undefined> {
     const completed = event.activityTaskCompletedEventAttributes;
     if (completed) {
       const result = await this.#first<{ records?: NewRecord[] } | undefined>(
         completed.result?.payloads,
         this.#ofActivity,
       );
-      const end: ActivityEnd = { how: 'completed', records: result?.records ?? [] };
+      const end: ActivityResult = { how: 'completed', records: result?.records ?? [] };
       return { scheduledEventId: Number(completed.scheduledEventId), end };
     }
     const failed = event.activityTaskFailedEventAttributes;
@@ -272,7 +272,7 @@ class EventDecoder {
 
   async #close(event: RawEvent): Promise<WorkflowClose | undefined> {
     const completed = event.workflowExecutionCompletedEventAttributes;
-    if (completed) return { how: 'completed', result: await this.#first<TurnClose>(completed.result?.payloads) };
+    if (completed) return { how: 'completed', result: await this.#first<TurnResult>(completed.result?.payloads) };
     const failed = event.workflowExecutionFailedEventAttributes;
     if (failed) return { how: 'failed', message: await failureMessage(this.#converter, failed.failure) };
     if (event.workflowExecutionTimedOutEventAttributes) return { how: 'timed_out' };

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
-import { HIDDEN_FAILURES } from './data-converter.ts';
+import { FAILURE_CONVERTER_PATH } from './data-converter.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const WORKFLOWS = path.join(ROOT, 'workflows');
@@ -16,9 +16,12 @@ const SOURCES = [WORKFLOWS, path.join(ROOT, 'src', 'core')];
  * The workflow code, bundled for the worker's sandbox. Bundling takes a second and 130 MB, so the result is kept in
  * `cacheDir` under a hash of its sources. With encryption errors are hidden inside the sandbox, where the codec is not.
  */
-export async function workflowBundle(cacheDir: string, { hidesFailures = false } = {}): Promise<{ code: string }> {
+export async function workflowBundle(
+  cacheDir: string,
+  { hidesFailures: encodesFailures = false } = {},
+): Promise<{ code: string }> {
   const folder = path.join(cacheDir, 'workflows');
-  const file = path.join(folder, `${await sourceHash()}${hidesFailures ? '-hides-failures' : ''}.js`);
+  const file = path.join(folder, `${await sourceHash()}${encodesFailures ? '-hides-failures' : ''}.js`);
   const cached = await readFile(file, 'utf8').catch(() => undefined);
   if (cached !== undefined) return { code: cached };
   const { code } = await bundleWorkflowCode({
@@ -26,7 +29,7 @@ export async function workflowBundle(cacheDir: string, { hidesFailures = false }
     workflowInterceptorModules: ['refused-payloads.ts', 'context-propagation.ts'].map((name) =>
       path.join(WORKFLOWS, name),
     ),
-    ...(hidesFailures && { failureConverterPath: HIDDEN_FAILURES }),
+    ...(encodesFailures && { failureConverterPath: FAILURE_CONVERTER_PATH }),
     logger: new DefaultLogger('ERROR'),
   });
   await mkdir(folder, { recursive: true });

@@ -2,7 +2,8 @@ import { Ajv, type ErrorObject, type Options } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { jsonShape } from '../lib/json-shape.ts';
-import { withinTime } from '../lib/timeout.ts';
+import { withCpuLimit } from '../lib/timeout.ts';
+import { errorMessage } from '../lib/errors.ts';
 
 export type ParsedArguments = { ok: true; value: Record<string, unknown> } | { ok: false; message: string };
 
@@ -29,7 +30,7 @@ export function parseArguments(schema: object, text: string): ParsedArguments {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    return problem(`are not valid JSON: ${error instanceof Error ? error.message : String(error)}`);
+    return problem(`are not valid JSON: ${errorMessage(error)}`);
   }
   if (!isObject(value)) return problem(`must be a JSON object, not ${kind(value)}`);
   return check(schema, value, values);
@@ -90,12 +91,13 @@ function compile(schema: object, content: string): Validator {
     const dialect = '$schema' in schema ? String(schema.$schema) : '';
     const ajv = dialect.includes('draft-07') ? new Ajv(OPTIONS) : new Ajv2020(OPTIONS);
     addFormats.default(ajv);
-    const validate = parts > MAX_CHEAP_PARTS ? withinTime(COMPILE_MS, () => ajv.compile(schema)) : ajv.compile(schema);
+    const validate =
+      parts > MAX_CHEAP_PARTS ? withCpuLimit(COMPILE_MS, () => ajv.compile(schema)) : ajv.compile(schema);
     if ('$async' in validate) throw new TypeError('asynchronous schemas are not supported');
     const errorsOf = (value: unknown): ErrorObject[] => (validate(value) ? [] : (validate.errors ?? []));
     const isCostly = COSTLY.test(content);
     return (value, values) =>
-      isCostly || parts * values > MAX_CHEAP_STEPS ? withinTime(VALIDATE_MS, () => errorsOf(value)) : errorsOf(value);
+      isCostly || parts * values > MAX_CHEAP_STEPS ? withCpuLimit(VALIDATE_MS, () => errorsOf(value)) : errorsOf(value);
   } catch {
     return anything;
   }

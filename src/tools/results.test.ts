@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
 import type { FileContent } from '../blobs/store-files.ts';
 import { offloadResult } from '../blobs/offload.ts';
-import { readResult, keepResult } from './results.ts';
+import { readResult, storeToolResult } from './results.ts';
 
 const sessionId = 'ses_1';
 
@@ -14,7 +14,7 @@ async function stored({ text, files }: { text: string; files: FileContent[] }) {
   const root = await mkdtemp(path.join(tmpdir(), 'everturn-results-'));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
   const blobs = new FolderBlobStore(root);
-  const kept = await keepResult({ text, files }, { blobs, sessionId });
+  const kept = await storeToolResult({ text, files }, { blobs, sessionId });
   return { kept, bytes: Buffer.byteLength(JSON.stringify(await offloadResult([kept], { blobs, sessionId }))) };
 }
 

@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ContentBlock } from '@modelcontextprotocol/client';
-import { type FileContent, keepFiles } from '../blobs/store-files.ts';
+import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import { MEDIA_TYPE } from '../api/sessions/wire/input.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { ToolResponse } from '../core/records.ts';
-import { clip } from '../core/text.ts';
+import { truncateMiddle } from '../core/text.ts';
 import { fileUrl } from '../api/sessions/wire/to-wire.ts';
 
 /** The name or the address of a linked resource in the text beyond this is cut: it is of no use to a model. */
@@ -124,22 +124,22 @@ const FILE_BYTES = 150;
 const MAX_INLINE_BYTES = 8 * 1024;
 
 /** Puts a tool's result into the form in which the log keeps it; what is large goes to the blob store. */
-export async function keepResult(
+export async function storeToolResult(
   { text, files }: { text: string; files: FileContent[] },
   { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
 ): Promise<Pick<ToolResponse, 'content' | 'files'>> {
   const first = firstOf(files);
   const left = files.length - first.length;
   const whole = left > 0 ? `${text}\n[${left} more files of this result were left out]` : text;
-  const kept = await keepFiles(first, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
-  let content = clip(whole, MAX_RESULT_BYTES, () => '');
+  const kept = await storeFiles(first, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
+  let content = truncateMiddle(whole, MAX_RESULT_BYTES, () => '');
   if (content !== whole) {
     const bytes = Buffer.from(whole);
     const file = { name: 'result.txt', mimeType: 'text/plain', bytes: bytes.length };
     const blob = await blobs.put(sessionId, bytes);
     kept.push({ type: 'file', ...file, blob });
     const url = fileUrl({ ...file, blob }, sessionId);
-    content = clip(
+    content = truncateMiddle(
       whole,
       MAX_RESULT_BYTES,
       (omitted) => `[${omitted} characters left out; the whole result: GET ${url}]`,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { FoundTool } from '../core/records.ts';
-import { clip, jsonBytes } from '../core/text.ts';
+import { truncateMiddle, jsonBytes } from '../core/text.ts';
 import { rankTools } from './rank-tools.ts';
 import { isDeferred, type AgentTool, type Toolset } from './toolset.ts';
 
@@ -76,7 +76,7 @@ function describe({ name, description, parameters, info }: AgentTool): object {
   return {
     name,
     ...(info.type === 'mcp' && { server: info.serverName }),
-    description: clip(description, MAX_DESCRIPTION_BYTES, (omitted) => `[${omitted} characters left out]`),
+    description: truncateMiddle(description, MAX_DESCRIPTION_BYTES, (omitted) => `[${omitted} characters left out]`),
     ...(isSmall && { input_schema: parameters }),
   };
 }

@@ -5,7 +5,7 @@ import { McpPool } from '../mcp/pool.ts';
 import { McpRegistry } from '../mcp/registry.ts';
 import type { RegisteredServer } from '../mcp/registry-file.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { Toolsets } from './toolset-loader.ts';
+import { ToolsetLoader } from './toolset-loader.ts';
 
 const unaborted = new AbortController().signal;
 
@@ -37,7 +37,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   });
   const registry = new McpRegistry();
   registry.add('crm', { ...policy, url: server.url });
-  const toolsets = new Toolsets({ registry, pool });
+  const toolsets = new ToolsetLoader({ registry, pool });
   /** The tools by name, those that need approval in capitals; or why there are none. */
   const offered = async (scope: ToolScope): Promise<string> => {
     const { tools, unavailable } = await toolsets.load(SPEC, scope, unaborted);
@@ -75,7 +75,7 @@ test('an inline server is the own of an agent, whoever has written it', async ()
   const { server } = await start();
   const pool = new McpPool({ allowPrivateUrls: () => true });
   onTestFinished(() => pool.close());
-  const toolsets = new Toolsets({ registry: new McpRegistry(), pool });
+  const toolsets = new ToolsetLoader({ registry: new McpRegistry(), pool });
   const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };
   const { tools } = await toolsets.load(spec, BY_USER, unaborted);
   expect([...tools.keys()]).toEqual(expect.arrayContaining(['find', 'wipe', 'debug']));

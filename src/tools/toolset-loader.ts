@@ -12,7 +12,7 @@ import type { AgentTool, Toolset } from './toolset.ts';
 const CLOSED = 'is not open to the drafts of this user';
 
 /** Puts together the tools of agents, from what their servers offer now. */
-export class Toolsets {
+export class ToolsetLoader {
   readonly #registry: McpRegistry;
   readonly #pool: McpPool;
 

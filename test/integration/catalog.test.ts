@@ -12,7 +12,7 @@ import type { HistoryEvent } from '../../src/core/history.ts';
 import { turnCreated } from '../../src/core/projection.ts';
 import type { LogEntry } from '../../src/core/records.ts';
 import { Conversations } from '../../src/engine/conversations.ts';
-import { TurnLogs } from '../../src/engine/turn-log-reader.ts';
+import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../src/temporal/history.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { eventually } from '../support/eventually.ts';
@@ -154,8 +154,8 @@ test('keys are found by their hash, listed by age, noted when used, and revoked 
   await keys.insert({ ...key, id: 'key_1', hash: 'h2', expires_at: LATER });
   expect(await keys.any()).toBe(true);
   expect((await keys.list()).map(({ id }) => id)).toEqual(['key_1', 'key_2']);
-  await keys.noteUse('key_2', NOW, NOW);
-  await keys.noteUse('key_2', LATER, NOW);
+  await keys.recordUse('key_2', NOW, NOW);
+  await keys.recordUse('key_2', LATER, NOW);
   expect(await keys.findAll(['h1', 'none'])).toEqual([{ ...key, id: 'key_2', last_used_at: NOW, revoked_at: null }]);
   expect(await keys.revoke('key_2', NOW)).toMatchObject({ revoked_at: NOW });
   expect(await keys.revoke('key_2', LATER)).toMatchObject({ revoked_at: NOW });
@@ -242,8 +242,8 @@ test('a chain is whole, whether its turns are in the archive, in the index alone
     },
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no more is asked of the history, and all is small
-  const parts = { catalog, history: fake, blobs: {} } as ConstructorParameters<typeof TurnLogs>[0];
-  const conversations = new Conversations({ ...parts, logs: new TurnLogs(parts) });
+  const parts = { catalog, history: fake, blobs: {} } as ConstructorParameters<typeof TurnLogReader>[0];
+  const conversations = new Conversations({ ...parts, logs: new TurnLogReader(parts) });
   const next = { ...turnStart({ turnId: 'next', sessionId: 's', previousTurnId: 'last' }), after: null };
   const records = await conversations.beginning(next, new AbortController().signal);
   const turns = records.flatMap((record) => (record.kind === 'turn.created' ? [record.turnId] : []));
@@ -285,8 +285,8 @@ test('the conversation of a chain of 600 turns is read whole, many turns at a ti
   const onQuery = (): void => void (queries += 1);
   const watched = { turns: counted(catalog.turns, onQuery), archive: counted(catalog.archive, onQuery) };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all is in the archive, and small
-  const parts = { catalog: watched, history: {}, blobs: {} } as ConstructorParameters<typeof TurnLogs>[0];
-  const conversations = new Conversations({ ...parts, logs: new TurnLogs(parts) });
+  const parts = { catalog: watched, history: {}, blobs: {} } as ConstructorParameters<typeof TurnLogReader>[0];
+  const conversations = new Conversations({ ...parts, logs: new TurnLogReader(parts) });
   const next = { ...turnStart({ turnId: 'turn_601', sessionId: 's', previousTurnId: idOf(600) }), after: null };
   const never = new AbortController().signal;
   const records = await conversations.beginning(next, never);

@@ -5,7 +5,7 @@ import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { loadConfig } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
-import { startServer } from '../../src/server/all-in-one.ts';
+import { startAllInOne } from '../../src/server/all-in-one.ts';
 import { dataConverterFor } from '../../src/temporal/data-converter.ts';
 import { describeExecution } from '../../src/temporal/describe-workflow.ts';
 import { everturn } from '../support/command-line.ts';
@@ -300,7 +300,7 @@ test('without a key that it needs the server does not start, or says which one w
     TEMPORAL_NAMESPACE: temporal.namespace,
   };
   const start = (keys: string) =>
-    startServer(loadConfig({ ...settings, EVERTURN_ENCRYPTION_KEYS: keys }), pino({ level: 'silent' }));
+    startAllInOne(loadConfig({ ...settings, EVERTURN_ENCRYPTION_KEYS: keys }), pino({ level: 'silent' }));
   await expect(start('')).rejects.toThrow(
     'EVERTURN_ENCRYPTION_KEYS is not set, and this catalog was encrypted under k1, k2',
   );

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { SessionCommands } from '../../src/engine/session-commands.ts';
 import { ApiError } from '../../src/api/http/errors.ts';
-import { TurnLogs } from '../../src/engine/turn-log-reader.ts';
+import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import { folded } from '../support/api-client.ts';
 import { hangUp } from '../support/raw-http.ts';
 import { held, say } from '../support/scripted-model.ts';
@@ -109,7 +109,7 @@ test('what a key stands for is all of the request, and belongs to one session', 
 test('a turn that was begun is answered with 200, whatever can be read then', async () => {
   const chat = await server.chat({ scripts: [say('fine')] });
   // As if Temporal had gone in the very moment after.
-  vi.spyOn(TurnLogs.prototype, 'ends').mockRejectedValue(new Error('away'));
+  vi.spyOn(TurnLogReader.prototype, 'firstAndLast').mockRejectedValue(new Error('away'));
   const input = [{ type: 'user.message', content: 'a long story '.repeat(20_000) }];
   const { status, body: answer } = await server.api.send('POST', `${chat.path}/turns`, { input, stream: false });
   expect(status).toBe(200);

@@ -70,7 +70,7 @@ test('after a session with a retry, an unknown outcome and an approval the metri
     .toBe(1);
   const metrics = await scrape();
   expect(metrics.value('everturn_turns_started_total')).toBe(2);
-  expect(metrics.value('everturn_head_starts_total', { outcome: 'claimed' })).toBe(1);
+  expect(metrics.value('everturn_speculative_calls_total', { outcome: 'claimed' })).toBe(1);
   expect(metrics.value('everturn_turns_ended_total', { status: 'action_required' })).toBe(1);
   expect(metrics.value('everturn_turns_ended_total', { status: 'error' })).toBe(0);
   expect(metrics.value('everturn_tool_calls_ended_total', { outcome: 'unknown_outcome' })).toBe(1);

@@ -22,7 +22,7 @@ beforeAll(async () => {
   embedded = await provisionTemporal({
     dataDir,
     cacheDir,
-    foreign: undefined,
+    external: undefined,
     namespace,
     log: pino({ level: 'warn' }),
   });
@@ -37,7 +37,7 @@ function provisionForeign(address: string, namespace: string): Promise<Provision
   return provisionTemporal({
     dataDir: path.join(dataDir, 'unused'),
     cacheDir,
-    foreign: { connectionOptions: { address } },
+    external: { connectionOptions: { address } },
     namespace,
     log: pino({ level: 'silent' }),
   });

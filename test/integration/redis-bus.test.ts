@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { pino, type Logger } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import type { LiveFrame } from '../../src/live/bus.ts';
-import { LiveMessages } from '../../src/live/received-messages.ts';
+import { ReceivedMessages } from '../../src/live/received-messages.ts';
 import { RedisBus } from '../../src/live/redis-bus.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { openRedis, type Redis } from '../../src/lib/redis.ts';
@@ -63,7 +63,7 @@ class Writing {
 
 /** What a reader at the API holds of a message. */
 class Reading {
-  readonly #messages = new LiveMessages();
+  readonly #messages = new ReceivedMessages();
   readonly #writing: Writing;
   lost = 0;
 

@@ -78,25 +78,25 @@ test('a conversation is sent to no model for a user who may not read it', async 
   const hers = ann.turn(await ann.createSession('confidant'), 'my secret is 4711');
   await hers.done;
   const his = await bob.createSession('confidant');
-  const headStarts = async () => {
+  const speculativeCalls = async () => {
     const metrics = await fetch(`${server.server.url}/metrics`, { headers: { authorization: 'Bearer key-of-root' } });
     const { samples } = new Exposition(await metrics.text());
-    return samples.filter(({ name }) => name === 'everturn_head_starts_total').map(({ value }) => value);
+    return samples.filter(({ name }) => name === 'everturn_speculative_calls_total').map(({ value }) => value);
   };
-  const before = await headStarts();
+  const before = await speculativeCalls();
   const refused = await bob.send('POST', `/v1/agents/sessions/${his}/turns`, {
     input: [{ type: 'user.message', content: 'what is the secret?' }],
     previous_turn_id: await hers.turnId(),
   });
   expect([refused.status, refused.body.error.code]).toEqual([404, 'turn_not_found']);
   expect(server.model.requestsTo('confidant')).toHaveLength(1);
-  expect(await headStarts()).toEqual(before);
-  // A fork of the caller's own gets its head start.
+  expect(await speculativeCalls()).toEqual(before);
+  // A fork of the caller's own gets its speculative call.
   const first = bob.turn(his, 'one');
   await first.done;
   await bob.turn(his, 'two').done;
   await bob.turn(his, 'three', { previous_turn_id: await first.turnId() }).done;
-  expect(Math.max(...(await headStarts()).map((count, i) => count - (before[i] ?? 0)))).toBe(3);
+  expect(Math.max(...(await speculativeCalls()).map((count, i) => count - (before[i] ?? 0)))).toBe(3);
 });
 
 test('an approver decides, and the turn says who it was', async () => {

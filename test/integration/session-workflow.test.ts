@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import type { PendingCall } from '../../src/core/records.ts';
-import type { InspectedTurn } from '../../src/engine/turn-status.ts';
+import type { TurnStatus } from '../../src/engine/turn-status.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { createTurn, turnEnding, type CreateTurnCommand } from '../../workflows/messages.ts';
@@ -39,7 +39,7 @@ function archiveTurn({ turnId }: { turnId: string }): Promise<void> {
 }
 
 /** The turns that are there before their session hears of them. */
-const known = new Map<string, InspectedTurn>();
+const known = new Map<string, TurnStatus>();
 
 const refuse = () => Promise.reject(ApplicationFailure.nonRetryable('there is nothing here but sessions'));
 

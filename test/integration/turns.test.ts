@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { Agents } from '../../src/catalog/agents.ts';
-import { TurnLogs } from '../../src/engine/turn-log-reader.ts';
-import { logScope } from '../../src/telemetry/log-context.ts';
+import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
+import { logContext } from '../../src/telemetry/log-context.ts';
 import { folded } from '../support/api-client.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
@@ -373,7 +373,7 @@ test('tools that no attempt can get ready are no end of the turn, and are not tr
   const { spec } = Agents.prototype;
   const damaged = vi.fn(() => Promise.reject(new Error('the catalog has no such agent spec')));
   const spy = vi.spyOn(Agents.prototype, 'spec').mockImplementation(function (this: Agents, hash) {
-    return logScope().activityType === 'connectTools' ? damaged() : spec.call(this, hash);
+    return logContext().activityType === 'connectTools' ? damaged() : spec.call(this, hash);
   });
   onTestFinished(() => spy.mockRestore());
   expect(await chat.turn('hello').end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
@@ -503,7 +503,7 @@ test("a flood of results at once is taken at the reader's pace", async () => {
 });
 
 test('of the turn for which a session is started Temporal is not asked before it is there', async () => {
-  const start = vi.spyOn(TurnLogs.prototype, 'start');
+  const start = vi.spyOn(TurnLogReader.prototype, 'start');
   onTestFinished(() => start.mockRestore());
   const chat = await server.chat();
   const turn = chat.turn('hi');

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { LiveBus, LiveFrame } from '../../src/live/bus.ts';
 import { TurnFeed } from '../../src/live/turn-feed.ts';
-import { TurnReader, type StreamFrame } from '../../src/live/stream-sequencer.ts';
+import { StreamSequencer, type StreamFrame } from '../../src/live/stream-sequencer.ts';
 import { parseCursor, type Cursor } from '../../src/core/cursor.ts';
 import { TurnProjection } from '../../src/core/projection.ts';
 import type { LogEntry } from '../../src/core/records.ts';
@@ -116,7 +116,7 @@ class FewAtATime {
   readonly #feed: TurnFeed;
   readonly #each: number;
   #taken = 0;
-  #reader: TurnReader | undefined;
+  #reader: StreamSequencer | undefined;
 
   constructor(feed: TurnFeed, each: number) {
     this.#feed = feed;
@@ -135,7 +135,7 @@ class FewAtATime {
 
   #connect(): void {
     if (this.#reader) this.#feed.leave(this.#reader);
-    this.#reader = new TurnReader(cursorAfter(this.frames));
+    this.#reader = new StreamSequencer(cursorAfter(this.frames));
     this.#taken = 0;
     this.connections += 1;
     this.#feed.join(this.#reader, (sent) => {
@@ -160,16 +160,16 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number): Prom
         // Each reader is cut after its `cut`-th frame, stays away for a while and comes back at its cursor.
         interface Cut {
           frames: StreamFrame[];
-          reader: TurnReader;
+          reader: StreamSequencer;
           back: number | undefined;
         }
         const feed = new TurnFeed();
         const whole: StreamFrame[] = [];
-        feed.join(new TurnReader(), (frames) => whole.push(...frames));
+        feed.join(new StreamSequencer(), (frames) => whole.push(...frames));
         const cuts: Cut[] = [];
         for (let cut = 0; cut < happenings.length + entries.length; cut++) {
           const frames: StreamFrame[] = [];
-          const reader = new TurnReader();
+          const reader = new StreamSequencer();
           const state: Cut = { frames, reader, back: undefined };
           cuts.push(state);
           feed.join(reader, (sent) => {
@@ -212,9 +212,9 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number): Prom
   );
 }
 
-function resume(feed: TurnFeed, cut: TurnReader, frames: StreamFrame[]): void {
+function resume(feed: TurnFeed, cut: StreamSequencer, frames: StreamFrame[]): void {
   feed.leave(cut);
-  feed.join(new TurnReader(cursorAfter(frames)), (sent) => frames.push(...sent));
+  feed.join(new StreamSequencer(cursorAfter(frames)), (sent) => frames.push(...sent));
 }
 
 export function cursorAfter(frames: StreamFrame[]): Cursor {

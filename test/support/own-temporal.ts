@@ -20,7 +20,7 @@ export async function startOwnTemporal(dynamicConfig: DynamicConfig = {}, given?
   const temporal = await provisionTemporal({
     dataDir,
     cacheDir: path.join(process.env['XDG_CACHE_HOME'] ?? path.join(homedir(), '.cache'), 'everturn'),
-    foreign: undefined,
+    external: undefined,
     namespace: 'everturn',
     log: pino({ level: 'error' }, pino.destination(2)),
     dynamicConfig,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/core/message.ts';
-import type { HistoryEvent, TurnClose, TurnStart } from '../../src/core/history.ts';
+import type { HistoryEvent, TurnResult, TurnStart } from '../../src/core/history.ts';
 import type { ModelMessage, PendingCall, ToolCall } from '../../src/core/records.ts';
 import type { LiveFrame } from '../../src/live/bus.ts';
 
@@ -180,7 +180,7 @@ function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
 }
 
 function closeOf(ending: string, pending: PendingCall[]) {
-  const completed = (result: TurnClose) => ({ how: 'completed' as const, result });
+  const completed = (result: TurnResult) => ({ how: 'completed' as const, result });
   switch (ending) {
     case 'done':
     case 'pending':

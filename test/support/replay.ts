@@ -13,7 +13,7 @@ import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 /** Every history that the test has left replays on the workflow code: what ran once runs again the same way. */
 export async function expectReplays(config: Config): Promise<void> {
   const { temporal, cacheDir, encryptionKeys } = config;
-  const connection = await Connection.connect(temporal.foreign?.connectionOptions);
+  const connection = await Connection.connect(temporal.external?.connectionOptions);
   try {
     const client = new Client({ connection, namespace: temporal.namespace });
     const histories = client.workflow.list({ query: `TaskQueue = '${temporal.taskQueue}'` }).intoHistories();

@@ -7,7 +7,7 @@ import { loadConfig } from '../../src/config.ts';
 import type { LiveBus } from '../../src/live/bus.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
-import { startServer, type RunningServer } from '../../src/server/all-in-one.ts';
+import { startAllInOne, type RunningAllInOne } from '../../src/server/all-in-one.ts';
 import type { RegisteredServer } from '../../src/mcp/registry-file.ts';
 import { installTemporalRuntime } from '../../src/telemetry/temporal-runtime.ts';
 import type { Tracing } from '../../src/telemetry/tracing.ts';
@@ -25,7 +25,7 @@ export interface TestServer {
   mcp: TestMcpServer;
   dataDir: string;
   database: TestDatabase;
-  server: RunningServer;
+  server: RunningAllInOne;
   /**
    * Stops it and starts it again, on what it has stored, from here on with these settings too; the first thing that it does
    * is its housekeeping.
@@ -104,7 +104,7 @@ export async function startTestServer({
   const log = givenLog ?? createLogger(config);
   runtimeInstalled ??= installTemporalRuntime(log);
   await runtimeInstalled;
-  let server = await startServer(config, log, { ...(bus && { bus }), tracing });
+  let server = await startAllInOne(config, log, { ...(bus && { bus }), tracing });
   let api = new ApiClient(server.url);
   return {
     get api() {
@@ -121,7 +121,7 @@ export async function startTestServer({
     restart: async (more = {}) => {
       await server.stop();
       config = loadConfig(Object.assign(variables, more));
-      server = await startServer(config, log, { ...(bus && { bus }), tracing });
+      server = await startAllInOne(config, log, { ...(bus && { bus }), tracing });
       api = new ApiClient(server.url);
     },
     stop: async () => {

@@ -5,7 +5,7 @@ import express from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { FoundKey, Keyring } from '../../auth/api-keys.ts';
 import { authenticate, LOCAL } from './authenticate.ts';
-import type { KeyGuesses } from './key-guesses.ts';
+import type { UnknownKeyLimiter } from './unknown-key-limiter.ts';
 
 test('whoever hangs up while the key is looked up leaves nothing behind', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
@@ -19,7 +19,7 @@ test('whoever hangs up while the key is looked up leaves nothing behind', async 
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what is asked of them
   const keyring = { isKeyless: false, find } as unknown as Keyring;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the key is known: it is not asked
-  const guesses = {} as KeyGuesses;
+  const guesses = {} as UnknownKeyLimiter;
   const hungUp = Promise.withResolvers<void>();
   const authenticated = Promise.withResolvers<void>();
   const app = express();

@@ -3,7 +3,7 @@ import type { Keyring } from '../../auth/api-keys.ts';
 import { subjectNamed, type Caller } from '../../auth/rights.ts';
 import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../../auth/token-verifier.ts';
 import { ApiError } from './errors.ts';
-import type { KeyGuesses } from './key-guesses.ts';
+import type { UnknownKeyLimiter } from './unknown-key-limiter.ts';
 
 /** Everybody, on a server without keys. */
 export const LOCAL: Caller = { subject: subjectNamed('local'), roles: ['admin'] };
@@ -15,7 +15,7 @@ interface Gate {
   keyring: Keyring;
   /** Whose tokens are good here, if anybody's. */
   issuer: TokenIssuer | undefined;
-  guesses: KeyGuesses;
+  guesses: UnknownKeyLimiter;
 }
 
 /**

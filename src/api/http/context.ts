@@ -1,13 +1,13 @@
 import type { Logger } from 'pino';
-import type { AgentCheck } from '../../agents/validate-agent.ts';
+import type { AgentValidator } from '../../agents/validate-agent.ts';
 import type { Keyring } from '../../auth/api-keys.ts';
 import type { TokenIssuer } from '../../auth/token-verifier.ts';
 import type { BlobStore } from '../../blobs/blob-store.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Config } from '../../config.ts';
-import type { TurnTails } from '../../live/turn-tail.ts';
+import type { TurnTailPool } from '../../live/turn-tail.ts';
 import type { TurnIndex } from '../../engine/turn-index.ts';
-import type { TurnLogs } from '../../engine/turn-log-reader.ts';
+import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
 import type { Scrape } from '../../server/operations.ts';
@@ -17,7 +17,7 @@ import type { ConnectionLimit } from './connection-limit.ts';
 import type { Limits } from '../../engine/limits.ts';
 import type { SessionCommands } from '../../engine/session-commands.ts';
 import type { StreamLimits } from './stream-limits.ts';
-import type { TurnHeadStarts } from '../../speculation/turn-speculation.ts';
+import type { TurnSpeculations } from '../../speculation/turn-speculation.ts';
 import type { TurnLimits } from '../../engine/turn-limits.ts';
 
 /** What the routes work with; one object per server. */
@@ -27,9 +27,9 @@ export interface ApiContext {
   issuer: TokenIssuer | undefined;
   catalog: Catalog;
   blobs: BlobStore;
-  logs: TurnLogs;
+  logs: TurnLogReader;
   turnIndex: TurnIndex;
-  tails: TurnTails;
+  tails: TurnTailPool;
   commands: SessionCommands;
   /** Whether URLs from outside may lead to private addresses now. */
   allowPrivateUrls: () => boolean;
@@ -38,8 +38,8 @@ export interface ApiContext {
   turnLimits: TurnLimits;
   streamLimits: StreamLimits;
   redis: Redis | undefined;
-  headStarts: TurnHeadStarts;
-  agentCheck: AgentCheck;
+  speculativeCalls: TurnSpeculations;
+  agentCheck: AgentValidator;
   readiness: Readiness;
   log: Logger;
   metrics: Metrics;

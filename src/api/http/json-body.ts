@@ -1,6 +1,7 @@
 import express, { type NextFunction, type Request, type Response } from 'express';
 import { jsonShape } from '../../lib/json-shape.ts';
 import { ApiError } from './errors.ts';
+import { errorMessage } from '../../lib/errors.ts';
 
 /** What a body may take, in megabytes: one with content, and one of a few fields. */
 const LARGE_MB = 30;
@@ -40,7 +41,7 @@ function fromJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorMessage(error);
     throw new ApiError('invalid_json', `the body is not JSON: ${reason}`, { cause: error });
   }
 }

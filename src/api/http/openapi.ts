@@ -166,12 +166,12 @@ function success(declaration: Route['declaration'], answered: z.core.$ZodShape):
 
 /** What a route may be refused with: by rule, and what it says itself. */
 export function refusals({ path, declaration }: Route, { hasKeys }: { hasKeys: boolean }): ErrorCode[] {
-  const { query, headers, body, needs, errors = [] } = declaration;
+  const { query, headers, body, requires, errors = [] } = declaration;
   const rules: [boolean, ErrorCode[]][] = [
     [true, ['invalid_http', 'request_timeout', 'expectation_failed', 'headers_too_large', 'internal_error']],
     [!hasKeys, ['not_local']],
     [hasKeys && isPrivate(path), ['unauthenticated']],
-    [needs !== undefined, ['forbidden']],
+    [requires !== undefined, ['forbidden']],
     [isPrivate(path), ['rate_limited', 'unavailable']],
     [path.includes(':') || Boolean(query ?? headers ?? body), ['invalid_request']],
     [body !== undefined, ['invalid_json', 'body_too_large', 'unsupported_media_type']],

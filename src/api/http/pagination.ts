@@ -13,15 +13,15 @@ export function decodePageToken<T extends z.ZodObject>(schema: T, token: string)
   try {
     place = JSON.parse(Buffer.from(token, 'base64url').toString());
   } catch {
-    throw badToken();
+    throw invalidPageToken();
   }
   const parsed = schema.safeParse(place);
   // Encoded again it must be the same, or bytes were added that mean nothing to us.
-  if (!parsed.success || encodePageToken(parsed.data) !== token) throw badToken();
+  if (!parsed.success || encodePageToken(parsed.data) !== token) throw invalidPageToken();
   return parsed.data;
 }
 
-export function badToken(): ApiError {
+export function invalidPageToken(): ApiError {
   return new ApiError('invalid_page_token', 'the page token is not from this listing: start without one', {
     param: 'page_token',
   });

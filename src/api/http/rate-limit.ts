@@ -4,7 +4,7 @@ import { rateLimit, type Options, type RateLimitRequestHandler, type AugmentedRe
 import type { Logger } from 'pino';
 import { RedisStore } from 'rate-limit-redis';
 import type { Config } from '../../config.ts';
-import { inTime } from '../../lib/timeout.ts';
+import { withTimeout } from '../../lib/timeout.ts';
 import { redisPrefix, type Redis } from '../../lib/redis.ts';
 import { ApiError } from './errors.ts';
 import type { Limits } from '../../engine/limits.ts';
@@ -54,7 +54,7 @@ function redisStore({ commands }: Redis, prefix: string): RedisStore {
     prefix,
     sendCommand: async (...args) => {
       try {
-        return await inTime(REDIS_MS, commands.sendCommand(args));
+        return await withTimeout(REDIS_MS, commands.sendCommand(args));
       } catch (error) {
         // Scripts go by their hash. If loading them failed, the store would not work when Redis is back; this way it
         // is told that they are missing, and loads them.
@@ -88,13 +88,13 @@ export class RequestLimit {
           // The answer may be another one.
           response.removeHeader('retry-after');
           const message = `you may send ${limit()} requests a minute: wait for ${retryAfter} s`;
-          const tooMany = new ApiError('rate_limited', message, { retryAfter });
+          const rateLimitError = new ApiError('rate_limited', message, { retryAfter });
           // A repetition is not one too many, but to find out whether it is one its body has to be read.
           // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the library has made of it
           const { rateLimit } = request as Partial<AugmentedRequest>;
           const isFarTooMany = (rateLimit?.used ?? 0) > REPEATS * limit();
-          setContext(response, { tooMany });
-          next(isFarTooMany ? tooMany : undefined);
+          setContext(response, { rateLimitError });
+          next(isFarTooMany ? rateLimitError : undefined);
         },
       },
       services,

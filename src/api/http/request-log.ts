@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Express, Request, RequestHandler, Response } from 'express';
 import type { Options } from 'pino-http';
 import { newId } from '../../engine/new-id.ts';
-import { addToLogScope, inLogScope, type LogScope } from '../../telemetry/log-context.ts';
+import { addLogContext, withLogContext, type LogScope } from '../../telemetry/log-context.ts';
 import { isId } from '../../core/ids.ts';
 
 /** Gives a request its id, which stands in its answer and in all that is logged for it. */
@@ -12,7 +12,7 @@ export const beginRequest: RequestHandler = (request, response, next) => {
   response.set('x-request-id', requestId);
   response.locals['logScope'] = scope;
   response.locals['begunAt'] = performance.now();
-  inLogScope(scope, next);
+  withLogContext(scope, next);
 };
 
 /** How long ago the request came. */
@@ -25,7 +25,7 @@ export function namePathInLog(app: Express): void {
   const names = { session_id: 'sessionId', turn_id: 'turnId' } as const;
   for (const [parameter, name] of Object.entries(names)) {
     app.param(parameter, (_request, _response, next, id: string) => {
-      if (isId(id)) addToLogScope({ [name]: id });
+      if (isId(id)) addLogContext({ [name]: id });
       next();
     });
   }

@@ -7,7 +7,7 @@ import { ApiError } from './errors.ts';
 export interface RequestContext {
   caller: Caller;
   /** Why the request is one too many, if it is. */
-  tooMany?: ApiError;
+  rateLimitError?: ApiError;
 }
 
 /** For every request behind authentication: first of all who calls. */
@@ -17,8 +17,8 @@ export function setContext(response: Response, context: Partial<RequestContext>)
 
 export function contextOf(response: Response): RequestContext {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- `setContext` has written it, beside what others have
-  const { caller, tooMany } = response.locals as RequestContext;
-  return { caller, ...(tooMany && { tooMany }) };
+  const { caller, rateLimitError } = response.locals as RequestContext;
+  return { caller, ...(rateLimitError && { rateLimitError }) };
 }
 
 /** Past these a client has seen enough of what is wrong. */

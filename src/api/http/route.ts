@@ -76,7 +76,7 @@ interface Declaration<
   /** JSON. It is mandatory, unless its schema takes undefined. */
   body?: Content<B>;
   /** Its body may be large: texts, files, schemas. */
-  isLarge?: true;
+  largeBody?: true;
   /** None: 204. */
   answer?: A;
   /** Of the answer; 200 unless said otherwise. */
@@ -85,11 +85,11 @@ interface Declaration<
    * It may be a repetition of what has been done, and that must not be refused as one request too many: the handler
    * decides.
    */
-  mayRepeat?: true;
+  handlesRateLimit?: true;
   /** When there may be nothing to answer: the handler says so with 204. */
   nothing?: string;
   /** What the caller must be allowed to do. */
-  needs?: ServerAction;
+  requires?: ServerAction;
   /** What it may be refused with, beyond what any route may be; see `refusals`. */
   errors?: ErrorCode[];
 }
@@ -102,7 +102,7 @@ interface Call<P extends string, Q, H, B> {
   body: B;
   /** Whose request it is; only routes under `/v1` ask. */
   caller: P extends `/v1/${string}` ? Caller : undefined;
-  tooMany: RequestContext['tooMany'];
+  tooMany: RequestContext['rateLimitError'];
   request: Request;
   response: Response;
 }
@@ -129,11 +129,11 @@ export function route<
   declaration: Declaration<Q, H, B, A>,
   handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
 ): Route {
-  const { query, headers, body, answer, status = 200, needs, mayRepeat, isLarge } = declaration;
+  const { query, headers, body, answer, status = 200, requires, handlesRateLimit, largeBody } = declaration;
   const check: RequestHandler = (_request, response, next) => {
-    const { caller, tooMany } = contextOf(response);
-    if (tooMany && !mayRepeat) throw tooMany;
-    if (needs) demand(caller, needs);
+    const { caller, rateLimitError } = contextOf(response);
+    if (rateLimitError && !handlesRateLimit) throw rateLimitError;
+    if (requires) demand(caller, requires);
     next();
   };
   const respond: RequestHandler = async (request, response) => {
@@ -151,7 +151,7 @@ export function route<
     if (!answer) response.status(204).end();
     else if (!('written' in answer)) response.status(status).json(returned);
   };
-  const readBody = !body ? [] : isLarge ? largeJsonBody : smallJsonBody;
+  const readBody = !body ? [] : largeBody ? largeJsonBody : smallJsonBody;
   return { method, path, declaration, handlers: [check, ...readBody, respond] };
 }
 

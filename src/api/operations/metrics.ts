@@ -19,7 +19,7 @@ export function metricsRoutes({ scrape }: Pick<ApiContext, 'scrape'>): Route[] {
         tag: 'Operations',
         summary: "Metrics in Prometheus' text format",
         description: 'Of this process. The port EVERTURN_METRICS_PORT has them without a key.',
-        needs: 'readMetrics',
+        requires: 'readMetrics',
         answer: { written: { 'text/plain': text } },
       },
       async ({ response }) => {

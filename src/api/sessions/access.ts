@@ -6,7 +6,7 @@ import { isId } from '../../core/ids.ts';
 type Context = Pick<ApiContext, 'catalog' | 'logs'>;
 
 /** @throws TurnNotFound if the session has no such turn */
-export async function ownTurn({ catalog, logs }: Context, session: SessionRow, turnId: string): Promise<void> {
+export async function requireTurn({ catalog, logs }: Context, session: SessionRow, turnId: string): Promise<void> {
   if (!isId(turnId)) throw new TurnNotFound(turnId);
   const row = await catalog.turns.get(turnId);
   if (isTurnOf(session, row)) return;
@@ -23,7 +23,7 @@ export function isTurnOf(session: Pick<SessionRow, 'id'>, row: TurnRow | undefin
 /** Whether the session has the turn. */
 export async function hasTurn(context: Context, session: SessionRow, turnId: string): Promise<boolean> {
   try {
-    await ownTurn(context, session, turnId);
+    await requireTurn(context, session, turnId);
     return true;
   } catch (error) {
     if (error instanceof TurnNotFound) return false;

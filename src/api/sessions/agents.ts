@@ -15,7 +15,7 @@ import {
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
-import { Page, badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._:@/ -]{0,127}$/u;
@@ -51,7 +51,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
       },
       async ({ query: { limit, order: wanted, page_token: token } }) => {
         const place = token === undefined ? undefined : decodePageToken(agentPlace, token);
-        if (place && place.order !== wanted) throw badToken();
+        if (place && place.order !== wanted) throw invalidPageToken();
         const page = new Page<AgentResource>(limit);
         for (const row of await catalog.agents.list(wanted, place?.agent, limit + 1)) {
           if (page.add(toResource({ ...row, spec: await catalog.agents.spec(row.spec_hash) }))) continue;
@@ -76,8 +76,8 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
       '/v1/agents/:agent_name',
       {
         id: 'putAgent',
-        isLarge: true,
-        needs: 'writeAgents',
+        largeBody: true,
+        requires: 'writeAgents',
         tag: 'Agents',
         summary: 'Register an agent, or a new version of it',
         description: 'Sessions that have begun stay with the version that they began with.',
@@ -100,7 +100,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
       '/v1/agents/:agent_name',
       {
         id: 'deleteAgent',
-        needs: 'writeAgents',
+        requires: 'writeAgents',
         tag: 'Agents',
         summary: 'Delete an agent',
         description:
@@ -127,7 +127,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
       },
       async ({ params: { agent_name: name }, query: { limit, order: wanted, page_token: token } }) => {
         const place = token === undefined ? undefined : decodePageToken(versionPlace, token);
-        if (place && (place.order !== wanted || place.versions_of !== name)) throw badToken();
+        if (place && (place.order !== wanted || place.versions_of !== name)) throw invalidPageToken();
         const isName = identifier.safeParse(name).success;
         const rows = isName ? await catalog.agents.versions(name, wanted, place?.version, limit + 1) : [];
         if (rows.length === 0 && !place) throw agentNotFound(name);
@@ -181,7 +181,7 @@ export async function checkAgent(
   check: ApiContext['agentCheck'],
   path = '',
 ): Promise<void> {
-  const problem = await check.problem(spec, owner);
+  const problem = await check.firstProblem(spec, owner);
   if (problem) throw new ApiError(problem.code, problem.message, { param: path + problem.param });
 }
 

@@ -3,7 +3,7 @@ import type { Caller, SessionAction } from '../../auth/rights.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { newId } from '../../engine/new-id.ts';
 import type { SessionOwner } from '../../core/history.ts';
-import { addToLogScope } from '../../telemetry/log-context.ts';
+import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody } from './wire/resources.ts';
 import { checkAgent } from './agents.ts';
@@ -11,7 +11,7 @@ import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { toDraft } from './wire/to-wire.ts';
-import { deleteSession, ownerColumns, sessionFor, sessionNotFound } from './sessions.ts';
+import { deleteSession, ownerColumns, authorizeSession, sessionNotFound } from './sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });
 
@@ -24,8 +24,8 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       '/v1/agents/draft-sessions',
       {
         id: 'createDraftSession',
-        isLarge: true,
-        needs: 'createSessions',
+        largeBody: true,
+        requires: 'createSessions',
         tag: 'Draft sessions',
         summary: 'Begin a conversation with an agent of its own',
         description: 'A draft has the routes of a session for its turns and events.',
@@ -37,7 +37,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
         await checkAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
         const id = newId('ses');
-        addToLogScope({ sessionId: id });
+        addLogContext({ sessionId: id });
         const now = new Date().toISOString();
         await catalog.sessions.insert({
           id,
@@ -68,7 +68,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       '/v1/agents/draft-sessions/:session_id',
       {
         id: 'updateDraftSession',
-        isLarge: true,
+        largeBody: true,
         tag: 'Draft sessions',
         summary: 'Change the agent of a draft',
         description: 'The change applies from the next turn on.',
@@ -108,7 +108,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
   }
 
   async function draftFor(id: string, caller: Caller, action: SessionAction): Promise<SessionRow> {
-    const session = await sessionFor(catalog, id, caller, action);
+    const session = await authorizeSession(catalog, id, caller, action);
     if (session.type !== 'session/draft') throw sessionNotFound(id);
     return session;
   }

@@ -5,11 +5,11 @@ import { expect, onTestFinished, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../../test/support/random-turn.ts';
 import type { BlobStore } from '../../blobs/blob-store.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { HistoryEvent, TurnCarry } from '../../core/history.ts';
+import type { HistoryEvent, TurnContinuation } from '../../core/history.ts';
 import { emptyText } from '../../core/message.ts';
 import { turnCreated } from '../../core/projection.ts';
 import { NO_USAGE, type LogEntry, type ModelMessage } from '../../core/records.ts';
-import { TurnLogs } from '../../engine/turn-log-reader.ts';
+import { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../temporal/history.ts';
 import { LOCAL } from '../http/authenticate.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -28,7 +28,7 @@ function messageOf(ordinal: number): ModelMessage {
 /** The API's lists over a turn that runs: its log is in the archive up to some ordinal, and has so many entries in all. */
 async function listing({ archived, entries }: { archived: number; entries: number }) {
   const row = { id: TURN_ID, session_id: sessionId, sequence: 1, previous_turn_id: null, archived: 0 };
-  const carry: TurnCarry = { ordinal: archived, step: 2, usage: NO_USAGE, previousRunId: 'run_1', deadline: 0 };
+  const carry: TurnContinuation = { ordinal: archived, step: 2, usage: NO_USAGE, previousRunId: 'run_1', deadline: 0 };
   const start = turnStart(archived > 0 ? { carry } : {});
   const history: HistoryEvent[] = [{ type: 'started', at: AT, start }];
   for (let ordinal = Math.max(archived, 1) + 1; ordinal <= entries; ordinal++) {
@@ -63,7 +63,7 @@ async function listing({ archived, entries }: { archived: number; entries: numbe
     },
   } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing here is large
-  const logs = new TurnLogs({ catalog, history: turnHistory, blobs: {} as BlobStore });
+  const logs = new TurnLogReader({ catalog, history: turnHistory, blobs: {} as BlobStore });
   const app = express().use((_request, response, next) => {
     setContext(response, { caller: LOCAL });
     next();

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { TurnRow } from '../../catalog/schema.ts';
 import type { LogEntry } from '../../core/records.ts';
-import { unlessGone } from '../../engine/turn-log-reader.ts';
+import { ignoreNotFound } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import { turnEvent, type TurnEvent } from './wire/events.ts';
 import { toWire } from './wire/to-wire.ts';
@@ -9,10 +9,10 @@ import { pageOf, sessionEventItem, type SessionEventItem } from './wire/resource
 import type { ApiContext } from '../http/context.ts';
 import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { isTurnOf, ownTurn } from './access.ts';
-import { Page, badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { isTurnOf, requireTurn } from './access.ts';
+import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { sessionFor } from './sessions.ts';
+import { authorizeSession } from './sessions.ts';
 
 const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
   order: order.default('asc'),
@@ -49,11 +49,11 @@ export function eventRoutes(context: ApiContext): Route[] {
         errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
-        const session = await sessionFor(catalog, sessionId, caller, 'read');
+        const session = await authorizeSession(catalog, sessionId, caller, 'read');
         const { limit, order, page_token: token } = query;
-        await ownTurn(context, session, turnId);
+        await requireTurn(context, session, turnId);
         const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
-        if (place && (place.turn !== turnId || place.order !== order)) throw badToken();
+        if (place && (place.turn !== turnId || place.order !== order)) throw invalidPageToken();
         const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order });
         return { data: items, pagination: pagination(limit, next) };
       },
@@ -74,11 +74,11 @@ export function eventRoutes(context: ApiContext): Route[] {
         errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
       },
       async ({ params, query: { limit, page_token: token, last_turn_id: lastTurnId }, caller }) => {
-        const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const place = token === undefined ? undefined : decodePageToken(sessionPlace, token);
-        if (lastTurnId !== undefined && !place) await ownTurn(context, session, lastTurnId);
+        if (lastTurnId !== undefined && !place) await requireTurn(context, session, lastTurnId);
         const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
-        if (place && !isTurnOf(session, turn)) throw badToken();
+        if (place && !isTurnOf(session, turn)) throw invalidPageToken();
         const { items, next } = await sessionPage(turn, place?.ordinal, limit);
         return { data: items, pagination: pagination(limit, next) };
       },
@@ -108,7 +108,7 @@ export function eventRoutes(context: ApiContext): Route[] {
     for (let turn = newest; turn; turn = await before(turn)) {
       const { id } = turn;
       const options = { place: turn === newest ? place : undefined, limit, order: 'desc' as const };
-      for await (const { ordinal, record } of unlessGone(entries(id, options))) {
+      for await (const { ordinal, record } of ignoreNotFound(entries(id, options))) {
         const item = { turn_id: id, event: toWire(record) };
         if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal } };
       }
@@ -131,18 +131,18 @@ export function eventRoutes(context: ApiContext): Route[] {
     for await (const entries of batches) {
       for (const entry of entries) {
         isThere ||= entry.ordinal === place;
-        if (!isThere) throw badToken();
+        if (!isThere) throw invalidPageToken();
         yield entry;
       }
     }
-    if (!isThere) throw badToken();
+    if (!isThere) throw invalidPageToken();
   }
 
   /** The turn that the listing begins with: a running one is left out, its parent stands for it. */
   async function newestEnded(sessionId: string, lastTurnId: string | undefined): Promise<TurnRow | undefined> {
-    const last = lastTurnId === undefined ? await turnIndex.last(sessionId) : await catalog.turns.get(lastTurnId);
+    const last = lastTurnId === undefined ? await turnIndex.knownLast(sessionId) : await catalog.turns.get(lastTurnId);
     if (!last) return undefined;
-    const { done } = await logs.ends(last.id);
+    const { done } = await logs.firstAndLast(last.id);
     return done ? last : before(last);
   }
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { MEDIA_TYPE } from './wire/input.ts';
 import type { ApiContext } from '../http/context.ts';
 import { route, type Route } from '../http/route.ts';
-import { sessionFor } from './sessions.ts';
+import { authorizeSession } from './sessions.ts';
 
 /** What the file is called and is, as our own URLs say; see `fileUrl`. */
 const fileQuery = z.object({
@@ -29,7 +29,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         errors: ['session_not_found', 'file_not_found'],
       },
       async ({ params, query: { name, type }, caller, response }) => {
-        const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const bytes = await blobs.get(session.id, params.file_id);
         response.attachment(name);
         response.set({

@@ -6,7 +6,7 @@ import { failureReason } from '../../mcp/failure-reason.ts';
 import { DATA_URI_HEAD, FILE_URL, MEDIA_TYPE, OWN_FILE_PATH } from './wire/input.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { sessionFor } from './sessions.ts';
+import { authorizeSession } from './sessions.ts';
 
 /** A file as it was sent: its bytes as a data URI, or where to get them. */
 export interface SentFile {
@@ -37,7 +37,7 @@ const TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 export function checkFiles(files: SentFile[]): void {
   for (const { data, param } of files) {
     if (isDataUri(data)) parseDataUri(data, param);
-    else if (!isUrl(data) && !OWN_FILE.test(data)) throw badData(param);
+    else if (!isUrl(data) && !OWN_FILE.test(data)) throw invalidDataUri(param);
   }
   const [tooMany] = files.filter(({ data }) => !isDataUri(data)).slice(MAX_FETCHED_FILES);
   if (!tooMany) return;
@@ -96,7 +96,7 @@ async function readOwn(
   { context: { catalog, blobs, caller }, maxBytes, param }: ReadOptions,
 ): Promise<FetchedFile> {
   try {
-    await sessionFor(catalog, sessionId, caller, 'read');
+    await authorizeSession(catalog, sessionId, caller, 'read');
     const size = await blobs.size(sessionId, blob);
     if (size <= maxBytes) return { mimeType, bytes: await blobs.get(sessionId, blob) };
   } catch (error) {
@@ -130,12 +130,12 @@ function parseDataUri(uri: string, param: string): { mimeType: string; base64: s
   const [, mimeType] = HEAD.exec(uri.slice(0, comma + 1)) ?? [];
   const base64 = uri.slice(comma + 1);
   if (comma < 0 || !mimeType || base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) {
-    throw badData(param);
+    throw invalidDataUri(param);
   }
   return { mimeType: mimeType.toLowerCase(), base64 };
 }
 
-function badData(param: string): ApiError {
+function invalidDataUri(param: string): ApiError {
   const forms = 'data:<mime type>;base64,<payload>, an http or https URL, or the path of a file of this server';
   return new ApiError('invalid_data_uri', `${param} must be ${forms}`, { param });
 }

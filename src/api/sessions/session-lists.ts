@@ -15,9 +15,9 @@ import { agentNotFound } from './agents.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, examplePage, exampleSession } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { Page, badToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { toAny, toDraft, toSession } from './wire/to-wire.ts';
+import { toSessionOrDraft, toDraft, toSession } from './wire/to-wire.ts';
 
 const LIMIT = 10;
 
@@ -129,7 +129,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
   ];
 
   function toItem(session: SessionRow): Promise<AnySessionResource> {
-    return toAny(session, catalog);
+    return toSessionOrDraft(session, catalog);
   }
 
   async function list<T>(query: Query, caller: Caller, { types, whose, toItem: show }: Listing<T>) {
@@ -137,7 +137,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     const owner = whose === 'own' || !mayReadAll(caller) ? caller.subject.subjectId : undefined;
     const fingerprint = hashOf({ types, owner: owner ?? null, order, filters });
     const after = token === undefined ? undefined : decodePageToken(place, token);
-    if (after && after.list !== fingerprint) throw badToken();
+    if (after && after.list !== fingerprint) throw invalidPageToken();
 
     const page: SessionPage = {
       order,

@@ -5,7 +5,7 @@ import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { newId } from '../../engine/new-id.ts';
 import type { Subject } from '../../core/records.ts';
-import { addToLogScope } from '../../telemetry/log-context.ts';
+import { addLogContext } from '../../telemetry/log-context.ts';
 import { idempotencyKey, metadata } from './wire/headers.ts';
 import { cancelBody, createSessionBody, dataOf, sessionResource, type CreateSessionBody } from './wire/resources.ts';
 import { agentNotFound, checkAgent } from './agents.ts';
@@ -28,7 +28,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions',
       {
         id: 'createSession',
-        needs: 'createSessions',
+        requires: 'createSessions',
         tag: 'Sessions',
         summary: 'Begin a conversation with an agent',
         description: "The session stays with the agent's version of this moment.",
@@ -42,8 +42,8 @@ export function sessionRoutes(context: ApiContext): Route[] {
         const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
         const wanted = { id: newId('ses'), body, metadata, subject: caller.subject };
         const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
-        addToLogScope({ sessionId: id });
-        return { data: toSession(await sessionFor(catalog, id, caller, 'read')) };
+        addLogContext({ sessionId: id });
+        return { data: toSession(await authorizeSession(catalog, id, caller, 'read')) };
       },
     ),
     route(
@@ -51,7 +51,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id',
       { id: 'getSession', tag: 'Sessions', summary: 'A session', answer, errors: ['session_not_found'] },
       async ({ params, caller }) => {
-        const session = await sessionFor(catalog, params.session_id, caller, 'read');
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         if (session.type !== 'session') throw sessionNotFound(session.id);
         return { data: toSession(session) };
       },
@@ -69,7 +69,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
         errors: ['forbidden', 'session_not_found'],
       },
       async ({ params, caller }) =>
-        deleteSession(context, await sessionFor(catalog, params.session_id, caller, 'delete')),
+        deleteSession(context, await authorizeSession(catalog, params.session_id, caller, 'delete')),
     ),
     route(
       'post',
@@ -84,7 +84,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
         errors: ['forbidden', 'session_not_found'],
       },
       async ({ params, body, caller }) => {
-        const session = await sessionFor(catalog, params.session_id, caller, 'cancel');
+        const session = await authorizeSession(catalog, params.session_id, caller, 'cancel');
         const close = body.close === true;
         // First here, so that a session that is rebuilt in between is closed too.
         if (close) await catalog.sessions.close(session.id);
@@ -145,7 +145,7 @@ interface WantedSession {
  * A session that the caller may do this to. One that it may not even read does not exist for it.
  * @throws ApiError `session_not_found` or `forbidden`
  */
-export async function sessionFor(
+export async function authorizeSession(
   catalog: Catalog,
   id: string,
   caller: Caller,
@@ -153,12 +153,12 @@ export async function sessionFor(
 ): Promise<SessionRow> {
   const session = isId(id) ? await catalog.sessions.get(id) : undefined;
   if (!session || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
-  checkRight(caller, session, action);
+  authorize(caller, session, action);
   return session;
 }
 
 /** @throws ApiError `forbidden` */
-export function checkRight(caller: Caller, session: SessionRow, action: SessionAction): void {
+export function authorize(caller: Caller, session: SessionRow, action: SessionAction): void {
   if (mayOnSession(caller, session, action)) return;
   throw new ApiError('forbidden', refusalOnSession(caller, session, action));
 }

@@ -1,5 +1,5 @@
 import type { BlobStore } from '../../blobs/blob-store.ts';
-import { keepFiles, type FileContent } from '../../blobs/store-files.ts';
+import { storeFiles, type FileContent } from '../../blobs/store-files.ts';
 import type { InputItem, UserContentPart } from '../../core/records.ts';
 import type { CreateTurnBody } from './wire/input.ts';
 import { ApiError } from '../http/errors.ts';
@@ -47,11 +47,11 @@ export function filesOf(items: SentItem[]): { part: SentPart; file: SentFile }[]
 }
 
 /** The input as the log keeps it: files, whose `contents` are in their order, in the blob store, but for small ones. */
-export async function keepInput(
+export async function toInputItems(
   items: SentItem[],
   { contents, blobs, sessionId }: { contents: FileContent[]; blobs: BlobStore; sessionId: string },
 ): Promise<InputItem[]> {
-  const kept = await keepFiles(contents, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
+  const kept = await storeFiles(contents, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
   const files = new Map(filesOf(items).map(({ part }, i) => [part, kept.slice(i, i + 1)]));
   return items.map((item): InputItem => {
     switch (item.type) {

@@ -6,10 +6,10 @@ import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { InProcessBus } from '../../live/in-process-bus.ts';
-import { TurnTails } from '../../live/turn-tail.ts';
+import { TurnTailPool } from '../../live/turn-tail.ts';
 import { BEGINNING } from '../../core/cursor.ts';
 import { Metrics } from '../../telemetry/metrics.ts';
-import type { TurnLogs } from '../../engine/turn-log-reader.ts';
+import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { streamTurn } from './turn-stream.ts';
 
@@ -24,10 +24,10 @@ async function subscriber(bus: InProcessBus): Promise<{ response: Response; clie
       yield [];
       await once(follow, 'abort');
     },
-  } as unknown as TurnLogs;
+  } as unknown as TurnLogReader;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
   const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
-  const tails = new TurnTails({ logs, bus, log: pino({ level: 'silent' }) });
+  const tails = new TurnTailPool({ logs, bus, log: pino({ level: 'silent' }) });
   const { promise, resolve } = Promise.withResolvers<Response>();
   const app = express().get('/', async (_request, response) => {
     resolve(response);

@@ -1,6 +1,6 @@
 import type { Cursor } from '../../core/cursor.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
-import { TurnReader, type FollowedEntry } from '../../live/stream-sequencer.ts';
+import { StreamSequencer, type FollowedEntry } from '../../live/stream-sequencer.ts';
 import type { TurnTail, TailLease } from '../../live/turn-tail.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
@@ -36,10 +36,10 @@ export async function streamTurn({
   lease,
   endsWithNothing = false,
 }: TurnStreamOptions): Promise<void> {
-  const reader = new TurnReader(cursor);
+  const reader = new StreamSequencer(cursor);
   const row = lease ? undefined : await context.catalog.turns.get(turnId);
   if (row?.archived) {
-    if (cursor.ordinal > row.archived_through) throw badCursor();
+    if (cursor.ordinal > row.archived_through) throw invalidCursor();
     if (endsWithNothing && cursor.ordinal === row.archived_through) return stream.nothing();
     stream.open();
     await replay(context, turnId, reader, stream);
@@ -54,13 +54,13 @@ export async function streamTurn({
   }
 }
 
-export function badCursor(): ApiError {
+export function invalidCursor(): ApiError {
   return new ApiError('invalid_cursor', 'the cursor is not from a stream of this turn: start again without one');
 }
 
 interface Following extends Pick<ApiContext, 'logs'> {
   turnId: string;
-  reader: TurnReader;
+  reader: StreamSequencer;
   stream: EventStream;
   lease: TailLease;
   endsWithNothing: boolean;
@@ -131,7 +131,7 @@ async function checkCursor({
   while (!(await tail.reaches(reader.ordinal, CATCH_UP_MS))) {
     if (tail.failure instanceof TurnNotFound) throw tail.failure;
     if (tail.isOver && !tail.ended) throw new ApiError('unavailable', 'the turn can not be read for the moment');
-    if (tail.ended || !(await has(logs, turnId, reader.ordinal))) throw badCursor();
+    if (tail.ended || !(await has(logs, turnId, reader.ordinal))) throw invalidCursor();
   }
 }
 
@@ -143,7 +143,7 @@ async function has(logs: ApiContext['logs'], turnId: string, ordinal: number): P
 async function replay(
   { logs }: Pick<ApiContext, 'logs'>,
   turnId: string,
-  reader: TurnReader,
+  reader: StreamSequencer,
   stream: EventStream,
   through = Infinity,
 ): Promise<void> {
@@ -157,6 +157,6 @@ async function replay(
   }
 }
 
-async function catchUp(entries: FollowedEntry[], reader: TurnReader, stream: EventStream): Promise<void> {
+async function catchUp(entries: FollowedEntry[], reader: StreamSequencer, stream: EventStream): Promise<void> {
   await stream.write(entries.flatMap((entry) => reader.durable(entry)));
 }

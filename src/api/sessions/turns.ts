@@ -12,13 +12,13 @@ import type { ApiContext } from '../http/context.ts';
 import { readTurnRequest, type TurnRequest } from '../../engine/start-turn.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { isTurnOf, ownTurn } from './access.ts';
-import { badToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
+import { isTurnOf, requireTurn } from './access.ts';
+import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
 import { secondsSinceBegun } from '../http/request-log.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { sessionFor } from './sessions.ts';
+import { authorizeSession } from './sessions.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { badCursor, streamTurn } from './turn-stream.ts';
+import { invalidCursor, streamTurn } from './turn-stream.ts';
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const place = z.object({ turn: z.string().refine(isId) });
@@ -44,13 +44,14 @@ export function turnRoutes(context: ApiContext): Route[] {
         errors: ['invalid_page_token', 'session_not_found'],
       },
       async ({ params, query: { limit, page_token: token }, caller }) => {
-        const session = await sessionFor(catalog, params.session_id, caller, 'read');
-        const from = token === undefined ? (await turnIndex.last(session.id))?.id : decodePageToken(place, token).turn;
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        const from =
+          token === undefined ? (await turnIndex.knownLast(session.id))?.id : decodePageToken(place, token).turn;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
-        if (token !== undefined && !isTurnOf(session, chain[0])) throw badToken();
+        if (token !== undefined && !isTurnOf(session, chain[0])) throw invalidPageToken();
         const turns = await Promise.all(
           chain.slice(0, limit).map(({ id }) =>
-            logs.ends(id).catch((error: unknown) => {
+            logs.firstAndLast(id).catch((error: unknown) => {
               // An operator has deleted it before it was in the archive.
               if (error instanceof TurnNotFound) return undefined;
               throw error;
@@ -69,8 +70,8 @@ export function turnRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/turns',
       {
         id: 'createTurn',
-        mayRepeat: true,
-        isLarge: true,
+        handlesRateLimit: true,
+        largeBody: true,
         tag: 'Turns',
         summary: 'Begin a turn',
         description:
@@ -132,8 +133,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         errors: ['session_not_found', 'turn_not_found'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
-        await ownTurn(context, await sessionFor(catalog, sessionId, caller, 'read'), turnId);
-        return { data: toResource(await logs.ends(turnId)) };
+        await requireTurn(context, await authorizeSession(catalog, sessionId, caller, 'read'), turnId);
+        return { data: toResource(await logs.firstAndLast(turnId)) };
       },
     ),
     route(
@@ -151,9 +152,9 @@ export function turnRoutes(context: ApiContext): Route[] {
         errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, headers, body, caller, response }) => {
-        const session = await sessionFor(catalog, sessionId, caller, 'read');
+        const session = await authorizeSession(catalog, sessionId, caller, 'read');
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
-        await ownTurn(context, session, turnId);
+        await requireTurn(context, session, turnId);
         streamLimits.admit(caller, response);
         await streamTurn({ context, turnId, cursor, stream: new EventStream(response, metrics) });
       },
@@ -175,11 +176,11 @@ export function turnRoutes(context: ApiContext): Route[] {
         errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
-        const session = await sessionFor(catalog, sessionId, caller, 'read');
+        const session = await authorizeSession(catalog, sessionId, caller, 'read');
         // An EventSource sends the query of its first connect again and again; its header is what it has seen since.
         const seen = headers['Last-Event-ID']?.trim() || query.after_sequence_number;
         const cursor = cursorOf(undefined, seen);
-        await ownTurn(context, session, turnId);
+        await requireTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
         const stream = new EventStream(response, metrics);
@@ -206,13 +207,13 @@ export function turnRoutes(context: ApiContext): Route[] {
 
   async function startOnly(wanted: TurnRequest, response: Response): Promise<void> {
     const created = await wanted.start();
-    const ends = created ? { created, done: undefined } : await logs.ends(wanted.turnId);
-    if (await isSent(response, { data: toResource(ends) })) wanted.delivered();
+    const ends = created ? { created, done: undefined } : await logs.firstAndLast(wanted.turnId);
+    if (await sendJson(response, { data: toResource(ends) })) wanted.delivered();
   }
 }
 
 /** Answers with JSON. False if it could not be given to the network any more. */
-async function isSent(response: Response, body: object): Promise<boolean> {
+async function sendJson(response: Response, body: object): Promise<boolean> {
   if (response.closed) return false;
   const { promise, resolve } = Promise.withResolvers<boolean>();
   response.once('finish', () => resolve(true)).once('close', () => resolve(false));
@@ -223,9 +224,9 @@ async function isSent(response: Response, body: object): Promise<boolean> {
 /** Where a reader goes on: the body says it, else `Last-Event-ID`. @throws ApiError `invalid_cursor` */
 function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
   const header = lastEventId.trim();
-  if (!/^\d{0,16}$/.test(header)) throw badCursor();
+  if (!/^\d{0,16}$/.test(header)) throw invalidCursor();
   const cursor = parseCursor(after ?? Number(header));
-  if (!cursor) throw badCursor();
+  if (!cursor) throw invalidCursor();
   return cursor;
 }
 

@@ -119,7 +119,7 @@ export class Bystander {
       ['cancel', 'POST', `${foreign}/cancel`, {}],
       ['delete', 'DELETE', foreign],
     ];
-    // One after the other: of the requests of a session that come together only the first may have a head start.
+    // One after the other: of the requests of a session that come together only the first may have a speculative call.
     for (const [what, method, path, body] of requests) {
       const { status, body: answer } = await this.#ask((api) => api.send(method, path, body));
       this.intrusions.push({ what, status, code: answer?.error?.code });

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { inTime } from '../../../src/lib/timeout.ts';
+import { withTimeout } from '../../../src/lib/timeout.ts';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
 import { folded, type Frame } from '../../support/api-client.ts';
@@ -69,7 +69,7 @@ async function stored(recorder: Recorder, sessionId: string): Promise<Stored[]> 
   const all: Stored[] = [];
   for (const { id } of turns) {
     const followed = recorder.turns.find(({ turnId }) => turnId === id) ?? recorder.follow(sessionId, id);
-    await inTime(END_MS, followed.done, `turn ${id} does not end`);
+    await withTimeout(END_MS, followed.done, `turn ${id} does not end`);
     const { data: turn } = await api.get<{ data: TurnResource }>(`${path}/${id}`);
     const frames = await api.subscribe(sessionId, id).done;
     const events = folded(frames) as SessionEvent[];

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { pino } from 'pino';
 import { expect } from 'vitest';
 import { loadConfig, type Config } from '../../../src/config.ts';
-import { inTime } from '../../../src/lib/timeout.ts';
+import { withTimeout } from '../../../src/lib/timeout.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
 import { createDatabase, type Postgres } from '../../support/postgres.ts';
@@ -352,7 +352,11 @@ export class World {
   /** Waits until all turns have ended, and holds what was seen and what is stored to the invariants. */
   async check(): Promise<void> {
     this.#disturb();
-    await inTime(END_MS, Promise.all(this.bystanders.map((one) => one.end())), 'the turns of bystanders do not end');
+    await withTimeout(
+      END_MS,
+      Promise.all(this.bystanders.map((one) => one.end())),
+      'the turns of bystanders do not end',
+    );
     const turns = await checkInvariants(this);
     const { client } = await this.temporal.operator();
     await recordHistories(client, path.basename(expect.getState().testPath ?? '', '.test.ts'));

@@ -1,5 +1,5 @@
 import { responseText } from '../../../core/projection.ts';
-import { clip, fairShare } from '../../../core/text.ts';
+import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import {
   emptyText,
   type MessageDelta,
@@ -18,7 +18,7 @@ import {
   type StoredFile,
   type ToolInfo,
   type TurnDone,
-  type TurnEnd,
+  type TurnOutcome,
   type Usage,
   type UserContentPart,
 } from '../../../core/records.ts';
@@ -118,11 +118,12 @@ export function stateToWire({ at, end, usage }: TurnDone): WireTurnDoneState {
   }
 }
 
-function output(end: Extract<TurnEnd, { status: 'done' }>): WireModelMessage | null {
+function output(end: Extract<TurnOutcome, { status: 'done' }>): WireModelMessage | null {
   if (!end.output) return null;
   const { content, refusal, reasoning } = end.output;
   const share = fairShare([content, refusal, reasoning], MAX_TEXT_BYTES);
-  const fit = (text: string) => clip(text, share, (n) => `[${n} characters left out; the events of the turn have all]`);
+  const fit = (text: string) =>
+    truncateMiddle(text, share, (n) => `[${n} characters left out; the events of the turn have all]`);
   return messageToWire({ ...end.output, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
 }
 
@@ -145,7 +146,8 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
     return item.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   });
   const share = fairShare(texts, MAX_TEXT_BYTES);
-  const fit = (text: string) => clip(text, share, (n) => `[${n} characters left out here; the model got all of them]`);
+  const fit = (text: string) =>
+    truncateMiddle(text, share, (n) => `[${n} characters left out here; the model got all of them]`);
   const partToWire = (part: UserContentPart) =>
     part.type === 'text'
       ? { type: 'text' as const, text: fit(part.text) }
@@ -308,7 +310,7 @@ export async function toDraft(session: SessionRow, { agents }: Catalog): Promise
   };
 }
 
-export async function toAny(session: SessionRow, catalog: Catalog): Promise<AnySessionResource> {
+export async function toSessionOrDraft(session: SessionRow, catalog: Catalog): Promise<AnySessionResource> {
   return session.type === 'session' ? toSession(session) : toDraft(session, catalog);
 }
 

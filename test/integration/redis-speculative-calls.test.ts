@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import type { BeginModelCall, HeadStart } from '../../src/speculation/speculative-calls.ts';
-import { RedisHeadStarts } from '../../src/speculation/redis-speculative-calls.ts';
+import type { StartSpeculativeCall, SpeculativeCall } from '../../src/speculation/speculative-calls.ts';
+import { RedisSpeculativeCalls } from '../../src/speculation/redis-speculative-calls.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { ModelError } from '../../src/models/model-error.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
@@ -20,7 +20,7 @@ afterAll(() => server.down());
 
 /** A process: an API, and a worker once it serves. */
 interface Peer {
-  headStarts: RedisHeadStarts;
+  speculativeCalls: RedisSpeculativeCalls;
   redis: Redis;
   draining: AbortController;
   /** The turns whose model calls it has begun, and the signals of these. */
@@ -47,22 +47,22 @@ afterEach(async () => {
 
 async function peer(): Promise<Peer> {
   const redis = await openRedis({ url: server.url, log });
-  const headStarts = new RedisHeadStarts({ redis, prefix, log });
-  return { headStarts, redis, draining: new AbortController(), begun: new Map() };
+  const speculativeCalls = new RedisSpeculativeCalls({ redis, prefix, log });
+  return { speculativeCalls, redis, draining: new AbortController(), begun: new Map() };
 }
 
-async function serve({ headStarts, draining, begun }: Peer): Promise<void> {
-  const begin: BeginModelCall = (start, signal) => {
+async function serve({ speculativeCalls, draining, begun }: Peer): Promise<void> {
+  const begin: StartSpeculativeCall = (start, signal) => {
     begun.set(start.turnId, signal);
     return Promise.resolve(model(signal));
   };
   const hearing = async () => (await api.redis.commands.pubSubChannels(`${prefix}offers:*`)).length;
   const before = await hearing();
-  headStarts.serve(begin, draining.signal);
+  speculativeCalls.serve(begin, draining.signal);
   await expect.poll(hearing).toBeGreaterThan(before);
 }
 
-function startOf(turnId = newId('turn')): HeadStart {
+function startOf(turnId = newId('turn')): SpeculativeCall {
   const createdBy = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
   const createdAt = new Date().toISOString();
   const place = {
@@ -76,8 +76,8 @@ function startOf(turnId = newId('turn')): HeadStart {
 }
 
 /** Offers a turn, and gives the worker that has begun its call and the other one. */
-async function offered(start: HeadStart): Promise<{ owner: Peer; other: Peer }> {
-  api.headStarts.offer(start);
+async function offered(start: SpeculativeCall): Promise<{ owner: Peer; other: Peer }> {
+  api.speculativeCalls.offer(start);
   const isOwner = ({ begun }: Peer): boolean => begun.has(start.turnId);
   await expect.poll(() => workers.some(isOwner)).toBe(true);
   const [one, two] = workers;
@@ -108,11 +108,12 @@ test.each(['the worker that has begun it', 'another worker'])(
     const start = startOf();
     const { owner, other } = await offered(start);
     const claimer = who === 'another worker' ? other : owner;
-    const heard = await all(await claimer.headStarts.claim(start, never, onUnreported));
+    const heard = await all(await claimer.speculativeCalls.claim(start, never, onUnreported));
     expect(heard).toEqual(await all(words(500)));
     expect(workers.filter(({ begun }) => begun.has(start.turnId))).toHaveLength(1);
     // Nobody gets it a second time.
-    for (const { headStarts } of workers) expect(await headStarts.claim(start, never, onUnreported)).toBeUndefined();
+    for (const { speculativeCalls } of workers)
+      expect(await speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
   },
 );
 
@@ -120,7 +121,9 @@ test('an answer to another turn before is not taken from another worker either',
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
-  expect(await other.headStarts.claim({ ...start, previousTurnId: 'turn_x' }, never, onUnreported)).toBeUndefined();
+  expect(
+    await other.speculativeCalls.claim({ ...start, previousTurnId: 'turn_x' }, never, onUnreported),
+  ).toBeUndefined();
   expect(owner.begun.get(start.turnId)?.aborted).toBe(true);
   expect(unreported).toBe(1);
 });
@@ -128,8 +131,8 @@ test('an answer to another turn before is not taken from another worker either',
 test('who claims before the offer has come leaves nothing to begin', async () => {
   model = () => words(1);
   const start = startOf();
-  expect(await workers[0]?.headStarts.claim(start, never, onUnreported)).toBeUndefined();
-  api.headStarts.offer(start);
+  expect(await workers[0]?.speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
+  api.speculativeCalls.offer(start);
   const later = startOf();
   await offered(later);
   expect(workers.some(({ begun }) => begun.has(start.turnId))).toBe(false);
@@ -139,7 +142,7 @@ test('a turn that was withdrawn ends its call', async () => {
   model = untilAborted;
   const start = startOf();
   const { owner } = await offered(start);
-  api.headStarts.withdraw(start.turnId);
+  api.speculativeCalls.withdraw(start.turnId);
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
 });
 
@@ -154,7 +157,7 @@ test('what nobody can read costs no worker its connection', async () => {
   }
   const start = startOf();
   const { owner } = await offered(start);
-  expect(await all(await owner.headStarts.claim(start, never, onUnreported))).toEqual(await all(words(1)));
+  expect(await all(await owner.speculativeCalls.claim(start, never, onUnreported))).toEqual(await all(words(1)));
   expect(errors).toEqual([]);
 });
 
@@ -163,7 +166,7 @@ test('whoever has claimed it can end it, and learns how it failed', async () => 
   const start = startOf();
   const { owner, other } = await offered(start);
   const caller = new AbortController();
-  const chunks = await other.headStarts.claim(start, caller.signal, onUnreported);
+  const chunks = await other.speculativeCalls.claim(start, caller.signal, onUnreported);
   caller.abort();
   await all(chunks);
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
@@ -174,7 +177,7 @@ test('whoever has claimed it can end it, and learns how it failed', async () => 
   };
   const next = startOf();
   const { other: claimer } = await offered(next);
-  const failing = await claimer.headStarts.claim(next, never, onUnreported);
+  const failing = await claimer.speculativeCalls.claim(next, never, onUnreported);
   await expect(all(failing)).rejects.toMatchObject({ failure: 'rate_limited', retryAfterMs: 700, message: 'too much' });
 });
 
@@ -182,7 +185,7 @@ test.each(['stops', 'dies'])('a worker that %s breaks off what another has claim
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
-  const chunks = await other.headStarts.claim(start, never, onUnreported);
+  const chunks = await other.speculativeCalls.claim(start, never, onUnreported);
   if (how === 'stops') owner.draining.abort();
   else owner.redis.close();
   await expect(all(chunks)).rejects.toMatchObject({ failure: 'broken_stream' });
@@ -194,7 +197,7 @@ test('a worker that stops before the model has said a word lets whoever has clai
   const { owner, other } = await offered(start);
   const letters: string[] = [];
   await api.redis.subscriptions.pSubscribe(`${prefix}worker:*`, (letter) => void letters.push(letter));
-  const chunks = other.headStarts.claim(start, never, onUnreported);
+  const chunks = other.speculativeCalls.claim(start, never, onUnreported);
   await expect.poll(() => letters.join(), { timeout: 30_000 }).toContain('alive');
   owner.draining.abort();
   expect(await chunks).toBeUndefined();
@@ -212,7 +215,7 @@ test('a worker that has gone before its answer is claimed is not waited for', as
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   // By its silence it would be missed, but no time passes here.
-  expect(await other.headStarts.claim(start, never, onUnreported)).toBeUndefined();
+  expect(await other.speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
   expect(unreported).toBe(1);
 });
 
@@ -220,16 +223,16 @@ test('an activity that asks the model itself ends what another worker has begun,
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
-  other.headStarts.forgo(start.turnId, onUnreported);
+  other.speculativeCalls.forgo(start.turnId, onUnreported);
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
   await expect.poll(() => unreported).toBe(1);
-  expect(await owner.headStarts.claim(start, never, () => undefined)).toBeUndefined();
+  expect(await owner.speculativeCalls.claim(start, never, () => undefined)).toBeUndefined();
 
   // An offer that comes only now is not taken up.
   const next = startOf();
-  other.headStarts.forgo(next.turnId, onUnreported);
-  await expect.poll(() => api.redis.commands.exists(`${prefix}head-start:${next.turnId}`)).toBe(1);
-  api.headStarts.offer(next);
+  other.speculativeCalls.forgo(next.turnId, onUnreported);
+  await expect.poll(() => api.redis.commands.exists(`${prefix}speculative-call:${next.turnId}`)).toBe(1);
+  api.speculativeCalls.offer(next);
   await offered(startOf());
   expect(workers.some(({ begun }) => begun.has(next.turnId))).toBe(false);
   expect(unreported).toBe(1);
@@ -241,11 +244,11 @@ test('a claim that Redis answers too late gives nothing, and ends what was begun
   onTestFinished(() => proxy.stop());
   const redis = await openRedis({ url: `redis://${proxy.address}`, log });
   onTestFinished(() => redis.close());
-  const headStarts = new RedisHeadStarts({ redis, prefix, log });
+  const speculativeCalls = new RedisSpeculativeCalls({ redis, prefix, log });
   const start = startOf();
   const { owner } = await offered(start);
   proxy.hold();
-  expect(await headStarts.claim(start, never, onUnreported)).toBeUndefined();
+  expect(await speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
   expect(unreported).toBe(0);
   proxy.flow();
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
@@ -258,13 +261,13 @@ test('a turn that is withdrawn while its API asks Redis for workers is not begun
   onTestFinished(() => proxy.stop());
   const redis = await openRedis({ url: `redis://${proxy.address}`, log });
   onTestFinished(() => redis.close());
-  const headStarts = new RedisHeadStarts({ redis, prefix, log });
+  const speculativeCalls = new RedisSpeculativeCalls({ redis, prefix, log });
   proxy.hold();
   const start = startOf();
-  headStarts.offer(start);
-  headStarts.withdraw(start.turnId);
+  speculativeCalls.offer(start);
+  speculativeCalls.withdraw(start.turnId);
   const next = startOf();
-  headStarts.offer(next);
+  speculativeCalls.offer(next);
   proxy.flow();
   // Redis answers in the order in which it is asked.
   await expect.poll(() => workers.some(({ begun }) => begun.has(next.turnId))).toBe(true);
@@ -289,7 +292,7 @@ test('the turns of a session go to one worker, those of many to all; at once to 
   await serve(third);
   other.redis.close();
   const start = ofSession('a');
-  api.headStarts.offer(start);
+  api.speculativeCalls.offer(start);
   await expect.poll(() => third.begun.has(start.turnId)).toBe(true);
 });
 
@@ -298,8 +301,8 @@ test('while Redis hangs or is away, a claim takes no time and an offer nothing a
   let isGivenUp = false;
   worker?.redis.commands.once('error', () => (isGivenUp = true));
   server.hang();
-  api.headStarts.offer(startOf());
-  expect(await worker?.headStarts.claim(startOf(), never, onUnreported)).toBeUndefined();
+  api.speculativeCalls.offer(startOf());
+  expect(await worker?.speculativeCalls.claim(startOf(), never, onUnreported)).toBeUndefined();
   // Half a second, however long that is on a busy machine; a Redis that hangs is given up after five.
   expect(isGivenUp).toBe(false);
 });

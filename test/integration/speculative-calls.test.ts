@@ -53,7 +53,7 @@ test('the model is asked before Temporal has heard of the turn, once, and nothin
   expect(chat.requests()).toHaveLength(1);
 });
 
-test('a head start has the whole conversation, large texts and tools too', async () => {
+test('a speculative call has the whole conversation, large texts and tools too', async () => {
   const chat = await server.chat({ spec: onTestServer, scripts: [say('One.'), say('Two.'), say('Three.')] });
   await chat.turn('first').done;
   await chat.turn([{ type: 'user.message', content: [{ type: 'text', text: 'x'.repeat(150_000) }] }]).done;
@@ -89,10 +89,10 @@ test('a request that comes again asks no model', async () => {
   const key = { 'idempotency-key': 'k' };
   await chat.turn('hi', {}, key).done;
   await chat.turn('hi', {}, key).done;
-  expect(await headStarts()).toEqual({ claimed: 1 });
+  expect(await speculativeCalls()).toEqual({ claimed: 1 });
 });
 
-test('of turns that are asked for at once one has a head start', async () => {
+test('of turns that are asked for at once one has a speculative call', async () => {
   const chat = await server.chat({ scripts: Array.from({ length: 4 }, (_, i) => say(`Answer ${i}.`)) });
   proxy.hold();
   const turns = [1, 2, 3].map((i) => chat.turn(`at once ${i}`));
@@ -101,13 +101,13 @@ test('of turns that are asked for at once one has a head start', async () => {
   proxy.flow();
   await Promise.all(turns.map((turn) => turn.done));
   // Temporal may have heard of another one first.
-  expect([{ claimed: 1 }, { mismatched: 1 }]).toContainEqual(await headStarts());
+  expect([{ claimed: 1 }, { mismatched: 1 }]).toContainEqual(await speculativeCalls());
 });
 
 /** What became of them. */
-async function headStarts(): Promise<Record<string, number>> {
+async function speculativeCalls(): Promise<Record<string, number>> {
   const { samples } = new Exposition(await (await fetch(`${server.api.url}/metrics`)).text());
-  const some = samples.filter(({ name, value }) => name === 'everturn_head_starts_total' && value > 0);
+  const some = samples.filter(({ name, value }) => name === 'everturn_speculative_calls_total' && value > 0);
   return Object.fromEntries(some.map(({ labels, value }) => [labels['outcome'], value]));
 }
 
@@ -172,7 +172,7 @@ test('the first attempt fails before it has claimed the answer: the call is ende
     output: { content: 'Here.' },
     metrics: { unreported_attempts: 1 },
   });
-  expect(await headStarts()).toEqual({ withdrawn: 1 });
+  expect(await speculativeCalls()).toEqual({ withdrawn: 1 });
   // A call that nobody ends would be ended after 30 s.
 }, 25_000);
 
@@ -195,6 +195,6 @@ test('a turn that ends before its first model call ends what was begun for it', 
   await server.api.send('POST', `${chat.path}/cancel`, {});
   expect((await turn.end()).status).toBe('cancelled');
   await call.closed;
-  expect(await headStarts()).toEqual({ withdrawn: 1 });
+  expect(await speculativeCalls()).toEqual({ withdrawn: 1 });
   // A call that nobody ends would be ended after 30 s.
 }, 25_000);

@@ -9,7 +9,7 @@ import { count, perMinute, type RateLimitServices } from './rate-limit.ts';
  * clients which try again with a wrong key wait. A key that exists is never refused for the guesses of others: many
  * clients may share an address.
  */
-export class KeyGuesses {
+export class UnknownKeyLimiter {
   readonly #limit;
 
   constructor(limits: () => Limits, services: RateLimitServices) {

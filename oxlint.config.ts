@@ -1,0 +1,111 @@
+import { defineConfig, type OxlintOverride } from 'oxlint';
+
+/**
+ * The folders from top to bottom: a file imports only what stands in its own folder or below it. `src/main.ts`,
+ * `src/config.ts` and `src/api/app.ts` compose what they need; tests and benchmarks import everything.
+ */
+const LAYERS = [
+  'src/cli',
+  'src/server',
+  'src/demo',
+  'src/api/sessions',
+  'src/api/operations',
+  'src/api/http',
+  'activities',
+  'src/housekeeping',
+  'src/speculation',
+  'src/agents',
+  'src/tools',
+  'src/live',
+  'src/engine',
+  'workflows',
+  'src/mcp',
+  'src/models',
+  'src/telemetry',
+  'src/auth',
+  'src/temporal-server',
+  'src/temporal',
+  'src/catalog',
+  'src/blobs',
+  'src/encryption',
+  'src/spec',
+  'src/core',
+  'src/lib',
+];
+
+interface RestrictedPattern {
+  group: string[];
+  message: string;
+  allowTypeImports?: boolean;
+}
+
+/** What the files of the `index`-th folder must not import, because it stands above them. */
+function above(index: number): RestrictedPattern[] {
+  return LAYERS.slice(0, index).map((folder) => ({
+    group: [`**/${folder.slice(folder.lastIndexOf('/') + 1)}/**`],
+    message: 'It stands above this folder: see LAYERS in oxlint.config.ts.',
+    // A workflow names its activities by their types; their code does not enter the sandbox.
+    allowTypeImports: LAYERS[index] === 'workflows' && folder === 'activities',
+  }));
+}
+
+/** What the code of a folder must not import beside the folders above it. */
+const RESTRICTED: Record<string, RestrictedPattern[]> = {
+  'src/core': [
+    { group: ['../*', 'node:*', 'express', '@temporalio/*'], message: 'src/core is pure: workflows import it.' },
+  ],
+  'src/lib': [{ group: ['@temporalio/*', '../config.ts'], message: 'src/lib knows nothing of Everturn.' }],
+  workflows: [
+    {
+      group: ['node:*', '../src/*', '!../src/core', '@temporalio/{client,worker,activity}'],
+      message: 'Workflow code is deterministic: it imports @temporalio/workflow, src/core and other workflow files.',
+    },
+  ],
+};
+
+export default defineConfig({
+  plugins: ['typescript', 'unicorn', 'import', 'promise', 'vitest'],
+  categories: { correctness: 'error', suspicious: 'error', perf: 'error' },
+  rules: {
+    'typescript/no-explicit-any': 'error',
+    'typescript/no-floating-promises': 'error',
+    'typescript/no-misused-promises': 'error',
+    'typescript/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+    'typescript/consistent-type-imports': 'error',
+    'import/no-default-export': 'error',
+    'import/no-cycle': 'error',
+    'no-await-in-loop': 'off',
+    'no-shadow': 'off',
+    'no-underscore-dangle': 'off',
+    'unicorn/consistent-function-scoping': 'off',
+    'unicorn/no-array-sort': 'off',
+    'unicorn/no-array-reverse': 'off',
+    'unicorn/no-useless-undefined': 'off',
+    'import/no-unassigned-import': 'off',
+    'typescript/consistent-return': 'off',
+    'import/no-named-as-default-member': 'off',
+    'import/no-named-as-default': 'off',
+    'promise/always-return': 'off',
+  },
+  overrides: [
+    { files: ['*.config.ts'], rules: { 'import/no-default-export': 'off' } },
+    ...LAYERS.map((folder, index): OxlintOverride => ({
+      files: [`${folder}/**/*.ts`],
+      rules: { 'no-restricted-imports': ['error', { patterns: [...above(index), ...(RESTRICTED[folder] ?? [])] }] },
+    })),
+    {
+      files: ['**/*.test.ts', 'test/**', 'bench/**'],
+      rules: {
+        'no-restricted-imports': 'off',
+        'vitest/no-conditional-tests': 'off',
+        'vitest/require-mock-type-parameters': 'off',
+        'vitest/no-conditional-expect': 'off',
+        'vitest/expect-expect': 'off',
+        'vitest/no-standalone-expect': 'off',
+        'typescript/no-unsafe-type-assertion': 'off',
+        'typescript/no-meaningless-void-operator': 'off',
+        'vitest/valid-expect': ['error', { maxArgs: 2 }],
+      },
+    },
+  ],
+});
