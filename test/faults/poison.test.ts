@@ -142,7 +142,7 @@ test.each([
   ['arguments of 10,000 levels', '{"a":'.repeat(10_000) + '1' + '}'.repeat(10_000)],
   ['arguments that are no JSON', '{"amount": 1'],
   ['arguments with a lone surrogate', '{"amount": "\\ud800"}'],
-  ['arguments of 1 MB', JSON.stringify({ note: 'x'.repeat(1_000_000) })],
+  ['arguments of 2 MB', JSON.stringify({ note: 'x'.repeat(2_000_000) })],
 ])('a call with %s ends in one way, and the turn goes on', async (name, args) => {
   const model = `poison ${name}`;
   world.model.script(model, use({ name: 'pay', args, id: name.replaceAll(/\W/g, '_') }));
@@ -151,21 +151,6 @@ test.each([
   await world.putAgent(agent, spec);
   const turn = await world.recorder.turn(await world.session({ agent }), user('pay'));
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Done.' } });
-});
-
-// More than any model writes. Nobody can say that the call was complete, and to ask again would cost as much again.
-test('a call with arguments of 2 MB ends its turn with the reason, and the session goes on', async () => {
-  const model = 'poison without an end';
-  world.model.script(model, use({ name: 'pay', args: JSON.stringify({ note: 'x'.repeat(2_000_000) }) }));
-  await world.putAgent('endless', {
-    model: { name: model },
-    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'test' }],
-  });
-  const session = await world.session({ agent: 'endless' });
-  const turn = await world.recorder.turn(session, user('pay'));
-  expect(await turn.done).toMatchObject({ status: 'error', message: expect.stringContaining('longer than 1048576') });
-  const next = await world.recorder.turn(session, user('And now?'));
-  expect(await next.done).toMatchObject({ status: 'done', output: { content: 'Done.' } });
 });
 
 test('what the plan of a message says in 100 KB is said once', async () => {
