@@ -21,7 +21,10 @@ export interface Swept {
   until: string;
 }
 
-/** Sessions archive their turns within some seconds, and do so undisturbed. */
+/**
+ * Sessions archive their turns within some seconds, and do so undisturbed, but for the first sweep of a process: a catalog
+ * that was restored may have missed a turn that has just ended, and the session of such a turn must not expire.
+ */
 const LEFT_TO_SESSIONS_MS = 60_000;
 
 /** Turns that ended this long before the last sweep are looked at again: visibility lags behind, and clocks differ. */
@@ -40,8 +43,9 @@ export async function archiveEnded(
   { last, now, stop }: { last: Swept | undefined; now: Date; stop: AbortSignal },
 ): Promise<Swept> {
   const since = last?.until ?? (await catalog.marks.get(MARK));
-  const before = new Date(now.getTime() - LEFT_TO_SESSIONS_MS);
-  const closed = since ? `CloseTime > '${since}' AND CloseTime < '${before.toISOString()}'` : 'CloseTime IS NOT NULL';
+  const before = new Date(now.getTime() - LEFT_TO_SESSIONS_MS).toISOString();
+  const from = since === undefined ? 'CloseTime IS NOT NULL' : `CloseTime > '${since}'`;
+  const closed = last ? `${from} AND CloseTime < '${before}'` : from;
   const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus != 'ContinuedAsNew' AND ${closed}`;
   const failed = new Set<string>();
   const archive = async (turnId: string): Promise<void> => {

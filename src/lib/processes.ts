@@ -42,6 +42,17 @@ export async function commandLineOf(pid: number): Promise<string> {
   }
 }
 
+/**
+ * Whether a process still has its files and ports, although it ends and `commandLineOf` is empty: the system frees its memory
+ * first, which takes up to half a second on a busy machine. Only Linux says it.
+ */
+export async function isEnding(pid: number): Promise<boolean> {
+  if (process.platform !== 'linux' || (await commandLineOf(pid)) !== '') return false;
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
+  const isZombie = /^State:\tZ/m.test(status) && /^Threads:\t[01]$/m.test(status);
+  return status !== '' && !isZombie;
+}
+
 /** The file that a process runs, without symbolic links. Undefined if that cannot be known: only Linux says it. */
 export async function programOf(pid: number): Promise<string | undefined> {
   return readlink(`/proc/${pid}/exe`).catch(() => undefined);

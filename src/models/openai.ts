@@ -29,8 +29,8 @@ const MAX_ANSWER_MS = 24 * 3_600_000;
  */
 const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
 
-/** Of the texts, names and arguments of a message: twice what models write, and what the log can keep and show. */
-const MAX_TEXT_LENGTH = 1024 * 1024;
+/** Characters in the texts, names and arguments of a message: many times what models write, and all that streams live. */
+const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
 /** Usage comes behind the reason for the end, at once; some servers then leave the connection open. */
 const AFTER_FINISH_MS = 1_000;

@@ -3,7 +3,11 @@ import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SqliteSync } from '../catalog/sqlite.ts';
 import { DYNAMIC_CONFIG, type DynamicConfig } from './dynamic-config.ts';
+<<<<<<< HEAD:src/temporal-server/dev-server.ts
 import { listOwnProcesses, programOf } from '../lib/processes.ts';
+=======
+import { isEnding, listOwnProcesses, programOf } from './process-table.ts';
+>>>>>>> part1:src/temporal/dev-server.ts
 
 /** How a server is run, but for its port. */
 export interface DevServerSettings {
@@ -101,13 +105,17 @@ export async function findDevServers(databaseFile: string): Promise<FoundServer[
   return (await Promise.all(found)).flat();
 }
 
-/** Ends the servers that are running on a database; those that have not done so within `graceMs` are killed. */
+/**
+ * Ends the servers that are running on a database; those that have not done so within `graceMs` are killed. Their ports are
+ * free then.
+ */
 export async function endDevServers(databaseFile: string, graceMs: number): Promise<void> {
   const deadline = Date.now() + graceMs;
   const asked = new Set<number>();
   for (;;) {
     const servers = await findDevServers(databaseFile);
-    if (servers.length === 0) return;
+    const ending = await Promise.all(Array.from(asked, isEnding));
+    if (servers.length === 0 && !ending.includes(true)) return;
     for (const { pid } of servers) {
       if (Date.now() >= deadline) signal(pid, 'SIGKILL');
       else if (!asked.has(pid)) signal(pid, 'SIGTERM');

@@ -72,7 +72,8 @@ test('while a model speaks, tools run, somebody is waited for, nothing happens, 
   });
   const effects = it.ledger.effects.filter(({ operation }) => operation.startsWith(acting.turn.turnId));
   expect(effects.filter(({ tookEffect }) => tookEffect).map(({ tool }) => tool)).toEqual(['pay', 'sync']);
-  await expect.poll(() => archived(ending.turn.turnId)).toBe(true);
+  // The lost attempt is repeated after its heartbeat time-out of 30 s.
+  await expect.poll(() => archived(ending.turn.turnId), { timeout: 60_000 }).toBe(true);
   const approved = await it.decide(pending.session, 'allow', pending.plan.steps[0]?.tools?.[0]?.id ?? '');
   expect(await approved.done).toMatchObject({ ...DONE, output: { content: 'Refunded.' } });
   // Each session takes another turn.

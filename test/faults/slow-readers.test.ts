@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { EventReader, folded } from '../support/api-client.ts';
 import type { ModelCall } from '../support/scripted-model.ts';
 import type { RecordedTurn } from './support/recorder.ts';
@@ -15,20 +15,23 @@ const MB = 1024 * 1024;
 const BASE_BYTES = 256 * MB;
 /** ... and for each reader. */
 const READER_BYTES = MB / 2;
-/** Twice what the kernel takes for a reader: the rest would have to wait in the API. */
-const TEXT_BYTES = 8 * MB;
 const CHUNK = 'x'.repeat(32 * 1024);
+/** Somewhat less than the most that one message may have. */
+const MESSAGE_BYTES = 30 * CHUNK.length;
+const MESSAGES = 9;
+/** Twice what the kernel takes for a reader: the rest would have to wait in the API. */
+const TEXT_BYTES = MESSAGES * MESSAGE_BYTES;
 
 /** A reader is in time if it hears of a word by then, however busy the machine: those who are kept waiting wait for 60 s. */
 const IN_TIME_MS = 5_000;
 
 let it: World;
-/** What the model answers, by what it is told: however often it is asked. */
+/** What the model answers, by what the user has told it: however often it is asked. */
 const speeches = new Map<string, (call: ModelCall) => Promise<void>>();
 beforeAll(async () => {
   it = await World.start();
   it.model.otherwise = async (call) => {
-    const speech = speeches.get(String(call.request.messages.at(-1)?.content));
+    const speech = speeches.get(String(call.request.messages.findLast(({ role }) => role === 'user')?.content));
     await (speech ? speech(call) : it.planned.answer(call));
   };
 });
@@ -36,13 +39,17 @@ afterAll(() => it.checkAndStop());
 
 test(`${STALLED} readers that have stopped reading cost little memory, and nobody else any time`, async () => {
   const [asked, mayBegin, mayEnd] = [gate(), gate(), gate()];
+  // Also when the test fails: the turn is to end.
+  onTestFinished(() => [mayBegin, mayEnd].forEach(({ resolve }) => resolve()));
   speeches.set('Speak at length.', async (call) => {
     asked.resolve();
     await mayBegin.promise;
-    for (let bytes = 0; bytes < TEXT_BYTES; bytes += CHUNK.length) {
+    for (let bytes = 0; bytes < MESSAGE_BYTES; bytes += CHUNK.length) {
       await call.text(CHUNK).sent();
       await sleep(50);
     }
+    const messages = call.request.messages.filter(({ role }) => role === 'assistant').length + 1;
+    if (messages < MESSAGES) return call.toolCall('look', {}, `look_${messages}`).finish();
     await mayEnd.promise;
     call.finish();
   });
@@ -151,9 +158,10 @@ function worstOf(turn: RecordedTurn, said: number[]): number {
   return worst;
 }
 
-/** How much the API grows at worst, in bytes, until it is stopped. */
+/** How much the API grows at worst, in bytes, until it is stopped, or the test has failed. */
 function watchMemory(): { stop: () => Promise<number> } {
   const over = new AbortController();
+  onTestFinished(() => over.abort());
   const [api] = it.apis;
   const watch = async (): Promise<number> => {
     const first = (await api?.memory()) ?? 0;
@@ -173,14 +181,15 @@ function watchMemory(): { stop: () => Promise<number> } {
   };
 }
 
-/** Of the text so far: a message may be begun again. */
+/** Of all texts so far: a message may be begun again. */
 function lengthOf(frames: RecordedTurn['frames']): number {
-  let length = 0;
+  const lengths = new Map<string, number>();
   for (const frame of frames) {
-    if (frame.type === 'model.message') length = frame.content.length;
-    if (frame.type === 'model.message.delta') length += frame.content?.length ?? 0;
+    if (frame.type === 'model.message') lengths.set(frame.id, frame.content.length);
+    if (frame.type !== 'model.message.delta') continue;
+    lengths.set(frame.id, (lengths.get(frame.id) ?? 0) + (frame.content?.length ?? 0));
   }
-  return length;
+  return [...lengths.values()].reduce((sum, length) => sum + length, 0);
 }
 
 function gate(): PromiseWithResolvers<void> {

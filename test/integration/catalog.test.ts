@@ -301,7 +301,7 @@ test('the conversation of a chain of 600 turns is read whole, many turns at a ti
   expect(await conversations.beginning(next, never)).toEqual(records);
   expect(queries).toBe(0);
   const other = conversations.beginning({ ...next, sessionId: 'another' }, never);
-  await expect(other).rejects.toThrow('turn_600 is not one of session another');
+  await expect(other).rejects.toThrow('turn turn_600 is not of session another');
 });
 
 test('of those who archive the same turn, each is told which entries it has added', async () => {
