@@ -8,7 +8,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { NoTokenError } from './client-credentials.ts';
 import { failureReason } from './failure-reason.ts';
-import { isNoAnswer } from './http-transport.ts';
+import { isNoAnswer } from './errors.ts';
 
 /**
  * What became of a tool call. This decides whether a tool may run again.

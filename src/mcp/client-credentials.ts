@@ -10,7 +10,8 @@ import { z } from 'zod';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { waitOrAbort } from '../lib/abort.ts';
 import { Exchange } from './exchange.ts';
-import { failureReason, McpServerError } from './failure-reason.ts';
+import { McpServerError } from './errors.ts';
+import { failureReason } from './failure-reason.ts';
 import { isSecure, type ClientCredentialsConfig } from './registry-file.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
 

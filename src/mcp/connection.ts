@@ -1,7 +1,6 @@
-import packageJson from '../../package.json' with { type: 'json' };
 import { isDeepStrictEqual } from 'node:util';
 import {
-  Client,
+  type Client,
   ProtocolError,
   SdkError,
   SdkErrorCode,
@@ -10,14 +9,14 @@ import {
 } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
 import { classifyFailure, type CallOutcome } from './call-outcome.ts';
+import { connectStrategies, openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
-import { boundMessages, isTooLargeError } from './message-bounds.ts';
-import { connectStrategies, type ServerTransport, type TransportOptions, type ConnectStrategy } from './transport.ts';
-import { waitOrAbort } from '../lib/abort.ts';
+import { isTooLargeError } from './message-bounds.ts';
+import type { ServerTransport } from './transport.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
 
@@ -57,7 +56,7 @@ export class McpConnection {
   #isClosed = false;
   readonly #closed = Promise.withResolvers<void>();
 
-  private constructor({ client, transport }: Opened, options: ConnectionOptions) {
+  private constructor({ client, transport }: OpenedClient, options: ConnectionOptions) {
     this.#client = client;
     this.#transport = transport;
     this.#tools = new ToolList(client, options);
@@ -235,43 +234,6 @@ export class McpConnection {
     if (this.#inUse > 0) this.#idle.refresh();
     else void this.close();
   }
-}
-
-interface Opened {
-  client: Client;
-  transport: ServerTransport;
-}
-
-/** Tries one way after the other, as long as the failure of one speaks for the next. */
-async function openAny(
-  ways: ConnectStrategy[],
-  options: ConnectionOptions,
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<Opened> {
-  let failure: unknown;
-  for (const { transport: create, connect, shouldFallBack } of ways) {
-    const transport = create();
-    boundMessages(transport);
-    const client = new Client(
-      { name: packageJson.name, version: packageJson.version },
-      {
-        versionNegotiation: { mode: 'auto', probe: { timeoutMs: options.answerTimeoutMs } },
-        inputRequired: { autoFulfill: false },
-      },
-    );
-    try {
-      await waitOrAbort(client.connect(transport, { timeout: timeoutMs, ...connect }), signal);
-      return { client, transport };
-    } catch (error) {
-      await transport.close();
-      if (signal.aborted) throw signal.reason;
-      // That a server does not know the older transport either says less than what it answered first.
-      if (!failure || transport.kind !== 'sse') failure = transport.failure ?? error;
-      if (!shouldFallBack(error, transport)) break;
-    }
-  }
-  throw failure;
 }
 
 function isTooLarge(error: unknown): error is Error {

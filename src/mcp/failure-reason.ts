@@ -1,14 +1,11 @@
 import { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import { redact } from '../lib/redact.ts';
-import { ConnectionLostError } from './errors.ts';
+import { ConnectionLostError, McpServerError } from './errors.ts';
 
 const MAX_LENGTH = 300;
 /** What is left of megabytes before secrets are looked for in them. */
 const MAX_READ_LENGTH = 10_000;
-
-/** What is wrong with a server, in words of ours that read on after its name. */
-export class McpServerError extends Error {}
 
 /** Why a server could not be used, in one line for a model or a person, without secrets; reads on after its name. */
 export function failureReason(error: unknown): string {

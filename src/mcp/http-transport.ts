@@ -1,10 +1,6 @@
-import {
-  isJSONRPCRequest,
-  StreamableHTTPClientTransport,
-  type JSONRPCMessage,
-  type ProtocolError,
-} from '@modelcontextprotocol/client';
+import { isJSONRPCRequest, StreamableHTTPClientTransport, type JSONRPCMessage } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError, overflowOf } from '../lib/answer-bounds.ts';
+import { noAnswerError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { tooLargeError } from './message-bounds.ts';
@@ -12,19 +8,11 @@ import type { ServerTransport } from './transport.ts';
 
 type SendOptions = NonNullable<Parameters<StreamableHTTPClientTransport['send']>[1]>;
 
-/** Marks the errors that the transport makes up in place of an answer; no server can send this object. */
-const NO_ANSWER = { noAnswer: true };
-
 /** Of messages in one answer (MCP 2025-03-26, "batching"): ours are single requests, and each message has its cost. */
 const MAX_BATCH = 100;
 
 /** So that the SDK notices first. */
 const GIVE_UP_MS = 500;
-
-/** Whether the server ended its reply to a request without answering it. */
-export function isNoAnswer(error: ProtocolError): boolean {
-  return error.data === NO_ANSWER;
-}
 
 /**
  * The SDK's transport, for callers that must know what became of a request. The SDK lets a request whose reply ends
@@ -60,8 +48,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
         this.onmessage?.(tooLargeError(id, overflow));
         return;
       }
-      const error = { code: 0, message: 'the server ended its reply without an answer', data: NO_ANSWER };
-      this.onmessage?.({ jsonrpc: '2.0', id, error });
+      this.onmessage?.(noAnswerError(id));
     };
     await exchange.run(() => super.send(message, { ...options, requestSignal, onRequestStreamEnd }));
     if (!exchange.streams) onRequestStreamEnd();

@@ -1,4 +1,4 @@
-import { McpServerError } from './failure-reason.ts';
+import { McpServerError } from './errors.ts';
 import { McpConnection, type ConnectionOptions } from './connection.ts';
 import type { McpEndpoint } from './registry.ts';
 

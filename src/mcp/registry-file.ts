@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { ROLES } from '../auth/rights.ts';
 import { ConfigError } from '../config.ts';
 import { registerSecrets } from '../lib/redact.ts';
-import type { Isolation } from './registry.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: at a URL, or a program that we start and talk to over its pipes. */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
@@ -43,6 +42,12 @@ const clientCredentials = z
     context.addIssue({ code: 'custom', message: NO_TARGET });
     return z.NEVER;
   });
+
+/**
+ * Which callers share a connection that has a state at its server: the turns of one session, all sessions of one
+ * subject, or all callers. Connections without a state are shared by all callers in any case.
+ */
+export type Isolation = 'session' | 'subject' | 'shared';
 
 /** How a connection with a state is shared; `byDefault` where the file does not say. */
 function isolation(byDefault: Isolation) {

@@ -5,6 +5,7 @@ import {
   parseServer,
   readRegistryFile,
   type ClientCredentialsConfig,
+  type Isolation,
   type ParsedServer,
   type RegisteredServer,
 } from './registry-file.ts';
@@ -12,12 +13,6 @@ import { NO_POLICY, type ServerPolicy } from './server-policy.ts';
 
 /** An MCP server: where it is, and what we know of it beside what it says itself. */
 export type McpEndpoint = HttpEndpoint | StdioEndpoint;
-
-/**
- * Who shares a connection that has a state at its server: the turns of one session, all sessions of one subject, or
- * everybody. Connections without a state are shared by all in any case.
- */
-export type Isolation = 'session' | 'subject' | 'shared';
 
 interface Endpoint {
   /** Stable for the same server: the name of a registered one, a digest of the URL of an inline one. */

@@ -11,7 +11,7 @@ import {
 import { overflowOf } from '../lib/answer-bounds.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
-import { McpServerError } from './failure-reason.ts';
+import { McpServerError } from './errors.ts';
 import type { ServerTransport } from './transport.ts';
 
 /**

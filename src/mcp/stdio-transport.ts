@@ -13,7 +13,7 @@ import { getDefaultEnvironment } from '@modelcontextprotocol/client/stdio';
 import type { Logger } from 'pino';
 import { AnswerGauge, inParts } from '../lib/answer-bounds.ts';
 import { Exchange } from './exchange.ts';
-import { McpServerError } from './failure-reason.ts';
+import { McpServerError } from './errors.ts';
 import { LineReader } from '../lib/line-reader.ts';
 import { endGroup } from '../lib/processes.ts';
 import type { StdioEndpoint } from './registry.ts';
