@@ -31,6 +31,18 @@ test.each([
   expect(bytes).toBeLessThanOrEqual(16 * KIB);
 });
 
+test('a text that is cut names the file that has all of it', async () => {
+  const text = 'x'.repeat(300 * KIB);
+  const root = await mkdtemp(path.join(tmpdir(), 'everturn-results-'));
+  onTestFinished(() => rm(root, { recursive: true, force: true }));
+  const blobs = new FolderBlobStore(root);
+  const { content, files, fullText } = await storeToolResult({ text, files: [] }, { blobs, sessionId });
+  expect(content).toMatch(/^x+\n\[\d+ characters left out; result\.txt has the whole result\]\nx+$/);
+  expect(files).toBeUndefined();
+  expect(fullText).toMatchObject({ name: 'result.txt', mimeType: 'text/plain', bytes: text.length, sessionId });
+  expect((await blobs.get(sessionId, fullText?.blob ?? '')).toString() === text).toBe(true);
+});
+
 function file(name: string, bytes: number): FileContent {
   return { name, mimeType: 'image/png', base64: base64(bytes) };
 }

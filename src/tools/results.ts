@@ -1,11 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { ContentBlock } from '@modelcontextprotocol/client';
+import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client';
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
-import { MEDIA_TYPE } from '../api/sessions/wire/input.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { ToolResponse } from '../core/records.ts';
+import type { FoundTool, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
-import { fileUrl } from '../api/sessions/wire/to-wire.ts';
+import { MEDIA_TYPE } from '../spec/bounds.ts';
 
 /** The name or the address of a linked resource in the text beyond this is cut: it is of no use to a model. */
 const MAX_LINK_LENGTH = 2_048;
@@ -17,13 +16,19 @@ const PLAIN_MEDIA_TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 /** What is longer is cut for the model, said twice or not. */
 const MAX_COMPARED_LENGTH = 256 * 1024;
 
+/** How a tool call ended: what the record of its response is made from. */
 export interface ToolResult {
-  content: readonly ContentBlock[];
-  structuredContent?: unknown;
+  outcome: ToolOutcome;
+  text: string;
+  files?: FileContent[];
+  foundTools?: FoundTool[];
 }
 
-/** What a tool's result is to a model: a text, which names the files that came with it, and these files. */
-export function readResult({ content, structuredContent }: ToolResult): { text: string; files: FileContent[] } {
+/** An MCP result as a model reads it: a text, which names the files of the result, and these files. */
+export function readResult({ content, structuredContent }: Pick<CallToolResult, 'content' | 'structuredContent'>): {
+  text: string;
+  files: FileContent[];
+} {
   const files: FileContent[] = [];
   const addFile = (name: string, mimeType: string | undefined, base64: string): string => {
     const file = { name, mimeType: mediaType(mimeType), base64 };
@@ -111,41 +116,49 @@ function cut(text: string, maxLength: number): string {
   return text.length <= maxLength ? text : `${text.slice(0, maxLength)}…`;
 }
 
-/** A result of more JSON bytes than this is cut: one event of 1 MiB breaks the Python client. */
-const MAX_RESULT_BYTES = 256 * 1024;
+/**
+ * A longer result is cut, measured in JSON bytes. With the link that the Sessions API appends to it, the content stays
+ * below 256 KiB; the Python client breaks at events of 1 MiB.
+ */
+const MAX_RESULT_BYTES = 255 * 1024;
 
-/** Files of a result: each takes room in the record, wherever its content is, and all of them no more than this. */
+/** The name of the file with the whole text of a result that was cut. */
+const FULL_TEXT_NAME = 'result.txt';
+
+/** The files of a result, whose entries take space in the record even if their content is in the blob store. */
 const MAX_FILES = 100;
 const MAX_FILES_BYTES = 32 * 1024;
-/** Of one, without its name and type, which are ASCII. */
+/** The size of a file's entry without its name and type, which are ASCII. */
 const FILE_BYTES = 150;
 
-/** Content of files in the record itself: half of what stays in the history of a result. */
+/** How much content of files stays in the record: half of what the history keeps of a result. */
 const MAX_INLINE_BYTES = 8 * 1024;
 
-/** Puts a tool's result into the form in which the log keeps it; what is large goes to the blob store. */
+/** Converts a tool's result to the form in which the log keeps it: large content goes to the blob store. */
 export async function storeToolResult(
   { text, files }: { text: string; files: FileContent[] },
   { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
-): Promise<Pick<ToolResponse, 'content' | 'files'>> {
+): Promise<Pick<ToolResponse, 'content' | 'files' | 'fullText'>> {
   const first = firstOf(files);
-  const left = files.length - first.length;
-  const whole = left > 0 ? `${text}\n[${left} more files of this result were left out]` : text;
-  const kept = await storeFiles(first, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
-  let content = truncateMiddle(whole, MAX_RESULT_BYTES, () => '');
-  if (content !== whole) {
-    const bytes = Buffer.from(whole);
-    const file = { name: 'result.txt', mimeType: 'text/plain', bytes: bytes.length };
-    const blob = await blobs.put(sessionId, bytes);
-    kept.push({ type: 'file', ...file, blob });
-    const url = fileUrl({ ...file, blob }, sessionId);
-    content = truncateMiddle(
-      whole,
-      MAX_RESULT_BYTES,
-      (omitted) => `[${omitted} characters left out; the whole result: GET ${url}]`,
-    );
-  }
-  return { content, ...(kept.length > 0 && { files: kept }) };
+  const omittedFiles = files.length - first.length;
+  const whole = omittedFiles > 0 ? `${text}\n[${omittedFiles} more files of this result were left out]` : text;
+  const stored = await storeFiles(first, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
+  const note = (omitted: number) => `[${omitted} characters left out; ${FULL_TEXT_NAME} has the whole result]`;
+  const content = truncateMiddle(whole, MAX_RESULT_BYTES, note);
+  return {
+    content,
+    ...(stored.length > 0 && { files: stored }),
+    ...(content !== whole && { fullText: await storeFullText(whole, { blobs, sessionId }) }),
+  };
+}
+
+async function storeFullText(
+  text: string,
+  { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
+): Promise<NonNullable<ToolResponse['fullText']>> {
+  const bytes = Buffer.from(text);
+  const blob = await blobs.put(sessionId, bytes);
+  return { name: FULL_TEXT_NAME, mimeType: 'text/plain', bytes: bytes.length, blob, sessionId };
 }
 
 /** As many files as a record may have, from the first on. */
