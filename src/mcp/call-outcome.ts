@@ -6,20 +6,27 @@ import {
   SdkHttpError,
   type ContentBlock,
 } from '@modelcontextprotocol/client';
+import type { FoundTool } from '../core/records.ts';
 import { NoTokenError } from './client-credentials.ts';
 import { failureReason } from './failure-reason.ts';
 import { isNoAnswer } from './errors.ts';
 
 /**
- * What became of a tool call. This decides whether a tool may run again.
- * - `result`: the server answered.
- * - `rejected`: the server answered that it did not do it, or failed.
- * - `not_sent`: it can not have reached the tool.
- * - `unknown`: it may have happened or not: the request was (partly) sent, and what came back does not say. `isFinal`:
- *   asking again would end the same.
+ * How a tool call ended, in terms of the protocol; it decides whether the call may be repeated.
+ * - `result`: the tool returned a result. `foundTools` are those that a search for tools has found.
+ * - `rejected`: the server answered that it did not execute the call, or that it failed.
+ * - `not_sent`: the call cannot have reached the tool.
+ * - `unknown`: the request was sent at least in part, and the reply does not say whether the call was executed.
+ *   `isFinal`: a repetition would end the same way.
  */
 export type CallOutcome =
-  | { status: 'result'; isError: boolean; content: ContentBlock[]; structuredContent?: unknown }
+  | {
+      status: 'result';
+      isError: boolean;
+      content: ContentBlock[];
+      structuredContent?: unknown;
+      foundTools?: FoundTool[];
+    }
   | { status: 'rejected' | 'not_sent' | 'unknown'; message: string; isFinal?: boolean };
 
 /** Judges a call that failed with `error`, after nothing more of its request is sent; `sent`: something has been. */

@@ -1,6 +1,7 @@
 import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentValidator } from '../agents/validate-agent.ts';
+import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
@@ -57,7 +58,7 @@ export interface Services {
   turnIndex: TurnIndex;
   models: ModelProviders;
   registry: McpRegistry;
-  toolPool: McpPool;
+  toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
   agentCheck: AgentValidator;
   close: () => Promise<void>;
@@ -132,7 +133,8 @@ async function open(
   const models = new ModelProviders('openai', { openai: provider });
   const toolPool = new McpPool({ allowPrivateUrls, log });
   cleanup.add(() => toolPool.close());
-  const toolsets = new ToolsetLoader({ registry, pool: toolPool });
+  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });
+  const toolsets = new ToolsetLoader(toolKinds);
   return {
     config,
     log,
@@ -152,7 +154,7 @@ async function open(
     turnIndex,
     models,
     registry,
-    toolPool,
+    toolKinds,
     toolsets,
     agentCheck: new AgentValidator({ models, registry }),
     close: () => cleanup.run(),

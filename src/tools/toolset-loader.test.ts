@@ -3,6 +3,8 @@ import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import type { ToolScope } from '../core/history.ts';
 import { McpPool } from '../mcp/pool.ts';
 import { McpRegistry } from '../mcp/registry.ts';
+import { Metrics } from '../telemetry/metrics.ts';
+import { createToolKinds } from './kinds.ts';
 import type { RegisteredServer } from '../mcp/registry-file.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { ToolsetLoader } from './toolset-loader.ts';
@@ -37,7 +39,8 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   });
   const registry = new McpRegistry();
   registry.add('crm', { ...policy, url: server.url });
-  const toolsets = new ToolsetLoader({ registry, pool });
+  const kinds = createToolKinds({ registry, pool, metrics: new Metrics() });
+  const toolsets = new ToolsetLoader(kinds);
   /** The tools by name, those that need approval in capitals; or why there are none. */
   const offered = async (scope: ToolScope): Promise<string> => {
     const { tools, unavailable } = await toolsets.load(SPEC, scope, unaborted);
@@ -46,9 +49,22 @@ async function start(policy: Partial<RegisteredServer> = {}) {
     );
     return unavailable[0]?.reason ?? names.join(' ');
   };
-  const callable = (scope: ToolScope, name: string) =>
-    toolsets.endpoint(SPEC, scope, { type: 'mcp', serverId: 'crm', serverName: 'crm', name }, unaborted);
-  return { server, offered, callable };
+  const call = (scope: ToolScope, name: string) => {
+    const info = { type: 'mcp' as const, serverId: 'crm', serverName: 'crm', name };
+    const route = { to: 'server' as const, effect: 'once' as const, approval: false, callHash: '' };
+    return kinds.mcp.run(
+      { id: 'call_0', name, arguments: '', info, route },
+      {
+        spec: SPEC,
+        scope,
+        operationId: 'turn_0/call_0',
+        timeoutMs: 10_000,
+        signal: unaborted,
+        loadToolset: () => toolsets.load(SPEC, scope, unaborted),
+      },
+    );
+  };
+  return { server, offered, call };
 }
 
 const CLOSED = 'is not open to the drafts of this user';
@@ -75,7 +91,7 @@ test('an inline server is the own of an agent, whoever has written it', async ()
   const { server } = await start();
   const pool = new McpPool({ allowPrivateUrls: () => true });
   onTestFinished(() => pool.close());
-  const toolsets = new ToolsetLoader({ registry: new McpRegistry(), pool });
+  const toolsets = new ToolsetLoader(createToolKinds({ registry: new McpRegistry(), pool, metrics: new Metrics() }));
   const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };
   const { tools } = await toolsets.load(spec, BY_USER, unaborted);
   expect([...tools.keys()]).toEqual(expect.arrayContaining(['find', 'wipe', 'debug']));
@@ -83,9 +99,9 @@ test('an inline server is the own of an agent, whoever has written it', async ()
 
 test('a call that was allowed when the model made it is not when it runs, if the policy has changed', async () => {
   const closed = await start();
-  await expect(closed.callable(BY_USER, 'find')).rejects.toThrow(CLOSED);
+  await expect(closed.call(BY_USER, 'find')).rejects.toThrow(CLOSED);
   expect(closed.server.received).toEqual([]);
   const narrowed = await start({ tools: ['@read-only'] });
-  await expect(narrowed.callable(BY_ADMIN, 'debug')).rejects.toThrow('does not allow this tool');
-  expect(await narrowed.callable(BY_ADMIN, 'find')).toMatchObject({ id: 'crm' });
+  await expect(narrowed.call(BY_ADMIN, 'debug')).rejects.toThrow('does not allow this tool');
+  expect(await narrowed.call(BY_ADMIN, 'find')).toMatchObject({ status: 'result', isError: false });
 });
