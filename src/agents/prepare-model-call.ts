@@ -4,7 +4,17 @@ import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { UnsequencedRecord } from '../core/records.ts';
 import { promptOf } from './prompt.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
-import type { Dependencies } from '../../activities/dependencies.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { ModelProviders } from '../models/providers.ts';
+import type { ToolsetLoader } from '../tools/toolset-loader.ts';
+
+interface Context {
+  catalog: Catalog;
+  toolsets: ToolsetLoader;
+  models: ModelProviders;
+  blobs: BlobStore;
+}
 
 export interface PreparedModelCall {
   provider: ModelProvider;
@@ -15,7 +25,7 @@ export interface PreparedModelCall {
 
 /** What a thread's model is asked next, after `records`. */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs }: Pick<Dependencies, 'catalog' | 'toolsets' | 'models' | 'blobs'>,
+  { catalog, toolsets, models, blobs }: Context,
   { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,

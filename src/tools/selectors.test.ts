@@ -1,7 +1,7 @@
 import type { Tool } from '@modelcontextprotocol/client';
 import { describe, expect, test } from 'vitest';
 import type { McpServer } from '../spec/agent-spec.ts';
-import { selectTools, type OperatorLimits, type SelectedTool } from '../tools/selectors.ts';
+import { selectTools, type OperatorLimits, type SelectedTool } from './selectors.ts';
 
 const HINTS = {
   bare: undefined,

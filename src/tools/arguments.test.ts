@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { longestStretch } from '../../test/support/main-thread.ts';
-import { parseArguments } from '../tools/arguments.ts';
+import { parseArguments } from './arguments.ts';
 
 const schema = {
   type: 'object',
