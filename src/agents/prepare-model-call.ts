@@ -23,14 +23,14 @@ export interface PreparedModelCall {
   conversation: TranscriptItem[];
 }
 
-/** What a thread's model is asked next, after `records`. */
+/** Prepares a thread's next model call, after `records`. */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs }: Context,
   { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
 ): Promise<PreparedModelCall> {
-  // Whichever of them fails first, somebody is there to hear of it: else the process would end.
+  // All three are awaited together, so that none of them can reject unhandled, which would end the process.
   const finding = catalog.agents.spec(specHash);
   const [spec, toolset, all] = await Promise.all([
     finding,

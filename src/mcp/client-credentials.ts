@@ -17,13 +17,13 @@ import { SingleFlight } from '../lib/single-flight.ts';
 
 interface Options {
   fetch: Fetch;
-  /** For a token, discovery included. */
+  /** For obtaining a token, including discovery. */
   answerTimeoutMs: number;
-  /** Milliseconds that never run backwards. */
+  /** A monotonic clock in milliseconds. */
   now: () => number;
 }
 
-/** A token is replaced so long before it expires, or in the last tenth of its time. */
+/** A token is replaced this long before it expires, or in the last tenth of its lifetime if that is shorter. */
 const MARGIN_MS = 30_000;
 
 interface Token {
@@ -31,7 +31,7 @@ interface Token {
   freshUntil: number;
 }
 
-/** Where a token is to be had, and how. */
+/** The token endpoint and how to authenticate there. */
 interface TokenEndpoint {
   url: string;
   method: ClientAuthMethod;
@@ -49,12 +49,12 @@ const tokenAnswer = z.object({
 
 const errorAnswer = z.object({ error: z.string(), error_description: z.string().optional() });
 
-/** No token for a server can be had. Thrown where nothing was sent to it, or where it has refused what was. */
+/** No token could be obtained. Thrown before the request was sent, or after the server rejected it for its token. */
 export class NoTokenError extends McpServerError {}
 
 /**
- * The token with which we call a server in our own name (RFC 6749, section 4.4), one for all who call it. The SDK's
- * provider has no token endpoint of the operator's choice, and does not look at how long a token is good for.
+ * The client credentials token of a server (RFC 6749, section 4.4), shared by all callers of the server. The SDK's
+ * provider is not used because it takes no token endpoint from the operator and ignores the lifetime of a token.
  */
 export class ClientCredentials {
   readonly #serverUrl: string;
@@ -77,8 +77,8 @@ export class ClientCredentials {
     return (await waitOrAbort(asking, signal)).value;
   }
 
-  /** A token that the server does not take is not given to anybody again. */
-  refused(value: string): void {
+  /** Discards a token that the server rejected. */
+  discard(value: string): void {
     if (this.#token?.value === value) this.#token = undefined;
   }
 
@@ -103,8 +103,8 @@ export class ClientCredentials {
   async #endpoint(fetch: Fetch): Promise<TokenEndpoint> {
     const { token_url: url, issuer, resource } = this.#config;
     if (url !== undefined) return { url, method: 'client_secret_basic', resource };
-    // Of the issuer that the operator names, never of the one that the MCP server does: the secret goes where it says.
-    // The SDK checks that the metadata is of this issuer (RFC 8414, section 3.3).
+    // Discovery uses the issuer that the operator configured, never the one that the MCP server names, because the secret
+    // is sent where its metadata says. The SDK checks that the metadata belongs to this issuer (RFC 8414, section 3.3).
     const found = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
     const { token_endpoint: tokenUrl, token_endpoint_auth_methods_supported: methods = [] } = found ?? {};
     if (!tokenUrl) throw new McpServerError('can not be discovered: set token_url');
@@ -112,7 +112,7 @@ export class ClientCredentials {
     const resourceMetadata = discoverOAuthProtectedResourceMetadata(this.#serverUrl, undefined, fetch);
     const named = await resourceMetadata.then(
       (metadata) => metadata.resource,
-      () => undefined, // It need not have any.
+      () => undefined, // The metadata is optional.
     );
     const requestedResource = resourceUrlFromServerUrl(this.#serverUrl);
     if (named !== undefined && !checkResourceAllowed({ requestedResource, configuredResource: named })) {
@@ -128,7 +128,7 @@ export class ClientCredentials {
     const basic = Buffer.from(`${formEncoded(id)}:${formEncoded(secret)}`).toString('base64');
     const response = await fetch(url, {
       method: 'POST',
-      // A redirect would take the secret elsewhere.
+      // A redirect would send the secret elsewhere.
       redirect: 'error',
       headers: {
         accept: 'application/json',
@@ -154,7 +154,7 @@ export class ClientCredentials {
   }
 }
 
-/** `fetch` with the token in each request; one that is refused for its token is made once more with a new one. */
+/** `fetch` that adds the token to each request, and repeats a request once with a new token after HTTP 401. */
 export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch {
   const never = new AbortController().signal;
   return async (url, init = {}) => {
@@ -167,7 +167,7 @@ export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch 
     const response = await send(token);
     if (response.status !== 401) return response;
     await response.body?.cancel();
-    credentials.refused(token);
+    credentials.discard(token);
     return send(await credentials.token(init.signal ?? never));
   };
 }

@@ -2,18 +2,18 @@ import type { JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprot
 import { AnswerTooLargeError, sizeText } from '../lib/answer-bounds.ts';
 
 /**
- * What the SDK checks of a message takes up to 50 µs for each part that is wrong, since it collects all errors: 100,000
- * empty content blocks are 5 s. So it gets no more parts than this, and none that nothing here reads.
+ * The SDK's validation of a message takes up to 50 µs for each invalid part, because it collects all errors: 5 s for
+ * 100,000 empty content blocks. So it gets at most this many parts, and only fields that this client reads.
  */
 const MAX_BLOCKS = 1_000;
 const MAX_TOOLS = 1_000;
-/** Of the tools of all pages as JSON: they go to the model with every call. */
+/** The tools of all pages as JSON, which are sent to the model with every call. */
 const MAX_LIST_LENGTH = 4 * 1024 * 1024;
-/** Of everything else that it looks into: capabilities, metadata, the parameters of notifications. */
+/** Everything else that the SDK validates: capabilities, metadata, the parameters of notifications. */
 const MAX_OTHER_VALUES = 1_000;
 const MAX_ERROR_LENGTH = 10_000;
 
-/** Marks the errors that stand for an answer that was too large; no server can send this object. */
+/** Marks the errors that replace an answer that was too large; no server can send this object. */
 const TOO_LARGE = { tooLarge: true };
 
 export function tooLargeError(id: string | number, { message }: AnswerTooLargeError): JSONRPCMessage {
@@ -26,13 +26,13 @@ export function isTooLargeError(error: ProtocolError): boolean {
 
 type Fields = Record<string, unknown>;
 
-/** What a listing of tools has brought so far, page by page. */
+/** The tools listed so far, over all pages of one listing. */
 interface Listed {
   tools: number;
   length: number;
 }
 
-/** Keeps from the receiver of a transport's messages what would take it too long. */
+/** Filters the messages of a transport so that the SDK's validation takes bounded time. */
 export function boundMessages(transport: Transport): void {
   const send = transport.send.bind(transport);
   let listed: Listed = { tools: 0, length: 0 };
@@ -55,7 +55,7 @@ export function boundMessages(transport: Transport): void {
   });
 }
 
-/** Undefined for what no request of ours waits for. */
+/** Undefined for a message to drop, which answers no request. */
 function bounded(message: JSONRPCMessage, listed: Listed): JSONRPCMessage | undefined {
   if ('result' in message) {
     try {
@@ -80,7 +80,7 @@ const READ_OF_ANNOTATIONS = ['title', 'readOnlyHint', 'destructiveHint', 'idempo
 
 /** @throws AnswerTooLargeError */
 function boundedResult(result: Fields, listed: Listed): Fields {
-  // Counted before anything is made of them.
+  // Counted before the result is destructured.
   if (Object.keys(result).length > MAX_OTHER_VALUES) throw tooMany(MAX_OTHER_VALUES, 'fields');
   const { content, tools, structuredContent, ...others } = result;
   if (hasMoreThan(MAX_OTHER_VALUES, others)) throw tooMany(MAX_OTHER_VALUES, 'values beside its content');
@@ -111,7 +111,7 @@ function toolsOf(tools: unknown, listed: Listed): unknown {
   return read;
 }
 
-/** Of the names that are required the first wrong one stands for all. */
+/** Keeps only the first invalid name in `required`, which is enough for the SDK to reject the tool. */
 function withShortList(tool: unknown): unknown {
   if (!isObject(tool) || !isObject(tool['inputSchema'])) return tool;
   const { required } = tool['inputSchema'];
@@ -135,7 +135,7 @@ function picked(value: unknown, names: string[], inner: Record<string, string[]>
   return Object.fromEntries(entries);
 }
 
-/** Nesting is bounded before anything is parsed. */
+/** Nesting is bounded before messages are parsed, so the recursion is too. */
 function hasMoreThan(limit: number, value: unknown): boolean {
   let count = 0;
   const visit = (node: unknown): boolean => {

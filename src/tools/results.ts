@@ -6,14 +6,14 @@ import type { FoundTool, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
 
-/** The name or the address of a linked resource in the text beyond this is cut: it is of no use to a model. */
+/** A longer name or URI of a linked resource is cut in the text: a model cannot use it. */
 const MAX_LINK_LENGTH = 2_048;
 
 const MAX_FILE_NAME_LENGTH = 100;
 
 const PLAIN_MEDIA_TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 
-/** What is longer is cut for the model, said twice or not. */
+/** Above this length the structured content is not compared: the result is cut for the model in any case. */
 const MAX_COMPARED_LENGTH = 256 * 1024;
 
 /** How a tool call ended: what the record of its response is made from. */
@@ -53,13 +53,13 @@ export function readResult({ content, structuredContent }: Pick<CallToolResult, 
         return `[${cut(block.name, MAX_LINK_LENGTH)}: ${cut(block.uri, MAX_LINK_LENGTH)}]`;
     }
   });
-  if (structuredContent !== undefined && !comparable(content).some((block) => says(block, structuredContent))) {
+  if (structuredContent !== undefined && !comparable(content).some((block) => repeats(block, structuredContent))) {
     lines.push(stringify(structuredContent));
   }
   return { text: lines.join('\n').toWellFormed(), files };
 }
 
-/** The first blocks: to parse all that a server sends would take as long as it likes. */
+/** The first blocks, up to the limit: parsing all of them would take a time that the server determines. */
 function comparable(content: readonly ContentBlock[]): readonly ContentBlock[] {
   let length = 0;
   const end = content.findIndex((block) => {
@@ -69,8 +69,8 @@ function comparable(content: readonly ContentBlock[]): readonly ContentBlock[] {
   return end < 0 ? content : content.slice(0, end);
 }
 
-/** Servers repeat structured content as a text block for older clients (MCP, "Structured Content"). */
-function says(block: ContentBlock, structuredContent: unknown): boolean {
+/** Whether a text block repeats the structured content, as servers do for older clients (MCP, "Structured Content"). */
+function repeats(block: ContentBlock, structuredContent: unknown): boolean {
   try {
     return block.type === 'text' && isDeepStrictEqual(JSON.parse(block.text), structuredContent);
   } catch {
@@ -78,7 +78,7 @@ function says(block: ContentBlock, structuredContent: unknown): boolean {
   }
 }
 
-/** What JSON.parse took may still be nested too deep for JSON.stringify. */
+/** A value that JSON.parse accepted may still be nested too deep for JSON.stringify. */
 function stringify(value: unknown): string {
   try {
     return JSON.stringify(value);
@@ -93,7 +93,7 @@ function size(base64: string): string {
   return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
 }
 
-/** Types go into data URIs, headers and records later, so nothing but a plain type of the length of an input's passes. */
+/** The type is later written into data URIs, headers and records, so only a plain type within the limits of inputs is kept. */
 function mediaType(type: string | undefined): string {
   return type && PLAIN_MEDIA_TYPE.test(type) ? type.toLowerCase() : 'application/octet-stream';
 }
@@ -103,7 +103,7 @@ function extension(type: string): string {
   return /^(?:x-)?([a-z0-9]{1,16})/.exec(subtype)?.[1] ?? 'bin';
 }
 
-/** The last part of the URI's path. The URI may be megabytes long: a `data:` URI is. */
+/** The last segment of the URI's path. A URI may have megabytes, as `data:` URIs do. */
 function fileName(uri: string, number: number): string {
   const end = uri.search(/[?#]/);
   const path = end < 0 ? uri : uri.slice(0, end);
@@ -161,7 +161,7 @@ async function storeFullText(
   return { name: FULL_TEXT_NAME, mimeType: 'text/plain', bytes: bytes.length, blob, sessionId };
 }
 
-/** As many files as a record may have, from the first on. */
+/** The first files, as many as fit in a record. */
 function firstOf(files: FileContent[]): FileContent[] {
   let free = MAX_FILES_BYTES;
   const tooMany = files.findIndex(({ name, mimeType }, index) => {
