@@ -26,7 +26,7 @@ export function promptOf({ spec, model, transcript, tools, unavailable, fileCont
     content: [{ type: 'text', text: fill(content, variables) }],
   }));
   const notes = unavailable.map(
-    ({ server, reason }) => `The tools of the MCP server "${server}" are not available now: ${reason}`,
+    ({ server, reason }) => `The tools of the MCP server "${server}" are currently unavailable: ${reason}`,
   );
   const instructions = fill(spec.instructions ?? '', variables);
   const cutsResults = spec.config?.context_management?.large_tool_response?.enabled !== false;
@@ -49,7 +49,8 @@ function cutResult(item: TranscriptItem): TranscriptItem {
   if (item.role !== 'tool') return item;
   const known = CUT_RESULTS.get(item);
   if (known) return known;
-  const note = (omitted: number) => `[${omitted} characters of this result were left out; ask for less to see them]`;
+  const note = (omitted: number) =>
+    `[${omitted} characters of this result were left out; request less data to see them]`;
   const cut = { ...item, content: truncateMiddle(item.content, LARGE_RESULT_BYTES, note) };
   CUT_RESULTS.set(item, cut);
   return cut;

@@ -42,7 +42,7 @@ export class AgentValidator {
   async firstProblem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined> {
     const unsupported = NOT_AVAILABLE.find(({ isEnabled }) => isEnabled(spec));
     if (unsupported) {
-      const message = `${unsupported.param} is not available on this server; leave it out`;
+      const message = `${unsupported.param} is not available on this server; omit it`;
       return { code: 'feature_not_available', message, param: unsupported.param };
     }
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
@@ -60,14 +60,14 @@ export class AgentValidator {
     const servers = (spec.mcp_servers ?? []).map(({ name }) => name);
     const namesake = servers.findIndex((name, i) => servers.indexOf(name) !== i);
     if (namesake >= 0) {
-      const message = `two MCP servers are named ${servers[namesake]}: each needs a name of its own`;
+      const message = `two MCP servers are named ${servers[namesake]}: each needs a unique name`;
       return { code: 'invalid_agent', message, param: `mcp_servers.${namesake}.name` };
     }
     const own = new Set([ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name));
     const names = (spec.client_tools ?? []).map(({ name }) => name);
     const twice = names.find((name, i) => names.indexOf(name) !== i || own.has(name));
     if (twice) {
-      const message = `the name ${twice} is taken: client tools need names of their own`;
+      const message = `the name ${twice} is taken: client tools need unique names`;
       return { code: 'invalid_agent', message, param: 'client_tools' };
     }
     if (!(await this.#models.has(spec.model.name))) {

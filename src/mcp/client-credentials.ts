@@ -96,7 +96,7 @@ export class ClientCredentials {
       return { value, freshUntil: askedAt + Math.max(lifeMs - MARGIN_MS, lifeMs * 0.9) };
     } catch (error) {
       const reason = signal.aborted ? `did not answer within ${answerTimeoutMs / 1000} s` : failureReason(error);
-      throw new NoTokenError(`can't be used: ${where} ${reason}`, { cause: error });
+      throw new NoTokenError(`cannot be used: ${where} ${reason}`, { cause: error });
     }
   }
 
@@ -107,7 +107,7 @@ export class ClientCredentials {
     // is sent where its metadata says. The SDK checks that the metadata belongs to this issuer (RFC 8414, section 3.3).
     const found = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
     const { token_endpoint: tokenUrl, token_endpoint_auth_methods_supported: methods = [] } = found ?? {};
-    if (!tokenUrl) throw new McpServerError('can not be discovered: set token_url');
+    if (!tokenUrl) throw new McpServerError('cannot be discovered: set token_url');
     if (!isSecure(tokenUrl)) throw new McpServerError(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
     const resourceMetadata = discoverOAuthProtectedResourceMetadata(this.#serverUrl, undefined, fetch);
     const named = await resourceMetadata.then(
@@ -116,7 +116,7 @@ export class ClientCredentials {
     );
     const requestedResource = resourceUrlFromServerUrl(this.#serverUrl);
     if (named !== undefined && !checkResourceAllowed({ requestedResource, configuredResource: named })) {
-      throw new McpServerError(`is asked for another resource, ${named}: set token_url and resource`);
+      throw new McpServerError(`would be asked for a token for another resource, ${named}: set token_url and resource`);
     }
     const method = selectClientAuthMethod({ client_id: this.#config.client_id, client_secret: '' }, methods);
     return { url: tokenUrl, method, resource: resource ?? named };

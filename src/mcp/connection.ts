@@ -68,7 +68,7 @@ export class McpConnection {
   /** @throws the reason of the signal, an error of the SDK or the network, or an Error if the handshake took too long */
   static async open(endpoint: McpEndpoint, options: ConnectionOptions, signal: AbortSignal): Promise<McpConnection> {
     if ('url' in endpoint && hasCredentials(endpoint.url)) {
-      throw new Error('URLs with a user name or password can not be used');
+      throw new Error('URLs with a user name or password cannot be used');
     }
     const timeoutMs = 'command' in endpoint ? options.startTimeoutMs : options.answerTimeoutMs;
     // The SDK limits each request of the handshake, but neither the handshake as a whole nor its notification.
@@ -179,7 +179,7 @@ export class McpConnection {
   #tooLarge(error: Error): CallOutcome {
     const reason = failureReason(error);
     if (this.transport !== 'streamable-http') return { status: 'unknown', message: reason, isFinal: true };
-    const text = `The tool was executed, but its result was not read: ${reason}. Ask for less at once.`;
+    const text = `The tool was executed, but its result was not read: ${reason}. Request less data per call.`;
     return { status: 'result', isError: true, content: [{ type: 'text', text }] };
   }
 

@@ -49,17 +49,19 @@ const NETWORK_REASONS: Record<string, string> = {
   ECONNREFUSED: 'refuses connections: is it running?',
   ECONNRESET: 'closed the connection without an answer',
   UND_ERR_SOCKET: 'closed the connection without an answer',
-  UND_ERR_CONNECT_TIMEOUT: 'can not be reached: connecting timed out',
-  ETIMEDOUT: 'can not be reached: connecting timed out',
+  UND_ERR_CONNECT_TIMEOUT: 'cannot be reached: connecting timed out',
+  ETIMEDOUT: 'cannot be reached: connecting timed out',
   ENOTFOUND: 'has a host name that does not resolve',
-  EAI_AGAIN: 'has a host name that does not resolve at the moment',
+  EAI_AGAIN: 'has a host name that currently does not resolve',
 };
 
 function httpReason(error: SdkHttpError): string {
   const { status } = error;
   const said = status < 400 ? error.message : errorText(error.data.text);
   const hint =
-    status === 401 || status === 403 ? '; a registered server can be given headers or credentials to authorize us' : '';
+    status === 401 || status === 403
+      ? '; register the server with headers or credentials that authorize the client'
+      : '';
   return `answered with HTTP ${status}${hint}${said && `: ${said}`}`;
 }
 

@@ -22,7 +22,7 @@ export class OpenConnections {
     this.#stop.signal.throwIfAborted();
     while (this.#open.size + this.#opening.size >= this.#max) {
       const idle = [...this.#open].find(({ isInUse }) => !isInUse);
-      if (!idle) throw new McpServerError(`can't be connected to now: all ${this.#max} connections are in use`);
+      if (!idle) throw new McpServerError(`has no free connection: all ${this.#max} connections are in use`);
       await idle.close();
     }
     const opening = McpConnection.open(endpoint, options, this.#stop.signal);

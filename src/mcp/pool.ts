@@ -131,7 +131,7 @@ export class McpPool {
       );
       return outcome.status === 'result' ? outcome : { ...outcome, message: named(name, outcome.message) };
     } catch (error) {
-      const reason = options.signal.aborted ? 'had not been asked when the call was cancelled' : failureReason(error);
+      const reason = options.signal.aborted ? 'had not received the call when it was cancelled' : failureReason(error);
       return { status: 'not_sent', message: named(name, reason) };
     }
   }

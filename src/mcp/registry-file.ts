@@ -144,7 +144,7 @@ export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Pr
   try {
     content = JSON.parse(await readFile(file, 'utf8'));
   } catch (error) {
-    throw wrong(error instanceof SyntaxError ? notJson(error) : `can't be read: ${String(error)}`);
+    throw wrong(error instanceof SyntaxError ? notJson(error) : `cannot be read: ${String(error)}`);
   }
   const unset: string[] = [];
   const variable = (name: string, at: string): string => {

@@ -79,7 +79,7 @@ export class StdioTransport implements ServerTransport {
       await spawned;
     } catch (error) {
       const reason = errorMessage(error);
-      throw new McpServerError(`can't be started${cwd === undefined ? '' : ` in ${cwd}`}: ${reason}`);
+      throw new McpServerError(`cannot be started${cwd === undefined ? '' : ` in ${cwd}`}: ${reason}`);
     }
     this.#log.info({ pid: child.pid }, 'the MCP server was started');
   }

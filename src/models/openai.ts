@@ -165,7 +165,7 @@ export function failureOf(error: unknown): unknown {
     return new ModelError('timeout', error.message, { cause: error });
   if (error instanceof OpenAI.APIConnectionError) {
     const reason = error.cause instanceof Error ? ` (${rootMessage(error.cause)})` : '';
-    return new ModelError('connection', `the model can't be reached${reason}`, { cause: error });
+    return new ModelError('connection', `the model cannot be reached${reason}`, { cause: error });
   }
   if (error instanceof OpenAI.APIError) {
     return new ModelError(failureOfStatus(error), error.message, {

@@ -10,7 +10,7 @@ import { readResult, storeToolResult } from './results.ts';
 
 const sessionId = 'ses_1';
 
-/** A result as it enters the history. */
+/** Stores a result as it enters the history. */
 async function stored({ text, files }: { text: string; files: FileContent[] }) {
   const root = await mkdtemp(path.join(tmpdir(), 'everturn-results-'));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
@@ -37,11 +37,11 @@ describe('structured content', () => {
     [[text('7')], 7, '7'],
     [[], null, 'null'],
     [[text('null')], undefined, 'null'],
-  ])('is said once: %j with %j', (content, structuredContent, expected) => {
+  ])('appears once: %j with %j', (content, structuredContent, expected) => {
     expect(readResult({ content, structuredContent }).text).toBe(expected);
   });
 
-  test('that is nested too deep does no harm', () => {
+  test('that is nested too deep is replaced by a note', () => {
     const deep: unknown = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
     expect(readResult({ content: [], structuredContent: deep }).text).toBe(
       '[structured content that is nested too deep to show]',
@@ -49,7 +49,7 @@ describe('structured content', () => {
   });
 });
 
-test('images, sounds and binary resources are files that the text names', () => {
+test('images, audio and binary resources become files that the text names', () => {
   const { text: said, files } = readResult({
     content: [
       text('see'),
@@ -81,7 +81,7 @@ test('images, sounds and binary resources are files that the text names', () => 
   expect(files[1]).toEqual({ name: 'audio-2.wav', mimeType: 'audio/x-wav', base64: base64(3) });
 });
 
-test('resources are their text, links their name and address', () => {
+test('a resource becomes its text, a link its name and URI', () => {
   const content: ContentBlock[] = [
     { type: 'resource', resource: { uri: 'file:///a.md', mimeType: 'text/markdown', text: '# A' } },
     { type: 'resource_link', name: 'the whole', uri: 'https://example.com/b' },
@@ -89,7 +89,7 @@ test('resources are their text, links their name and address', () => {
   expect(readResult({ content })).toEqual({ text: '# A\n[the whole: https://example.com/b]', files: [] });
 });
 
-test('types and names that could break out of where they are put are replaced', () => {
+test('types and names with unsafe characters are replaced', () => {
   const { files } = readResult({
     content: [
       { type: 'image', mimeType: 'image/png\r\nx: y', data: '' },
@@ -102,7 +102,7 @@ test('types and names that could break out of where they are put are replaced', 
   ]);
 });
 
-test('types that are longer than an input may have are replaced, and extensions are short', () => {
+test('types above the limit of inputs are replaced, and extensions are short', () => {
   const image = (mimeType: string): ContentBlock => ({ type: 'image', mimeType, data: '' });
   const { files } = readResult({
     content: [
@@ -120,7 +120,7 @@ test('types that are longer than an input may have are replaced, and extensions 
   ]);
 });
 
-test('names and addresses are short, however long they come', () => {
+test('names and URIs are cut', () => {
   const long = 'x/'.repeat(1_000_000);
   const { text: said, files } = readResult({
     content: [
@@ -164,7 +164,7 @@ function file(name: string, bytes: number): FileContent {
   return { name, mimeType: 'image/png', base64: base64(bytes) };
 }
 
-test('as many files are kept as there is room for, however long their types and names are', async () => {
+test('files are kept up to the limit of the record, with types and names of any length', async () => {
   const image = { type: 'image' as const, data: base64(1) };
   const most = { type: 'resource' as const, resource: { uri: `file:///${'n'.repeat(300)}`, blob: base64(1) } };
   const type = `${'t'.repeat(127)}/${'s'.repeat(127)}`;

@@ -20,8 +20,8 @@ export function searchTools(servers: string[]): AgentTool {
   return {
     name: SEARCH_TOOLS,
     description:
-      `Search for more tools: these servers have some that you do not see yet: ${servers.join(', ')}. ` +
-      'Say what you want to do in a few words. You can call the tools that are found from then on.',
+      `Search for more tools. These servers have tools that are not listed yet: ${servers.join(', ')}. ` +
+      'Describe the task in a few words. You can call the tools that a search finds from then on.',
     parameters: {
       type: 'object',
       properties: {
@@ -65,8 +65,8 @@ export function searchResult({ tools, unavailable }: Toolset, args: string): { t
     ...(shown.length > 0
       ? ['You can call these tools now.']
       : [`None of ${deferred.length} tools matches these words.`]),
-    ...(more > 0 ? [`${more} more match; search for something narrower to see them.`] : []),
-    ...unavailable.map(({ server, reason }) => `The tools of ${server} can't be searched now: ${reason}`),
+    ...(more > 0 ? [`${more} more match; narrow the search to see them.`] : []),
+    ...unavailable.map(({ server, reason }) => `The tools of ${server} cannot be searched now: ${reason}`),
   ];
   return { text: JSON.stringify({ tools: shown, note: notes.join(' ') }), foundTools };
 }

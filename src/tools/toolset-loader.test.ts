@@ -11,7 +11,7 @@ import { ToolsetLoader } from './toolset-loader.ts';
 
 const unaborted = new AbortController().signal;
 
-/** An agent that wants all tools and no approvals. */
+/** An agent that enables all tools and requires no approvals. */
 const SPEC: AgentSpec = {
   model: { name: 'm' },
   mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'crm', require_approval_for_tools: [] }],
@@ -41,7 +41,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   registry.add('crm', { ...policy, url: server.url });
   const kinds = createToolKinds({ registry, pool, metrics: new Metrics() });
   const toolsets = new ToolsetLoader(kinds);
-  /** The tools by name, those that need approval in capitals; or why there are none. */
+  /** The names of the tools, in capitals if they need approval; or why there are none. */
   const offered = async (scope: ToolScope): Promise<string> => {
     const { tools, unavailable } = await toolsets.load(SPEC, scope, unaborted);
     const names = [...tools.values()].flatMap(({ name, run }) =>
@@ -74,20 +74,20 @@ test.each<[Partial<RegisteredServer>, ToolScope, string]>([
   [{}, scopeOf(['admin']), 'find wipe debug'],
   [{}, BY_USER, `it ${CLOSED}`],
   [{ drafts: ['approver', 'subject:ann'] }, BY_USER, `it ${CLOSED}`],
-  // What an operator opens is not dangerous by itself.
+  // A server that is opened to users still needs approvals by default.
   [{ drafts: ['user'] }, BY_USER, 'find WIPE DEBUG'],
   [{ drafts: ['subject:bob'] }, BY_USER, 'find WIPE DEBUG'],
   [{ drafts: ['user'], require_approval_for_tools: [] }, BY_USER, 'find wipe debug'],
   [{ require_approval_for_tools: ['@unannotated'] }, BY_ADMIN, 'find wipe DEBUG'],
   [{ tools: ['@read-only', 'debug'] }, BY_ADMIN, 'find debug'],
-])('what the operator says (%j) binds an agent (%j): %s', async (policy, scope, expected) => {
+])("the operator's policy (%j) applies to an agent (%j): %s", async (policy, scope, expected) => {
   const { server, offered } = await start(policy);
   expect(await offered(scope)).toBe(expected);
-  // A closed server is not even asked.
+  // No request is sent to a closed server.
   if (expected.endsWith(CLOSED)) expect(server.received).toEqual([]);
 });
 
-test('an inline server is the own of an agent, whoever has written it', async () => {
+test('an inline server is open to its agent, regardless of the author', async () => {
   const { server } = await start();
   const pool = new McpPool({ allowPrivateUrls: () => true });
   onTestFinished(() => pool.close());
@@ -97,7 +97,7 @@ test('an inline server is the own of an agent, whoever has written it', async ()
   expect([...tools.keys()]).toEqual(expect.arrayContaining(['find', 'wipe', 'debug']));
 });
 
-test('a call that was allowed when the model made it is not when it runs, if the policy has changed', async () => {
+test('the policy is checked again when a call runs', async () => {
   const closed = await start();
   await expect(closed.call(BY_USER, 'find')).rejects.toThrow(CLOSED);
   expect(closed.server.received).toEqual([]);

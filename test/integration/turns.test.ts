@@ -364,7 +364,7 @@ test('an MCP server that is down is no end of the turn: the model is told', asyn
   const reader = chat.turn('hello');
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
   expect(chat.requests()[0]?.messages[0]?.content).toMatch(
-    /^Be brief\.\n\nThe tools of the MCP server "gone" are not available now: it failed: bad port$/,
+    /^Be brief\.\n\nThe tools of the MCP server "gone" are currently unavailable: it failed: bad port$/,
   );
   expect((await reader.done).some(({ type }) => type === 'mcp.initialize')).toBe(false);
 });
