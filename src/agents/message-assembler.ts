@@ -18,7 +18,7 @@ import type { ModelChunk, OfferedTool } from '../models/provider.ts';
 import { parseArguments } from '../tools/arguments.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
-interface AnswerOptions {
+interface AssemblerOptions {
   input: CallModelInput;
   attempt: number;
   toolset: Toolset;
@@ -46,14 +46,14 @@ const MAX_DELTA_BYTES = 256 * 1024;
 /** Assembles a model's message from its chunks, and publishes each chunk on the live bus. */
 export class MessageAssembler {
   usage: Usage | undefined;
-  readonly #options: AnswerOptions;
+  readonly #options: AssemblerOptions;
   readonly #text = emptyText();
   readonly #calls: ToolCallDeltas;
   #frames = 0;
   #finishReason: FinishReason | undefined;
   #providerFields: Record<string, unknown> | undefined;
 
-  constructor(options: AnswerOptions) {
+  constructor(options: AssemblerOptions) {
     const { knownCalls, toolset } = options;
     this.#options = options;
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
@@ -91,7 +91,7 @@ export class MessageAssembler {
   async records(end: 'answered' | 'cancelled' | 'error', usage: Usage): Promise<NewRecord[]> {
     const { messageId: id, createdAt, threadId } = this.#options.input;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';
-    const calls = isWhole ? await this.#routed() : [];
+    const calls = isWhole ? await this.#routeAll() : [];
     const message: ModelMessage = {
       kind: 'model.message',
       id,
@@ -100,7 +100,7 @@ export class MessageAssembler {
       content: this.#text.content,
       refusal: this.#text.refusal,
       reasoning: this.#text.reasoning,
-      toolCalls: calls.map(({ call, decided }) => ({ ...call, route: decided.route })),
+      toolCalls: calls.map(({ call, routed }) => ({ ...call, route: routed.route })),
       finishReason: end === 'answered' ? this.#endReason(calls.length > 0) : end,
       ...reported(usage),
       ...(usage.inputTokens > 0 && {
@@ -109,17 +109,17 @@ export class MessageAssembler {
       ...(this.#providerFields && { providerFields: this.#providerFields }),
     };
     const at = new Date().toISOString();
-    const problems = calls.flatMap(({ call: { id: toolCallId }, decided: { problem: content } }): NewRecord[] =>
+    const problems = calls.flatMap(({ call: { id: toolCallId }, routed: { problem: content } }): NewRecord[] =>
       content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'failed', content }],
     );
     return [message, ...problems];
   }
 
   /** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */
-  async #routed(): Promise<{ call: ToolCallText; decided: RoutedCall }[]> {
+  async #routeAll(): Promise<{ call: ToolCallText; routed: RoutedCall }[]> {
     const routed = [];
     for (const call of this.#text.toolCalls) {
-      routed.push({ call, decided: this.#route(call) });
+      routed.push({ call, routed: this.#route(call) });
       await nextTurn();
     }
     return routed;

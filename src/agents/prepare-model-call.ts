@@ -31,10 +31,10 @@ export async function prepareModelCall(
   signal: AbortSignal,
 ): Promise<PreparedModelCall> {
   // All three are awaited together, so that none of them can reject unhandled, which would end the process.
-  const finding = catalog.agents.spec(specHash);
+  const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, all] = await Promise.all([
-    finding,
-    finding.then((found) => toolsets.load(found, { sessionId, owner }, signal)),
+    loadingSpec,
+    loadingSpec.then((loaded) => toolsets.load(loaded, { sessionId, owner }, signal)),
     records,
   ]);
   const conversation = transcript(all, threadId);

@@ -116,7 +116,7 @@ test('a call whose new token is rejected too is rejected', async () => {
 test.each([
   [{ status: 500, body: '<h1>s3cret</h1>' }, 'answered with HTTP 500'],
   [{ status: 200, body: '{}' }, 'answered with HTTP 200 and no token'],
-  [{ status: 400, body: '{"error": "invalid_scope"}' }, 'refused: invalid_scope'],
+  [{ status: 400, body: '{"error": "invalid_scope"}' }, 'rejected the request: invalid_scope'],
 ])('without a token (%j) the server is unavailable, and the error says why', async (answer, reason) => {
   const { server, pool, endpoint, call } = await start();
   server.answer = answer;
@@ -129,7 +129,7 @@ test.each([
 test('the error for wrong credentials does not contain them', async () => {
   const { pool, endpoint, server } = await start({ client_secret: 'wr0ng' });
   await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(
-    `its token endpoint ${server.origin}/token refused: invalid_client: who are you?`,
+    `its token endpoint ${server.origin}/token rejected the request: invalid_client: who are you?`,
   );
 });
 

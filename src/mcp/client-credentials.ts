@@ -38,7 +38,7 @@ interface TokenEndpoint {
   resource: string | undefined;
 }
 
-const tokenAnswer = z.object({
+const tokenResponse = z.object({
   access_token: z.string().min(1),
   token_type: z
     .string()
@@ -47,7 +47,7 @@ const tokenAnswer = z.object({
   expires_in: z.coerce.number().positive().optional(),
 });
 
-const errorAnswer = z.object({ error: z.string(), error_description: z.string().optional() });
+const errorResponse = z.object({ error: z.string(), error_description: z.string().optional() });
 
 /** No token could be obtained. Thrown before the request was sent, or after the server rejected it for its token. */
 export class NoTokenError extends McpServerError {}
@@ -60,21 +60,21 @@ export class ClientCredentials {
   readonly #serverUrl: string;
   readonly #config: ClientCredentialsConfig;
   readonly #options: Options;
-  readonly #asking: SingleFlight<Token>;
+  readonly #pending: SingleFlight<Token>;
   #token: Token | undefined;
 
   constructor(serverUrl: string, config: ClientCredentialsConfig, options: Options) {
     this.#serverUrl = serverUrl;
     this.#config = config;
     this.#options = options;
-    this.#asking = new SingleFlight(options.now);
+    this.#pending = new SingleFlight(options.now);
   }
 
   /** @throws NoTokenError, or the reason of the signal. */
   async token(signal: AbortSignal): Promise<string> {
     if (this.#token && this.#options.now() < this.#token.freshUntil) return this.#token.value;
-    const asking = this.#asking.run(async () => (this.#token = await Exchange.outside(() => this.#ask())));
-    return (await waitOrAbort(asking, signal)).value;
+    const pending = this.#pending.run(async () => (this.#token = await Exchange.outside(() => this.#fetchToken())));
+    return (await waitOrAbort(pending, signal)).value;
   }
 
   /** Discards a token that the server rejected. */
@@ -82,18 +82,18 @@ export class ClientCredentials {
     if (this.#token?.value === value) this.#token = undefined;
   }
 
-  async #ask(): Promise<Token> {
+  async #fetchToken(): Promise<Token> {
     const { answerTimeoutMs, now } = this.#options;
     const signal = AbortSignal.timeout(answerTimeoutMs);
     const fetch: Fetch = (url, init) => this.#options.fetch(url, { ...init, signal });
-    const askedAt = now();
+    const requestedAt = now();
     let where = 'its authorization server';
     try {
       const endpoint = await this.#endpoint(fetch);
       where = `its token endpoint ${endpoint.url}`;
       const { access_token: value, expires_in: seconds } = await this.#request(endpoint, fetch);
       const lifeMs = (seconds ?? Infinity) * 1000;
-      return { value, freshUntil: askedAt + Math.max(lifeMs - MARGIN_MS, lifeMs * 0.9) };
+      return { value, freshUntil: requestedAt + Math.max(lifeMs - MARGIN_MS, lifeMs * 0.9) };
     } catch (error) {
       const reason = signal.aborted ? `did not answer within ${answerTimeoutMs / 1000} s` : failureReason(error);
       throw new NoTokenError(`cannot be used: ${where} ${reason}`, { cause: error });
@@ -110,19 +110,24 @@ export class ClientCredentials {
     if (!tokenUrl) throw new McpServerError('cannot be discovered: set token_url');
     if (!isSecure(tokenUrl)) throw new McpServerError(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
     const resourceMetadata = discoverOAuthProtectedResourceMetadata(this.#serverUrl, undefined, fetch);
-    const named = await resourceMetadata.then(
+    const resourceOfServer = await resourceMetadata.then(
       (metadata) => metadata.resource,
       () => undefined, // The metadata is optional.
     );
     const requestedResource = resourceUrlFromServerUrl(this.#serverUrl);
-    if (named !== undefined && !checkResourceAllowed({ requestedResource, configuredResource: named })) {
-      throw new McpServerError(`would be asked for a token for another resource, ${named}: set token_url and resource`);
+    if (
+      resourceOfServer !== undefined &&
+      !checkResourceAllowed({ requestedResource, configuredResource: resourceOfServer })
+    ) {
+      throw new McpServerError(
+        `would be asked for a token for another resource, ${resourceOfServer}: set token_url and resource`,
+      );
     }
     const method = selectClientAuthMethod({ client_id: this.#config.client_id, client_secret: '' }, methods);
-    return { url: tokenUrl, method, resource: resource ?? named };
+    return { url: tokenUrl, method, resource: resource ?? resourceOfServer };
   }
 
-  async #request({ url, method, resource }: TokenEndpoint, fetch: Fetch): Promise<z.infer<typeof tokenAnswer>> {
+  async #request({ url, method, resource }: TokenEndpoint, fetch: Fetch): Promise<z.infer<typeof tokenResponse>> {
     const { client_id: id, client_secret: secret, scope, audience } = this.#config;
     const isBasic = method === 'client_secret_basic';
     const basic = Buffer.from(`${formEncoded(id)}:${formEncoded(secret)}`).toString('base64');
@@ -144,12 +149,14 @@ export class ClientCredentials {
       }).toString(),
     });
     const answer: unknown = await response.json().catch(() => undefined);
-    const { data: token } = tokenAnswer.safeParse(answer);
+    const { data: token } = tokenResponse.safeParse(answer);
     if (response.ok && token) return token;
-    const { data: refusal } = errorAnswer.safeParse(answer);
-    const said = refusal && [refusal.error, refusal.error_description].filter(Boolean).join(': ');
+    const { data: rejection } = errorResponse.safeParse(answer);
+    const detail = rejection && [rejection.error, rejection.error_description].filter(Boolean).join(': ');
     throw new McpServerError(
-      said ? `refused: ${said}` : `answered with HTTP ${response.status}${response.ok ? ' and no token' : ''}`,
+      detail
+        ? `rejected the request: ${detail}`
+        : `answered with HTTP ${response.status}${response.ok ? ' and no token' : ''}`,
     );
   }
 }

@@ -57,12 +57,12 @@ const NETWORK_REASONS: Record<string, string> = {
 
 function httpReason(error: SdkHttpError): string {
   const { status } = error;
-  const said = status < 400 ? error.message : errorText(error.data.text);
+  const detail = status < 400 ? error.message : errorText(error.data.text);
   const hint =
     status === 401 || status === 403
       ? '; register the server with headers or credentials that authorize the client'
       : '';
-  return `answered with HTTP ${status}${hint}${said && `: ${said}`}`;
+  return `answered with HTTP ${status}${hint}${detail && `: ${detail}`}`;
 }
 
 const jsonRpcError = z.object({ error: z.object({ message: z.string() }) });

@@ -3,15 +3,15 @@ import type { CallOutcome } from './call-outcome.ts';
 import type { McpEndpoint } from './registry.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
-interface ToolToObserve {
+interface InstrumentedTool {
   metrics: Metrics;
   endpoint: McpEndpoint;
   tool: string;
 }
 
 /** Measures a tool call and records it as a span of the turn's trace. */
-export async function observeTool(
-  { metrics, endpoint, tool }: ToolToObserve,
+export async function instrumentCall(
+  { metrics, endpoint, tool }: InstrumentedTool,
   call: () => Promise<CallOutcome>,
 ): Promise<CallOutcome> {
   const endStep = metrics.steps.begin();

@@ -37,8 +37,9 @@ export function boundMessages(transport: Transport): void {
   const send = transport.send.bind(transport);
   let listed: Listed = { tools: 0, length: 0 };
   transport.send = (message, options) => {
-    const begins = 'method' in message && message.method === 'tools/list' && message.params?.['cursor'] === undefined;
-    if (begins) listed = { tools: 0, length: 0 };
+    const isFirstPage =
+      'method' in message && message.method === 'tools/list' && message.params?.['cursor'] === undefined;
+    if (isFirstPage) listed = { tools: 0, length: 0 };
     return send(message, options);
   };
   let receive: Transport['onmessage'];
@@ -48,8 +49,8 @@ export function boundMessages(transport: Transport): void {
       receive =
         next &&
         ((message, extra) => {
-          const within = bounded(message, listed);
-          if (within) next(within, extra);
+          const accepted = bounded(message, listed);
+          if (accepted) next(accepted, extra);
         });
     },
   });
@@ -73,10 +74,11 @@ function bounded(message: JSONRPCMessage, listed: Listed): JSONRPCMessage | unde
   return hasMoreThan(MAX_OTHER_VALUES, message.params) ? undefined : message;
 }
 
-const READ_OF_BLOCKS = ['type', 'text', 'data', 'mimeType', 'resource', 'name', 'uri'];
-const READ_OF_RESOURCES = ['uri', 'mimeType', 'text', 'blob'];
-const READ_OF_TOOLS = ['name', 'title', 'description', 'inputSchema', 'annotations'];
-const READ_OF_ANNOTATIONS = ['title', 'readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'];
+/** The fields that this client reads; all others are dropped before validation. */
+const BLOCK_FIELDS = ['type', 'text', 'data', 'mimeType', 'resource', 'name', 'uri'];
+const RESOURCE_FIELDS = ['uri', 'mimeType', 'text', 'blob'];
+const TOOL_FIELDS = ['name', 'title', 'description', 'inputSchema', 'annotations'];
+const ANNOTATION_FIELDS = ['title', 'readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'];
 
 /** @throws AnswerTooLargeError */
 function boundedResult(result: Fields, listed: Listed): Fields {
@@ -95,16 +97,14 @@ function boundedResult(result: Fields, listed: Listed): Fields {
 function blocksOf(content: unknown): unknown {
   if (!Array.isArray(content)) return undefined;
   if (content.length > MAX_BLOCKS) throw tooMany(MAX_BLOCKS, 'parts');
-  return content.map((block) => picked(block, READ_OF_BLOCKS, { resource: READ_OF_RESOURCES }));
+  return content.map((block) => pick(block, BLOCK_FIELDS, { resource: RESOURCE_FIELDS }));
 }
 
 function toolsOf(tools: unknown, listed: Listed): unknown {
   if (!Array.isArray(tools)) return undefined;
   listed.tools += tools.length;
   if (listed.tools > MAX_TOOLS) throw tooMany(MAX_TOOLS, 'tools');
-  const read = tools
-    .map((tool) => picked(tool, READ_OF_TOOLS, { annotations: READ_OF_ANNOTATIONS }))
-    .map(withShortList);
+  const read = tools.map((tool) => pick(tool, TOOL_FIELDS, { annotations: ANNOTATION_FIELDS })).map(withShortRequired);
   listed.length += JSON.stringify(read).length;
   if (listed.length > MAX_LIST_LENGTH)
     throw new AnswerTooLargeError(`its list of tools is larger than ${sizeText(MAX_LIST_LENGTH)}`);
@@ -112,25 +112,25 @@ function toolsOf(tools: unknown, listed: Listed): unknown {
 }
 
 /** Keeps only the first invalid name in `required`, which is enough for the SDK to reject the tool. */
-function withShortList(tool: unknown): unknown {
+function withShortRequired(tool: unknown): unknown {
   if (!isObject(tool) || !isObject(tool['inputSchema'])) return tool;
   const { required } = tool['inputSchema'];
-  const wrong = Array.isArray(required) ? required.findIndex((name) => typeof name !== 'string') : -1;
-  if (!Array.isArray(required) || wrong < 0) return tool;
-  return { ...tool, inputSchema: { ...tool['inputSchema'], required: required.slice(wrong, wrong + 1) } };
+  const invalid = Array.isArray(required) ? required.findIndex((name) => typeof name !== 'string') : -1;
+  if (!Array.isArray(required) || invalid < 0) return tool;
+  return { ...tool, inputSchema: { ...tool['inputSchema'], required: required.slice(invalid, invalid + 1) } };
 }
 
 function tooMany(limit: number, parts: string): AnswerTooLargeError {
   return new AnswerTooLargeError(`its answer has more than ${limit} ${parts}`);
 }
 
-function picked(value: unknown, names: string[], inner: Record<string, string[]> = {}): unknown {
+function pick(value: unknown, names: string[], inner: Record<string, string[]> = {}): unknown {
   if (!isObject(value)) return value;
   const entries = names
     .filter((name) => Object.hasOwn(value, name))
     .map((name) => {
       const names = inner[name];
-      return [name, names ? picked(value[name], names) : value[name]];
+      return [name, names ? pick(value[name], names) : value[name]];
     });
   return Object.fromEntries(entries);
 }

@@ -13,7 +13,7 @@ import { withLogContext, logContext } from '../telemetry/log-context.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
 /** Wraps a provider: measures its calls and records them as spans of their turns' traces. */
-export class ObservedModel implements ModelProvider {
+export class InstrumentedModel implements ModelProvider {
   readonly #provider: ModelProvider;
   readonly #name: string;
   readonly #metrics: Metrics;
@@ -30,14 +30,14 @@ export class ObservedModel implements ModelProvider {
     const [scope, parent] = [logContext(), context.active()];
     const begin = () =>
       withLogContext(scope, () => ({ endStep: this.#metrics.steps.begin(), span: this.#span(request, parent) }));
-    return this.#observed(request, signal, parent, begin);
+    return this.#instrumented(request, signal, parent, begin);
   }
 
   has(model: string): Promise<boolean> {
     return this.#provider.has(model);
   }
 
-  async *#observed(
+  async *#instrumented(
     request: ModelRequest,
     signal: AbortSignal,
     parent: Context,

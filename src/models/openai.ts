@@ -51,7 +51,7 @@ export class OpenAIProvider implements ModelProvider {
       apiKey,
       baseURL: baseUrl ?? null,
       maxRetries: 0,
-      // The idle timer bounds silence; the duration of an answer is not limited otherwise.
+      // The maximum duration of an answer. A silent answer is ended much earlier, by the idle timer.
       timeout: MAX_ANSWER_MS,
       logLevel: 'off',
       fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, withTrace(init)),
@@ -80,7 +80,7 @@ export class OpenAIProvider implements ModelProvider {
       for await (const chunk of chunks) {
         const part = chunkOf(chunk);
         length += lengthOf(part);
-        if (length > MAX_TEXT_LENGTH) throw tooLong(`is longer than ${MAX_TEXT_LENGTH} characters`);
+        if (length > MAX_TEXT_LENGTH) throw tooLongError(`is longer than ${MAX_TEXT_LENGTH} characters`);
         if (part.finishReason !== undefined) finishing ??= setTimeout(stop, AFTER_FINISH_MS);
         yield part;
       }
@@ -158,7 +158,7 @@ function resettingIdle(response: Response, idle: IdleTimer): Response {
 /** Converts an error of the client to a ModelError with the provider's message; other errors are returned unchanged. */
 export function failureOf(error: unknown): unknown {
   const overflow = overflowIn(error);
-  if (overflow) return tooLong(`was not read: ${overflow.message}`);
+  if (overflow) return tooLongError(`was not read: ${overflow.message}`);
   if (error instanceof OpenAI.APIUserAbortError || (error instanceof Error && error.name === 'AbortError'))
     return error;
   if (error instanceof OpenAI.APIConnectionTimeoutError)
@@ -181,7 +181,7 @@ export function failureOf(error: unknown): unknown {
 }
 
 /** Not retryable: the same request would get the same answer. */
-function tooLong(reason: string): ModelError {
+function tooLongError(reason: string): ModelError {
   return new ModelError('bad_request', `the model's answer ${reason}`);
 }
 

@@ -34,10 +34,10 @@ export class ModelProviders {
     const known = this.#known.get(name);
     if (known) return known;
     const { provider, model } = this.resolve(name);
-    const asked = provider.has(model);
-    this.#known.set(name, asked, { ttl: KNOWN_FOR_MS });
-    const has = await asked;
-    if (!has) this.#known.set(name, asked, { ttl: UNKNOWN_FOR_MS });
+    const lookup = provider.has(model);
+    this.#known.set(name, lookup, { ttl: KNOWN_FOR_MS });
+    const has = await lookup;
+    if (!has) this.#known.set(name, lookup, { ttl: UNKNOWN_FOR_MS });
     return has;
   }
 }

@@ -29,7 +29,7 @@ import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
-import { ObservedModel } from '../models/instrumented-model.ts';
+import { InstrumentedModel } from '../models/instrumented-model.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
@@ -125,7 +125,7 @@ async function open(
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogReader({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
-  const provider = new ObservedModel(
+  const provider = new InstrumentedModel(
     new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }),
     'openai',
     metrics,

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ToolScope } from '../core/history.ts';
 import type { ToolCall, ToolInfo } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
-import { observeTool } from '../mcp/instrument-call.ts';
+import { instrumentCall } from '../mcp/instrument-call.ts';
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
 import type { McpEndpoint, McpRegistry } from '../mcp/registry.ts';
 import { approvalFloor, mayUse } from '../mcp/server-policy.ts';
@@ -63,7 +63,7 @@ export class McpTools implements ToolKind {
     if (!parsed.ok) return { status: 'result', isError: true, content: [{ type: 'text', text: parsed.message }] };
     const options = { operationId, signal, timeoutMs };
     for (let tries = 0; ; tries++) {
-      const outcome = await observeTool({ metrics: this.#metrics, endpoint, tool: info.name }, () =>
+      const outcome = await instrumentCall({ metrics: this.#metrics, endpoint, tool: info.name }, () =>
         this.#pool.call(endpoint, scope, info.name, parsed.value, options),
       );
       const wait = UNREACHED_WAITS_MS[tries];
