@@ -5,7 +5,7 @@ import type { Appended, CallToolInput } from '../src/core/history.ts';
 import { outcomeText } from '../src/core/projection.ts';
 import type { NewRecord } from '../src/core/records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
-import { readResult, storeToolResult, type ToolResult } from '../src/tools/results.ts';
+import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
@@ -19,7 +19,7 @@ const CANCEL_GRACE_MS = 5_000;
 /** How often a tool that may run again is asked while it does not answer. */
 const MAX_FAILURES = 5;
 
-const CANCELLED: ToolResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
+const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
 
 /**
  * Runs one tool call. Whatever becomes of it is the result; this throws only where another attempt may do the call
@@ -73,7 +73,7 @@ class ToolCallAttempt {
     return this.#context.info.attempt > 1;
   }
 
-  async #execute(signal: AbortSignal): Promise<ToolResult> {
+  async #execute(signal: AbortSignal): Promise<UnstoredResult> {
     const { toolKinds, toolsets, catalog, conversations, config } = this.#dependencies;
     const { source, toolCallId } = this.#input;
     let outcome: CallOutcome;
@@ -96,7 +96,7 @@ class ToolCallAttempt {
     return this.#resultOf(outcome, signal);
   }
 
-  #resultOf(outcome: CallOutcome, signal: AbortSignal): ToolResult {
+  #resultOf(outcome: CallOutcome, signal: AbortSignal): UnstoredResult {
     switch (outcome.status) {
       case 'result': {
         const { isError, foundTools } = outcome;
@@ -114,17 +114,17 @@ class ToolCallAttempt {
   }
 
   /** Stopped before anything was sent. */
-  #stoppedBefore(): ToolResult {
+  #stoppedBefore(): UnstoredResult {
     if (this.#isRetryable) this.#saveHeartbeatDetails();
     return this.#isRepeated ? CANCELLED : { outcome: 'cancelled', text: outcomeText('cancelled') };
   }
 
-  #notExecuted(reason: string): ToolResult {
+  #notExecuted(reason: string): UnstoredResult {
     if (this.#isRepeated) return { outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${reason})` };
     return { outcome: 'failed', text: `The tool call was not executed: ${reason}` };
   }
 
-  #unknown(message: string, signal: AbortSignal, isFinal = false): ToolResult {
+  #unknown(message: string, signal: AbortSignal, isFinal = false): UnstoredResult {
     if (this.#isRetryable && !isFinal) {
       if (signal.aborted) this.#saveHeartbeatDetails();
       if (signal.aborted) return CANCELLED;
@@ -171,9 +171,9 @@ class ToolCallAttempt {
   }
 
   /** The effect may have happened by now, so its result is kept, however long and for whatever reason that fails. */
-  async #appended(result: ToolResult): Promise<Appended> {
+  async #appended(result: UnstoredResult): Promise<Appended> {
     const never = new AbortController().signal;
-    const keep = (some: ToolResult) => retryWhileUnavailable(() => this.#keep(some), never, isRetryableStoreError);
+    const keep = (some: UnstoredResult) => retryWhileUnavailable(() => this.#keep(some), never, isRetryableStoreError);
     let kept: Awaited<ReturnType<typeof keep>>;
     try {
       kept = await keep(result);
@@ -192,7 +192,7 @@ class ToolCallAttempt {
     text,
     files = [],
     foundTools,
-  }: ToolResult): Promise<{ record: NewRecord; stored: NewRecord[] }> {
+  }: UnstoredResult): Promise<{ record: NewRecord; stored: NewRecord[] }> {
     const { blobs } = this.#dependencies;
     const { sessionId, threadId, toolCallId } = this.#input;
     const result = {
@@ -206,7 +206,7 @@ class ToolCallAttempt {
 }
 
 /** A result without its files, for one that is too large with them. */
-function textAlone({ outcome, text, files = [] }: ToolResult): ToolResult {
+function textAlone({ outcome, text, files = [] }: UnstoredResult): UnstoredResult {
   const note = `[the ${files.length} files of this result were left out: they are too large to be kept together]`;
   return { outcome, text: `${text}\n${note}` };
 }

@@ -1,19 +1,20 @@
 import { offeredTools, type Toolset } from '../tools/toolset.ts';
+import type { ToolsetLoader } from '../tools/toolset-loader.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { ModelProviders } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { UnsequencedRecord } from '../core/records.ts';
 import { promptOf } from './prompt.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
-import type { ModelProviders } from '../models/providers.ts';
-import type { ToolsetLoader } from '../tools/toolset-loader.ts';
 
-interface Context {
-  catalog: Catalog;
-  toolsets: ToolsetLoader;
-  models: ModelProviders;
-  blobs: BlobStore;
+/** What the parts of a model request are read from. */
+export interface ModelCallSources {
+  catalog: { agents: Pick<Catalog['agents'], 'spec'> };
+  toolsets: Pick<ToolsetLoader, 'load'>;
+  models: Pick<ModelProviders, 'resolve'>;
+  blobs: Pick<BlobStore, 'get'>;
 }
 
 export interface PreparedModelCall {
@@ -25,7 +26,7 @@ export interface PreparedModelCall {
 
 /** Prepares a thread's next model call, after `records`. */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs }: Context,
+  { catalog, toolsets, models, blobs }: ModelCallSources,
   { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,

@@ -17,7 +17,7 @@ async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partia
   return { server, pool, endpoint: server.endpoint };
 }
 
-/** Otherwise the pool would use a cut connection, and the outcome of the call would be unknown. */
+/** One that is not would be used, and its call be of unknown outcome. */
 async function connectionsAreSeenToBeCut(): Promise<void> {
   for (let turns = 0; turns < 3; turns++) await setImmediate();
 }
@@ -89,7 +89,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     const fail = (): never => {
       throw Object.assign(new Error('no'), { code: -32020 });
     };
-    // Servers of 2025-11-25 do not use such headers.
+    // Servers of 2025-11-25 know nothing of such headers.
     const region = { type: 'string', ...(kind.protocol === '2025-11-25' && { 'x-mcp-header': 'Region' }) };
     const inputSchema = { type: 'object' as const, properties: { region } };
     const { server, pool, endpoint } = await start({ ...kind, tools: [{ name: 'act', inputSchema, handler: fail }] });
@@ -132,7 +132,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'result' });
   });
 
-  test('is of unknown outcome after its time-out, which progress does not extend', async () => {
+  test('is of unknown outcome after its time-out, which is ours and not prolonged by progress', async () => {
     const { promise: never } = Promise.withResolvers<string>();
     const { server, pool, endpoint } = await start({
       ...kind,
@@ -149,7 +149,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     });
     let progressed = Promise.withResolvers<void>();
     const onProgress = (): void => progressed.resolve();
-    // The time-out is a timer of the SDK; the server and the connection do not use this clock.
+    // The time-out is a timer of the SDK's; the server and the connection have no part in this clock.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
     const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling({ timeoutMs: 200, onProgress }));
@@ -166,13 +166,13 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     }
   });
 
-  test('runs without a time-out if that is longer than the longest timer', async () => {
+  test('has no time-out when that is longer than a timer can be', async () => {
     const { pool, endpoint } = await start(kind);
     const outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling({ timeoutMs: 366 * 86_400_000 }));
     expect(outcome).toMatchObject({ status: 'result' });
   });
 
-  test('is of unknown outcome when it is cancelled in progress, and the tool is notified', async () => {
+  test('is of unknown outcome when it is cancelled on its way, and the tool is told', async () => {
     const called = Promise.withResolvers<AbortSignal>();
     const { promise: never } = Promise.withResolvers<string>();
     const handler = (_args: object, { signal }: { signal: AbortSignal }): Promise<string> => {
@@ -220,7 +220,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(await fresh.call(endpoint, SCOPE, 'act', {}, calling())).toEqual(refused);
   });
 
-  test('is repeated automatically when the server was restarted', async () => {
+  test('is made again by itself when the server was restarted', async () => {
     const { server, pool, endpoint } = await start(kind);
     await pool.call(endpoint, SCOPE, 'act', { n: 1 }, calling());
     await server.restart();
@@ -229,7 +229,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(server.calls.map((call) => call.arguments)).toEqual([{ n: 1 }, { n: 2 }]);
   });
 
-  test('carries its operation id in its metadata and as a header, beside other headers', async () => {
+  test('carries its operation id in its metadata and as a header, also among others', async () => {
     const { server, pool, endpoint } = await start(kind);
     const ids = Array.from({ length: 30 }, (_, i) => `turn_1/call_${i}`);
     await Promise.all(ids.map((operationId, n) => pool.call(endpoint, SCOPE, 'act', { n }, calling({ operationId }))));
@@ -364,7 +364,7 @@ describe('an event stream that can be resumed', () => {
   });
 });
 
-test('a tool that asks for input has stopped, a tool that continues as a task may have taken effect', async () => {
+test('a tool that asks for input has stopped, one that runs on as a task may have done its work', async () => {
   const { server, pool, endpoint } = await start({});
   await pool.tools(endpoint, SCOPE, calling().signal);
   const results = [
@@ -392,7 +392,7 @@ test('a gateway that gives up on the server behind it leaves an unknown outcome'
   }
 });
 
-test('a tool that requires arguments as headers gets them once its definition is known', async () => {
+test('a tool that wants arguments as headers gets them, once its description is known', async () => {
   const region = { type: 'string', 'x-mcp-header': 'Region' };
   const { server, pool, endpoint } = await start({
     tools: [
@@ -421,7 +421,7 @@ test('a tool that requires arguments as headers gets them once its definition is
   expect(server.count('tools/call')).toBe(before + 1);
 });
 
-test("results that do not fit the tool's output schema are accepted", async () => {
+test("results that do not fit the tool's output schema are results all the same", async () => {
   const { pool, endpoint } = await start({
     tools: [
       {
@@ -435,7 +435,7 @@ test("results that do not fit the tool's output schema are accepted", async () =
   expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ structuredContent: { b: 1 } });
 });
 
-test('no call is sent to a host that does not exist, a server without TLS or a private address', async () => {
+test('a host that does not exist, a server without TLS and a private address are never sent a call', async () => {
   const { server, pool, endpoint } = await start({});
   const at = (url: string) => pool.call({ ...endpoint, url }, SCOPE, 'act', {}, calling());
   expect(await at('http://nowhere.invalid/')).toMatchObject({
@@ -453,7 +453,7 @@ test('no call is sent to a host that does not exist, a server without TLS or a p
   });
 });
 
-test('closing the pool ends the calls in progress', async () => {
+test('closing the pool ends the calls that are under way', async () => {
   const { promise: never } = Promise.withResolvers<string>();
   const { server, pool, endpoint } = await start({ tools: [{ name: 'act', handler: () => never }] });
   const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling());

@@ -1,7 +1,11 @@
 import { ProtocolError, SdkHttpError, type JSONRPCErrorResponse } from '@modelcontextprotocol/client';
 
 /** A fault of an MCP server or of the way to it. The message is a predicate that continues after the server's name. */
-export class McpServerError extends Error {}
+export class McpServerError extends Error {
+  static {
+    this.prototype.name = 'McpServerError';
+  }
+}
 
 /** The connection is unusable, and the request can be repeated over a new one. */
 export class ConnectionLostError extends Error {

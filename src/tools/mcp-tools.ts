@@ -92,7 +92,7 @@ export class McpTools implements ToolKind {
       }
       return endpoint;
     }
-    throw new Error('its server is not known here.');
+    throw new Error('its server is not configured on this worker.');
   }
 
   async #server(

@@ -16,8 +16,8 @@ const PLAIN_MEDIA_TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 /** Above this length the structured content is not compared: the result is cut for the model in any case. */
 const MAX_COMPARED_LENGTH = 256 * 1024;
 
-/** How a tool call ended: what the record of its response is made from. */
-export interface ToolResult {
+/** How a tool call ended, before its text and files are stored: the record of its response is made from it. */
+export interface UnstoredResult {
   outcome: ToolOutcome;
   text: string;
   files?: FileContent[];
