@@ -19,8 +19,6 @@ vi.mock(import('../src/tools/results.ts'), () => ({
     const file = { name: 'image', mimeType: 'image/png', base64: 'AAAA' };
     return { text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
   },
-}));
-vi.mock(import('../src/tools/results.ts'), () => ({
   storeToolResult: (result: { text: string; files: unknown[] }) =>
     Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),
 }));
@@ -38,8 +36,7 @@ test.each(['once', 'retry'] as const)(
     const callTool = createCallTool(
       activityDependencies({
         conversations: { toolCall: () => Promise.resolve(call), remember: () => undefined },
-        toolsets: { endpoint: () => ({ id: 's', name: 's' }) },
-        toolPool: { call: () => Promise.resolve({ status: 'result', content: [], isError: false }) },
+        toolKinds: { mcp: { run: () => Promise.resolve({ status: 'result', content: [], isError: false }) } },
       }),
     );
     const env = new MockActivityEnvironment();

@@ -1,17 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/core/history.ts';
-import { SEARCH_TOOLS, searchResult } from '../src/tools/search-tools.ts';
 import { outcomeText } from '../src/core/projection.ts';
-import type { FoundTool, NewRecord, ToolCall, ToolOutcome } from '../src/core/records.ts';
-import { parseArguments } from '../src/tools/arguments.ts';
+import type { NewRecord } from '../src/core/records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
-import type { McpEndpoint } from '../src/mcp/registry.ts';
-import { observeTool } from '../src/mcp/instrument-call.ts';
-import type { FileContent } from '../src/blobs/store-files.ts';
-import { readResult, storeToolResult } from '../src/tools/results.ts';
+import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
@@ -22,20 +16,10 @@ import { errorMessage } from '../src/lib/errors.ts';
 /** A cancelled tool with effects may still finish within this time: to know what it did is worth the wait. */
 const CANCEL_GRACE_MS = 5_000;
 
-/** Waits between tries of a call that did not reach its server; the pool remembers a failed connect for a second or more. */
-const UNREACHED_WAITS_MS = [1_500, 4_000];
-
 /** How often a tool that may run again is asked while it does not answer. */
 const MAX_FAILURES = 5;
 
-interface Ended {
-  outcome: ToolOutcome;
-  text: string;
-  files?: FileContent[];
-  foundTools?: FoundTool[];
-}
-
-const CANCELLED: Ended = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
+const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
 
 /**
  * Runs one tool call. Whatever becomes of it is the result; this throws only where another attempt may do the call
@@ -89,55 +73,34 @@ class ToolCallAttempt {
     return this.#context.info.attempt > 1;
   }
 
-  async #execute(signal: AbortSignal): Promise<Ended> {
-    const { toolsets, catalog, conversations } = this.#dependencies;
-    let call: ToolCall;
-    let endpoint: McpEndpoint | undefined;
+  async #execute(signal: AbortSignal): Promise<UnstoredResult> {
+    const { toolKinds, toolsets, catalog, conversations, config } = this.#dependencies;
+    const { source, toolCallId } = this.#input;
+    let outcome: CallOutcome;
     try {
       const spec = await retryWhileUnavailable(() => catalog.agents.spec(this.#input.specHash), signal);
-      call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
-      const { info } = call;
-      if (info.type === 'system' && info.name === SEARCH_TOOLS) {
-        return {
-          outcome: 'succeeded',
-          ...searchResult(await toolsets.load(spec, this.#input, signal), call.arguments),
-        };
-      }
-      endpoint = info.type === 'mcp' ? await toolsets.endpoint(spec, this.#input, info, signal) : undefined;
+      const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
+      outcome = await toolKinds[call.info.type].run(call, {
+        spec,
+        scope: this.#input,
+        // Names the turn whose model made the call, even if a later turn runs it after an approval.
+        operationId: `${source.turnId}/${toolCallId}`,
+        timeoutMs: config.tool.timeoutSeconds * 1000,
+        signal,
+        loadToolset: () => toolsets.load(spec, this.#input, signal),
+      });
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
       return this.#notExecuted(errorMessage(error));
     }
-    if (!endpoint) return this.#notExecuted('its server is not known here.');
-    return this.#callServer(endpoint, call, signal);
+    return this.#resultOf(outcome, signal);
   }
 
-  async #callServer(endpoint: McpEndpoint, call: ToolCall, signal: AbortSignal): Promise<Ended> {
-    const { toolPool, config, metrics } = this.#dependencies;
-    const { source, toolCallId } = this.#input;
-    const parsed = parseArguments({}, call.arguments);
-    if (!parsed.ok) return { outcome: 'failed', text: parsed.message };
-    for (let tries = 0; ; tries++) {
-      const options = {
-        // By the turn that asked for it, whichever turn runs it after an approval.
-        operationId: `${source.turnId}/${toolCallId}`,
-        signal,
-        timeoutMs: config.tool.timeoutSeconds * 1000,
-      };
-      const outcome = await observeTool({ metrics, endpoint, tool: call.info.name }, () =>
-        toolPool.call(endpoint, this.#input, call.info.name, parsed.value, options),
-      );
-      const wait = UNREACHED_WAITS_MS[tries];
-      if (outcome.status !== 'not_sent' || wait === undefined || signal.aborted) return this.#ended(outcome, signal);
-      await sleep(wait, undefined, { signal }).catch(() => undefined);
-    }
-  }
-
-  #ended(outcome: CallOutcome, signal: AbortSignal): Ended {
+  #resultOf(outcome: CallOutcome, signal: AbortSignal): UnstoredResult {
     switch (outcome.status) {
       case 'result': {
-        const { text, files } = readResult(outcome);
-        return { outcome: outcome.isError ? 'failed' : 'succeeded', text, files };
+        const { isError, foundTools } = outcome;
+        return { outcome: isError ? 'failed' : 'succeeded', ...readResult(outcome), ...(foundTools && { foundTools }) };
       }
       case 'rejected':
         return { outcome: 'failed', text: `The tool call failed: ${outcome.message}` };
@@ -151,17 +114,17 @@ class ToolCallAttempt {
   }
 
   /** Stopped before anything was sent. */
-  #stoppedBefore(): Ended {
+  #stoppedBefore(): UnstoredResult {
     if (this.#isRetryable) this.#saveHeartbeatDetails();
     return this.#isRepeated ? CANCELLED : { outcome: 'cancelled', text: outcomeText('cancelled') };
   }
 
-  #notExecuted(reason: string): Ended {
+  #notExecuted(reason: string): UnstoredResult {
     if (this.#isRepeated) return { outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${reason})` };
     return { outcome: 'failed', text: `The tool call was not executed: ${reason}` };
   }
 
-  #unknown(message: string, signal: AbortSignal, isFinal = false): Ended {
+  #unknown(message: string, signal: AbortSignal, isFinal = false): UnstoredResult {
     if (this.#isRetryable && !isFinal) {
       if (signal.aborted) this.#saveHeartbeatDetails();
       if (signal.aborted) return CANCELLED;
@@ -208,15 +171,15 @@ class ToolCallAttempt {
   }
 
   /** The effect may have happened by now, so its result is kept, however long and for whatever reason that fails. */
-  async #appended(ended: Ended): Promise<Appended> {
+  async #appended(result: UnstoredResult): Promise<Appended> {
     const never = new AbortController().signal;
-    const keep = (some: Ended) => retryWhileUnavailable(() => this.#keep(some), never, isRetryableStoreError);
+    const keep = (some: UnstoredResult) => retryWhileUnavailable(() => this.#keep(some), never, isRetryableStoreError);
     let kept: Awaited<ReturnType<typeof keep>>;
     try {
-      kept = await keep(ended);
+      kept = await keep(result);
     } catch (error) {
       if (!(error instanceof PayloadTooLarge)) throw error;
-      kept = await keep(textAlone(ended));
+      kept = await keep(textAlone(result));
     }
     const stamp = randomUUID();
     this.#dependencies.conversations.remember(stamp, [kept.record]);
@@ -224,7 +187,12 @@ class ToolCallAttempt {
   }
 
   /** @throws PayloadTooLarge */
-  async #keep({ outcome, text, files = [], foundTools }: Ended): Promise<{ record: NewRecord; stored: NewRecord[] }> {
+  async #keep({
+    outcome,
+    text,
+    files = [],
+    foundTools,
+  }: UnstoredResult): Promise<{ record: NewRecord; stored: NewRecord[] }> {
     const { blobs } = this.#dependencies;
     const { sessionId, threadId, toolCallId } = this.#input;
     const result = {
@@ -238,7 +206,7 @@ class ToolCallAttempt {
 }
 
 /** A result without its files, for one that is too large with them. */
-function textAlone({ outcome, text, files = [] }: Ended): Ended {
+function textAlone({ outcome, text, files = [] }: UnstoredResult): UnstoredResult {
   const note = `[the ${files.length} files of this result were left out: they are too large to be kept together]`;
   return { outcome, text: `${text}\n${note}` };
 }

@@ -11,7 +11,7 @@ import type { TurnIndex } from '../src/engine/turn-index.ts';
 import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
 import type { Metrics } from '../src/telemetry/metrics.ts';
 import type { ModelProviders } from '../src/models/providers.ts';
-import type { McpPool } from '../src/mcp/pool.ts';
+import type { ToolKinds } from '../src/tools/kinds.ts';
 
 /** What the activities work with; one object per worker. */
 export interface Dependencies {
@@ -22,7 +22,7 @@ export interface Dependencies {
   speculativeCalls: Pick<SpeculativeCalls, 'claim' | 'forgo' | 'withdraw'>;
   models: ModelProviders;
   toolsets: ToolsetLoader;
-  toolPool: McpPool;
+  toolKinds: ToolKinds;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   conversations: Conversations;

@@ -58,17 +58,12 @@ test('a repeatable tool that takes its worker with it, each time, ends as an unk
   const callTool = createCallTool(
     activityDependencies({
       conversations: { toolCall: () => Promise.resolve(call), remember: () => undefined },
-      toolsets: { endpoint: () => ({ id: 's', name: 's' }) },
-      toolPool: {
-        call: async (
-          _endpoint: unknown,
-          _scope: unknown,
-          _name: string,
-          _args: unknown,
-          { signal }: { signal: AbortSignal },
-        ) => {
-          await tool.ask(signal);
-          return { status: 'unknown', message: 'it was lost' };
+      toolKinds: {
+        mcp: {
+          run: async (_call: unknown, { signal }: { signal: AbortSignal }) => {
+            await tool.ask(signal);
+            return { status: 'unknown', message: 'it was lost' };
+          },
         },
       },
     }),

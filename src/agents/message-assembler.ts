@@ -18,24 +18,24 @@ import type { ModelChunk, OfferedTool } from '../models/provider.ts';
 import { parseArguments } from '../tools/arguments.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
-interface AnswerOptions {
+interface AssemblerOptions {
   input: CallModelInput;
   attempt: number;
   toolset: Toolset;
-  /** Those of the toolset that the model was offered. */
+  /** The tools of the toolset that the model was offered. */
   offered: OfferedTool[];
-  /** How long the parts of the request are. */
+  /** The lengths of the parts of the request. */
   inputCharacters: InputBreakdown;
-  /** The ids of the tool calls that the conversation has already. */
+  /** The ids of the tool calls that are already in the conversation. */
   knownCalls: Iterable<string>;
   bus: LiveBus;
 }
 
-/** In one message: each call is a workflow's activity, its records and its result. */
+/** Limit for one message: each call adds an activity, records and a result to the workflow. */
 const MAX_CALLS = 500;
 
-/** What becomes of a call. */
-interface Decided {
+/** How a call is handled; `problem` is the result of a call that cannot run. */
+interface RoutedCall {
   route: ToolRoute;
   problem?: string;
 }
@@ -43,23 +43,23 @@ interface Decided {
 /** One event on the stream stays far below 1 MiB. */
 const MAX_DELTA_BYTES = 256 * 1024;
 
-/** A model's answer as it comes in: folded, and published frame by frame. */
+/** Assembles a model's message from its chunks, and publishes each chunk on the live bus. */
 export class MessageAssembler {
   usage: Usage | undefined;
-  readonly #options: AnswerOptions;
+  readonly #options: AssemblerOptions;
   readonly #text = emptyText();
   readonly #calls: ToolCallDeltas;
   #frames = 0;
   #finishReason: FinishReason | undefined;
   #providerFields: Record<string, unknown> | undefined;
 
-  constructor(options: AnswerOptions) {
+  constructor(options: AssemblerOptions) {
     const { knownCalls, toolset } = options;
     this.#options = options;
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
   }
 
-  /** Whole, but without a word to anybody; there may be reasoning. */
+  /** Whether the message is complete but has no content; it may have reasoning. */
   get isEmpty(): boolean {
     const { content, refusal, toolCalls } = this.#text;
     return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0;
@@ -84,14 +84,14 @@ export class MessageAssembler {
   }
 
   /**
-   * The message as it enters the log, and the results of those calls that can't be carried out. A message that did not
-   * come to its end keeps its text but not its calls, since nobody knows whether they were complete.
-   * @param usage of all attempts at it
+   * The message as it enters the log, and the results of the calls that cannot run. An incomplete message keeps its text
+   * but not its calls, because they may be incomplete too.
+   * @param usage the usage of all attempts at the message
    */
   async records(end: 'answered' | 'cancelled' | 'error', usage: Usage): Promise<NewRecord[]> {
     const { messageId: id, createdAt, threadId } = this.#options.input;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';
-    const calls = isWhole ? await this.#routed() : [];
+    const calls = isWhole ? await this.#routeAll() : [];
     const message: ModelMessage = {
       kind: 'model.message',
       id,
@@ -100,7 +100,7 @@ export class MessageAssembler {
       content: this.#text.content,
       refusal: this.#text.refusal,
       reasoning: this.#text.reasoning,
-      toolCalls: calls.map(({ call, decided }) => ({ ...call, route: decided.route })),
+      toolCalls: calls.map(({ call, routed }) => ({ ...call, route: routed.route })),
       finishReason: end === 'answered' ? this.#endReason(calls.length > 0) : end,
       ...reported(usage),
       ...(usage.inputTokens > 0 && {
@@ -109,25 +109,25 @@ export class MessageAssembler {
       ...(this.#providerFields && { providerFields: this.#providerFields }),
     };
     const at = new Date().toISOString();
-    const problems = calls.flatMap(({ call: { id: toolCallId }, decided: { problem: content } }): NewRecord[] =>
+    const problems = calls.flatMap(({ call: { id: toolCallId }, routed: { problem: content } }): NewRecord[] =>
       content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'failed', content }],
     );
     return [message, ...problems];
   }
 
-  /** Each call in a turn of the event loop of its own: to check the arguments of one may take most of what is good for all others. */
-  async #routed(): Promise<{ call: ToolCallText; decided: Decided }[]> {
+  /** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */
+  async #routeAll(): Promise<{ call: ToolCallText; routed: RoutedCall }[]> {
     const routed = [];
     for (const call of this.#text.toolCalls) {
-      routed.push({ call, decided: this.#route(call) });
+      routed.push({ call, routed: this.#route(call) });
       await nextTurn();
     }
     return routed;
   }
 
-  #route(call: ToolCallText): Decided {
+  #route(call: ToolCallText): RoutedCall {
     const { name, arguments: args } = call;
-    // A deferred tool may be called before it was found: its arguments are checked as those of any other.
+    // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
     const tool = this.#options.toolset.tools.get(name);
     if (!tool) {
       const known = this.#options.offered.map((one) => one.name).join(', ') || 'none';
@@ -139,7 +139,7 @@ export class MessageAssembler {
     return { route: { ...tool.run, callHash: callHash(call) } };
   }
 
-  /** Servers disagree on how they call the end of a message with tool calls; the calls are what counts. */
+  /** Servers report different finish reasons for messages with tool calls, so the calls themselves decide. */
   #endReason(hasCalls: boolean): FinishReason {
     if (hasCalls) return 'tool_calls';
     const reason = this.#finishReason ?? 'stop';
@@ -157,19 +157,19 @@ export class MessageAssembler {
   }
 }
 
-/** Nearly every delta: its length alone says that it needs no cutting, at 6 bytes for a character at most. */
+/** Whether a delta certainly needs no splitting, at up to 6 bytes per character; true for nearly all deltas. */
 function isSmall({ content, refusal, reasoning, toolCalls }: MessageDelta): boolean {
   const calls = toolCalls?.reduce((sum, call) => sum + 1_000 + (call.arguments?.length ?? 0), 0) ?? 0;
   const length = (content?.length ?? 0) + (refusal?.length ?? 0) + (reasoning?.length ?? 0) + calls;
   return length * 6 < MAX_DELTA_BYTES;
 }
 
-/** Usage that nobody has told us of is left out. */
+/** Omits a usage without any count. */
 export function reported(usage: Usage): { usage?: Usage } {
   return Object.values(usage).some((tokens) => tokens > 0) ? { usage } : {};
 }
 
-/** Lists come in pieces, like text; everything else is said again. */
+/** Lists are sent in pieces, like text, and are concatenated; other values replace the previous one. */
 function mergeFields(known: Record<string, unknown>, more: Record<string, unknown>): Record<string, unknown> {
   const merged = { ...known };
   for (const [name, value] of Object.entries(more)) {

@@ -1,10 +1,21 @@
 import { offeredTools, type Toolset } from '../tools/toolset.ts';
+import type { ToolsetLoader } from '../tools/toolset-loader.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { ModelProviders } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { UnsequencedRecord } from '../core/records.ts';
 import { promptOf } from './prompt.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
-import type { Dependencies } from '../../activities/dependencies.ts';
+
+/** What the parts of a model request are read from. */
+export interface ModelCallSources {
+  catalog: { agents: Pick<Catalog['agents'], 'spec'> };
+  toolsets: Pick<ToolsetLoader, 'load'>;
+  models: Pick<ModelProviders, 'resolve'>;
+  blobs: Pick<BlobStore, 'get'>;
+}
 
 export interface PreparedModelCall {
   provider: ModelProvider;
@@ -13,18 +24,18 @@ export interface PreparedModelCall {
   conversation: TranscriptItem[];
 }
 
-/** What a thread's model is asked next, after `records`. */
+/** Prepares a thread's next model call, after `records`. */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs }: Pick<Dependencies, 'catalog' | 'toolsets' | 'models' | 'blobs'>,
+  { catalog, toolsets, models, blobs }: ModelCallSources,
   { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
 ): Promise<PreparedModelCall> {
-  // Whichever of them fails first, somebody is there to hear of it: else the process would end.
-  const finding = catalog.agents.spec(specHash);
+  // All three are awaited together, so that none of them can reject unhandled, which would end the process.
+  const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, all] = await Promise.all([
-    finding,
-    finding.then((found) => toolsets.load(found, { sessionId, owner }, signal)),
+    loadingSpec,
+    loadingSpec.then((loaded) => toolsets.load(loaded, { sessionId, owner }, signal)),
     records,
   ]);
   const conversation = transcript(all, threadId);

@@ -40,7 +40,7 @@ function promptFor(records: UnsequencedRecord[]) {
 const results = (ids: string[], content: string): UnsequencedRecord[] =>
   ids.map((toolCallId) => ({ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', content }));
 
-test('a result is measured and cut once, however many model calls have it before them', () => {
+test('a result is measured and cut once for all later model calls', () => {
   const ids = ['call_1', 'call_2', 'call_3'];
   const answers: UnsequencedRecord = {
     kind: 'turn.created',
@@ -61,7 +61,7 @@ test('a result is measured and cut once, however many model calls have it before
     const more = results(['call_5'], 'x'.repeat(200_000));
     const second = promptFor([...records, messageWithCalls(['call_5']), ...more]).transcript;
     expect(second.slice(0, first.length)).toEqual(first);
-    // Of the new one, which is certainly too long, no more is looked at than is kept.
+    // The new result is certainly too long, so no more of it is measured than is kept.
     expect(measured.mock.calls.length).toBeLessThanOrEqual(6);
     expect(walked.mock.calls.length).toBeLessThanOrEqual(2 * 64 * 1024);
     const before = [measured.mock.calls.length, walked.mock.calls.length];
@@ -72,7 +72,7 @@ test('a result is measured and cut once, however many model calls have it before
   }
 });
 
-test('a result beyond 64 KiB is cut, one below is not', () => {
+test('a result above 64 KiB is cut, a smaller one is not', () => {
   const contents = ['x'.repeat(64 * 1024), 'x'.repeat(64 * 1024 + 1), '\n'.repeat(32 * 1024), '\n'.repeat(40 * 1024)];
   const records = contents.flatMap((content, i) => [
     messageWithCalls([`call_${i}`]),

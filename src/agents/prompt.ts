@@ -4,7 +4,7 @@ import type { ToolItem, TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { ModelRequest, OfferedTool } from '../models/provider.ts';
 
-/** A tool's result beyond this (in JSON bytes) is cut for the model, unless the agent turns that off. */
+/** A longer tool result (in JSON bytes) is cut for the model, unless the agent disables that. */
 const LARGE_RESULT_BYTES = 64 * 1024;
 
 interface PromptParts {
@@ -13,12 +13,12 @@ interface PromptParts {
   model: string;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
-  /** MCP servers whose tools can't be offered, and why. */
+  /** MCP servers whose tools cannot be offered, and why. */
   unavailable: { server: string; reason: string }[];
   fileContent: (file: StoredFile) => Promise<string>;
 }
 
-/** What an agent's model is asked: its instructions and messages, the conversation, the tools. */
+/** Builds the request to an agent's model: instructions and messages, the conversation, the tools. */
 export function promptOf({ spec, model, transcript, tools, unavailable, fileContent }: PromptParts): ModelRequest {
   const variables = spec.variables ?? {};
   const prepended = (spec.messages ?? []).map(({ content }): TranscriptItem => ({
@@ -26,7 +26,7 @@ export function promptOf({ spec, model, transcript, tools, unavailable, fileCont
     content: [{ type: 'text', text: fill(content, variables) }],
   }));
   const notes = unavailable.map(
-    ({ server, reason }) => `The tools of the MCP server "${server}" are not available now: ${reason}`,
+    ({ server, reason }) => `The tools of the MCP server "${server}" are currently unavailable: ${reason}`,
   );
   const instructions = fill(spec.instructions ?? '', variables);
   const cutsResults = spec.config?.context_management?.large_tool_response?.enabled !== false;
@@ -42,14 +42,15 @@ export function promptOf({ spec, model, transcript, tools, unavailable, fileCont
   };
 }
 
-/** Results as they are given to models, by what they are made of: each model call has all results before it. */
+/** Caches results as they are sent to models: every model call contains all results before it. */
 const CUT_RESULTS = new WeakMap<ToolItem, ToolItem>();
 
 function cutResult(item: TranscriptItem): TranscriptItem {
   if (item.role !== 'tool') return item;
   const known = CUT_RESULTS.get(item);
   if (known) return known;
-  const note = (omitted: number) => `[${omitted} characters of this result were left out; ask for less to see them]`;
+  const note = (omitted: number) =>
+    `[${omitted} characters of this result were left out; request less data to see them]`;
   const cut = { ...item, content: truncateMiddle(item.content, LARGE_RESULT_BYTES, note) };
   CUT_RESULTS.set(item, cut);
   return cut;

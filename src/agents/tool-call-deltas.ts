@@ -3,24 +3,24 @@ import type { ToolCallDelta } from '../core/message.ts';
 import type { ToolInfo } from '../core/records.ts';
 import type { ToolCallChunk } from '../models/provider.ts';
 
-/** What clients may send as an id: some gateways put whole signatures into theirs. */
+/** The ids that clients can send back; some gateways use whole signatures as ids. */
 const USABLE_ID = /^[\x21-\x7e]{1,256}$/;
 
-/** A tool call that the model has begun. */
-interface Begun {
+/** A tool call in progress. */
+interface PartialCall {
   providerId: string | undefined;
-  /** Its place in our message; undefined while its name is not known. */
+  /** Its index in the message; undefined until its name is known. */
   position: number | undefined;
-  /** What came before the name. */
+  /** What was received before the name. */
   held: Omit<ToolCallDelta, 'index'>;
 }
 
 /**
- * Turns a provider's tool call chunks into deltas that begin with an id, a name and the tool, count from 0, and have
- * ids that are unique in the conversation, whatever the provider does about any of these.
+ * Converts a provider's tool call chunks to deltas. The first delta of a call has an id, a name and the tool; indexes
+ * count from 0, and ids are unique in the conversation. Providers guarantee none of this.
  */
 export class ToolCallDeltas {
-  readonly #calls = new Map<number, Begun>();
+  readonly #calls = new Map<number, PartialCall>();
   readonly #taken: Set<string>;
   readonly #infoOf: (name: string) => ToolInfo;
   #count = 0;
@@ -30,12 +30,12 @@ export class ToolCallDeltas {
     this.#infoOf = infoOf;
   }
 
-  /** Undefined if nothing can be said of the call yet. */
+  /** Undefined as long as the call's name is not known. */
   next(chunk: ToolCallChunk): ToolCallDelta | undefined {
     const known = this.#calls.get(chunk.index);
-    // Some servers give every call the index 0: another id with a name begins another call.
+    // Some servers give every call the index 0: a new id together with a name begins a new call.
     const begins = !known || (chunk.id && chunk.name && chunk.id !== known.providerId);
-    const call: Begun = begins ? { providerId: chunk.id, position: undefined, held: {} } : known;
+    const call: PartialCall = begins ? { providerId: chunk.id, position: undefined, held: {} } : known;
     this.#calls.set(chunk.index, call);
     const more = {
       ...(chunk.arguments && { arguments: (call.held.arguments ?? '') + chunk.arguments }),
@@ -55,7 +55,7 @@ export class ToolCallDeltas {
     return { index: call.position, id: this.#id(call.providerId), name, info: this.#infoOf(name), ...held };
   }
 
-  /** Results are matched with calls by their ids, through the whole conversation; some providers reuse theirs. */
+  /** Results are matched with calls by id over the whole conversation, but some providers reuse ids. */
   #id(providerId: string | undefined): string {
     const isUsable = providerId && USABLE_ID.test(providerId) && !this.#taken.has(providerId);
     const id = isUsable ? providerId : newId('call');

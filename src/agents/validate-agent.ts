@@ -5,7 +5,7 @@ import { mayUse } from '../mcp/server-policy.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { ASK_USER_QUESTION, systemTools } from '../tools/system-tools.ts';
 
-/** Why an agent can't be used here. */
+/** Why an agent cannot run on this server. */
 export interface AgentProblem {
   code: 'invalid_agent' | 'feature_not_available' | 'forbidden';
   message: string;
@@ -13,22 +13,22 @@ export interface AgentProblem {
 }
 
 /**
- * Features of the agent format that this server does not have. Left out they are off; asked for they are refused,
- * because an agent that silently lacks what its author relies on is worse than none.
+ * Features of the agent format that this server does not support. They may be omitted or disabled; an agent that enables
+ * one is rejected, because it would silently lack a feature that its author relies on.
  */
-const NOT_AVAILABLE: { param: string; isAsked: (spec: AgentSpec) => boolean }[] = [
-  { param: 'skills', isAsked: ({ skills }) => (skills?.length ?? 0) > 0 },
-  { param: 'config.sandbox', isAsked: ({ config }) => config?.sandbox?.enabled === true },
-  { param: 'config.dynamic_sub_agents', isAsked: ({ config }) => config?.dynamic_sub_agents?.enabled === true },
-  { param: 'config.generative_ui', isAsked: ({ config }) => config?.generative_ui?.enabled === true },
+const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[] = [
+  { param: 'skills', isEnabled: ({ skills }) => (skills?.length ?? 0) > 0 },
+  { param: 'config.sandbox', isEnabled: ({ config }) => config?.sandbox?.enabled === true },
+  { param: 'config.dynamic_sub_agents', isEnabled: ({ config }) => config?.dynamic_sub_agents?.enabled === true },
+  { param: 'config.generative_ui', isEnabled: ({ config }) => config?.generative_ui?.enabled === true },
   {
     param: 'config.context_management.compaction',
-    isAsked: ({ config }) => config?.context_management?.compaction?.enabled === true,
+    isEnabled: ({ config }) => config?.context_management?.compaction?.enabled === true,
   },
-  { param: 'config.pause', isAsked: ({ config }) => config?.pause === 'wait' },
+  { param: 'config.pause', isEnabled: ({ config }) => config?.pause === 'wait' },
 ];
 
-/** Says whether this server can run an agent: what a schema can't know. */
+/** Checks whether this server can run an agent, beyond what the schema can check. */
 export class AgentValidator {
   readonly #models: ModelProviders;
   readonly #registry: McpRegistry;
@@ -38,12 +38,12 @@ export class AgentValidator {
     this.#registry = registry;
   }
 
-  /** The first problem of an agent, or undefined if it can run here. `owner`: of the session, if it is for one. */
+  /** The first problem of an agent, or undefined if it can run. `owner`: the session's owner if the agent is for a session. */
   async firstProblem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined> {
-    const asked = NOT_AVAILABLE.find(({ isAsked }) => isAsked(spec));
-    if (asked) {
-      const message = `${asked.param} is not available on this server; leave it out`;
-      return { code: 'feature_not_available', message, param: asked.param };
+    const unsupported = NOT_AVAILABLE.find(({ isEnabled }) => isEnabled(spec));
+    if (unsupported) {
+      const message = `${unsupported.param} is not available on this server; omit it`;
+      return { code: 'feature_not_available', message, param: unsupported.param };
     }
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;
@@ -60,14 +60,14 @@ export class AgentValidator {
     const servers = (spec.mcp_servers ?? []).map(({ name }) => name);
     const namesake = servers.findIndex((name, i) => servers.indexOf(name) !== i);
     if (namesake >= 0) {
-      const message = `two MCP servers are named ${servers[namesake]}: each needs a name of its own`;
+      const message = `two MCP servers are named ${servers[namesake]}: each needs a unique name`;
       return { code: 'invalid_agent', message, param: `mcp_servers.${namesake}.name` };
     }
     const own = new Set([ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name));
     const names = (spec.client_tools ?? []).map(({ name }) => name);
     const twice = names.find((name, i) => names.indexOf(name) !== i || own.has(name));
     if (twice) {
-      const message = `the name ${twice} is taken: client tools need names of their own`;
+      const message = `the name ${twice} is taken: client tools need unique names`;
       return { code: 'invalid_agent', message, param: 'client_tools' };
     }
     if (!(await this.#models.has(spec.model.name))) {

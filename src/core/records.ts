@@ -128,12 +128,14 @@ export interface ToolResponse extends Base {
   toolCallId: string;
   outcome: ToolOutcome;
   /**
-   * The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut and stands whole among `files`. Of a denied call
-   * the reason, if there is one. `responseText` makes of it what is shown.
+   * The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut, and `fullText` has all of it. For a denied call
+   * the reason, if there is one. `responseText` turns it into what model and client read.
    */
   content: string;
-  /** Images, other binary results, and the whole of a text that was cut. */
+  /** Images and other binary results. */
   files?: StoredFile[];
+  /** The whole text, if `content` was cut: a blob of this session. */
+  fullText?: { name: string; mimeType: string; bytes: number; blob: string; sessionId: string };
   /** Of a search for tools: those that the model is offered from now on. */
   foundTools?: FoundTool[];
 }

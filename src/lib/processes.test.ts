@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { isFree, keptPort } from '../../test/support/kept-port.ts';
-import { commandLineOf, isEnding } from './process-table.ts';
+import { commandLineOf, isEnding } from './processes.ts';
 
 test.runIf(process.platform === 'linux')('a process that ends has its port until it has ended', async () => {
   const port = await keptPort();

@@ -195,7 +195,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
 
   test('is not sent when it is cancelled before', async () => {
     const { server, pool, endpoint } = await start(kind);
-    const message = 'MCP server "test" had not been asked when the call was cancelled';
+    const message = 'MCP server "test" had not received the call when it was cancelled';
     const outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling({ signal: AbortSignal.abort() }));
     expect(outcome).toEqual({ status: 'not_sent', message });
 
@@ -345,7 +345,7 @@ describe('an event stream that can be resumed', () => {
     expect(server.count('GET')).toBe(1);
   });
 
-  test('leaves an unknown outcome when it can not be resumed', async () => {
+  test('leaves an unknown outcome when it cannot be resumed', async () => {
     const { server, pool, endpoint } = await start({
       ...resumable,
       tools: [

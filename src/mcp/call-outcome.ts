@@ -6,23 +6,30 @@ import {
   SdkHttpError,
   type ContentBlock,
 } from '@modelcontextprotocol/client';
+import type { FoundTool } from '../core/records.ts';
 import { NoTokenError } from './client-credentials.ts';
 import { failureReason } from './failure-reason.ts';
-import { isNoAnswer } from './http-transport.ts';
+import { isNoAnswer } from './errors.ts';
 
 /**
- * What became of a tool call. This decides whether a tool may run again.
- * - `result`: the server answered.
- * - `rejected`: the server answered that it did not do it, or failed.
- * - `not_sent`: it can not have reached the tool.
- * - `unknown`: it may have happened or not: the request was (partly) sent, and what came back does not say. `isFinal`:
- *   asking again would end the same.
+ * How a tool call ended, in terms of the protocol; it decides whether the call may be repeated.
+ * - `result`: the tool returned a result. `foundTools` are those that a search for tools has found.
+ * - `rejected`: the server answered that it did not execute the call, or that it failed.
+ * - `not_sent`: the call cannot have reached the tool.
+ * - `unknown`: the request was sent at least in part, and the reply does not say whether the call was executed.
+ *   `isFinal`: a repetition would end the same way.
  */
 export type CallOutcome =
-  | { status: 'result'; isError: boolean; content: ContentBlock[]; structuredContent?: unknown }
+  | {
+      status: 'result';
+      isError: boolean;
+      content: ContentBlock[];
+      structuredContent?: unknown;
+      foundTools?: FoundTool[];
+    }
   | { status: 'rejected' | 'not_sent' | 'unknown'; message: string; isFinal?: boolean };
 
-/** Judges a call that failed with `error`, after nothing more of its request is sent; `sent`: something has been. */
+/** Classifies a call that failed with `error` once nothing more of its request is sent. `sent`: part of it was sent. */
 export function classifyFailure(error: unknown, sent: boolean): CallOutcome {
   const message = failureReason(error);
   if (!sent) return { status: 'not_sent', message };
@@ -30,24 +37,24 @@ export function classifyFailure(error: unknown, sent: boolean): CallOutcome {
 }
 
 /**
- * Whether an answer says that the server has not done, and will not do, what it was asked. Redirects do not (a 303 means
- * done), nor do 5xx, which gateways send for servers that went on working. Any result object that can't be used stands
- * for a tool that ran, or that runs on as a task; only one that asks for input stands for a tool that stopped.
+ * Whether an answer means that the server has not executed the request and will not do so. Redirects do not mean this
+ * (303 means done), nor does 5xx, which gateways send while the server behind them is still working. An unusable result
+ * object means that the tool ran, or continues as a task, unless it asks for input: then the tool has stopped.
  */
 function isRefusal(error: unknown): boolean {
-  // HTTP 403 whose headers say which permission is missing.
+  // HTTP 403 with headers that name the missing permission.
   if (error instanceof InsufficientScopeError) return true;
-  // It has refused our token, and there is no other.
+  // The server rejected the token, and no other could be obtained.
   if (error instanceof NoTokenError) return true;
   if (error instanceof SdkHttpError) return error.status >= 400 && error.status < 500 && !TIMEOUTS.has(error.status);
   if (error instanceof ProtocolError) return !isNoAnswer(error) && !isRelayedTimeout(error);
   return asksForInput(error);
 }
 
-/** 408, and what nginx calls a request whose client went away: both may come from a gateway that had passed it on. */
+/** 408, and nginx's 499 for a closed client connection: both may come from a gateway that had forwarded the request. */
 const TIMEOUTS = new Set([408, 499]);
 
-/** Gateways built on the first SDK answer with its client-side errors when the server behind them does not. */
+/** Gateways built on the first SDK relay its client-side errors when the server behind them does not answer. */
 function isRelayedTimeout({ code, message }: ProtocolError): boolean {
   return (code === -32001 && /timed out/i.test(message)) || (code === -32000 && /connection closed/i.test(message));
 }

@@ -39,7 +39,7 @@ async function start(auth: Partial<Auth> = {}, isDiscovered = false) {
   return { server, pool, endpoint, call, sleep: (ms: number) => (now += ms) };
 }
 
-test('one token is asked for, with what is configured, and all requests carry it', async () => {
+test('one token is requested with the configured parameters, and all requests carry it', async () => {
   const { server, pool, endpoint, call } = await start({
     scope: 'read write',
     resource: 'https://crm.example/',
@@ -66,7 +66,7 @@ test.each(['client_secret_basic', 'client_secret_post'])(
     const { server, call } = await start({}, true);
     server.methods = [way];
     expect(await call()).toMatchObject({ status: 'result' });
-    // The server itself says for which resource the token is to be.
+    // The server's metadata names the resource of the token.
     expect(server.asked[0]?.form['resource']).toBe(server.url);
   },
 );
@@ -82,7 +82,7 @@ test('a token is replaced shortly before it expires', async () => {
   expect(server.used.at(-1)).toBe('token-2');
 });
 
-test('a token without an end is kept until it is refused', async () => {
+test('a token without an expiry is kept until it is rejected', async () => {
   const { server, call, sleep } = await start();
   server.expiresIn = undefined;
   await call();
@@ -91,7 +91,7 @@ test('a token without an end is kept until it is refused', async () => {
   expect(server.asked).toHaveLength(1);
 });
 
-test('a token that is refused is replaced once, for all calls, and these are made once', async () => {
+test('a rejected token is replaced once for all calls, and each call is repeated once', async () => {
   const { server, call } = await start();
   await call();
   server.revoke();
@@ -100,7 +100,7 @@ test('a token that is refused is replaced once, for all calls, and these are mad
   expect(server.asked).toHaveLength(2);
 });
 
-test('a server that refuses new tokens too has rejected the call', async () => {
+test('a call whose new token is rejected too is rejected', async () => {
   const { server, call } = await start();
   await call();
   server.revoke();
@@ -109,31 +109,31 @@ test('a server that refuses new tokens too has rejected the call', async () => {
     status: 'rejected',
     message: expect.stringMatching(/^MCP server "crm" answered with HTTP 401/),
   });
-  // Each call asks once more, but not again and again.
+  // Each call requests a new token once.
   expect(server.asked).toHaveLength(2);
 });
 
 test.each([
   [{ status: 500, body: '<h1>s3cret</h1>' }, 'answered with HTTP 500'],
   [{ status: 200, body: '{}' }, 'answered with HTTP 200 and no token'],
-  [{ status: 400, body: '{"error": "invalid_scope"}' }, 'refused: invalid_scope'],
-])('without a token (%j) the server is not available, and says why', async (answer, reason) => {
+  [{ status: 400, body: '{"error": "invalid_scope"}' }, 'rejected the request: invalid_scope'],
+])('without a token (%j) the server is unavailable, and the error says why', async (answer, reason) => {
   const { server, pool, endpoint, call } = await start();
   server.answer = answer;
-  const message = `MCP server "crm" can't be used: its token endpoint ${server.origin}/token ${reason}`;
+  const message = `MCP server "crm" cannot be used: its token endpoint ${server.origin}/token ${reason}`;
   await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(message);
   expect(await call()).toEqual({ status: 'not_sent', message });
   expect(server.used).toEqual([]);
 });
 
-test('wrong credentials are told of without them', async () => {
+test('the error for wrong credentials does not contain them', async () => {
   const { pool, endpoint, server } = await start({ client_secret: 'wr0ng' });
   await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(
-    `its token endpoint ${server.origin}/token refused: invalid_client: who are you?`,
+    `its token endpoint ${server.origin}/token rejected the request: invalid_client: who are you?`,
   );
 });
 
-test('a token endpoint that is down when a token expires leaves the call unsent; it is asked again later', async () => {
+test('a token endpoint that is down when a token expires leaves the call unsent; it is requested again later', async () => {
   const { server, call, sleep } = await start();
   await call();
   sleep(3600_000);
@@ -146,7 +146,7 @@ test('a token endpoint that is down when a token expires leaves the call unsent;
   expect(await call()).toMatchObject({ status: 'result' });
 });
 
-test('a token endpoint that is down when a token is refused leaves the call rejected', async () => {
+test('a token endpoint that is down when a token is rejected leaves the call rejected', async () => {
   const { server, call } = await start();
   await call();
   server.revoke();
@@ -154,7 +154,7 @@ test('a token endpoint that is down when a token is refused leaves the call reje
   expect(await call()).toMatchObject({ status: 'rejected', message: expect.stringContaining('HTTP 503') });
 });
 
-test('the secret goes to the issuer that the operator has named, wherever the MCP server sends us', async () => {
+test('the secret is sent to the configured issuer only, whichever authorization server the MCP server names', async () => {
   const { server, endpoint, pool } = await start({}, true);
   const thief = await TokenServer.start();
   onTestFinished(() => thief.stop());
@@ -165,22 +165,22 @@ test('the secret goes to the issuer that the operator has named, wherever the MC
 });
 
 test.each([
-  ['is another one', { issuer: 'https://other.example' }, 'https://other.example'],
+  ['names another issuer', { issuer: 'https://other.example' }, 'https://other.example'],
   ['has no token endpoint', { token_endpoint: undefined }, 'failed'],
   ['has one without TLS', { token_endpoint: 'http://login.example/token' }, 'has a token endpoint without TLS'],
-])('an issuer whose metadata says that it %s gets no secret', async (_, metadata, reason) => {
+])('an issuer whose metadata %s gets no secret', async (_, metadata, reason) => {
   const { server, endpoint, pool } = await start({}, true);
   server.metadata = metadata;
   const error: unknown = await pool.tools(endpoint, SCOPE, unaborted).catch((thrown: unknown) => thrown);
-  expect(String(error)).toContain(`MCP server "crm" can't be used: its authorization server `);
+  expect(String(error)).toContain(`MCP server "crm" cannot be used: its authorization server `);
   expect(String(error)).toContain(reason);
   expect(server.asked).toEqual([]);
 });
 
-test('an issuer that publishes nothing of itself gets no secret either', async () => {
+test('an issuer without metadata gets no secret', async () => {
   const silent = await TestMcpServer.start({ tools: [], protocol: '2025-11-25' });
   onTestFinished(() => silent.stop());
   const { server, endpoint, pool } = await start({ issuer: new URL(silent.url).origin }, true);
-  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('can not be discovered: set token_url');
+  await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('cannot be discovered: set token_url');
   expect(server.asked).toEqual([]);
 });

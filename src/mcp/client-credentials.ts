@@ -10,19 +10,20 @@ import { z } from 'zod';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { waitOrAbort } from '../lib/abort.ts';
 import { Exchange } from './exchange.ts';
-import { failureReason, McpServerError } from './failure-reason.ts';
+import { McpServerError } from './errors.ts';
+import { failureReason } from './failure-reason.ts';
 import { isSecure, type ClientCredentialsConfig } from './registry-file.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
 
 interface Options {
   fetch: Fetch;
-  /** For a token, discovery included. */
+  /** For obtaining a token, including discovery. */
   answerTimeoutMs: number;
-  /** Milliseconds that never run backwards. */
+  /** A monotonic clock in milliseconds. */
   now: () => number;
 }
 
-/** A token is replaced so long before it expires, or in the last tenth of its time. */
+/** A token is replaced this long before it expires, or in the last tenth of its lifetime if that is shorter. */
 const MARGIN_MS = 30_000;
 
 interface Token {
@@ -30,14 +31,14 @@ interface Token {
   freshUntil: number;
 }
 
-/** Where a token is to be had, and how. */
+/** The token endpoint and how to authenticate there. */
 interface TokenEndpoint {
   url: string;
   method: ClientAuthMethod;
   resource: string | undefined;
 }
 
-const tokenAnswer = z.object({
+const tokenResponse = z.object({
   access_token: z.string().min(1),
   token_type: z
     .string()
@@ -46,88 +47,93 @@ const tokenAnswer = z.object({
   expires_in: z.coerce.number().positive().optional(),
 });
 
-const errorAnswer = z.object({ error: z.string(), error_description: z.string().optional() });
+const errorResponse = z.object({ error: z.string(), error_description: z.string().optional() });
 
-/** No token for a server can be had. Thrown where nothing was sent to it, or where it has refused what was. */
+/** No token could be obtained. Thrown before the request was sent, or after the server rejected it for its token. */
 export class NoTokenError extends McpServerError {}
 
 /**
- * The token with which we call a server in our own name (RFC 6749, section 4.4), one for all who call it. The SDK's
- * provider has no token endpoint of the operator's choice, and does not look at how long a token is good for.
+ * The client credentials token of a server (RFC 6749, section 4.4), shared by all callers of the server. The SDK's
+ * provider is not used because it takes no token endpoint from the operator and ignores the lifetime of a token.
  */
 export class ClientCredentials {
   readonly #serverUrl: string;
   readonly #config: ClientCredentialsConfig;
   readonly #options: Options;
-  readonly #asking: SingleFlight<Token>;
+  readonly #pending: SingleFlight<Token>;
   #token: Token | undefined;
 
   constructor(serverUrl: string, config: ClientCredentialsConfig, options: Options) {
     this.#serverUrl = serverUrl;
     this.#config = config;
     this.#options = options;
-    this.#asking = new SingleFlight(options.now);
+    this.#pending = new SingleFlight(options.now);
   }
 
   /** @throws NoTokenError, or the reason of the signal. */
   async token(signal: AbortSignal): Promise<string> {
     if (this.#token && this.#options.now() < this.#token.freshUntil) return this.#token.value;
-    const asking = this.#asking.run(async () => (this.#token = await Exchange.outside(() => this.#ask())));
-    return (await waitOrAbort(asking, signal)).value;
+    const pending = this.#pending.run(async () => (this.#token = await Exchange.outside(() => this.#fetchToken())));
+    return (await waitOrAbort(pending, signal)).value;
   }
 
-  /** A token that the server does not take is not given to anybody again. */
-  refused(value: string): void {
+  /** Discards a token that the server rejected. */
+  discard(value: string): void {
     if (this.#token?.value === value) this.#token = undefined;
   }
 
-  async #ask(): Promise<Token> {
+  async #fetchToken(): Promise<Token> {
     const { answerTimeoutMs, now } = this.#options;
     const signal = AbortSignal.timeout(answerTimeoutMs);
     const fetch: Fetch = (url, init) => this.#options.fetch(url, { ...init, signal });
-    const askedAt = now();
+    const requestedAt = now();
     let where = 'its authorization server';
     try {
       const endpoint = await this.#endpoint(fetch);
       where = `its token endpoint ${endpoint.url}`;
       const { access_token: value, expires_in: seconds } = await this.#request(endpoint, fetch);
       const lifeMs = (seconds ?? Infinity) * 1000;
-      return { value, freshUntil: askedAt + Math.max(lifeMs - MARGIN_MS, lifeMs * 0.9) };
+      return { value, freshUntil: requestedAt + Math.max(lifeMs - MARGIN_MS, lifeMs * 0.9) };
     } catch (error) {
       const reason = signal.aborted ? `did not answer within ${answerTimeoutMs / 1000} s` : failureReason(error);
-      throw new NoTokenError(`can't be used: ${where} ${reason}`, { cause: error });
+      throw new NoTokenError(`cannot be used: ${where} ${reason}`, { cause: error });
     }
   }
 
   async #endpoint(fetch: Fetch): Promise<TokenEndpoint> {
     const { token_url: url, issuer, resource } = this.#config;
     if (url !== undefined) return { url, method: 'client_secret_basic', resource };
-    // Of the issuer that the operator names, never of the one that the MCP server does: the secret goes where it says.
-    // The SDK checks that the metadata is of this issuer (RFC 8414, section 3.3).
+    // Discovery uses the issuer that the operator configured, never the one that the MCP server names, because the secret
+    // is sent where its metadata says. The SDK checks that the metadata belongs to this issuer (RFC 8414, section 3.3).
     const found = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
     const { token_endpoint: tokenUrl, token_endpoint_auth_methods_supported: methods = [] } = found ?? {};
-    if (!tokenUrl) throw new McpServerError('can not be discovered: set token_url');
+    if (!tokenUrl) throw new McpServerError('cannot be discovered: set token_url');
     if (!isSecure(tokenUrl)) throw new McpServerError(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
     const resourceMetadata = discoverOAuthProtectedResourceMetadata(this.#serverUrl, undefined, fetch);
-    const named = await resourceMetadata.then(
+    const resourceOfServer = await resourceMetadata.then(
       (metadata) => metadata.resource,
-      () => undefined, // It need not have any.
+      () => undefined, // The metadata is optional.
     );
     const requestedResource = resourceUrlFromServerUrl(this.#serverUrl);
-    if (named !== undefined && !checkResourceAllowed({ requestedResource, configuredResource: named })) {
-      throw new McpServerError(`is asked for another resource, ${named}: set token_url and resource`);
+    if (
+      resourceOfServer !== undefined &&
+      !checkResourceAllowed({ requestedResource, configuredResource: resourceOfServer })
+    ) {
+      throw new McpServerError(
+        `would be asked for a token for another resource, ${resourceOfServer}: set token_url and resource`,
+      );
     }
     const method = selectClientAuthMethod({ client_id: this.#config.client_id, client_secret: '' }, methods);
-    return { url: tokenUrl, method, resource: resource ?? named };
+    return { url: tokenUrl, method, resource: resource ?? resourceOfServer };
   }
 
-  async #request({ url, method, resource }: TokenEndpoint, fetch: Fetch): Promise<z.infer<typeof tokenAnswer>> {
+  async #request({ url, method, resource }: TokenEndpoint, fetch: Fetch): Promise<z.infer<typeof tokenResponse>> {
     const { client_id: id, client_secret: secret, scope, audience } = this.#config;
     const isBasic = method === 'client_secret_basic';
     const basic = Buffer.from(`${formEncoded(id)}:${formEncoded(secret)}`).toString('base64');
     const response = await fetch(url, {
       method: 'POST',
-      // A redirect would take the secret elsewhere.
+      // A redirect would send the secret elsewhere.
       redirect: 'error',
       headers: {
         accept: 'application/json',
@@ -143,17 +149,19 @@ export class ClientCredentials {
       }).toString(),
     });
     const answer: unknown = await response.json().catch(() => undefined);
-    const { data: token } = tokenAnswer.safeParse(answer);
+    const { data: token } = tokenResponse.safeParse(answer);
     if (response.ok && token) return token;
-    const { data: refusal } = errorAnswer.safeParse(answer);
-    const said = refusal && [refusal.error, refusal.error_description].filter(Boolean).join(': ');
+    const { data: rejection } = errorResponse.safeParse(answer);
+    const detail = rejection && [rejection.error, rejection.error_description].filter(Boolean).join(': ');
     throw new McpServerError(
-      said ? `refused: ${said}` : `answered with HTTP ${response.status}${response.ok ? ' and no token' : ''}`,
+      detail
+        ? `rejected the request: ${detail}`
+        : `answered with HTTP ${response.status}${response.ok ? ' and no token' : ''}`,
     );
   }
 }
 
-/** `fetch` with the token in each request; one that is refused for its token is made once more with a new one. */
+/** `fetch` that adds the token to each request, and repeats a request once with a new token after HTTP 401. */
 export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch {
   const never = new AbortController().signal;
   return async (url, init = {}) => {
@@ -166,7 +174,7 @@ export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch 
     const response = await send(token);
     if (response.status !== 401) return response;
     await response.body?.cancel();
-    credentials.refused(token);
+    credentials.discard(token);
     return send(await credentials.token(init.signal ?? never));
   };
 }

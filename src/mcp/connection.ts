@@ -1,7 +1,6 @@
-import packageJson from '../../package.json' with { type: 'json' };
 import { isDeepStrictEqual } from 'node:util';
 import {
-  Client,
+  type Client,
   ProtocolError,
   SdkError,
   SdkErrorCode,
@@ -10,30 +9,30 @@ import {
 } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
 import { classifyFailure, type CallOutcome } from './call-outcome.ts';
+import { connectStrategies, openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
-import { boundMessages, isTooLargeError } from './message-bounds.ts';
-import { connectStrategies, type ServerTransport, type TransportOptions, type ConnectStrategy } from './transport.ts';
-import { waitOrAbort } from '../lib/abort.ts';
+import { isTooLargeError } from './message-bounds.ts';
+import type { ServerTransport } from './transport.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
 
 export interface CallOptions {
-  /** The same for every attempt of a call, so that the tool can tell a repetition. */
+  /** Identical for every attempt at a call, so that the tool can recognize a repetition. */
   operationId: string;
   signal: AbortSignal;
   timeoutMs: number;
-  /** Told of each progress notification; these prolong nothing. */
+  /** Called for each progress notification; progress does not extend the time-out. */
   onProgress?: () => void;
 }
 
 export interface ConnectionOptions extends ToolListOptions, TransportOptions {
-  /** For a program to start and to agree with us on how to talk; other servers have `answerTimeoutMs`. */
+  /** For a program to start and complete the handshake; other servers have `answerTimeoutMs`. */
   startTimeoutMs: number;
-  /** A connection that nobody uses for this long closes. */
+  /** A connection that is idle for this long is closed. */
   idleMs: number;
 }
 
@@ -43,10 +42,10 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 const CLOSE_TIMEOUT_MS = 1_000;
 
 const INVALID_PARAMS = -32602;
-/** The server wants arguments of this tool repeated as headers, as its list of tools says (MCP, SEP-2243). */
+/** The server requires arguments of this tool as headers too, as its tool list says (MCP, SEP-2243). */
 const HEADER_MISMATCH = -32020;
 
-/** A client and an MCP server that have agreed on how to talk. */
+/** An initialized connection to an MCP server. */
 export class McpConnection {
   readonly #client: Client;
   readonly #transport: ServerTransport;
@@ -57,7 +56,7 @@ export class McpConnection {
   #isClosed = false;
   readonly #closed = Promise.withResolvers<void>();
 
-  private constructor({ client, transport }: Opened, options: ConnectionOptions) {
+  private constructor({ client, transport }: OpenedClient, options: ConnectionOptions) {
     this.#client = client;
     this.#transport = transport;
     this.#tools = new ToolList(client, options);
@@ -66,16 +65,16 @@ export class McpConnection {
     client.onclose = () => void this.close();
   }
 
-  /** @throws the reason of the signal, what the SDK or the network throws, or that the handshake took too long. */
+  /** @throws the reason of the signal, an error of the SDK or the network, or an Error if the handshake took too long */
   static async open(endpoint: McpEndpoint, options: ConnectionOptions, signal: AbortSignal): Promise<McpConnection> {
     if ('url' in endpoint && hasCredentials(endpoint.url)) {
-      throw new Error('URLs with a user name or password can not be used');
+      throw new Error('URLs with a user name or password cannot be used');
     }
     const timeoutMs = 'command' in endpoint ? options.startTimeoutMs : options.answerTimeoutMs;
-    // The SDK limits each request of a handshake, not all of them, and its notification not at all.
+    // The SDK limits each request of the handshake, but neither the handshake as a whole nor its notification.
     const limit = new AbortController();
     const timer = setTimeout(() => {
-      // What the SDK makes of being cut off explains nothing.
+      // The SDK's own error for an aborted handshake does not name the cause.
       limit.abort(new Error(`no MCP handshake within ${timeoutMs / 1000} s`));
     }, timeoutMs);
     const stop = AbortSignal.any([limit.signal, signal]);
@@ -95,7 +94,7 @@ export class McpConnection {
     return this.#transport.sessionId ?? null;
   }
 
-  /** Whether the server keeps something for this connection that a caller can see the next time. */
+  /** Whether the server keeps state for this connection that a later call can observe. */
   get keepsState(): boolean {
     return this.#transport.kind !== 'streamable-http' || this.#transport.sessionId !== undefined;
   }
@@ -108,7 +107,7 @@ export class McpConnection {
     return this.#inUse > 0;
   }
 
-  /** @throws ConnectionLostError, and what the SDK or the network throws. */
+  /** @throws ConnectionLostError, or an error of the SDK or the network */
   async tools(signal: AbortSignal): Promise<Tool[]> {
     try {
       return await this.#using(() => this.#tools.all(signal));
@@ -118,18 +117,18 @@ export class McpConnection {
     }
   }
 
-  /** @throws ConnectionLostError if the tool was not called: the server has lost our session, or its program or stream has ended. */
+  /** @throws ConnectionLostError if the tool was not called: the server lost the session, or its program or stream ended */
   call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallOutcome> {
     return this.#using(() => this.#call(name, args, options));
   }
 
-  /** Closes as soon as nobody uses it. */
+  /** Closes the connection as soon as it is unused. */
   retire(): void {
     this.#isRetired = true;
     if (this.#inUse === 0) void this.close();
   }
 
-  /** Settles when nothing of it is left. */
+  /** Settles when the connection is completely closed. */
   get closed(): Promise<void> {
     return this.#closed.promise;
   }
@@ -148,7 +147,7 @@ export class McpConnection {
     await this.#transport.terminateSession?.().catch(() => {});
     clearTimeout(deadline);
     await this.#client.close();
-    // The client knows nothing of a transport that has closed by itself, of which processes may be left.
+    // The client does not close a transport that has closed by itself, although its processes may still run.
     await this.#transport.close();
   }
 
@@ -169,37 +168,38 @@ export class McpConnection {
         throw new ConnectionLostError(error);
       }
       const code = error instanceof ProtocolError ? error.code : undefined;
-      if (code === INVALID_PARAMS || code === HEADER_MISMATCH) this.#tools.outdated();
-      const mayRepeat = code === HEADER_MISMATCH && !isLastTry;
-      if (mayRepeat && (await this.#wantsOtherHeaders(name, options))) return this.#call(name, args, options, true);
+      if (code === INVALID_PARAMS || code === HEADER_MISMATCH) this.#tools.invalidate();
+      const isRetryable = code === HEADER_MISMATCH && !isLastTry;
+      if (isRetryable && (await this.#requiresNewHeaders(name, options))) return this.#call(name, args, options, true);
       return classifyFailure(error, exchange.sent);
     }
   }
 
-  /** On an HTTP response of its own the answer is to this call; of a shared stream only the server knows to which. */
+  /** An HTTP response belongs to this call; a message on a shared stream may belong to another call. */
   #tooLarge(error: Error): CallOutcome {
     const reason = failureReason(error);
     if (this.transport !== 'streamable-http') return { status: 'unknown', message: reason, isFinal: true };
-    const text = `The tool was executed, but its result was not read: ${reason}. Ask for less at once.`;
+    const text = `The tool was executed, but its result was not read: ${reason}. Request less data per call.`;
     return { status: 'result', isError: true, content: [{ type: 'text', text }] };
   }
 
-  /** Whether a call was refused for headers that we could not know of, and not by a tool that uses the code itself. */
-  async #wantsOtherHeaders(name: string, { signal }: CallOptions): Promise<boolean> {
+  /** Whether a call was rejected for headers that were unknown, rather than by a tool that uses the same code. */
+  async #requiresNewHeaders(name: string, { signal }: CallOptions): Promise<boolean> {
     if (this.#client.getProtocolEra() !== 'modern') return false;
     const known = this.#tools.find(name)?.inputSchema;
     await this.#tools.all(signal).catch(() => {});
     const listed = this.#tools.find(name)?.inputSchema;
-    const wantsHeaders = listed !== undefined && JSON.stringify(listed).includes('"x-mcp-header"');
-    return wantsHeaders && !isDeepStrictEqual(known, listed);
+    const requiresHeaders = listed !== undefined && JSON.stringify(listed).includes('"x-mcp-header"');
+    return requiresHeaders && !isDeepStrictEqual(known, listed);
   }
 
   #send(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallToolResult> {
     const { operationId, signal, timeoutMs, onProgress } = options;
-    // With a definition at hand the SDK neither repeats a call by itself nor, without an output schema, turns a result
-    // that does not fit that schema into an error that looks like the server's.
+    // Given a definition, the SDK does not repeat a call by itself. Without an output schema in it, the SDK does not turn
+    // a result that does not fit the schema into an error that looks like the server's.
     const { inputSchema } = this.#tools.find(name) ?? { inputSchema: { type: 'object' as const } };
-    // Both, as OpenTelemetry wants it: the one for the call, on every transport; the other for the HTTP request.
+    // The trace context is sent twice, as OpenTelemetry specifies: in `_meta` for the call, on every transport, and in
+    // the headers for the HTTP request.
     const trace = traceHeaders();
     return this.#client.callTool(
       { name, arguments: args, _meta: { ...trace, [OPERATION_ID]: operationId } },
@@ -213,7 +213,7 @@ export class McpConnection {
     );
   }
 
-  /** The SDK only says that the connection was closed. */
+  /** The transport's failure if it has one: the SDK only says that the connection was closed. */
   #cause(error: unknown): unknown {
     const isClosed = error instanceof SdkError && error.code === SdkErrorCode.ConnectionClosed;
     return isClosed ? (this.#transport.failure ?? error) : error;
@@ -235,43 +235,6 @@ export class McpConnection {
     if (this.#inUse > 0) this.#idle.refresh();
     else void this.close();
   }
-}
-
-interface Opened {
-  client: Client;
-  transport: ServerTransport;
-}
-
-/** Tries one way after the other, as long as the failure of one speaks for the next. */
-async function openAny(
-  ways: ConnectStrategy[],
-  options: ConnectionOptions,
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<Opened> {
-  let failure: unknown;
-  for (const { transport: create, connect, shouldFallBack } of ways) {
-    const transport = create();
-    boundMessages(transport);
-    const client = new Client(
-      { name: packageJson.name, version: packageJson.version },
-      {
-        versionNegotiation: { mode: 'auto', probe: { timeoutMs: options.answerTimeoutMs } },
-        inputRequired: { autoFulfill: false },
-      },
-    );
-    try {
-      await waitOrAbort(client.connect(transport, { timeout: timeoutMs, ...connect }), signal);
-      return { client, transport };
-    } catch (error) {
-      await transport.close();
-      if (signal.aborted) throw signal.reason;
-      // That a server does not know the older transport either says less than what it answered first.
-      if (!failure || transport.kind !== 'sse') failure = transport.failure ?? error;
-      if (!shouldFallBack(error, transport)) break;
-    }
-  }
-  throw failure;
 }
 
 function isTooLarge(error: unknown): error is Error {

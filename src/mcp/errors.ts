@@ -1,16 +1,37 @@
-import { ProtocolError, SdkHttpError } from '@modelcontextprotocol/client';
-import { isNoAnswer } from './http-transport.ts';
+import { ProtocolError, SdkHttpError, type JSONRPCErrorResponse } from '@modelcontextprotocol/client';
 
-/** A connection is of no use any more, and what was asked over it can be asked again over another one. */
+/** A fault of an MCP server or of the way to it. The message is a predicate that continues after the server's name. */
+export class McpServerError extends Error {
+  static {
+    this.prototype.name = 'McpServerError';
+  }
+}
+
+/** The connection is unusable, and the request can be repeated over a new one. */
 export class ConnectionLostError extends Error {
   constructor(cause: unknown) {
     super('the connection was lost', { cause });
   }
 }
 
+/** Marks the errors that the transport generates in place of an answer; no server can send this object. */
+const NO_ANSWER = { noAnswer: true };
+
+/** The error response that stands for a reply that ended without an answer to the request. */
+export function noAnswerError(id: string | number): JSONRPCErrorResponse {
+  const error = { code: 0, message: 'the server ended its reply without an answer', data: NO_ANSWER };
+  return { jsonrpc: '2.0', id, error };
+}
+
+/** Whether the server ended its reply to a request without answering it. */
+export function isNoAnswer(error: ProtocolError): boolean {
+  return error.data === NO_ANSWER;
+}
+
 /**
- * Whether the server refused a request because it no longer knows our session, which it says with 404 (MCP, "Session
- * Management"); the SDKs for TypeScript and Python also do with 400, in these words. It has done nothing then.
+ * Whether the server rejected a request because it no longer knows our session. MCP prescribes HTTP 404 for this
+ * ("Session Management"); the SDKs for TypeScript and Python also send 400 with one of these messages. In both cases the
+ * server has not executed the request.
  */
 export function isSessionLost(error: unknown, sessionId: string | null): boolean {
   if (!(error instanceof SdkHttpError)) return false;
@@ -20,7 +41,7 @@ export function isSessionLost(error: unknown, sessionId: string | null): boolean
 
 const SESSION_UNKNOWN = /(?:no valid|invalid|missing) session id|session not found|server not initialized/i;
 
-/** Whether the connection broke. What was asked may have been done, which does not matter to questions. */
+/** Whether the connection broke. The request may have been executed, which is harmless for requests without effects. */
 export function isBroken(error: unknown): boolean {
   return error instanceof TypeError || (error instanceof ProtocolError && isNoAnswer(error));
 }

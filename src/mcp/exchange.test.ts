@@ -23,7 +23,7 @@ function fetchThrough(connector: buildConnector.connector) {
   return createFetch(agent.compose(trackRequestSent));
 }
 
-test('a request is sent from the moment its connection is there, and no sooner', async () => {
+test('a request counts as sent once its connection is established, and not before', async () => {
   let requests = 0;
   const { url } = await listen(() => (requests += 1));
   const connecting = Promise.withResolvers<() => void>();
@@ -31,15 +31,15 @@ test('a request is sent from the moment its connection is there, and no sooner',
   const fetch = fetchThrough((options, callback) => connecting.resolve(() => real(options, callback)));
   const exchange = new Exchange();
   const answer = exchange.run(() => fetch(url, { method: 'POST', body: 'x' }));
-  const goOn = await connecting.promise;
+  const resume = await connecting.promise;
   expect(exchange.sent).toBe(false);
-  goOn();
+  resume();
   expect(await (await answer).text()).toBe('hello');
   expect(exchange.sent).toBe(true);
   expect(requests).toBe(1);
 });
 
-test('an exchange that ended while its connection was being made never sends its request', async () => {
+test('an exchange that ended while it was connecting never sends its request', async () => {
   let requests = 0;
   const { server, url } = await listen(() => (requests += 1));
   const connecting = Promise.withResolvers<() => void>();
@@ -51,7 +51,7 @@ test('an exchange that ended while its connection was being made never sends its
     }),
   );
   const exchange = new Exchange();
-  // Without a signal of its own: only the exchange keeps it back.
+  // Without a signal of its own, only the exchange can abort it.
   const answer = exchange.run(() => fetch(url, { method: 'POST', body: 'x' }));
   const failure = answer.catch((error: unknown) => error);
   const goOn = await connecting.promise;
@@ -64,7 +64,7 @@ test('an exchange that ended while its connection was being made never sends its
   expect(requests).toBe(0);
 });
 
-test('requests outside of an exchange, and those that fetch, leave it alone', async () => {
+test('requests outside an exchange, and GET requests, do not mark it as sent', async () => {
   const { url } = await listen(() => {});
   const fetch = fetchThrough(buildConnector({}));
   const exchange = new Exchange();

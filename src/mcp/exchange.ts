@@ -4,15 +4,14 @@ import type { Dispatcher } from 'undici';
 const scope = new AsyncLocalStorage<Exchange | undefined>();
 
 /**
- * One request of ours on its way to a server: whether it may have got there, and what kind of answer it gets. The
- * layers between the one who asks and the socket (SDK, fetch, undici) hand nothing of their own through, so it travels
- * in the asynchronous context.
+ * Tracks one request to a server: whether it may have arrived, and what kind of response it gets. The layers between
+ * the caller and the socket (SDK, fetch, undici) pass no values through, so it is kept in the asynchronous context.
  */
 export class Exchange {
-  /** False only if no byte of the request has been written; final once the exchange has ended. */
+  /** False only if no byte of the request was written. Does not change after the exchange has ended. */
   sent = false;
   response: Response | undefined;
-  /** The answer is an event stream, whose end the transport tells of. */
+  /** Whether the response is an event stream, whose end the transport reports. */
   streams = false;
   readonly #ended = new AbortController();
 
@@ -20,7 +19,7 @@ export class Exchange {
     return scope.getStore();
   }
 
-  /** Runs `work`, whose requests are none of the current exchange's. */
+  /** Runs `work`, whose requests do not belong to the current exchange. */
   static outside<T>(work: () => T): T {
     return scope.run(undefined, work);
   }
@@ -29,7 +28,7 @@ export class Exchange {
     return scope.run(this, work);
   }
 
-  /** Aborted when nobody waits for the answer any more. */
+  /** Aborted when the caller no longer waits for the response. */
   get ended(): AbortSignal {
     return this.#ended.signal;
   }
@@ -40,8 +39,8 @@ export class Exchange {
 }
 
 /**
- * Interceptor for undici that notes when the POST of an exchange reaches a connection: undici calls `onRequestStart`
- * when the socket is connected (names resolved, TLS agreed) and writes to it next, unless the request is aborted there.
+ * Interceptor for undici that records when the POST of an exchange gets a connection: undici calls `onRequestStart` when
+ * the socket is connected (name resolved, TLS established) and then writes the request, unless it is aborted there.
  */
 export function trackRequestSent(dispatch: Dispatcher.Dispatch): Dispatcher.Dispatch {
   return (options, handler) => {
@@ -53,7 +52,7 @@ export function trackRequestSent(dispatch: Dispatcher.Dispatch): Dispatcher.Disp
 function watched(handler: Dispatcher.DispatchHandler, exchange: Exchange): Dispatcher.DispatchHandler {
   const onRequestStart: Dispatcher.DispatchHandler['onRequestStart'] = (controller, context) => {
     if (exchange.ended.aborted) {
-      controller.abort(new Error('nobody waits for the answer any more'));
+      controller.abort(new Error('the caller no longer waits for the answer'));
       return;
     }
     handler.onRequestStart?.(controller, context);

@@ -1,16 +1,16 @@
 import { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import { redact } from '../lib/redact.ts';
-import { ConnectionLostError } from './errors.ts';
+import { ConnectionLostError, McpServerError } from './errors.ts';
 
 const MAX_LENGTH = 300;
-/** What is left of megabytes before secrets are looked for in them. */
+/** A longer message is cut before it is searched for secrets. */
 const MAX_READ_LENGTH = 10_000;
 
-/** What is wrong with a server, in words of ours that read on after its name. */
-export class McpServerError extends Error {}
-
-/** Why a server could not be used, in one line for a model or a person, without secrets; reads on after its name. */
+/**
+ * Why a server could not be used: one line without secrets, for a model or a person. It is a predicate that continues
+ * after the server's name.
+ */
 export function failureReason(error: unknown): string {
   const line = redact(reason(error).slice(0, MAX_READ_LENGTH)).replaceAll(/\s+/g, ' ').trim().toWellFormed();
   return line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH).toWellFormed()}…` : line;
@@ -29,7 +29,7 @@ function reason(error: unknown): string {
   return NETWORK_REASONS[code] ?? `failed: ${cause.message || code || cause.name}`;
 }
 
-/** fetch says `fetch failed`, the SDK `probe failed`; the first failure says what happened. */
+/** The first failure in the chain: the outer ones only say `fetch failed` (fetch) or `probe failed` (SDK). */
 function rootCause(error: Error): Error {
   let root = error;
   while (root.cause instanceof Error && !(root instanceof McpServerError)) root = root.cause;
@@ -38,7 +38,7 @@ function rootCause(error: Error): Error {
 
 const requestTimeout = z.object({ timeout: z.number() });
 
-/** The SDK reports the end of its own time-outs and an aborted signal as the same kind of error. */
+/** The SDK reports its own time-outs and an aborted signal with the same error code. */
 function timeoutReason({ data }: SdkError): string {
   const timedOut = requestTimeout.safeParse(data);
   if (!timedOut.success) return 'had not answered when the call was cancelled';
@@ -49,23 +49,25 @@ const NETWORK_REASONS: Record<string, string> = {
   ECONNREFUSED: 'refuses connections: is it running?',
   ECONNRESET: 'closed the connection without an answer',
   UND_ERR_SOCKET: 'closed the connection without an answer',
-  UND_ERR_CONNECT_TIMEOUT: 'can not be reached: connecting timed out',
-  ETIMEDOUT: 'can not be reached: connecting timed out',
+  UND_ERR_CONNECT_TIMEOUT: 'cannot be reached: connecting timed out',
+  ETIMEDOUT: 'cannot be reached: connecting timed out',
   ENOTFOUND: 'has a host name that does not resolve',
-  EAI_AGAIN: 'has a host name that does not resolve at the moment',
+  EAI_AGAIN: 'has a host name that currently does not resolve',
 };
 
 function httpReason(error: SdkHttpError): string {
   const { status } = error;
-  const said = status < 400 ? error.message : errorText(error.data.text);
+  const detail = status < 400 ? error.message : errorText(error.data.text);
   const hint =
-    status === 401 || status === 403 ? '; a registered server can be given headers or credentials to authorize us' : '';
-  return `answered with HTTP ${status}${hint}${said && `: ${said}`}`;
+    status === 401 || status === 403
+      ? '; register the server with headers or credentials that authorize the client'
+      : '';
+  return `answered with HTTP ${status}${hint}${detail && `: ${detail}`}`;
 }
 
 const jsonRpcError = z.object({ error: z.object({ message: z.string() }) });
 
-/** What the body of an HTTP error says, if it is meant to be read by us: pages of HTML are not. */
+/** The message in the body of an HTTP error; empty for HTML pages. */
 function errorText(body: unknown): string {
   if (typeof body !== 'string') return '';
   try {

@@ -1,10 +1,6 @@
-import {
-  isJSONRPCRequest,
-  StreamableHTTPClientTransport,
-  type JSONRPCMessage,
-  type ProtocolError,
-} from '@modelcontextprotocol/client';
+import { isJSONRPCRequest, StreamableHTTPClientTransport, type JSONRPCMessage } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError, overflowOf } from '../lib/answer-bounds.ts';
+import { noAnswerError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { tooLargeError } from './message-bounds.ts';
@@ -12,37 +8,29 @@ import type { ServerTransport } from './transport.ts';
 
 type SendOptions = NonNullable<Parameters<StreamableHTTPClientTransport['send']>[1]>;
 
-/** Marks the errors that the transport makes up in place of an answer; no server can send this object. */
-const NO_ANSWER = { noAnswer: true };
-
-/** Of messages in one answer (MCP 2025-03-26, "batching"): ours are single requests, and each message has its cost. */
+/** Messages in one response (MCP 2025-03-26, "batching"). The client sends single requests, and each message costs time. */
 const MAX_BATCH = 100;
 
-/** So that the SDK notices first. */
+/** Delay after the SDK's own time-out, so that the SDK times out first. */
 const GIVE_UP_MS = 500;
 
-/** Whether the server ended its reply to a request without answering it. */
-export function isNoAnswer(error: ProtocolError): boolean {
-  return error.data === NO_ANSWER;
-}
-
 /**
- * The SDK's transport, for callers that must know what became of a request. The SDK lets a request whose reply ends
- * without an answer (HTTP 202, a broken event stream, an answer to something else) wait for its time-out; here it fails
- * at once. An event stream that the server lets us resume is resumed by the SDK first.
+ * The SDK's transport for streamable HTTP, with a definite outcome for each request. A request whose reply ends without
+ * an answer (HTTP 202, a broken event stream, an answer to another request) fails at once; in the SDK it waits for its
+ * time-out. An event stream that the server allows to resume is resumed by the SDK first.
  */
 export class HttpTransport extends StreamableHTTPClientTransport implements ServerTransport {
   readonly kind = 'streamable-http';
   readonly #answerTimeoutMs: number;
 
-  /** `answerTimeoutMs`: how long anything but a call of a tool is waited for. */
+  /** `answerTimeoutMs`: the time-out of all requests except tool calls. */
   constructor(url: string, headers: Record<string, string>, fetch: Fetch, answerTimeoutMs: number) {
     super(new URL(url), { requestInit: { headers }, fetch: (target, init) => trackStreaming(fetch, target, init) });
     this.#answerTimeoutMs = answerTimeoutMs;
   }
 
   override async send(message: JSONRPCMessage | JSONRPCMessage[], options: SendOptions = {}): Promise<void> {
-    // Notifications have no answer, and who listens for the end of the stream himself needs no help.
+    // Notifications have no answer, and a caller with its own onRequestStreamEnd handles the end of the stream itself.
     if (!isJSONRPCRequest(message) || options.onRequestStreamEnd) {
       await Exchange.outside(() => super.send(message, options));
       return;
@@ -50,18 +38,17 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
     const { id, method } = message;
     const call = method === 'tools/call' ? Exchange.current : undefined;
     const exchange = call ?? new Exchange();
-    // With servers of 2025-11-25 the SDK leaves the HTTP request of a request that it has given up open, and resumes it.
+    // For servers of 2025-11-25, the SDK keeps the HTTP request of a timed-out request open, and resumes it.
     const givenUp = call?.ended ?? AbortSignal.timeout(this.#answerTimeoutMs + GIVE_UP_MS);
     const requestSignal = options.requestSignal ?? givenUp;
-    // A request that has its answer is unknown to the protocol layer by then, so this does nothing.
+    // If the request was already answered, the protocol layer ignores the message.
     const onRequestStreamEnd = (): void => {
       const overflow = exchange.response && overflowOf(exchange.response);
       if (overflow) {
         this.onmessage?.(tooLargeError(id, overflow));
         return;
       }
-      const error = { code: 0, message: 'the server ended its reply without an answer', data: NO_ANSWER };
-      this.onmessage?.({ jsonrpc: '2.0', id, error });
+      this.onmessage?.(noAnswerError(id));
     };
     await exchange.run(() => super.send(message, { ...options, requestSignal, onRequestStreamEnd }));
     if (!exchange.streams) onRequestStreamEnd();

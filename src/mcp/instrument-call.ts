@@ -3,19 +3,19 @@ import type { CallOutcome } from './call-outcome.ts';
 import type { McpEndpoint } from './registry.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
-interface ToolToObserve {
+interface InstrumentedTool {
   metrics: Metrics;
   endpoint: McpEndpoint;
   tool: string;
 }
 
-/** Measures a call of a tool, which is a span of its turn's trace. */
-export async function observeTool(
-  { metrics, endpoint, tool }: ToolToObserve,
+/** Measures a tool call and records it as a span of the turn's trace. */
+export async function instrumentCall(
+  { metrics, endpoint, tool }: InstrumentedTool,
   call: () => Promise<CallOutcome>,
 ): Promise<CallOutcome> {
   const endStep = metrics.steps.begin();
-  // Those that agents bring along have any name.
+  // An inline server's name is the agent author's choice, so it must not become a label.
   const isRegistered = 'command' in endpoint || endpoint.trusted;
   const stop = metrics.toolCalls.startTimer({ server: isRegistered ? endpoint.name : 'inline' });
   const attributes = {
@@ -28,19 +28,17 @@ export async function observeTool(
   return trace.getTracer('everturn').startActiveSpan(`tools/call ${tool}`, options, async (span) => {
     try {
       const result = await call();
-      const outcome = outcomeOf(result);
-      stop({ outcome });
-      endStep(outcome === 'not_sent' || outcome === 'unknown' ? 'badly' : 'well');
-      if (outcome !== 'result') fail(span, outcome === 'error' ? 'tool_error' : outcome);
+      const { status } = result;
+      const isToolError = status === 'result' && result.isError;
+      stop({ outcome: isToolError ? 'error' : status });
+      endStep(status === 'not_sent' || status === 'unknown' ? 'badly' : 'well');
+      if (isToolError) fail(span, 'tool_error');
+      else if (status !== 'result') fail(span, status);
       return result;
     } finally {
       span.end();
     }
   });
-}
-
-function outcomeOf(result: CallOutcome): string {
-  return result.status === 'result' && result.isError ? 'error' : result.status;
 }
 
 function fail(span: Span, type: string): void {

@@ -2,18 +2,18 @@ import type { JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprot
 import { AnswerTooLargeError, sizeText } from '../lib/answer-bounds.ts';
 
 /**
- * What the SDK checks of a message takes up to 50 µs for each part that is wrong, since it collects all errors: 100,000
- * empty content blocks are 5 s. So it gets no more parts than this, and none that nothing here reads.
+ * The SDK's validation of a message takes up to 50 µs for each invalid part, because it collects all errors: 5 s for
+ * 100,000 empty content blocks. So it gets at most this many parts, and only fields that this client reads.
  */
 const MAX_BLOCKS = 1_000;
 const MAX_TOOLS = 1_000;
-/** Of the tools of all pages as JSON: they go to the model with every call. */
+/** The tools of all pages as JSON, which are sent to the model with every call. */
 const MAX_LIST_LENGTH = 4 * 1024 * 1024;
-/** Of everything else that it looks into: capabilities, metadata, the parameters of notifications. */
+/** Everything else that the SDK validates: capabilities, metadata, the parameters of notifications. */
 const MAX_OTHER_VALUES = 1_000;
 const MAX_ERROR_LENGTH = 10_000;
 
-/** Marks the errors that stand for an answer that was too large; no server can send this object. */
+/** Marks the errors that replace an answer that was too large; no server can send this object. */
 const TOO_LARGE = { tooLarge: true };
 
 export function tooLargeError(id: string | number, { message }: AnswerTooLargeError): JSONRPCMessage {
@@ -26,19 +26,20 @@ export function isTooLargeError(error: ProtocolError): boolean {
 
 type Fields = Record<string, unknown>;
 
-/** What a listing of tools has brought so far, page by page. */
+/** The tools listed so far, over all pages of one listing. */
 interface Listed {
   tools: number;
   length: number;
 }
 
-/** Keeps from the receiver of a transport's messages what would take it too long. */
+/** Filters the messages of a transport so that the SDK's validation takes bounded time. */
 export function boundMessages(transport: Transport): void {
   const send = transport.send.bind(transport);
   let listed: Listed = { tools: 0, length: 0 };
   transport.send = (message, options) => {
-    const begins = 'method' in message && message.method === 'tools/list' && message.params?.['cursor'] === undefined;
-    if (begins) listed = { tools: 0, length: 0 };
+    const isFirstPage =
+      'method' in message && message.method === 'tools/list' && message.params?.['cursor'] === undefined;
+    if (isFirstPage) listed = { tools: 0, length: 0 };
     return send(message, options);
   };
   let receive: Transport['onmessage'];
@@ -48,14 +49,14 @@ export function boundMessages(transport: Transport): void {
       receive =
         next &&
         ((message, extra) => {
-          const within = bounded(message, listed);
-          if (within) next(within, extra);
+          const accepted = bounded(message, listed);
+          if (accepted) next(accepted, extra);
         });
     },
   });
 }
 
-/** Undefined for what no request of ours waits for. */
+/** Undefined for a message to drop, which answers no request. */
 function bounded(message: JSONRPCMessage, listed: Listed): JSONRPCMessage | undefined {
   if ('result' in message) {
     try {
@@ -73,14 +74,15 @@ function bounded(message: JSONRPCMessage, listed: Listed): JSONRPCMessage | unde
   return hasMoreThan(MAX_OTHER_VALUES, message.params) ? undefined : message;
 }
 
-const READ_OF_BLOCKS = ['type', 'text', 'data', 'mimeType', 'resource', 'name', 'uri'];
-const READ_OF_RESOURCES = ['uri', 'mimeType', 'text', 'blob'];
-const READ_OF_TOOLS = ['name', 'title', 'description', 'inputSchema', 'annotations'];
-const READ_OF_ANNOTATIONS = ['title', 'readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'];
+/** The fields that this client reads; all others are dropped before validation. */
+const BLOCK_FIELDS = ['type', 'text', 'data', 'mimeType', 'resource', 'name', 'uri'];
+const RESOURCE_FIELDS = ['uri', 'mimeType', 'text', 'blob'];
+const TOOL_FIELDS = ['name', 'title', 'description', 'inputSchema', 'annotations'];
+const ANNOTATION_FIELDS = ['title', 'readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'];
 
 /** @throws AnswerTooLargeError */
 function boundedResult(result: Fields, listed: Listed): Fields {
-  // Counted before anything is made of them.
+  // Counted before the result is destructured.
   if (Object.keys(result).length > MAX_OTHER_VALUES) throw tooMany(MAX_OTHER_VALUES, 'fields');
   const { content, tools, structuredContent, ...others } = result;
   if (hasMoreThan(MAX_OTHER_VALUES, others)) throw tooMany(MAX_OTHER_VALUES, 'values beside its content');
@@ -95,47 +97,45 @@ function boundedResult(result: Fields, listed: Listed): Fields {
 function blocksOf(content: unknown): unknown {
   if (!Array.isArray(content)) return undefined;
   if (content.length > MAX_BLOCKS) throw tooMany(MAX_BLOCKS, 'parts');
-  return content.map((block) => picked(block, READ_OF_BLOCKS, { resource: READ_OF_RESOURCES }));
+  return content.map((block) => pick(block, BLOCK_FIELDS, { resource: RESOURCE_FIELDS }));
 }
 
 function toolsOf(tools: unknown, listed: Listed): unknown {
   if (!Array.isArray(tools)) return undefined;
   listed.tools += tools.length;
   if (listed.tools > MAX_TOOLS) throw tooMany(MAX_TOOLS, 'tools');
-  const read = tools
-    .map((tool) => picked(tool, READ_OF_TOOLS, { annotations: READ_OF_ANNOTATIONS }))
-    .map(withShortList);
+  const read = tools.map((tool) => pick(tool, TOOL_FIELDS, { annotations: ANNOTATION_FIELDS })).map(withShortRequired);
   listed.length += JSON.stringify(read).length;
   if (listed.length > MAX_LIST_LENGTH)
     throw new AnswerTooLargeError(`its list of tools is larger than ${sizeText(MAX_LIST_LENGTH)}`);
   return read;
 }
 
-/** Of the names that are required the first wrong one stands for all. */
-function withShortList(tool: unknown): unknown {
+/** Keeps only the first invalid name in `required`, which is enough for the SDK to reject the tool. */
+function withShortRequired(tool: unknown): unknown {
   if (!isObject(tool) || !isObject(tool['inputSchema'])) return tool;
   const { required } = tool['inputSchema'];
-  const wrong = Array.isArray(required) ? required.findIndex((name) => typeof name !== 'string') : -1;
-  if (!Array.isArray(required) || wrong < 0) return tool;
-  return { ...tool, inputSchema: { ...tool['inputSchema'], required: required.slice(wrong, wrong + 1) } };
+  const invalid = Array.isArray(required) ? required.findIndex((name) => typeof name !== 'string') : -1;
+  if (!Array.isArray(required) || invalid < 0) return tool;
+  return { ...tool, inputSchema: { ...tool['inputSchema'], required: required.slice(invalid, invalid + 1) } };
 }
 
 function tooMany(limit: number, parts: string): AnswerTooLargeError {
   return new AnswerTooLargeError(`its answer has more than ${limit} ${parts}`);
 }
 
-function picked(value: unknown, names: string[], inner: Record<string, string[]> = {}): unknown {
+function pick(value: unknown, names: string[], inner: Record<string, string[]> = {}): unknown {
   if (!isObject(value)) return value;
   const entries = names
     .filter((name) => Object.hasOwn(value, name))
     .map((name) => {
       const names = inner[name];
-      return [name, names ? picked(value[name], names) : value[name]];
+      return [name, names ? pick(value[name], names) : value[name]];
     });
   return Object.fromEntries(entries);
 }
 
-/** Nesting is bounded before anything is parsed. */
+/** Nesting is bounded before messages are parsed, so the recursion is too. */
 function hasMoreThan(limit: number, value: unknown): boolean {
   let count = 0;
   const visit = (node: unknown): boolean => {

@@ -1,15 +1,15 @@
-import { McpServerError } from './failure-reason.ts';
+import { McpServerError } from './errors.ts';
 import { McpConnection, type ConnectionOptions } from './connection.ts';
 import type { McpEndpoint } from './registry.ts';
 
 /**
  * The open connections of one kind, with an upper bound: each takes a socket and memory here and a session at its
- * server, or is a process. When there is no room for another one, the one that has been idle for longest is closed.
+ * server, or is a process. At the bound, the connection that has been idle longest is closed to make room.
  */
 export class OpenConnections {
   readonly #max: number;
   readonly #stop = new AbortController();
-  /** Those that are not wholly closed, the least recently used first. */
+  /** Connections that are not completely closed, the least recently used first. */
   readonly #open = new Set<McpConnection>();
   readonly #opening = new Set<Promise<McpConnection>>();
 
@@ -17,12 +17,12 @@ export class OpenConnections {
     this.#max = max;
   }
 
-  /** @throws ServerProblem if all connections are in use, or what keeps this one from being opened. */
+  /** @throws McpServerError if all connections are in use, or the error with which this one could not be opened */
   async open(endpoint: McpEndpoint, options: ConnectionOptions): Promise<McpConnection> {
     this.#stop.signal.throwIfAborted();
     while (this.#open.size + this.#opening.size >= this.#max) {
       const idle = [...this.#open].find(({ isInUse }) => !isInUse);
-      if (!idle) throw new McpServerError(`can't be connected to now: all ${this.#max} connections are in use`);
+      if (!idle) throw new McpServerError(`has no free connection: all ${this.#max} connections are in use`);
       await idle.close();
     }
     const opening = McpConnection.open(endpoint, options, this.#stop.signal);
@@ -37,12 +37,12 @@ export class OpenConnections {
     }
   }
 
-  /** The connection is about to be used. */
+  /** Marks the connection as the most recently used. */
   touch(connection: McpConnection): void {
     if (this.#open.delete(connection)) this.#open.add(connection);
   }
 
-  /** Settles when nothing is left, neither connections nor processes. */
+  /** Settles when all connections are closed and all processes have ended. */
   async close(): Promise<void> {
     this.#stop.abort(new Error('the server is shutting down'));
     await Promise.allSettled(this.#opening);

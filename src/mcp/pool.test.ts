@@ -18,7 +18,7 @@ async function start(options: Partial<TestMcpServerOptions> = {}, poolOptions: P
   return { server, pool, endpoint: server.endpoint };
 }
 
-test('a server of 2026-07-28 has no session, one of 2025-11-25 has', async () => {
+test('a server of 2026-07-28 has no session, a server of 2025-11-25 has one', async () => {
   const modern = await start();
   const legacy = await start({ protocol: '2025-11-25' });
   const shown = { id: 'test', name: 'test', transport: 'streamable-http', tools: [{ name: 'act' }] };
@@ -30,7 +30,7 @@ test('a server of 2026-07-28 has no session, one of 2025-11-25 has', async () =>
   expect(modern.server.received).not.toContain('initialize');
 });
 
-test('one connection serves all callers of a session with the same URL and headers, whatever they call the server', async () => {
+test('callers of a session with the same URL and headers share a connection, under any name of the server', async () => {
   const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
   const secret = { ...endpoint, headers: { authorization: 'Bearer secret' } };
   const endpoints = [endpoint, { ...endpoint, id: 'other', name: 'other' }, secret, { ...secret }];
@@ -63,7 +63,10 @@ describe('a server that is down', () => {
   });
 
   test.each([
-    [{ status: 401, body: '{"error":{"message":"Who are you?"}}' }, /HTTP 401; .* authorize us: Who are you\?$/],
+    [
+      { status: 401, body: '{"error":{"message":"Who are you?"}}' },
+      /HTTP 401; .* authorize the client: Who are you\?$/,
+    ],
     [{ status: 500 }, /HTTP 500$/],
     [{ status: 200, contentType: 'text/html', body: '<h1>' }, /content type/],
   ])('says what it answered: %j', async (fault, message) => {
@@ -72,7 +75,7 @@ describe('a server that is down', () => {
     await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(message);
   });
 
-  test('costs little for a while', async () => {
+  test('is not retried for a while', async () => {
     let now = 0;
     const { server, pool, endpoint } = await start({}, { now: () => now });
     server.faults.set('server/discover', { status: 500 });
@@ -96,7 +99,7 @@ describe('a server that is down', () => {
     },
   );
 
-  test('is waited for by those who were not aborted', async () => {
+  test('is still awaited by callers that were not aborted', async () => {
     const { server, pool, endpoint } = await start();
     server.faults.set('server/discover', 'stall');
     const abort = new AbortController();
@@ -111,7 +114,7 @@ describe('a server that is down', () => {
   });
 });
 
-test('a connection that nobody uses closes, and another one is opened when it is needed', async () => {
+test('an idle connection is closed, and another one is opened on the next use', async () => {
   const { server, pool, endpoint } = await start({ protocol: '2025-11-25' }, { idleMs: 50 });
   await pool.tools(endpoint, SCOPE, unaborted);
   await eventually(() => expect(server.received).toContain('DELETE'));
@@ -135,7 +138,7 @@ test('a connection with a call under way is in use', async () => {
   await eventually(() => expect(server.received).toContain('DELETE'));
 });
 
-test('closing ends sessions and connections, and what is being opened', async () => {
+test('closing ends sessions and connections, including those that are being opened', async () => {
   const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
   await pool.tools(endpoint, SCOPE, unaborted);
   const stalled = await start();
@@ -148,7 +151,7 @@ test('closing ends sessions and connections, and what is being opened', async ()
   await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('shutting down');
 });
 
-describe('a connection that has a state at the server', () => {
+describe('a connection with state at the server', () => {
   /** Two sessions of one subject, and one of another. */
   const SCOPES = [toolScope('ses_1', 'ann'), toolScope('ses_2', 'ann'), toolScope('ses_3', 'bob')];
 
@@ -177,7 +180,7 @@ describe('a connection that has a state at the server', () => {
     expect(server.count('initialize')).toBe(3);
   });
 
-  test('to a program belongs to a subject: a process for each session would be too much', async () => {
+  test('to a program belongs to a subject, so that there is not one process per session', async () => {
     const { pool } = await start();
     const pids = SCOPES.map(async (scope) => {
       const outcome = await pool.call(stdioEndpoint('2025-11-25'), scope, 'inspect', {}, calling);
@@ -190,7 +193,7 @@ describe('a connection that has a state at the server', () => {
   });
 });
 
-describe('a connection without a state', () => {
+describe('a connection without state', () => {
   test.each(['streamable HTTP, 2026-07-28', 'streamable HTTP without sessions, 2025-11-25'])(
     'serves all sessions: %s',
     async (kind) => {
@@ -199,7 +202,7 @@ describe('a connection without a state', () => {
       const pool = new McpPool({ allowPrivateUrls: () => false, maxConnections: 1 });
       onTestFinished(() => pool.close());
       const scopes = Array.from({ length: 10 }, (_, i) => toolScope(`ses_${i}`, `subject-${i}`));
-      // A second connection would close the first, or find no room.
+      // With a maximum of one, a second connection would close the first, or fail.
       const outcomes = await Promise.all(
         scopes.map((scope) => pool.call({ ...endpoint }, scope, 'echo', { text: scope.sessionId }, calling)),
       );
@@ -214,7 +217,7 @@ describe('a connection without a state', () => {
     await Promise.all([ann, bob].map((scope) => pool.tools(endpoint, scope, unaborted)));
     expect(server.count('server/discover')).toBe(1);
     await server.restart({ protocol: '2025-11-25' });
-    // A call might have arrived over the connection that broke, and is not repeated; a list is.
+    // A call may have been executed over the broken connection, so it is not repeated; a listing is.
     now += 60_000;
     await Promise.all([ann, bob].map((scope) => pool.tools(endpoint, scope, unaborted)));
     for (const scope of [ann, bob, ann, bob]) {
@@ -226,10 +229,10 @@ describe('a connection without a state', () => {
   });
 });
 
-describe('when there is no room for another connection', () => {
+describe('when the maximum number of connections is open', () => {
   const [one, two, three] = [toolScope('ses_1'), toolScope('ses_2'), toolScope('ses_3')];
 
-  test('the one that has been idle for longest is closed, and its session at the server ended', async () => {
+  test('the connection that has been idle longest is closed, and its session at the server ends', async () => {
     const { server, pool, endpoint } = await start({ protocol: '2025-11-25' }, { maxConnections: 2 });
     for (const scope of [one, two, one, three, one]) await pool.call(endpoint, scope, 'act', {}, calling);
     expect(server.count('initialize')).toBe(3);
@@ -238,7 +241,7 @@ describe('when there is no room for another connection', () => {
     expect(new Set([used[0], used[2], used[4]]).size).toBe(1);
   });
 
-  test('and all are in use, a call is not sent, and says so', async () => {
+  test('and all are in use, a call is not sent, and the outcome says so', async () => {
     const { promise, resolve } = Promise.withResolvers<string>();
     const tools = [{ name: 'act', handler: () => promise }];
     const { server, pool, endpoint } = await start({ protocol: '2025-11-25', tools }, { maxConnections: 1 });
@@ -246,7 +249,7 @@ describe('when there is no room for another connection', () => {
     await eventually(() => expect(server.calls).toHaveLength(1));
     expect(await pool.call(endpoint, two, 'act', {}, calling)).toEqual({
       status: 'not_sent',
-      message: `MCP server "test" can't be connected to now: all 1 connections are in use`,
+      message: `MCP server "test" has no free connection: all 1 connections are in use`,
     });
     resolve('done');
     expect(await running).toMatchObject({ status: 'result' });

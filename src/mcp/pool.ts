@@ -16,42 +16,42 @@ import type { McpEndpoint } from './registry.ts';
 import type { ServerTransport } from './transport.ts';
 
 export interface McpPoolOptions {
-  /** Whether servers that are not trusted may be at private addresses now. */
+  /** Whether untrusted servers may currently be at private addresses. */
   allowPrivateUrls: () => boolean;
-  /** What the programs that we run as servers say on their standard error goes here. */
+  /** Receives the standard error of the programs that run as servers. */
   log?: Logger;
-  /** For a connection to be made and agreed on, and for each page of a list of tools. */
+  /** For connecting and the handshake, and for each page of a list of tools. */
   answerTimeoutMs?: number;
-  /** For a program to start and to agree with us on how to talk. */
+  /** For a program to start and complete the handshake. */
   startTimeoutMs?: number;
-  /** How old a list of tools may get. */
+  /** How long a list of tools is reused. */
   listMaxAgeMs?: number;
-  /** A connection that nobody uses for this long is closed. */
+  /** A connection that is idle for this long is closed. */
   idleMs?: number;
-  /** How many connections over HTTP there may be: each may hold a socket for the server's notifications. */
+  /** Maximum number of connections over HTTP: each may hold a socket for the server's notifications. */
   maxConnections?: number;
-  /** How many programs may run: each is a process, of some 50 MB if it runs on Node. */
+  /** Maximum number of running programs: each is a process, of about 50 MB if it runs on Node. */
   maxPrograms?: number;
-  /** Milliseconds that never run backwards. */
+  /** A monotonic clock in milliseconds. */
   now?: () => number;
 }
 
-/** Of a message: images take a few of these, and text is cut for the model far below. */
+/** Images take a few MiB of a message; text is cut for the model far below this size. */
 const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
-/** A server that answers, as `mcp.initialize` shows it, and its tools. */
+/** A connected server, as `mcp.initialize` records it, and its tools. */
 export interface McpServerTools {
   id: string;
   name: string;
-  /** Null if there is none, or if others than the caller's session share it: who knows it may use it. */
+  /** Null if there is none, or if it is shared with other sessions: knowing the id gives access to the session. */
   sessionId: string | null;
   transport: ServerTransport['kind'];
   tools: Tool[];
 }
 
-/** The tools of a server can't be used now; the message says why, to a model or an operator. */
+/** The tools of a server are currently unavailable. The message says why, to a model or an operator. */
 export class McpUnavailableError extends Error {
-  /** The message without the server's name; reads on after it. */
+  /** The message without the server's name, as a predicate that continues after it. */
   readonly reason: string;
 
   constructor(server: string, cause: unknown) {
@@ -62,9 +62,9 @@ export class McpUnavailableError extends Error {
 }
 
 /**
- * Connections to MCP servers (protocol 2026-07-28, else 2025-11-25 and older), over HTTP or to programs that are started
- * when they are needed. A connection is shared by all callers with the same access (URL and headers, or command), and
- * where it has a state at the server, by those of one scope only: see `Isolation`.
+ * Connections to MCP servers (protocol 2026-07-28, or 2025-11-25 and older), over HTTP or to programs that are started
+ * on first use. All callers with the same access (URL and headers, or command) share a connection; if it has state at
+ * the server, only those of one scope do: see `Isolation`.
  */
 export class McpPool {
   readonly #options: Required<McpPoolOptions>;
@@ -115,7 +115,7 @@ export class McpPool {
     }
   }
 
-  /** Calls a tool at most once, unless the server itself says that it has not seen the call. Never throws. */
+  /** Calls a tool at most once, unless the server itself reports that it has not executed the call. Never throws. */
   async call(
     endpoint: McpEndpoint,
     scope: ToolScope,
@@ -131,7 +131,7 @@ export class McpPool {
       );
       return outcome.status === 'result' ? outcome : { ...outcome, message: named(name, outcome.message) };
     } catch (error) {
-      const reason = options.signal.aborted ? 'had not been asked when the call was cancelled' : failureReason(error);
+      const reason = options.signal.aborted ? 'had not received the call when it was cancelled' : failureReason(error);
       return { status: 'not_sent', message: named(name, reason) };
     }
   }
@@ -141,7 +141,7 @@ export class McpPool {
     await Promise.all(this.#agents.map((agent) => agent.destroy()));
   }
 
-  /** Runs `work`, and again with a new connection if it finds its own lost. */
+  /** Runs `work`, and repeats it once with a new connection if the connection was lost. */
   async #withConnection<T>(
     endpoint: McpEndpoint,
     scope: ToolScope,
@@ -195,7 +195,7 @@ function named(server: string, reason: string): string {
   return `MCP server ${JSON.stringify(server)} ${reason}`;
 }
 
-/** What makes two endpoints the same server to us, whatever agents call it. */
+/** The properties that identify a server; agents may give it different names. */
 function accessTo(endpoint: McpEndpoint): unknown {
   if ('command' in endpoint) {
     const { id, command, args, env, cwd, isolation } = endpoint;

@@ -4,15 +4,15 @@ import type { McpEndpoint } from './registry.ts';
 import { ScopedConnection } from './scoped-connection.ts';
 
 /**
- * A server and our connections to it. Whether an HTTP server keeps a state for a connection is known once it has
- * answered `initialize`: with a session id it does. Without one, the connection serves all scopes; with one, it belongs
- * to the scope that was the first to ask for it, and every other scope gets its own. Programs always have a state.
+ * A server and the connections to it. An HTTP server keeps state for a connection if its answer to `initialize` has a
+ * session id. A connection without state serves all scopes; one with state belongs to the scope that opened it, and
+ * every other scope gets its own. Programs always have state.
  */
 export class PooledServer {
   readonly #endpoint: McpEndpoint;
   readonly #create: () => ScopedConnection;
   readonly #scoped = new Map<string, ScopedConnection>();
-  /** Belongs to all scopes, or to none yet. */
+  /** Shared by all scopes, or not yet assigned to one. */
   #common: ScopedConnection;
   #keepsState: boolean;
 
@@ -23,12 +23,12 @@ export class PooledServer {
     this.#keepsState = 'command' in endpoint;
   }
 
-  /** Nothing is lost if it is forgotten. */
+  /** Whether it holds no state and can be dropped. */
   get isUnused(): boolean {
     return [this.#common, ...this.#scoped.values()].every(({ isUnused }) => isUnused);
   }
 
-  /** @throws the reason of the signal, or what keeps the connection from being opened. */
+  /** @throws the reason of the signal, or the error with which the connection could not be opened */
   async connection(scope: ToolScope, signal: AbortSignal): Promise<McpConnection> {
     const { isolation } = this.#endpoint;
     if (isolation === 'shared') return this.#common.get(signal);
@@ -38,7 +38,7 @@ export class PooledServer {
     const connection = await common.get(signal);
     if (!connection.keepsState) return connection;
     this.#keepsState = true;
-    // Another scope has been faster.
+    // Another scope took the connection first.
     if (this.#common !== common) return this.#own(key, signal);
     this.#common = this.#create();
     this.#scoped.set(key, common);

@@ -3,9 +3,8 @@ import { z } from 'zod';
 import { ROLES } from '../auth/rights.ts';
 import { ConfigError } from '../config.ts';
 import { registerSecrets } from '../lib/redact.ts';
-import type { Isolation } from './registry.ts';
 
-/** A server of the file `EVERTURN_MCP_SERVERS`: at a URL, or a program that we start and talk to over its pipes. */
+/** A server of the file `EVERTURN_MCP_SERVERS`: an HTTP server, or a program that Everturn starts (stdio). */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
 export type ParsedServer = z.infer<typeof httpServer> | z.infer<typeof stdioServer>;
 export type ClientCredentialsConfig = z.infer<typeof clientCredentials>;
@@ -44,7 +43,13 @@ const clientCredentials = z
     return z.NEVER;
   });
 
-/** How a connection with a state is shared; `byDefault` where the file does not say. */
+/**
+ * Which callers share a connection that has a state at its server: the turns of one session, all sessions of one
+ * subject, or all callers. Connections without a state are shared by all callers in any case.
+ */
+export type Isolation = 'session' | 'subject' | 'shared';
+
+/** How a connection with a state is shared; `byDefault` applies if the file does not set it. */
 function isolation(byDefault: Isolation) {
   return z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' }).default(byDefault);
 }
@@ -87,7 +92,7 @@ const httpServer = z.strictObject({
   ...policy,
 });
 
-/** What the operating system takes as one argument or variable. */
+/** A string that the operating system accepts as an argument or a variable. */
 const withoutNul = z.string({ error: 'must be a string' }).regex(/^[^\0]*$/, 'must not contain a NUL character');
 
 const stdioServer = z.strictObject({
@@ -96,12 +101,12 @@ const stdioServer = z.strictObject({
   env: z.record(z.string().min(1), withoutNul, { error: 'must be an object of strings' }).default({}),
   cwd: withoutNul.min(1, 'must be a folder').optional(),
   idempotent_tools: idempotentTools,
-  // A process for each session is too much where a subject has many of them open, and one for all mixes their states.
+  // One process per session is too much for a subject with many open sessions; one for all subjects would mix their state.
   isolation: isolation('subject'),
   ...policy,
 });
 
-/** Tells the two kinds apart by what only one of them has, so that an error speaks of the kind that was meant. */
+/** Distinguishes the two kinds by a field that only one of them has, so that errors refer to the intended kind. */
 const server = z
   .record(z.string(), z.unknown(), { error: 'must be an object' })
   .transform((value, context): ParsedServer => {
@@ -130,8 +135,8 @@ export function parseServer(value: RegisteredServer): ParsedServer {
 
 /**
  * Reads the file of `EVERTURN_MCP_SERVERS`: `{"servers": {"<name>": {"url", …} or {"command", …}}}`. `${NAME}` in a value
- * stands for the variable NAME of `env`, so that the file needs no secrets; what stands there is taken for one.
- * @throws ConfigError that names the file, the place in it and what should be there, but no value.
+ * is replaced by the variable NAME of `env`, so that the file needs no secrets; the value is treated as a secret.
+ * @throws ConfigError that names the file, the path in it and what is expected there, but never a value
  */
 export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Promise<Map<string, ParsedServer>> {
   const wrong = (problem: string): ConfigError => new ConfigError(`EVERTURN_MCP_SERVERS: ${file}: ${problem}`);
@@ -139,7 +144,7 @@ export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Pr
   try {
     content = JSON.parse(await readFile(file, 'utf8'));
   } catch (error) {
-    throw wrong(error instanceof SyntaxError ? notJson(error) : `can't be read: ${String(error)}`);
+    throw wrong(error instanceof SyntaxError ? notJson(error) : `cannot be read: ${String(error)}`);
   }
   const unset: string[] = [];
   const variable = (name: string, at: string): string => {
@@ -148,27 +153,29 @@ export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Pr
     registerSecrets([value]);
     return value ?? '';
   };
-  const parsed = registryFile.safeParse(filled(content, variable));
+  const parsed = registryFile.safeParse(interpolate(content, variable));
   if (unset.length > 0) throw wrong(unset.join('\n'));
   if (parsed.success) return new Map(Object.entries(parsed.data.servers));
   const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`);
   throw wrong(problems.join('\n'));
 }
 
-/** Without the piece of the file that V8 shows: there may be a secret in it. */
+/** Omits the excerpt of the file that V8 includes, because it may contain a secret. */
 function notJson({ message }: SyntaxError): string {
   const [where] = /\(line \d+ column \d+\)$/.exec(message) ?? [];
   return where === undefined ? 'is not JSON' : `is not JSON ${where}`;
 }
 
-/** The value with its references to variables replaced by what `variable` gives for their names and places. */
-function filled(value: unknown, variable: (name: string, at: string) => string, path: string[] = []): unknown {
+/** Replaces references to variables by what `variable` returns for their names and paths. */
+function interpolate(value: unknown, variable: (name: string, at: string) => string, path: string[] = []): unknown {
   if (typeof value === 'string') {
     return value.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => variable(name, path.join('.')));
   }
-  if (Array.isArray(value)) return value.map((item, i) => filled(item, variable, [...path, String(i)]));
+  if (Array.isArray(value)) return value.map((item, i) => interpolate(item, variable, [...path, String(i)]));
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, filled(item, variable, [...path, key])]));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key, interpolate(item, variable, [...path, key])]),
+  );
 }
 
 function httpUrl() {

@@ -35,7 +35,7 @@ test('servers of the file are found by name, and trusted', async () => {
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'other' })).toBeUndefined();
 });
 
-test('a program is a server too, and is what the file says', async () => {
+test('a server can be a program, configured by the file', async () => {
   const tools = { command: 'uvx', args: ['some-server', '--flag'], env: { TOKEN: 'x' }, cwd: '/srv' };
   const file = await fileOf(JSON.stringify({ servers: { tools, plain: { command: 'server' } } }));
   const registry = await loadMcpRegistry(file);
@@ -76,7 +76,7 @@ test('values may come from the environment', async () => {
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'tools' })).toMatchObject({ args: ['crm'] });
 });
 
-test('what stands for a variable is a secret, wherever that is, and so is the value of a header, whatever its name', async () => {
+test('values of variables and of headers are registered as secrets', async () => {
   const env = { STRIPE: 'sk-of-stripe', PAT: 'pat-of-github', PATH_KEY: 'key-in-the-path' };
   const pay = {
     url: 'https://pay.example/${PATH_KEY}/mcp',
@@ -89,7 +89,7 @@ test('what stands for a variable is a secret, wherever that is, and so is the va
   }
 });
 
-test('a server can be registered when its URL is known', async () => {
+test('a server can be registered at run time', async () => {
   const registry = await loadMcpRegistry(undefined);
   const spec = { type: 'truefoundry-mcp-registry', name: 'demo' } as const;
   expect(registry.resolve(spec)).toBeUndefined();
@@ -97,7 +97,7 @@ test('a server can be registered when its URL is known', async () => {
   expect(registry.resolve(spec)).toMatchObject({ url: 'http://127.0.0.1:1234/mcp', trusted: true });
 });
 
-test('an inline server is where its URL says, not trusted, and has an id that does not give the URL away', () => {
+test('an inline server has its own URL, is not trusted, and has an id that does not reveal the URL', () => {
   const registry = new McpRegistry();
   registry.add('weather', { url: 'http://10.0.0.1/' });
   const url = 'https://weather.example/mcp?key=secret';
@@ -185,7 +185,7 @@ test.each([
     '{"servers": {"a": {"url": "http://x/", "auth": {"type": "client_credentials", "client_id": "x", "client_secret": "${CRM_SECRET}", "issuer": "https://x/", "token_url": "https://x/t"}}}}',
     'servers.a.auth: has a token_url and an issuer: give it one of them',
   ],
-])('a file of %s is refused, with its name and the place', async (content, message) => {
+])('a file of %s is rejected, and the error names the file and the path', async (content, message) => {
   const file = await fileOf(content);
   const error: unknown = await loadMcpRegistry(file, ENV).catch((reason: unknown) => reason);
   expect(String(error)).toContain(`EVERTURN_MCP_SERVERS: ${file}: `);
@@ -193,6 +193,6 @@ test.each([
   expect(String(error)).not.toContain('s3cret');
 });
 
-test('a file that does not exist is refused', async () => {
-  await expect(loadMcpRegistry('/nowhere/servers.json')).rejects.toThrow(/\/nowhere\/servers\.json: can't be read/);
+test('a file that does not exist is rejected', async () => {
+  await expect(loadMcpRegistry('/nowhere/servers.json')).rejects.toThrow(/\/nowhere\/servers\.json: cannot be read/);
 });

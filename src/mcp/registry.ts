@@ -5,24 +5,19 @@ import {
   parseServer,
   readRegistryFile,
   type ClientCredentialsConfig,
+  type Isolation,
   type ParsedServer,
   type RegisteredServer,
 } from './registry-file.ts';
 import { NO_POLICY, type ServerPolicy } from './server-policy.ts';
 
-/** An MCP server: where it is, and what we know of it beside what it says itself. */
+/** An MCP server: its address, and its configuration on this side. */
 export type McpEndpoint = HttpEndpoint | StdioEndpoint;
-
-/**
- * Who shares a connection that has a state at its server: the turns of one session, all sessions of one subject, or
- * everybody. Connections without a state are shared by all in any case.
- */
-export type Isolation = 'session' | 'subject' | 'shared';
 
 interface Endpoint {
   /** Stable for the same server: the name of a registered one, a digest of the URL of an inline one. */
   id: string;
-  /** As the agent calls it. */
+  /** The name that the agent gives it. */
   name: string;
   /** Tools that may run again with the same operation id: `@all` or names. */
   idempotentTools: readonly string[];
@@ -32,17 +27,17 @@ interface Endpoint {
 export interface HttpEndpoint extends Endpoint {
   url: string;
   headers: Record<string, string>;
-  /** How we get the token that its requests carry. */
+  /** How the bearer token for its requests is obtained. */
   auth?: ClientCredentialsConfig | undefined;
-  /** The operator vouches for it: it may be at a private address. */
+  /** Registered by the operator, so it may be at a private address. */
   trusted: boolean;
 }
 
-/** A program of the operator's, run on this machine. */
+/** A program that the operator registered, run on this machine. */
 export interface StdioEndpoint extends Endpoint {
   command: string;
   args: string[];
-  /** Beside the few variables that every program needs. */
+  /** In addition to the few variables that every program needs. */
   env: Record<string, string>;
   cwd?: string | undefined;
 }
@@ -60,7 +55,7 @@ export class McpRegistry {
     this.#servers.set(name, parseServer(server));
   }
 
-  /** Where to find the server that an agent asks for; undefined if none of that name is registered. */
+  /** Resolves an agent's server to its endpoint; undefined if no server is registered under that name. */
   resolve(spec: McpServer): McpEndpoint | undefined {
     const { name } = spec;
     if (spec.type === 'inline') {
@@ -79,7 +74,7 @@ export class McpRegistry {
     return { ...endpoint, command, args, env, cwd };
   }
 
-  /** What the operator lets agents do with the server that an agent asks for. */
+  /** The operator's policy for an agent's server. */
   policy({ type, name }: McpServer): ServerPolicy {
     const server = type === 'inline' ? undefined : this.#servers.get(name);
     if (!server) return NO_POLICY;
@@ -88,7 +83,7 @@ export class McpRegistry {
   }
 }
 
-/** @throws ConfigError that says what is wrong with the file. */
+/** @throws ConfigError if the file cannot be read or is invalid */
 export async function loadMcpRegistry(
   file: string | undefined,
   env: NodeJS.ProcessEnv = process.env,
@@ -100,6 +95,6 @@ export async function loadMcpRegistry(
 
 function secretsOf(server: ParsedServer): string[] {
   if ('command' in server) return credentialsIn(server.env);
-  // Headers are there for credentials, which servers call whatever they like.
+  // Header values are credentials in most cases, and the header's name does not tell which are not.
   return [...Object.values(server.headers), ...(server.auth ? [server.auth.client_secret] : [])];
 }

@@ -3,13 +3,13 @@ import { waitOrAbort } from '../lib/abort.ts';
 import type { McpConnection } from './connection.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
 
-/** The one connection to a server that the callers of a scope share: opened when it is needed, and again when it is lost. */
+/** The connection to a server that all callers of a scope share: opened on first use, and reopened after it was lost. */
 export class ScopedConnection {
   readonly #open: () => Promise<McpConnection>;
   readonly #opening: SingleFlight<McpConnection>;
   #connection: McpConnection | undefined;
 
-  /** `now`: milliseconds that never run backwards. */
+  /** `now`: a monotonic clock in milliseconds. */
   constructor(open: () => Promise<McpConnection>, now: () => number) {
     this.#open = open;
     this.#opening = new SingleFlight(now);
@@ -19,16 +19,16 @@ export class ScopedConnection {
     return this.#connection?.takesCalls === true;
   }
 
-  /** Nothing is lost if it is forgotten. */
+  /** Whether it holds no state and can be dropped. */
   get isUnused(): boolean {
     return !this.isOpen && this.#opening.isBlank;
   }
 
-  /** @throws the reason of the signal, or what keeps the connection from being opened. */
+  /** @throws the reason of the signal, or the error with which the connection could not be opened */
   async get(signal: AbortSignal): Promise<McpConnection> {
     signal.throwIfAborted();
     if (this.#connection?.takesCalls) return this.#connection;
-    // What the server says as long as it lives is not of the turn that happens to be the first.
+    // The connection outlives the turn that opens it, so its log lines must not carry that turn's context.
     const opening = this.#opening.run(() => withoutContext(async () => (this.#connection = await this.#open())));
     return waitOrAbort(opening, signal);
   }

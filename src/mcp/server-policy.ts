@@ -1,21 +1,24 @@
 import { ROLES } from '../auth/rights.ts';
 import type { SessionOwner } from '../core/history.ts';
 
-/** What the operator lets agents do with a registered server. */
+/** The operator's policy for a registered server. */
 export interface ServerPolicy {
-  /** Whose drafts may name it, beside those of admins, who write agents anyway: roles, and subjects as `subject:<id>`. */
+  /**
+   * The authors whose drafts may use it: roles, and subjects as `subject:<id>`. Drafts of admins always may, because
+   * admins write the agents of the registry.
+   */
   drafts: readonly string[];
-  /** The tools that agents may have at all: `@all`, `@read-only` or names. */
+  /** The tools that agents may use: `@all`, `@read-only` or names. */
   tools: readonly string[];
   /**
-   * The calls that need approval whatever an agent says: `@all`, `@write`, `@destructive`, `@unannotated` or names.
-   * Undefined: none where an admin has written the agent, who is trusted with that as an operator is; in the drafts of
-   * others all but those of read-only tools.
+   * The calls that need approval regardless of the agent: `@all`, `@write`, `@destructive`, `@unannotated` or names.
+   * Undefined: none for agents written by an admin, who is trusted like the operator; for other authors' drafts, all
+   * calls except those of read-only tools.
    */
   approval: readonly string[] | undefined;
 }
 
-/** An inline server is the agent's own. */
+/** For inline servers, which belong to the agent. */
 export const NO_POLICY: ServerPolicy = { drafts: ROLES, tools: ['@all'], approval: [] };
 
 const ALL_BUT_READ_ONLY = ['@write', '@destructive', '@unannotated'];
@@ -26,7 +29,7 @@ export function mayUse({ drafts }: ServerPolicy, owner: SessionOwner): boolean {
   return owner.draftRoles?.some((role) => drafts.includes(role)) === true;
 }
 
-/** The approvals that the agent of a session can not do without. */
+/** The calls that need approval in a session, regardless of its agent. */
 export function approvalFloor({ approval }: ServerPolicy, owner: SessionOwner): readonly string[] {
   return approval ?? (isOfAdmin(owner) ? [] : ALL_BUT_READ_ONLY);
 }

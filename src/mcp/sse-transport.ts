@@ -11,13 +11,13 @@ import {
 import { overflowOf } from '../lib/answer-bounds.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
-import { McpServerError } from './failure-reason.ts';
+import { McpServerError } from './errors.ts';
 import type { ServerTransport } from './transport.ts';
 
 /**
- * For servers of 2024-11-05 (MCP, "HTTP with SSE"): all answers come on one event stream. The SDK's transport opens a
- * stream that broke anew, which makes another session, and what was asked in the one before is never answered; here
- * the connection closes instead.
+ * Transport for servers of 2024-11-05 (MCP, "HTTP with SSE"), which send all answers on one event stream. The SDK's
+ * transport reopens a broken stream, which creates a new session in which earlier requests are never answered; this
+ * one closes the connection instead.
  */
 export class SseTransport extends SSEClientTransport implements ServerTransport {
   readonly kind = 'sse';
@@ -51,10 +51,10 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
   }
 }
 
-/** The SDK's transport takes no headers for a single message. */
+/** Headers for the current message: the SDK's transport accepts none for a single message. */
 const headersOfMessage = new AsyncLocalStorage<Readonly<Record<string, string>>>();
 
-/** Sends a message. The SDK's error for one that is refused hides its status in a text. */
+/** Sends a message. Throws an error with the HTTP status, which the SDK's own error has only in its text. */
 async function post(fetch: Fetch, url: string | URL, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);
   for (const [name, value] of Object.entries(headersOfMessage.getStore() ?? {})) headers.set(name, value);

@@ -80,8 +80,8 @@ describe('the program of a server', () => {
   });
 
   test.each([
-    [{ command: '/nowhere/server' }, /^MCP server "test" can't be started: spawn \/nowhere\/server ENOENT$/],
-    [{ cwd: '/nowhere' }, /^MCP server "test" can't be started in \/nowhere: .*ENOENT$/],
+    [{ command: '/nowhere/server' }, /^MCP server "test" cannot be started: spawn \/nowhere\/server ENOENT$/],
+    [{ cwd: '/nowhere' }, /^MCP server "test" cannot be started in \/nowhere: .*ENOENT$/],
     [{ command: '/bin/sh', args: ['-c', 'exit 7'] }, /^MCP server "test" ended with exit code 7$/],
     [{ command: '/bin/sh', args: ['-c', 'kill -9 $$'] }, /^MCP server "test" was ended by SIGKILL$/],
   ])('that can not run (%j) leaves the call unsent, and says why', async (more, message) => {

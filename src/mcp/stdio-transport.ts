@@ -13,7 +13,7 @@ import { getDefaultEnvironment } from '@modelcontextprotocol/client/stdio';
 import type { Logger } from 'pino';
 import { AnswerGauge, inParts } from '../lib/answer-bounds.ts';
 import { Exchange } from './exchange.ts';
-import { McpServerError } from './failure-reason.ts';
+import { McpServerError } from './errors.ts';
 import { LineReader } from '../lib/line-reader.ts';
 import { endGroup } from '../lib/processes.ts';
 import type { StdioEndpoint } from './registry.ts';
@@ -23,18 +23,18 @@ import { errorMessage } from '../lib/errors.ts';
 export interface StdioOptions {
   log: Logger;
   now: () => number;
-  /** The sender of a longer message is ended. */
+  /** A program that sends a longer message is ended. */
   maxMessageBytes: number;
 }
 
-/** For a program to end by itself once its input has ended, and then again once it was asked to. */
+/** How long a program may take to end after its input was closed, and again after it was signalled. */
 const END_GRACE_MS = 2_000;
-/** For the news of a program that is gone to come through, when others hold its pipes. */
+/** How long to read the pipes of an ended program that other processes still hold open. */
 const DRAIN_MS = 500;
 
 /**
- * Talks to a server that is a program of ours, a line a message (MCP, "stdio"). The SDK's own transport ends only the
- * program itself, which often is but a shell or `npx` before the real one, and can't say why it has closed.
+ * Transport for a server that is a local program, with one message per line (MCP, "stdio"). The SDK's own transport ends
+ * only the program itself, which is often a shell or `npx` that started the real one, and does not report why it closed.
  */
 export class StdioTransport implements ServerTransport {
   readonly kind = 'stdio';
@@ -42,7 +42,7 @@ export class StdioTransport implements ServerTransport {
   onerror: Transport['onerror'];
   onmessage: Transport['onmessage'];
   failure: Error | undefined;
-  /** The SDK takes a transport that has this and `pid` for one to a process, and knows what its silence means. */
+  /** The SDK treats a transport with this field and `pid` as a process, which affects how it interprets silence. */
   readonly stderr = null;
 
   readonly #endpoint: StdioEndpoint;
@@ -62,29 +62,29 @@ export class StdioTransport implements ServerTransport {
     return this.#child?.pid ?? null;
   }
 
-  /** @throws ServerProblem if the program can't be started. */
+  /** @throws McpServerError if the program cannot be started */
   async start(): Promise<void> {
     const { command, args, env, cwd } = this.#endpoint;
     const child = spawn(command, args, {
       env: { ...getDefaultEnvironment(), ...env },
       cwd,
       stdio: 'pipe',
-      // A process group of its own: it is ended as a whole, and a Ctrl-C at a terminal is for us to answer.
+      // A separate process group, so that it is ended as a whole and does not receive Ctrl-C from a terminal.
       detached: true,
     });
     const spawned = once(child, 'spawn');
-    // Without a process there may be no pipes either.
+    // Without a process there may be no pipes.
     if (child.pid !== undefined) this.#attach(child);
     try {
       await spawned;
     } catch (error) {
       const reason = errorMessage(error);
-      throw new McpServerError(`can't be started${cwd === undefined ? '' : ` in ${cwd}`}: ${reason}`);
+      throw new McpServerError(`cannot be started${cwd === undefined ? '' : ` in ${cwd}`}: ${reason}`);
     }
     this.#log.info({ pid: child.pid }, 'the MCP server was started');
   }
 
-  /** @throws ServerProblem if the message, of which the newline is the last byte, can not have been read as a whole. */
+  /** @throws McpServerError if the program cannot have read the whole message, whose last byte is the newline */
   async send(message: JSONRPCMessage): Promise<void> {
     const exchange = isJSONRPCRequest(message) && message.method === 'tools/call' ? Exchange.current : undefined;
     const child = this.#child;
@@ -95,13 +95,13 @@ export class StdioTransport implements ServerTransport {
     });
     if (isWritten) return;
     if (exchange) exchange.sent = false;
-    // Mostly because it has ended, which we are about to hear of.
+    // The usual reason is that the program has ended; its exit event is about to arrive.
     if (isRunning(child)) await Promise.race([once(child, 'exit'), sleep(DRAIN_MS, undefined, { ref: false })]);
     this.#end(new McpServerError('closed its input'));
     throw this.failure ?? new McpServerError('is not running');
   }
 
-  /** Settles when the program, and whatever it has started in its group, is gone. */
+  /** Settles when the program and all processes in its group have ended. */
   close(): Promise<void> {
     this.#end(undefined);
     return this.#ending ?? Promise.resolve();
@@ -112,7 +112,7 @@ export class StdioTransport implements ServerTransport {
     this.#reading = this.#read(child.stdout);
     const stderr = new StderrLog(this.#log, this.#options.now);
     child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk)).on('end', () => stderr.end());
-    // What can't be written is told of by `write`; a pipe that breaks otherwise is one whose process ends.
+    // Failed writes are reported to `write`; otherwise a pipe breaks because its process ends.
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on('error', () => {});
     child.once('exit', (code, signal) => {
       const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
@@ -121,7 +121,7 @@ export class StdioTransport implements ServerTransport {
     });
   }
 
-  /** Ends the connection at once, and the processes in their own time. */
+  /** Ends the connection at once, and the processes after their grace periods. */
   #end(failure: Error | undefined): void {
     const child = this.#child;
     if (this.#ending || !child) return;
@@ -133,7 +133,7 @@ export class StdioTransport implements ServerTransport {
     const { pid } = child;
     const closed = Promise.all([once(child, 'close'), this.#reading]);
     if (!isRunning(child)) {
-      // Answers may still be in the pipe.
+      // The pipe may still contain answers.
       await Promise.race([closed, sleep(DRAIN_MS, undefined, { ref: false })]);
       this.onclose?.();
     } else {
@@ -152,13 +152,13 @@ export class StdioTransport implements ServerTransport {
     try {
       for await (const chunk of stdout) {
         await inParts(chunk, gauge, (part) => lines.push(part)).catch((error: unknown) => {
-          // Before the loop is left, which closes the pipe: what the program makes of that explains nothing.
+          // Before the loop ends, which closes the pipe: the program's reaction to that would hide the cause.
           this.#end(error instanceof Error ? error : new Error(String(error)));
           throw error;
         });
       }
     } catch {
-      // A pipe that breaks otherwise is one whose process ends.
+      // Otherwise a pipe breaks because its process ends.
     } finally {
       gauge.release();
     }
@@ -170,7 +170,7 @@ export class StdioTransport implements ServerTransport {
     try {
       message = deserializeMessage(line);
     } catch (error) {
-      // Programs print all kinds of things where only messages belong.
+      // Some programs print other text on standard output, which is reserved for messages.
       this.onerror?.(error instanceof Error ? error : new Error(String(error)));
       return;
     }
@@ -186,7 +186,7 @@ const MAX_LINE_BYTES = 2_000;
 const MAX_LINES = 100;
 const WINDOW_MS = 10_000;
 
-/** Passes on to our log what a program says on its standard error: 100 lines in 10 s, and how many more there were. */
+/** Copies the standard error of a program to the log: up to 100 lines in 10 s, and the number of lines omitted. */
 export class StderrLog {
   readonly #log: Logger;
   readonly #now: () => number;
@@ -194,7 +194,7 @@ export class StderrLog {
   #windowEnd = -Infinity;
   #count = 0;
 
-  /** `now`: milliseconds that never run backwards. */
+  /** `now`: a monotonic clock in milliseconds. */
   constructor(log: Logger, now: () => number) {
     this.#log = log;
     this.#now = now;

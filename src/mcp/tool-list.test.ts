@@ -16,7 +16,7 @@ async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partia
     const { tools } = await pool.tools(server.endpoint, SCOPE, new AbortController().signal);
     return tools.map(({ name }) => name);
   };
-  /** Lists until the list is kept: a first one is out of date once the server has agreed to tell of changes. */
+  /** Lists until the list is cached: the first one is invalidated when the server acknowledges the subscription. */
   const settle = async (): Promise<number> => {
     await eventually(async () => {
       await names();
@@ -31,7 +31,7 @@ async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partia
 }
 
 describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %s', (protocol) => {
-  test('are those of all pages, with all that is said of them', async () => {
+  test('are those of all pages, with all their fields', async () => {
     const tools = ['a', 'b', 'c', 'd', 'e'].map((name) => ({
       name,
       description: `does ${name}`,
@@ -44,14 +44,14 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     expect(server.count('tools/list')).toBe(3);
   });
 
-  test('are asked for once by all who want them at the same time', async () => {
+  test('are listed once for all concurrent callers', async () => {
     const { server, names } = await start({ protocol });
     await Promise.all([names(), names(), names()]);
     expect(server.count('tools/list')).toBe(1);
     expect(server.count('server/discover')).toBe(1);
   });
 
-  test('are kept, and asked for again when the server says that they changed', async () => {
+  test('are cached, and listed again when the server reports a change', async () => {
     const { server, names, settle } = await start({ protocol });
     const lists = await settle();
     await server.setTools([{ name: 'b' }]);
@@ -60,7 +60,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     expect(server.count('tools/list')).toBe(lists + 1);
   });
 
-  test('are asked for again when they are old', async () => {
+  test('are listed again when they are old', async () => {
     let now = 0;
     const { server, names, settle } = await start({ protocol }, { listMaxAgeMs: 60_000, now: () => now });
     const lists = await settle();
@@ -72,7 +72,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     expect(server.count('tools/list')).toBe(lists + 1);
   });
 
-  test('are asked for again when they changed while they were listed', async () => {
+  test('are listed again when they changed during the listing', async () => {
     let now = 0;
     const { server, pool, names, settle } = await start({ protocol }, { now: () => now });
     await settle();
@@ -83,7 +83,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     const listing = names();
     await eventually(() => expect(server.count('tools/list')).toBe(lists + 1));
     await server.setTools([{ name: 'b' }]);
-    // The notification has come by the time that an answer asked for later has.
+    // The notification arrives before the answer to a later request.
     const calling = { operationId: 'turn_1/call_1', signal: new AbortController().signal, timeoutMs: 60_000 };
     await pool.call(server.endpoint, SCOPE, 'b', {}, calling);
     server.faults.clear();
@@ -92,14 +92,14 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     expect(await names()).toEqual(['b']);
   });
 
-  test('are asked for again after a restart, and changes are told of as before', async () => {
+  test('are listed again after a restart, and changes are reported as before', async () => {
     let now = 0;
     const { server, names, settle } = await start({ protocol }, { now: () => now });
     await settle();
     await server.stop();
     await server.setTools([{ name: 'b' }]);
     await server.restart();
-    // Only a subscription shows that the server went away.
+    // Only the end of a subscription shows that the server was down.
     if (protocol === '2025-11-25') now += 60_000;
     await eventually(async () => expect(await names()).toEqual(['b']));
     await settle();
@@ -107,7 +107,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     await eventually(async () => expect(await names()).toEqual(['c']));
   });
 
-  test('are an error that is remembered for a moment when the server fails to list them', async () => {
+  test('are an error that is cached briefly when the server fails to list them', async () => {
     let now = 0;
     const { server, names } = await start({ protocol }, { now: () => now });
     server.faults.set('tools/list', { status: 500, body: 'no disk' });
@@ -125,8 +125,8 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     const lists = await settle();
     now += 60_000;
     server.faults.set('tools/list', 'stall');
-    // The time-out is a timer of the SDK's, and a signal gives the request up behind it: both run out when the server
-    // has been asked.
+    // The time-out is a timer of the SDK, and a signal aborts the request after it: both expire once the request has
+    // arrived.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const giveUp = new AbortController();
     const timeoutSignal = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(giveUp.signal);
@@ -140,11 +140,11 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
     await expect(listing).rejects.toThrow('MCP server "test" did not answer within 3600 s');
     vi.useRealTimers();
     giveUp.abort();
-    // What stays open is the stream on which a server of either kind tells of changes.
+    // The stream for notifications of changes stays open, for servers of both versions.
     await eventually(() => expect(server.openRequests).toBe(1));
   });
 
-  test('are waited for no longer when the signal is aborted', async () => {
+  test('are no longer awaited when the signal is aborted', async () => {
     const { server, pool } = await start({ protocol });
     server.faults.set('tools/list', 'stall');
     const abort = new AbortController();
@@ -156,7 +156,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
   });
 });
 
-test('a subscription that is refused is not asked for at every step', async () => {
+test('a rejected subscription is not requested at every step', async () => {
   const { server, names } = await start({});
   server.faults.set('subscriptions/listen', { status: 500 });
   await names();

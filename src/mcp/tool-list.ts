@@ -3,15 +3,15 @@ import { waitOrAbort } from '../lib/abort.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
 
 export interface ToolListOptions {
-  /** For each page of the list. */
+  /** Time-out for each page of the list. */
   answerTimeoutMs: number;
-  /** How old the list may get. */
+  /** How long the list is reused. */
   listMaxAgeMs: number;
-  /** Milliseconds that never run backwards. */
+  /** A monotonic clock in milliseconds. */
   now: () => number;
 }
 
-/** The tools of a server, kept until it says that they have changed, or for a while if it may not be able to say so. */
+/** The tools of a server, cached until the server reports a change and at most for `listMaxAgeMs`. */
 export class ToolList {
   readonly #client: Client;
   readonly #options: ToolListOptions;
@@ -19,7 +19,7 @@ export class ToolList {
   #tools: Tool[] = [];
   #byName = new Map<string, Tool>();
   #freshUntil = -Infinity;
-  /** Counts what made the list out of date, so that a listing notices when it was overtaken. */
+  /** Counts invalidations, so that a listing detects one that happened while it ran. */
   #changes = 0;
   #subscribed = false;
 
@@ -27,7 +27,7 @@ export class ToolList {
     this.#client = client;
     this.#options = options;
     this.#listing = new SingleFlight(options.now);
-    client.setNotificationHandler('notifications/tools/list_changed', () => this.outdated());
+    client.setNotificationHandler('notifications/tools/list_changed', () => this.invalidate());
   }
 
   async all(signal: AbortSignal): Promise<Tool[]> {
@@ -38,12 +38,12 @@ export class ToolList {
     );
   }
 
-  /** A tool of the last list, however old. */
+  /** A tool of the last list, which may be out of date. */
   find(name: string): Tool | undefined {
     return this.#byName.get(name);
   }
 
-  outdated(): void {
+  invalidate(): void {
     this.#freshUntil = -Infinity;
     this.#changes += 1;
   }
@@ -52,7 +52,7 @@ export class ToolList {
     const capabilities = this.#client.getServerCapabilities()?.tools;
     if (!capabilities) return [];
     const { answerTimeoutMs, listMaxAgeMs, now } = this.#options;
-    // Servers of 2025-11-25 tell of changes by themselves.
+    // Servers of 2025-11-25 send notifications of changes without a subscription.
     const subscribes = capabilities.listChanged === true && this.#client.getProtocolEra() === 'modern';
     if (subscribes && !this.#subscribed) void this.#subscribe();
     const [changes, freshUntil] = [this.#changes, now() + listMaxAgeMs];
@@ -63,7 +63,7 @@ export class ToolList {
     return tools;
   }
 
-  /** Changes are told of only from the acknowledgement on, and until the stream ends. */
+  /** Changes are notified only between the acknowledgement and the end of the stream. */
   async #subscribe(): Promise<void> {
     this.#subscribed = true;
     try {
@@ -71,11 +71,11 @@ export class ToolList {
         { toolsListChanged: true },
         { timeout: this.#options.answerTimeoutMs },
       );
-      this.outdated();
+      this.invalidate();
       await closed;
-      this.outdated();
+      this.invalidate();
     } catch {
-      // Not every server that has the capability keeps it; its list is renewed by age.
+      // Some servers declare the capability but do not support it; their lists expire by age.
     } finally {
       this.#subscribed = false;
     }

@@ -23,7 +23,7 @@ const message: ModelMessage = {
   finishReason: 'tool_calls',
 };
 
-test('the parts of a request are as long as their texts; images and documents count alike', () => {
+test('parts of a request are measured by their texts; images and documents count the same', () => {
   const file = { type: 'file' as const, name: 'f', bytes: 1_000_000, blob: '0'.repeat(64) };
   const image = { ...file, mimeType: 'image/png' };
   expect(
@@ -74,7 +74,7 @@ test('tokens are divided in proportion to characters, and add up', () => {
   );
 });
 
-test('nothing known of the request: all tokens are messages', () => {
+test('without lengths, all tokens count as messages', () => {
   const nothing = { harness: 0, skills: 0, instructions: 0, toolDefinitions: 0, messages: 0 };
   expect(breakDown(7, nothing)).toEqual({ ...nothing, messages: 7 });
 });

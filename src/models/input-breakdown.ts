@@ -2,10 +2,10 @@ import type { InputBreakdown, StoredFile, UserContentPart } from '../core/record
 import type { TranscriptItem } from '../core/transcript.ts';
 import type { ModelRequest } from './provider.ts';
 
-/** An image or a document costs about a thousand tokens, whatever its size, and a token is about four characters. */
+/** An image or a document costs about 1,000 tokens regardless of its size, and a token is about 4 characters. */
 const FILE_CHARACTERS = 4_000;
 
-/** How long the parts of a request are, in characters. */
+/** The lengths of the parts of a request, in characters. */
 export function inputCharacters(request: ModelRequest): InputBreakdown {
   const { system, instructionsLength, responseFormat, tools, transcript } = request;
   return {
@@ -27,7 +27,7 @@ export function breakDown(tokens: number, characters: InputBreakdown): InputBrea
   const all = sum(Object.values(characters));
   let charactersSoFar = 0;
   let tokensSoFar = 0;
-  // Rounded are the sums from the first part on, so what one part loses the next one gets.
+  // The cumulative sums are rounded, so the rounding error of one part is carried to the next.
   const share = (part: number): number => {
     charactersSoFar += part;
     const upTo = all === 0 ? 0 : Math.round((tokens * charactersSoFar) / all);
@@ -62,7 +62,7 @@ function partCharacters(part: UserContentPart | StoredFile): number {
   return part.mimeType.startsWith('text/') ? part.bytes : FILE_CHARACTERS;
 }
 
-/** Of schemas, which stay the same from call to call. */
+/** The JSON lengths of schemas, which are the same objects in every call. */
 const LENGTHS = new WeakMap<object, number>();
 
 function jsonLength(value: object): number {

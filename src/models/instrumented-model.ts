@@ -12,32 +12,32 @@ import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 import { withLogContext, logContext } from '../telemetry/log-context.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
-/** A provider whose calls are measured, and are spans of their turns' traces. */
-export class ObservedModel implements ModelProvider {
+/** Wraps a provider: measures its calls and records them as spans of their turns' traces. */
+export class InstrumentedModel implements ModelProvider {
   readonly #provider: ModelProvider;
   readonly #name: string;
   readonly #metrics: Metrics;
 
-  /** `name`: of the provider, as OpenTelemetry knows it. */
+  /** `name`: the provider's name in OpenTelemetry. */
   constructor(provider: ModelProvider, name: string, metrics: Metrics) {
     this.#provider = provider;
     this.#name = name;
     this.#metrics = metrics;
   }
 
-  /** Belongs to whoever asks, and not to whoever reads the answer: somebody else may, later. */
+  /** The call belongs to the context of the caller, not to that of the reader, which may consume the answer later. */
   stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     const [scope, parent] = [logContext(), context.active()];
     const begin = () =>
       withLogContext(scope, () => ({ endStep: this.#metrics.steps.begin(), span: this.#span(request, parent) }));
-    return this.#observed(request, signal, parent, begin);
+    return this.#instrumented(request, signal, parent, begin);
   }
 
   has(model: string): Promise<boolean> {
     return this.#provider.has(model);
   }
 
-  async *#observed(
+  async *#instrumented(
     request: ModelRequest,
     signal: AbortSignal,
     parent: Context,
@@ -91,7 +91,7 @@ function note(span: Span, { finishReason, usage }: ModelChunk): void {
   });
 }
 
-/** Reads the source within a context: a generator is in that of whoever asks for its next value. */
+/** Reads the source within a context. By default a generator runs in the context of the code that requests its next value. */
 async function* within<T>(inside: Context, source: AsyncIterable<T>): AsyncGenerator<T> {
   const span = trace.getSpanContext(inside);
   if (!span || !isSpanContextValid(span)) {

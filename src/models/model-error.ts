@@ -1,9 +1,7 @@
 import { truncateMiddle } from '../core/text.ts';
 import { redact } from '../lib/redact.ts';
 
-/**
- * How a model call failed. The first group may work a moment later; the second will fail again, whatever one does.
- */
+/** How a model call failed. `RETRYABLE` lists the failures for which another attempt may succeed. */
 export type ModelFailure =
   | 'rate_limited'
   | 'overloaded'
@@ -26,7 +24,7 @@ const RETRYABLE: ReadonlySet<ModelFailure> = new Set([
   'empty_answer',
 ]);
 
-/** As the first word of an answer: the provider did not take the request, so there is nothing to pay for. */
+/** If nothing was received before one of these failures, the provider rejected the request and bills nothing. */
 const REFUSALS: ReadonlySet<ModelFailure> = new Set([
   'rate_limited',
   'overloaded',
@@ -35,13 +33,13 @@ const REFUSALS: ReadonlySet<ModelFailure> = new Set([
   'refused_model',
 ]);
 
-/** A provider's words may be a whole page of HTML; the end of a turn says this much of them, in JSON bytes. */
+/** A provider's error may be a whole HTML page; the record of the turn's end keeps this much, in JSON bytes. */
 const MAX_MESSAGE_BYTES = 2_000;
 
-/** A model call that failed, with the provider's own words in its message, but for our key if they quote it. */
+/** A model call that failed. The message is the provider's own, with the API key redacted. */
 export class ModelError extends Error {
   readonly failure: ModelFailure;
-  /** How long the provider asks to wait, in milliseconds. */
+  /** The wait that the provider requests, in milliseconds. */
   readonly retryAfterMs: number | undefined;
 
   constructor(

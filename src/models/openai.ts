@@ -16,7 +16,7 @@ import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './pro
 
 interface OpenAIOptions {
   apiKey: string;
-  /** Of a server that speaks the same protocol; OpenAI's own without it. */
+  /** URL of a server with the same protocol; undefined for OpenAI. */
   baseUrl: string | undefined;
   idleSeconds: number;
 }
@@ -24,18 +24,18 @@ interface OpenAIOptions {
 const MAX_ANSWER_MS = 24 * 3_600_000;
 
 /**
- * A stream of 64 MiB has 250,000 tokens of some 260 bytes each, twice what models write. An event, or an answer that is
- * no stream, is parsed at once.
+ * A stream of 64 MiB has 250,000 tokens of about 260 bytes each, twice what models write. A single event, or an answer
+ * that is not a stream, is parsed as a whole, so its limit is lower.
  */
 const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
 
 /** Characters in the texts, names and arguments of a message: many times what models write, and all that streams live. */
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
-/** Usage comes behind the reason for the end, at once; some servers then leave the connection open. */
+/** Usage follows the finish reason immediately; some servers then keep the connection open. */
 const AFTER_FINISH_MS = 1_000;
 
-/** How long the provider may take to say whether it has a model. */
+/** Time-out for looking up whether the provider has a model. */
 const LOOKUP_TIMEOUT_MS = 3_000;
 
 /** Chat completions, as OpenAI and many others offer them. */
@@ -46,12 +46,12 @@ export class OpenAIProvider implements ModelProvider {
 
   constructor({ apiKey, baseUrl, idleSeconds }: OpenAIOptions) {
     const modelFetch = createFetch(createAgent({ connectTimeoutMs: idleSeconds * 1000 }), BOUNDS);
-    // Its own retries would multiply ours, and hide the provider's failures from the turn's log.
+    // The client's own retries would multiply the activity's, and hide failures from the turn's log.
     this.#client = new OpenAI({
       apiKey,
       baseURL: baseUrl ?? null,
       maxRetries: 0,
-      // Silence is what is bounded, not the length of an answer.
+      // The maximum duration of an answer. A silent answer is ended much earlier, by the idle timer.
       timeout: MAX_ANSWER_MS,
       logLevel: 'off',
       fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, withTrace(init)),
@@ -72,11 +72,15 @@ export class OpenAIProvider implements ModelProvider {
     let length = 0;
     try {
       const response = await this.#client.chat.completions.create(body, { signal: controller.signal }).asResponse();
-      const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(heard(response, idle), controller, this.#client);
+      const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(
+        resettingIdle(response, idle),
+        controller,
+        this.#client,
+      );
       for await (const chunk of chunks) {
         const part = chunkOf(chunk);
         length += lengthOf(part);
-        if (length > MAX_TEXT_LENGTH) throw tooLong(`is longer than ${MAX_TEXT_LENGTH} characters`);
+        if (length > MAX_TEXT_LENGTH) throw tooLongError(`is longer than ${MAX_TEXT_LENGTH} characters`);
         if (part.finishReason !== undefined) finishing ??= setTimeout(stop, AFTER_FINISH_MS);
         yield part;
       }
@@ -88,7 +92,7 @@ export class OpenAIProvider implements ModelProvider {
       signal.removeEventListener('abort', stop);
       controller.abort();
     }
-    // Some servers leave the connection open behind a whole answer.
+    // Some servers keep the connection open after a complete answer.
     if (finishing || signal.aborted) return;
     if (idle.signal.aborted)
       throw new ModelError('stalled', `the model sent nothing for ${this.#idleMs / 1000} seconds`);
@@ -103,7 +107,7 @@ export class OpenAIProvider implements ModelProvider {
       await this.#client.models.retrieve(model, options);
       return true;
     } catch (error) {
-      // Only a server that lists models and does not find this one has said that it has no such model.
+      // Only a server that lists models and reports this one as not found certainly does not have it.
       return !(error instanceof OpenAI.NotFoundError && error.code === 'model_not_found');
     }
   }
@@ -117,30 +121,30 @@ export class OpenAIProvider implements ModelProvider {
       stream: true,
       stream_options: { include_usage: true },
       ...withoutNulls(params),
-      // OpenAI has renamed the parameter and refuses the old name for newer models; other servers know the old one.
+      // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
       ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
       ...(tools.length > 0 && { tools: tools.map(functionOf) }),
       ...responseFormatOf(request.responseFormat),
     };
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on what the agent's author wrote, top_k and all
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on all parameters of the agent, also those that the client's types lack (top_k)
     return body as unknown as ChatCompletionCreateParamsStreaming;
   }
 }
 
-/** No more of a tool than a provider knows: some refuse the rest, and none has any business with it. */
+/** Only the fields of a tool that the protocol defines: some providers reject others, and none needs them. */
 function functionOf({ name, description, parameters }: OfferedTool): object {
   return { type: 'function', function: { name, description, parameters } };
 }
 
-/** With where we are in a trace. */
+/** Adds the headers of the current trace context. */
 function withTrace(init: RequestInit = {}): RequestInit {
   const headers = new Headers(init.headers);
   for (const [name, value] of Object.entries(traceHeaders())) headers.set(name, value);
   return { ...init, headers };
 }
 
-/** The response again, with every chunk of its body reported. */
-function heard(response: Response, idle: IdleTimer): Response {
+/** A copy of the response that resets the idle timer with every chunk of the body. */
+function resettingIdle(response: Response, idle: IdleTimer): Response {
   idle.reset();
   const report = new TransformStream<Uint8Array, Uint8Array>({
     transform(bytes, controller) {
@@ -151,17 +155,17 @@ function heard(response: Response, idle: IdleTimer): Response {
   return new Response(response.body?.pipeThrough(report), response);
 }
 
-/** Puts a failure into one of our classes, with what the provider said. */
+/** Converts an error of the client to a ModelError with the provider's message; other errors are returned unchanged. */
 export function failureOf(error: unknown): unknown {
   const overflow = overflowIn(error);
-  if (overflow) return tooLong(`was not read: ${overflow.message}`);
+  if (overflow) return tooLongError(`was not read: ${overflow.message}`);
   if (error instanceof OpenAI.APIUserAbortError || (error instanceof Error && error.name === 'AbortError'))
     return error;
   if (error instanceof OpenAI.APIConnectionTimeoutError)
     return new ModelError('timeout', error.message, { cause: error });
   if (error instanceof OpenAI.APIConnectionError) {
     const reason = error.cause instanceof Error ? ` (${rootMessage(error.cause)})` : '';
-    return new ModelError('connection', `the model can't be reached${reason}`, { cause: error });
+    return new ModelError('connection', `the model cannot be reached${reason}`, { cause: error });
   }
   if (error instanceof OpenAI.APIError) {
     return new ModelError(failureOfStatus(error), error.message, {
@@ -176,8 +180,8 @@ export function failureOf(error: unknown): unknown {
   return error;
 }
 
-/** The same question would have the same answer. */
-function tooLong(reason: string): ModelError {
+/** Not retryable: the same request would get the same answer. */
+function tooLongError(reason: string): ModelError {
   return new ModelError('bad_request', `the model's answer ${reason}`);
 }
 
@@ -198,9 +202,9 @@ function json(fields: object | undefined): string {
 }
 
 function failureOfStatus({ status, code, type }: InstanceType<typeof OpenAI.APIError>): ModelFailure {
-  // Without a status it is an error inside a stream that had begun well.
+  // An error without a status was sent inside a stream, after a successful start.
   if (status === undefined) return type === 'invalid_request_error' ? 'bad_request' : 'overloaded';
-  // OpenAI's 429 for an account without credit will not go away by waiting.
+  // OpenAI's 429 for an account without credit is not retryable.
   if (status === 429) return code === 'insufficient_quota' ? 'auth' : 'rate_limited';
   if (status === 408 || status === 504) return 'timeout';
   if (status === 401 || status === 403) return 'auth';
@@ -209,7 +213,7 @@ function failureOfStatus({ status, code, type }: InstanceType<typeof OpenAI.APIE
   return 'bad_request';
 }
 
-/** `Retry-After` in seconds or as a date, `retry-after-ms` as some send it. */
+/** Reads `Retry-After` (seconds or a date), or `retry-after-ms`, which some servers send. */
 function retryAfter(headers: Headers | undefined): number | undefined {
   const inMs = Number(headers?.get('retry-after-ms') ?? Number.NaN);
   if (inMs >= 0) return inMs;
@@ -248,8 +252,8 @@ const FINISH_REASONS: Record<string, FinishReason> = {
 };
 
 /**
- * Fields that providers want back with the message or call that they came with, such as signatures of reasoning. Any
- * other unknown field stays here: strict servers refuse a request that has one.
+ * Fields that providers expect back with the message or call they belong to, such as reasoning signatures. Other unknown
+ * fields are dropped, because strict servers reject a request that has one.
  */
 const RETURNED_FIELDS = new Set(['reasoning_details', 'thinking_blocks', 'extra_content', 'provider_specific_fields']);
 
@@ -284,7 +288,7 @@ type FileContent = ModelRequest['fileContent'];
 
 async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<ChatCompletionMessageParam[]> {
   const messages: ChatCompletionMessageParam[] = [];
-  // A tool's answer can only be text here; its files follow as a user message, behind all answers to the same message.
+  // A tool message can only contain text, so the files follow as a user message after all results of the same message.
   let files: StoredFile[] = [];
   const flush = async () => {
     if (files.length === 0) return;
@@ -318,7 +322,7 @@ function assistantMessage({ content, refusal, toolCalls, providerFields }: Model
   const calls = toolCalls.map(({ id, name, arguments: args, route, providerFields: fields }) => ({
     id,
     type: 'function' as const,
-    // Strict servers refuse what is not JSON, even from their own model; its result says what was wrong with it.
+    // Strict servers reject arguments that are not JSON, even from their own model; the result describes the error.
     function: { name, arguments: route.to === 'answered' && !isJson(args) ? '{}' : args || '{}' },
     ...fields,
   }));

@@ -2,7 +2,7 @@ import type { FinishReason, StoredFile, Usage } from '../core/records.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec, ModelParams } from '../spec/agent-spec.ts';
 
-/** A tool as a model is offered it. */
+/** A tool as it is offered to a model. */
 export interface OfferedTool {
   name: string;
   description: string;
@@ -10,12 +10,12 @@ export interface OfferedTool {
   parameters: Record<string, unknown>;
 }
 
-/** One model call, in no provider's words. */
+/** One model call, independent of the provider. */
 export interface ModelRequest {
   model: string;
   params: ModelParams;
   system: string;
-  /** Of `system`, what the agent's author wrote; the rest is added by the server. */
+  /** How much of `system` the agent's author wrote; the server added the rest. */
   instructionsLength: number;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
@@ -30,7 +30,7 @@ export interface ModelChunk {
   refusal?: string;
   reasoning?: string;
   toolCalls?: ToolCallChunk[];
-  /** Fields of the message that only the provider understands and wants back with it. */
+  /** Fields of the message that only the provider understands, and expects back with it. */
   providerFields?: Record<string, unknown>;
   finishReason?: FinishReason;
   usage?: Usage;
@@ -46,10 +46,10 @@ export interface ToolCallChunk {
 
 export interface ModelProvider {
   /**
-   * Streams an answer. It is complete once a `finishReason` came and the iteration ended.
+   * Streams an answer. It is complete if a `finishReason` was received and the iteration ended.
    * @throws ModelError
    */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
-  /** Whether the provider has the model; true if it can't be asked. */
+  /** Whether the provider has the model; true if that cannot be determined. */
   has(model: string): Promise<boolean>;
 }

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { ModelProvider } from './provider.ts';
 import type { Config } from '../config.ts';
 
-/** How long a provider's word on whether it has a model is taken, in milliseconds. */
+/** How long the result of a model lookup is cached, in milliseconds: for a model that exists, and for one that does not. */
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
@@ -20,8 +20,8 @@ export class ModelProviders {
   }
 
   /**
-   * The provider of a model and the model's name there. `<provider>/<model>` names both; a name without the prefix of
-   * one of our providers goes to the default one as it is.
+   * The provider of a model, and the model's name at that provider. `<provider>/<model>` names both; a name without the
+   * prefix of a known provider is passed to the default one unchanged.
    */
   resolve(name: string): { provider: ModelProvider; model: string } {
     const slash = name.indexOf('/');
@@ -29,29 +29,29 @@ export class ModelProviders {
     return provider ? { provider, model: name.slice(slash + 1) } : { provider: this.#default, model: name };
   }
 
-  /** Whether a model exists, as far as its provider says. */
+  /** Whether a model exists, as far as its provider can tell. */
   async has(name: string): Promise<boolean> {
     const known = this.#known.get(name);
     if (known) return known;
     const { provider, model } = this.resolve(name);
-    const asked = provider.has(model);
-    this.#known.set(name, asked, { ttl: KNOWN_FOR_MS });
-    const has = await asked;
-    if (!has) this.#known.set(name, asked, { ttl: UNKNOWN_FOR_MS });
+    const lookup = provider.has(model);
+    this.#known.set(name, lookup, { ttl: KNOWN_FOR_MS });
+    const has = await lookup;
+    if (!has) this.#known.set(name, lookup, { ttl: UNKNOWN_FOR_MS });
     return has;
   }
 }
 
-/** Where models are, and the key for them. */
+/** The endpoint of the models, and its key. */
 export interface ModelAccess {
-  /** Who answers for the models: a name for people. */
+  /** The display name of the endpoint. */
   name: string;
   openai: { apiKey: string; baseUrl: string | undefined };
 }
 
-/** The real models, if there is a key or a server for them. */
+/** Access to real models, if a key or a URL is configured. */
 export function modelAccess({ openai: { apiKey, baseUrl } }: Pick<Config, 'openai'>): ModelAccess | undefined {
   if (!apiKey && !baseUrl) return undefined;
-  // Servers of one's own often want no key, but the client insists on one.
+  // Self-hosted servers often need no key, but the client requires one.
   return { name: baseUrl ?? 'OpenAI', openai: { apiKey: apiKey ?? 'none', baseUrl } };
 }

@@ -1,6 +1,7 @@
 import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentValidator } from '../agents/validate-agent.ts';
+import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
@@ -28,7 +29,7 @@ import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
-import { ObservedModel } from '../models/instrumented-model.ts';
+import { InstrumentedModel } from '../models/instrumented-model.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
@@ -57,7 +58,7 @@ export interface Services {
   turnIndex: TurnIndex;
   models: ModelProviders;
   registry: McpRegistry;
-  toolPool: McpPool;
+  toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
   agentCheck: AgentValidator;
   close: () => Promise<void>;
@@ -124,7 +125,7 @@ async function open(
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogReader({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
-  const provider = new ObservedModel(
+  const provider = new InstrumentedModel(
     new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }),
     'openai',
     metrics,
@@ -132,7 +133,8 @@ async function open(
   const models = new ModelProviders('openai', { openai: provider });
   const toolPool = new McpPool({ allowPrivateUrls, log });
   cleanup.add(() => toolPool.close());
-  const toolsets = new ToolsetLoader({ registry, pool: toolPool });
+  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });
+  const toolsets = new ToolsetLoader(toolKinds);
   return {
     config,
     log,
@@ -152,7 +154,7 @@ async function open(
     turnIndex,
     models,
     registry,
-    toolPool,
+    toolKinds,
     toolsets,
     agentCheck: new AgentValidator({ models, registry }),
     close: () => cleanup.run(),

@@ -11,6 +11,9 @@ export const identifier = z
   .regex(/^[^\u0000-\u001f\u007f-\u009f]{1,256}$/u, IDENTIFIER_RULE)
   .refine((text) => text.isWellFormed(), IDENTIFIER_RULE);
 
+/** The pattern of a file's media type, without its parameters. */
+export const MEDIA_TYPE = '[\\w.+-]{1,127}/[\\w.+-]{1,127}';
+
 /** Text without NUL, which PostgreSQL's text can't hold, and as valid Unicode. */
 export function line({ min = 0, max }: { min?: number; max: number }) {
   return z

@@ -3,11 +3,7 @@ import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SqliteSync } from '../catalog/sqlite.ts';
 import { DYNAMIC_CONFIG, type DynamicConfig } from './dynamic-config.ts';
-<<<<<<< HEAD:src/temporal-server/dev-server.ts
-import { listOwnProcesses, programOf } from '../lib/processes.ts';
-=======
-import { isEnding, listOwnProcesses, programOf } from './process-table.ts';
->>>>>>> part1:src/temporal/dev-server.ts
+import { isEnding, listOwnProcesses, programOf } from '../lib/processes.ts';
 
 /** How a server is run, but for its port. */
 export interface DevServerSettings {

@@ -7,19 +7,19 @@ import { errorMessage } from '../lib/errors.ts';
 
 export type ParsedArguments = { ok: true; value: Record<string, unknown> } | { ok: false; message: string };
 
-/** More than a model writes in one message. */
+/** Above what a model writes in one message. */
 const MAX_LENGTH = 1024 * 1024;
 const MAX_DEPTH = 100;
 const MAX_MESSAGE_LENGTH = 500;
 const MAX_VALIDATORS = 500;
-/** With these, and what parsing takes, a call holds the process up for less than 100 ms. */
+/** With these limits, parsing included, a call blocks the event loop for less than 100 ms. */
 const MAX_VALUES = 20_000;
 const COMPILE_MS = 30;
 const VALIDATE_MS = 20;
-/** A larger schema is not compiled: with 1,000 parts of it this takes up to a second. The tool is offered all the same. */
+/** A larger schema is not compiled, which takes up to 1 s for 1,000 parts of it. The tool is offered nevertheless. */
 const MAX_SCHEMA_LENGTH = 64 * 1024;
 
-/** The arguments of a tool call as a model wrote them: JSON text that fits the tool's schema. Empty text is `{}`. */
+/** Parses the arguments of a tool call as a model wrote them, and validates them against the tool's schema. Empty text is `{}`. */
 export function parseArguments(schema: object, text: string): ParsedArguments {
   if (text.trim() === '') return check(schema, {});
   if (text.length > MAX_LENGTH) return problem(`are longer than ${MAX_LENGTH} characters`);
@@ -41,17 +41,17 @@ function check(schema: object, value: Record<string, unknown>, values = 1): Pars
   try {
     errors = validator(schema)(value, values);
   } catch {
-    // Too costly to decide here; the server has the last word anyway.
+    // The validation exceeded its time limit. The server validates the arguments in any case.
     return { ok: true, value };
   }
   const [first, last] = [errors[0], errors.at(-1)];
   if (!first || !last) return { ok: true, value };
-  // Of a choice of schemas (anyOf) the first error says what its first branch lacks, the last one that none fits.
+  // For anyOf, the first error is that of its first branch, and the last one says that no branch matches.
   const lines = new Set([describe(first), describe(last)]);
   return problem(`do not fit the tool's schema: ${[...lines].join('\n')}`);
 }
 
-/** `values`: how many there are in the value. */
+/** `values`: the number of values inside the value. */
 type Validator = (value: unknown, values: number) => ErrorObject[];
 
 const byIdentity = new WeakMap<object, Validator>();
@@ -70,12 +70,12 @@ function validator(schema: object): Validator {
   return compiled;
 }
 
-/** Keywords whose cost is not bounded by the sizes of schema and value. */
+/** Keywords whose cost is not bounded by the sizes of the schema and the value. */
 const COSTLY = /"(pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef|\$recursiveRef)":/;
 
 /**
- * What takes 20 ms at most needs no limit, and gets none: limits go by the clock, and a busy machine would let wrong
- * arguments pass. Each part of a schema may be compared with each of the values.
+ * Below these sizes, compiling and validating take at most 20 ms and run without a time limit: limits are measured in
+ * wall time, so a busy machine would let invalid arguments pass. A step compares one part of a schema with one value.
  */
 const MAX_CHEAP_PARTS = 100;
 const MAX_CHEAP_STEPS = 100_000;
@@ -84,7 +84,7 @@ const anything: Validator = () => [];
 
 const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, meta: false };
 
-/** A validator of its own instance, since schemas of different servers may share an `$id`. */
+/** Uses a new Ajv instance for each schema, because schemas of different servers may share an `$id`. */
 function compile(schema: object, content: string): Validator {
   const { values: parts } = jsonShape(content);
   try {
@@ -103,7 +103,7 @@ function compile(schema: object, content: string): Validator {
   }
 }
 
-// The first compilation takes several times as long as the others, which no call has to wait for.
+// The first compilation takes several times as long as later ones, so it is done before the first call.
 compile({}, '{}');
 
 function describe({ instancePath, message, keyword, params }: ErrorObject): string {

@@ -27,32 +27,32 @@ function ranked(query: string): string[] {
 }
 
 test.each([
-  ['words of a name, however they are joined', 'send invoice', 'sendInvoice'],
+  ['words of a name in any casing style', 'send invoice', 'sendInvoice'],
   ['other forms of a word', 'customer list', 'list-customers'],
   ['the name of a server', 'github pull', 'create_pull_request'],
   ['a parameter', 'due', 'create_invoice'],
   ['a rare word rather than a common one', 'create issue', 'create_issue'],
-  ['the very name, with whatever else is like it', 'search', 'search'],
-  ['words of languages without blanks', '明日の天気', '天気予報'],
-])('first comes what is found by %s', (_, query, first) => {
+  ['its exact name, before similar names', 'search', 'search'],
+  ['words of languages without spaces', '明日の天気', '天気予報'],
+])('the first result matches by %s', (_, query, first) => {
   expect(ranked(query)[0]).toBe(first);
 });
 
-test('a word in a name says more than one in a description', () => {
+test('a word in a name weighs more than one in a description', () => {
   const names = ranked('invoices');
   expect(names.toSorted()).toEqual(['create_invoice', 'search', 'sendInvoice']);
   expect(names.at(-1)).toBe('search');
 });
 
-test('what nothing speaks of is not found', () => {
+test('a tool that no word matches is not found', () => {
   expect(ranked('quantum')).toEqual([]);
   expect(ranked('  ?! ')).toEqual([]);
   expect(rankTools([], 'invoice')).toEqual([]);
-  // Two letters begin too many words.
+  // A prefix of two letters matches too many words.
   expect(ranked('cr')).toEqual([]);
 });
 
-test('the order is the same each time, and that of the tools where nothing else decides', () => {
+test('the order is stable, and equal ranks keep the order of the tools', () => {
   const alike = ['a', 'b', 'c'].map((name) => tool(name, 'does something'));
   expect(rankTools(alike, 'something')).toEqual(alike);
 });

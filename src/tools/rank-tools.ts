@@ -1,13 +1,13 @@
 import type { AgentTool } from './toolset.ts';
 
-/** How much a word says of a tool, by where it stands. */
+/** The weight of a word by the field in which it occurs. */
 const WEIGHTS = { name: 4, server: 2, parameter: 1, description: 1 };
 
-/** A word that another one begins with, as `invoice` and `invoices`, or `repo` and `repository`. */
+/** The weight of a word that is a prefix of another, as in `invoice` and `invoices`, or `repo` and `repository`. */
 const PREFIX_MATCH = 0.5;
 const MIN_PREFIX_LENGTH = 3;
 
-/** The constants of Okapi BM25: how soon more of a word says nothing more, and how much length counts. */
+/** The constants of Okapi BM25: term frequency saturation and length normalization. */
 const K1 = 1.2;
 const B = 0.75;
 
@@ -19,8 +19,8 @@ interface Bag {
 }
 
 /**
- * The tools that a query speaks of, the best first: Okapi BM25 over names, descriptions, parameters and servers, where
- * a word also counts for words that it begins, or that begin it. One whose very name is asked for comes first.
+ * Returns the tools that match a query, best first: Okapi BM25 over names, descriptions, parameters and servers, with
+ * prefix matches in both directions. A tool whose exact name is the query ranks first.
  */
 export function rankTools(tools: AgentTool[], query: string): AgentTool[] {
   const bags = tools.map(bagOf);
@@ -64,12 +64,12 @@ function weightOf(word: string, words: Map<string, number>): number {
   return weight;
 }
 
-/** Of a text: to find words in megabytes takes seconds. */
+/** Only this much of a text is segmented, which takes seconds for megabytes. */
 const MAX_LENGTH = 1_000;
 
 const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 
-/** Words of any language, also those inside of `snake_case`, `kebab-case` and `camelCase`. */
+/** Splits text into words of any language, also inside `snake_case`, `kebab-case` and `camelCase`. */
 function wordsOf(text: string): string[] {
   const spaced = text
     .slice(0, MAX_LENGTH)

@@ -1,7 +1,8 @@
 import path from 'node:path';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { expect, onTestFinished, test } from 'vitest';
+import type { ContentBlock } from '@modelcontextprotocol/client';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
 import type { FileContent } from '../blobs/store-files.ts';
 import { offloadResult } from '../blobs/offload.ts';
@@ -9,7 +10,7 @@ import { readResult, storeToolResult } from './results.ts';
 
 const sessionId = 'ses_1';
 
-/** A result as it enters the history. */
+/** Stores a result as it enters the history. */
 async function stored({ text, files }: { text: string; files: FileContent[] }) {
   const root = await mkdtemp(path.join(tmpdir(), 'everturn-results-'));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
@@ -20,6 +21,122 @@ async function stored({ text, files }: { text: string; files: FileContent[] }) {
 
 const KIB = 1024;
 const base64 = (bytes: number) => Buffer.alloc(bytes, 1).toString('base64');
+const text = (value: string): ContentBlock => ({ type: 'text', text: value });
+
+test('texts are joined by newlines', () => {
+  expect(readResult({ content: [text('a'), text(''), text('b')] })).toEqual({ text: 'a\n\nb', files: [] });
+  expect(readResult({ content: [] })).toEqual({ text: '', files: [] });
+});
+
+describe('structured content', () => {
+  test.each([
+    [[], { a: 1 }, '{"a":1}'],
+    [[text('one')], { a: 1 }, 'one\n{"a":1}'],
+    [[text('{ "b": [1], "a": 1 }')], { a: 1, b: [1] }, '{ "b": [1], "a": 1 }'],
+    [[text('{"a":2}')], { a: 1 }, '{"a":2}\n{"a":1}'],
+    [[text('7')], 7, '7'],
+    [[], null, 'null'],
+    [[text('null')], undefined, 'null'],
+  ])('appears once: %j with %j', (content, structuredContent, expected) => {
+    expect(readResult({ content, structuredContent }).text).toBe(expected);
+  });
+
+  test('that is nested too deep is replaced by a note', () => {
+    const deep: unknown = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
+    expect(readResult({ content: [], structuredContent: deep }).text).toBe(
+      '[structured content that is nested too deep to show]',
+    );
+  });
+});
+
+test('images, audio and binary resources become files that the text names', () => {
+  const { text: said, files } = readResult({
+    content: [
+      text('see'),
+      { type: 'image', mimeType: 'image/png', data: base64(12 * 1024) },
+      { type: 'audio', mimeType: 'audio/x-wav', data: base64(3) },
+      { type: 'image', mimeType: 'image/svg+xml', data: base64(2 * 1024 * 1024) },
+      {
+        type: 'resource',
+        resource: { uri: 'file:///tmp/report.pdf?v=1', mimeType: 'application/pdf', blob: base64(9) },
+      },
+      { type: 'resource', resource: { uri: 'test://', blob: base64(1) } },
+    ],
+  });
+  expect(said.split('\n')).toEqual([
+    'see',
+    '[image-1.png, image/png, 12 KB]',
+    '[audio-2.wav, audio/x-wav, 3 B]',
+    '[image-3.svg, image/svg+xml, 2.0 MB]',
+    '[report.pdf, application/pdf, 9 B]',
+    '[resource-5, application/octet-stream, 1 B]',
+  ]);
+  expect(files.map(({ name }) => name)).toEqual([
+    'image-1.png',
+    'audio-2.wav',
+    'image-3.svg',
+    'report.pdf',
+    'resource-5',
+  ]);
+  expect(files[1]).toEqual({ name: 'audio-2.wav', mimeType: 'audio/x-wav', base64: base64(3) });
+});
+
+test('a resource becomes its text, a link its name and URI', () => {
+  const content: ContentBlock[] = [
+    { type: 'resource', resource: { uri: 'file:///a.md', mimeType: 'text/markdown', text: '# A' } },
+    { type: 'resource_link', name: 'the whole', uri: 'https://example.com/b' },
+  ];
+  expect(readResult({ content })).toEqual({ text: '# A\n[the whole: https://example.com/b]', files: [] });
+});
+
+test('types and names with unsafe characters are replaced', () => {
+  const { files } = readResult({
+    content: [
+      { type: 'image', mimeType: 'image/png\r\nx: y', data: '' },
+      { type: 'resource', resource: { uri: 'file:///a"\n../b\u0000c', mimeType: 'A/B;charset=x', blob: '' } },
+    ],
+  });
+  expect(files).toEqual([
+    { name: 'image-1.octet', mimeType: 'application/octet-stream', base64: '' },
+    { name: 'b_c', mimeType: 'application/octet-stream', base64: '' },
+  ]);
+});
+
+test('types above the limit of inputs are replaced, and extensions are short', () => {
+  const image = (mimeType: string): ContentBlock => ({ type: 'image', mimeType, data: '' });
+  const { files } = readResult({
+    content: [
+      image(`image/${'x'.repeat(127)}`),
+      image(`image/${'x'.repeat(128)}`),
+      image(`${'x'.repeat(128)}/png`),
+      { type: 'resource', resource: { uri: 'file:///a', mimeType: `image/${'x'.repeat(900)}`, blob: '' } },
+    ],
+  });
+  expect(files.map(({ name, mimeType }) => [name, mimeType])).toEqual([
+    [`image-1.${'x'.repeat(16)}`, `image/${'x'.repeat(127)}`],
+    ['image-2.octet', 'application/octet-stream'],
+    ['image-3.octet', 'application/octet-stream'],
+    ['a', 'application/octet-stream'],
+  ]);
+});
+
+test('names and URIs are cut', () => {
+  const long = 'x/'.repeat(1_000_000);
+  const { text: said, files } = readResult({
+    content: [
+      { type: 'resource_link', name: long, uri: `https://example.com/${long}` },
+      { type: 'resource', resource: { uri: `data:${long}${'y'.repeat(200)}?${long}`, blob: '' } },
+    ],
+  });
+  expect(said.length).toBeLessThan(5_000);
+  expect(files[0]?.name).toBe('y'.repeat(100));
+});
+
+test('text stays valid Unicode, NUL included', () => {
+  const said = readResult({ content: [text('a\u0000b\ud800c\ud83d\ude00')] }).text;
+  expect(said).toBe('a\u0000b\ufffdc\ud83d\ude00');
+  expect(readResult({ content: [], structuredContent: { a: '\ud800' } }).text.isWellFormed()).toBe(true);
+});
 
 test.each([
   ['a long text', { text: 'x'.repeat(100 * KIB), files: [] }],
@@ -31,11 +148,23 @@ test.each([
   expect(bytes).toBeLessThanOrEqual(16 * KIB);
 });
 
+test('a text that is cut names the file that has all of it', async () => {
+  const text = 'x'.repeat(300 * KIB);
+  const root = await mkdtemp(path.join(tmpdir(), 'everturn-results-'));
+  onTestFinished(() => rm(root, { recursive: true, force: true }));
+  const blobs = new FolderBlobStore(root);
+  const { content, files, fullText } = await storeToolResult({ text, files: [] }, { blobs, sessionId });
+  expect(content).toMatch(/^x+\n\[\d+ characters left out; result\.txt has the whole result\]\nx+$/);
+  expect(files).toBeUndefined();
+  expect(fullText).toMatchObject({ name: 'result.txt', mimeType: 'text/plain', bytes: text.length, sessionId });
+  expect((await blobs.get(sessionId, fullText?.blob ?? '')).toString() === text).toBe(true);
+});
+
 function file(name: string, bytes: number): FileContent {
   return { name, mimeType: 'image/png', base64: base64(bytes) };
 }
 
-test('as many files are kept as there is room for, however long their types and names are', async () => {
+test('files are kept up to the limit of the record, with types and names of any length', async () => {
   const image = { type: 'image' as const, data: base64(1) };
   const most = { type: 'resource' as const, resource: { uri: `file:///${'n'.repeat(300)}`, blob: base64(1) } };
   const type = `${'t'.repeat(127)}/${'s'.repeat(127)}`;

@@ -1,29 +1,34 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { ContentBlock } from '@modelcontextprotocol/client';
+import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client';
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
-import { MEDIA_TYPE } from '../api/sessions/wire/input.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { ToolResponse } from '../core/records.ts';
+import type { FoundTool, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
-import { fileUrl } from '../api/sessions/wire/to-wire.ts';
+import { MEDIA_TYPE } from '../spec/bounds.ts';
 
-/** The name or the address of a linked resource in the text beyond this is cut: it is of no use to a model. */
+/** A longer name or URI of a linked resource is cut in the text: a model cannot use it. */
 const MAX_LINK_LENGTH = 2_048;
 
 const MAX_FILE_NAME_LENGTH = 100;
 
 const PLAIN_MEDIA_TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 
-/** What is longer is cut for the model, said twice or not. */
+/** Above this length the structured content is not compared: the result is cut for the model in any case. */
 const MAX_COMPARED_LENGTH = 256 * 1024;
 
-export interface ToolResult {
-  content: readonly ContentBlock[];
-  structuredContent?: unknown;
+/** How a tool call ended, before its text and files are stored: the record of its response is made from it. */
+export interface UnstoredResult {
+  outcome: ToolOutcome;
+  text: string;
+  files?: FileContent[];
+  foundTools?: FoundTool[];
 }
 
-/** What a tool's result is to a model: a text, which names the files that came with it, and these files. */
-export function readResult({ content, structuredContent }: ToolResult): { text: string; files: FileContent[] } {
+/** An MCP result as a model reads it: a text, which names the files of the result, and these files. */
+export function readResult({ content, structuredContent }: Pick<CallToolResult, 'content' | 'structuredContent'>): {
+  text: string;
+  files: FileContent[];
+} {
   const files: FileContent[] = [];
   const addFile = (name: string, mimeType: string | undefined, base64: string): string => {
     const file = { name, mimeType: mediaType(mimeType), base64 };
@@ -48,13 +53,13 @@ export function readResult({ content, structuredContent }: ToolResult): { text: 
         return `[${cut(block.name, MAX_LINK_LENGTH)}: ${cut(block.uri, MAX_LINK_LENGTH)}]`;
     }
   });
-  if (structuredContent !== undefined && !comparable(content).some((block) => says(block, structuredContent))) {
+  if (structuredContent !== undefined && !comparable(content).some((block) => repeats(block, structuredContent))) {
     lines.push(stringify(structuredContent));
   }
   return { text: lines.join('\n').toWellFormed(), files };
 }
 
-/** The first blocks: to parse all that a server sends would take as long as it likes. */
+/** The first blocks, up to the limit: parsing all of them would take a time that the server determines. */
 function comparable(content: readonly ContentBlock[]): readonly ContentBlock[] {
   let length = 0;
   const end = content.findIndex((block) => {
@@ -64,8 +69,8 @@ function comparable(content: readonly ContentBlock[]): readonly ContentBlock[] {
   return end < 0 ? content : content.slice(0, end);
 }
 
-/** Servers repeat structured content as a text block for older clients (MCP, "Structured Content"). */
-function says(block: ContentBlock, structuredContent: unknown): boolean {
+/** Whether a text block repeats the structured content, as servers do for older clients (MCP, "Structured Content"). */
+function repeats(block: ContentBlock, structuredContent: unknown): boolean {
   try {
     return block.type === 'text' && isDeepStrictEqual(JSON.parse(block.text), structuredContent);
   } catch {
@@ -73,7 +78,7 @@ function says(block: ContentBlock, structuredContent: unknown): boolean {
   }
 }
 
-/** What JSON.parse took may still be nested too deep for JSON.stringify. */
+/** A value that JSON.parse accepted may still be nested too deep for JSON.stringify. */
 function stringify(value: unknown): string {
   try {
     return JSON.stringify(value);
@@ -88,7 +93,7 @@ function size(base64: string): string {
   return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
 }
 
-/** Types go into data URIs, headers and records later, so nothing but a plain type of the length of an input's passes. */
+/** The type is later written into data URIs, headers and records, so only a plain type within the limits of inputs is kept. */
 function mediaType(type: string | undefined): string {
   return type && PLAIN_MEDIA_TYPE.test(type) ? type.toLowerCase() : 'application/octet-stream';
 }
@@ -98,7 +103,7 @@ function extension(type: string): string {
   return /^(?:x-)?([a-z0-9]{1,16})/.exec(subtype)?.[1] ?? 'bin';
 }
 
-/** The last part of the URI's path. The URI may be megabytes long: a `data:` URI is. */
+/** The last segment of the URI's path. A URI may have megabytes, as `data:` URIs do. */
 function fileName(uri: string, number: number): string {
   const end = uri.search(/[?#]/);
   const path = end < 0 ? uri : uri.slice(0, end);
@@ -111,44 +116,52 @@ function cut(text: string, maxLength: number): string {
   return text.length <= maxLength ? text : `${text.slice(0, maxLength)}…`;
 }
 
-/** A result of more JSON bytes than this is cut: one event of 1 MiB breaks the Python client. */
-const MAX_RESULT_BYTES = 256 * 1024;
+/**
+ * A longer result is cut, measured in JSON bytes. With the link that the Sessions API appends to it, the content stays
+ * below 256 KiB; the Python client breaks at events of 1 MiB.
+ */
+const MAX_RESULT_BYTES = 255 * 1024;
 
-/** Files of a result: each takes room in the record, wherever its content is, and all of them no more than this. */
+/** The name of the file with the whole text of a result that was cut. */
+const FULL_TEXT_NAME = 'result.txt';
+
+/** The files of a result, whose entries take space in the record even if their content is in the blob store. */
 const MAX_FILES = 100;
 const MAX_FILES_BYTES = 32 * 1024;
-/** Of one, without its name and type, which are ASCII. */
+/** The size of a file's entry without its name and type, which are ASCII. */
 const FILE_BYTES = 150;
 
-/** Content of files in the record itself: half of what stays in the history of a result. */
+/** How much content of files stays in the record: half of what the history keeps of a result. */
 const MAX_INLINE_BYTES = 8 * 1024;
 
-/** Puts a tool's result into the form in which the log keeps it; what is large goes to the blob store. */
+/** Converts a tool's result to the form in which the log keeps it: large content goes to the blob store. */
 export async function storeToolResult(
   { text, files }: { text: string; files: FileContent[] },
   { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
-): Promise<Pick<ToolResponse, 'content' | 'files'>> {
+): Promise<Pick<ToolResponse, 'content' | 'files' | 'fullText'>> {
   const first = firstOf(files);
-  const left = files.length - first.length;
-  const whole = left > 0 ? `${text}\n[${left} more files of this result were left out]` : text;
-  const kept = await storeFiles(first, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
-  let content = truncateMiddle(whole, MAX_RESULT_BYTES, () => '');
-  if (content !== whole) {
-    const bytes = Buffer.from(whole);
-    const file = { name: 'result.txt', mimeType: 'text/plain', bytes: bytes.length };
-    const blob = await blobs.put(sessionId, bytes);
-    kept.push({ type: 'file', ...file, blob });
-    const url = fileUrl({ ...file, blob }, sessionId);
-    content = truncateMiddle(
-      whole,
-      MAX_RESULT_BYTES,
-      (omitted) => `[${omitted} characters left out; the whole result: GET ${url}]`,
-    );
-  }
-  return { content, ...(kept.length > 0 && { files: kept }) };
+  const omittedFiles = files.length - first.length;
+  const whole = omittedFiles > 0 ? `${text}\n[${omittedFiles} more files of this result were left out]` : text;
+  const stored = await storeFiles(first, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
+  const note = (omitted: number) => `[${omitted} characters left out; ${FULL_TEXT_NAME} has the whole result]`;
+  const content = truncateMiddle(whole, MAX_RESULT_BYTES, note);
+  return {
+    content,
+    ...(stored.length > 0 && { files: stored }),
+    ...(content !== whole && { fullText: await storeFullText(whole, { blobs, sessionId }) }),
+  };
 }
 
-/** As many files as a record may have, from the first on. */
+async function storeFullText(
+  text: string,
+  { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
+): Promise<NonNullable<ToolResponse['fullText']>> {
+  const bytes = Buffer.from(text);
+  const blob = await blobs.put(sessionId, bytes);
+  return { name: FULL_TEXT_NAME, mimeType: 'text/plain', bytes: bytes.length, blob, sessionId };
+}
+
+/** The first files, as many as fit in a record. */
 function firstOf(files: FileContent[]): FileContent[] {
   let free = MAX_FILES_BYTES;
   const tooMany = files.findIndex(({ name, mimeType }, index) => {

@@ -23,7 +23,7 @@ function search(toolset: Toolset, args: object) {
   return { ...(JSON.parse(text) as { tools: Record<string, unknown>[]; note: string }), foundTools, text };
 }
 
-test('what is found is described, and is what will be offered', () => {
+test('the found tools are described, and are offered from then on', () => {
   const { tools, foundTools, note } = search(toolsetOf(3), { query: 'tool 1' });
   expect(tools[0]).toEqual({
     name: 'crm__tool_1',
@@ -36,7 +36,7 @@ test('what is found is described, and is what will be offered', () => {
   expect(note).toBe('You can call these tools now.');
 });
 
-test('there are 5, or as many as are asked for, and it says how many more match', () => {
+test('a search returns 5 tools, or as many as requested, and says how many more match', () => {
   expect(search(toolsetOf(30), { query: 'something' })).toMatchObject({
     tools: { length: 5 },
     note: expect.stringContaining('25 more match'),
@@ -44,21 +44,21 @@ test('there are 5, or as many as are asked for, and it says how many more match'
   expect(search(toolsetOf(30), { query: 'something', limit: 20 }).tools).toHaveLength(20);
 });
 
-test('tools that the model has anyway are not searched', () => {
+test('tools that are not deferred are not searched', () => {
   const { tools, note } = search(toolsetOf(3, { info: { type: 'system', name: 'x' } }), { query: 'something' });
   expect([tools, note]).toEqual([[], 'None of 0 tools matches these words.']);
 });
 
-test('servers that can not be reached are told of', () => {
+test('the note names servers that cannot be reached', () => {
   const toolset = { ...toolsetOf(1), unavailable: [{ server: 'erp', reason: 'it is down' }] };
   expect(search(toolset, { query: 'nothing' })).toMatchObject({
     tools: [],
     foundTools: [],
-    note: "None of 1 tools matches these words. The tools of erp can't be searched now: it is down",
+    note: 'None of 1 tools matches these words. The tools of erp cannot be searched now: it is down',
   });
 });
 
-test('a result is small whatever servers say of their tools', () => {
+test('a result is small even if descriptions and schemas are large', () => {
   const large = { description: 'ü'.repeat(100_000), parameters: { type: 'object', title: 'x'.repeat(7_000) } };
   const some = search(toolsetOf(20, large), { query: 'tool', limit: 20 });
   expect(jsonBytes(some.text)).toBeLessThan(48 * 1024);
@@ -66,6 +66,6 @@ test('a result is small whatever servers say of their tools', () => {
   expect(some.foundTools).toHaveLength(some.tools.length);
   const huge = { ...large, parameters: { type: 'object', title: 'x'.repeat(100_000) } };
   const [one] = search(toolsetOf(1, huge), { query: 'tool' }).tools;
-  // It is offered with the tool.
+  // The model gets the schema when the tool is offered.
   expect(one).not.toHaveProperty('input_schema');
 });

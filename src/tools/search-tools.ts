@@ -9,19 +9,19 @@ export const SEARCH_TOOLS = 'search_tools';
 const DEFAULT_LIMIT = 5;
 const MAX_LIMIT = 20;
 
-/** Of a result: far below what is cut for the model, since half a schema is worth nothing. */
+/** Far below the size at which a result is cut for the model, because half a schema is useless. */
 const MAX_RESULT_BYTES = 32 * 1024;
 const MAX_DESCRIPTION_BYTES = 2 * 1024;
-/** A larger schema is left to the offer that follows. */
+/** A larger schema is omitted; the model gets it when the tool is offered. */
 const MAX_SCHEMA_BYTES = 8 * 1024;
 
-/** Lets the model look for tools that it is not offered; we answer it. `servers`: those that may have some. */
+/** Lets the model search for deferred tools; the server runs it. `servers`: those that may have such tools. */
 export function searchTools(servers: string[]): AgentTool {
   return {
     name: SEARCH_TOOLS,
     description:
-      `Search for more tools: these servers have some that you do not see yet: ${servers.join(', ')}. ` +
-      'Say what you want to do in a few words. You can call the tools that are found from then on.',
+      `Search for more tools. These servers have tools that are not listed yet: ${servers.join(', ')}. ` +
+      'Describe the task in a few words. You can call the tools that a search finds from then on.',
     parameters: {
       type: 'object',
       properties: {
@@ -43,8 +43,8 @@ export function searchTools(servers: string[]): AgentTool {
 const input = z.object({ query: z.string(), limit: z.int().min(1).max(MAX_LIMIT).default(DEFAULT_LIMIT) });
 
 /**
- * What the model is told of its search, and what it is offered from now on. `args`: as the model wrote them.
- * @throws if they are not what `searchTools` asks for.
+ * Runs a search: the text for the model, and the tools that it is offered from now on. `args`: as the model wrote them.
+ * @throws SyntaxError or z.ZodError if the arguments do not fit the schema of `searchTools`
  */
 export function searchResult({ tools, unavailable }: Toolset, args: string): { text: string; foundTools: FoundTool[] } {
   const { query, limit } = input.parse(JSON.parse(args));
@@ -65,8 +65,8 @@ export function searchResult({ tools, unavailable }: Toolset, args: string): { t
     ...(shown.length > 0
       ? ['You can call these tools now.']
       : [`None of ${deferred.length} tools matches these words.`]),
-    ...(more > 0 ? [`${more} more match; search for something narrower to see them.`] : []),
-    ...unavailable.map(({ server, reason }) => `The tools of ${server} can't be searched now: ${reason}`),
+    ...(more > 0 ? [`${more} more match; narrow the search to see them.`] : []),
+    ...unavailable.map(({ server, reason }) => `The tools of ${server} cannot be searched now: ${reason}`),
   ];
   return { text: JSON.stringify({ tools: shown, note: notes.join(' ') }), foundTools };
 }

@@ -1,18 +1,18 @@
 import type { Tool } from '@modelcontextprotocol/client';
 import type { McpServer } from '../spec/agent-spec.ts';
 
-/** A tool that an agent may use. */
+/** A tool that an agent may use, and how. */
 export interface SelectedTool {
   tool: Tool;
-  /** Whether a human decides on each call. */
+  /** Whether each call needs a person's approval. */
   approval: boolean;
-  /** `retry` tools may run again with the same operation id, `once` tools never. */
+  /** Whether a call may be repeated with the same operation id: `retry` tools yes, `once` tools never. */
   effect: 'retry' | 'once';
-  /** Whether the model has to search for it first. */
+  /** Whether the model must search for the tool before it is offered. */
   deferred: boolean;
 }
 
-/** What the operator says of a server's tools. */
+/** The operator's rules for the tools of a server. */
 export interface OperatorLimits {
   idempotentTools?: readonly string[];
   allowed?: readonly string[];
@@ -20,21 +20,21 @@ export interface OperatorLimits {
 }
 
 /**
- * The tools of a server that an agent may use, and how: `enable_tools` without `disable_tools`.
+ * Selects the tools of a server that an agent may use: `enable_tools` without `disable_tools`.
  *
- * What a tool is, by its annotations (MCP, "Tool annotations"); absent hints are not filled with MCP's defaults:
- * - read-only: `readOnlyHint` is true. `destructiveHint` has no meaning then.
- * - destructive: `destructiveHint` is true, and it is not read-only.
- * - annotated: it has at least one of the four hints. A title alone says nothing about what the tool does.
+ * Tools are classified by their annotations (MCP, "Tool annotations"); absent hints are not filled with MCP's defaults:
+ * - read-only: `readOnlyHint` is true. `destructiveHint` is then ignored.
+ * - destructive: `destructiveHint` is true, and the tool is not read-only.
+ * - annotated: at least one of the four hints is present. A title alone does not describe what the tool does.
  *
  * In lists to enable and disable, `@read-only` selects the read-only tools. In lists for approval, `@destructive`
  * selects the destructive ones, and `@write` those that are annotated and neither read-only nor destructive. A tool
- * that is not annotated is selected by `@all` or its name only. `effect` is `retry` for tools that are read-only, have
- * `idempotentHint`, or that the operator calls idempotent. Deferred are, if the agent turns `preload` off, all but those
- * that `preload_tools` selects as the lists to enable do.
+ * that is not annotated is selected only by `@all` or its name. `effect` is `retry` for tools that are read-only, have
+ * `idempotentHint`, or are listed as idempotent by the operator. If the agent sets `preload` to false, all tools are
+ * deferred except those that `preload_tools` selects, with the selectors of the lists to enable.
  *
- * The operator's limits come on top: no other tools than those of `allowed`, and approval also for those of `floor`,
- * where `@unannotated` selects the tools that are not annotated.
+ * The operator's limits apply in addition: only the tools in `allowed`, and approval also for those in `floor`, where
+ * `@unannotated` selects the tools that are not annotated.
  */
 export function selectTools(
   spec: McpServer,
@@ -54,7 +54,7 @@ export function selectTools(
     });
 }
 
-/** Whether a server may have deferred tools, whatever tools it has. */
+/** Whether tools of a server may be deferred; depends on the agent alone, not on the server's tools. */
 export function mayDefer({ preload, preload_tools: preloaded }: McpServer): boolean {
   return preload === false && !preloaded?.includes('@all');
 }

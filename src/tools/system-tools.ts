@@ -1,9 +1,12 @@
-import { mayDefer } from './selectors.ts';
+import type { ToolCall } from '../core/records.ts';
+import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { searchTools } from './search-tools.ts';
+import { SEARCH_TOOLS, searchResult, searchTools } from './search-tools.ts';
+import { mayDefer } from './selectors.ts';
+import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
 import type { AgentTool } from './toolset.ts';
 
-/** Lets the model ask; whoever uses the session answers, as with any tool of the client's. */
+/** Lets the model ask the user a question. The client answers the call, as it does for its own tools. */
 export const ASK_USER_QUESTION: AgentTool = {
   name: 'ask_user_question',
   description:
@@ -21,11 +24,37 @@ export const ASK_USER_QUESTION: AgentTool = {
   run: { to: 'client' },
 };
 
-/** The tools that an agent has from us. They follow from the agent alone, not from what its servers offer now. */
+/** The server's own tools for an agent. They depend on the agent alone, not on what its MCP servers currently offer. */
 export function systemTools(spec: AgentSpec): AgentTool[] {
   const deferring = (spec.mcp_servers ?? []).filter(mayDefer).map(({ name }) => name);
   return [
     ...(spec.config?.ask_user_questions?.enabled === false ? [] : [ASK_USER_QUESTION]),
     ...(deferring.length > 0 ? [searchTools(deferring)] : []),
   ];
+}
+
+function clientTools(spec: AgentSpec): AgentTool[] {
+  return (spec.client_tools ?? []).map(({ name, description, input_schema: parameters }) => ({
+    name,
+    description: description ?? '',
+    parameters,
+    info: { type: 'system', name },
+    run: { to: 'client' },
+  }));
+}
+
+/** The tools that belong to no MCP server: those of this server, and the client's, whose calls the client answers. */
+export class SystemTools implements ToolKind {
+  readonly type = 'system';
+
+  tools(spec: AgentSpec): Promise<KindTools> {
+    const tools = [...systemTools(spec), ...clientTools(spec)];
+    return Promise.resolve({ named: () => tools, servers: [], unavailable: [] });
+  }
+
+  async run({ info, arguments: args }: ToolCall, { loadToolset }: RunOptions): Promise<CallOutcome> {
+    if (info.name !== SEARCH_TOOLS) throw new Error('only the client can run this tool.');
+    const { text, foundTools } = searchResult(await loadToolset(), args);
+    return { status: 'result', isError: false, content: [{ type: 'text', text }], foundTools };
+  }
 }

@@ -16,15 +16,15 @@ describe('a tool is called', () => {
   test.each([
     ['by its own name, if its server is the only one', ['crm'], 'crm', 'find', 'find'],
     ['with its server, if there are several', ['crm', 'erp'], 'crm', 'find', 'crm__find'],
-    ['with its server, if its name is taken by ours', ['crm'], 'crm', 'open_door', 'crm__open_door'],
-    ['in letters that models can write', ['crm'], 'crm', 'größe.ändern', 'gr_e_ndern_b7ac527a'],
-    ['with its server in such letters', ['org/crm', 'erp'], 'org/crm', 'find', 'org_crm_85223cbd__find'],
-    ['by something, whatever its name', ['crm'], 'crm', '日本', '_cf2abf0c'],
+    ['with its server, if its name is taken by a system tool', ['crm'], 'crm', 'open_door', 'crm__open_door'],
+    ['in characters that providers accept', ['crm'], 'crm', 'größe.ändern', 'gr_e_ndern_b7ac527a'],
+    ['with its server in such characters', ['org/crm', 'erp'], 'org/crm', 'find', 'org_crm_85223cbd__find'],
+    ['by a digest, if no character of its name is accepted', ['crm'], 'crm', '日本', '_cf2abf0c'],
   ])('%s', (_, servers, server, tool, name) => {
     expect(toolNames(specOf(servers), OWN)(server, tool)).toBe(name);
   });
 
-  test('by a name of 64 letters at most, which tells it from others that begin the same', () => {
+  test('by a name of at most 64 characters, distinct from others with the same beginning', () => {
     const name = toolNames(specOf(['crm']), OWN);
     const [one, other] = [name('crm', `${'x'.repeat(64)}1`), name('crm', `${'x'.repeat(64)}2`)];
     expect([one?.length, other?.length]).toEqual([64, 64]);
@@ -33,7 +33,7 @@ describe('a tool is called', () => {
   });
 });
 
-test('no two tools of an agent have the same name, however their servers divide the letters', () => {
+test('no two tools of an agent have the same name, however server and tool names are split', () => {
   const word = fc.string({ unit: fc.constantFrom('a', '_', '.'), minLength: 1, maxLength: 3 });
   const tools = fc.uniqueArray(fc.tuple(word, word), {
     selector: ([server, tool]) => `${server}\n${tool}`,

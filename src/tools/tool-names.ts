@@ -1,32 +1,32 @@
 import { sha256 } from '../lib/hash.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 
-/** What model providers take as a tool's name. */
+/** The names of tools that model providers accept. */
 const CALLABLE = /^[a-zA-Z0-9_-]{1,64}$/;
 const MAX_LENGTH = 64;
 
-/** A server's name that can stand before `__` and be told from what follows. */
+/** A server name that can precede `__` without ambiguity. */
 const LABEL = /^(?=.{1,32}$)[a-zA-Z0-9-]+(?:_[a-zA-Z0-9-]+)*$/;
 const MAX_LABEL_LENGTH = 32;
 
 const HASH_LENGTH = 8;
 
 /**
- * The names under which a model calls the tools of an agent's servers. A tool's name follows from the agent, its server
- * and itself alone, never from what other tools there are at the moment: so a server that comes or goes in the middle
- * of a conversation renames nothing.
+ * Returns the function that names the tools of an agent's servers for the model. A name depends only on the agent, the
+ * server and the tool, never on which other tools are currently offered, so a server that appears or disappears during
+ * a conversation renames nothing.
  *
- * - An agent with one server has its tools under their own names, but for those that `own`, the tools that are ours or
- *   the client's, have taken.
- * - With several servers every name is `<server>__<tool>`.
- * - What providers do not take as a name is put into their letters and cut, and ends with a digest of the whole.
+ * - With one server, its tools keep their own names, except for those in `taken`: the names of the system's and the
+ *   client's tools.
+ * - With several servers, every name is `<server>__<tool>`.
+ * - A name that providers do not accept is reduced to their characters, cut, and ends with a digest of the full name.
  */
-export function toolNames(spec: AgentSpec, own: ReadonlySet<string>): (server: string, tool: string) => string {
+export function toolNames(spec: AgentSpec, taken: ReadonlySet<string>): (server: string, tool: string) => string {
   const hasOne = (spec.mcp_servers ?? []).length === 1;
   return (server, tool) => {
     const long = `${label(server)}__${tool}`;
-    const name = [...(hasOne ? [tool] : []), long].find((one) => CALLABLE.test(one) && !own.has(one));
-    return name ?? digested(hasOne && !own.has(tool) ? tool : long, MAX_LENGTH);
+    const name = [...(hasOne ? [tool] : []), long].find((one) => CALLABLE.test(one) && !taken.has(one));
+    return name ?? digested(hasOne && !taken.has(tool) ? tool : long, MAX_LENGTH);
   };
 }
 

@@ -3,13 +3,15 @@ import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import type { ToolScope } from '../core/history.ts';
 import { McpPool } from '../mcp/pool.ts';
 import { McpRegistry } from '../mcp/registry.ts';
+import { Metrics } from '../telemetry/metrics.ts';
+import { createToolKinds } from './kinds.ts';
 import type { RegisteredServer } from '../mcp/registry-file.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { ToolsetLoader } from './toolset-loader.ts';
 
 const unaborted = new AbortController().signal;
 
-/** An agent that wants all tools and no approvals. */
+/** An agent that enables all tools and requires no approvals. */
 const SPEC: AgentSpec = {
   model: { name: 'm' },
   mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'crm', require_approval_for_tools: [] }],
@@ -37,8 +39,9 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   });
   const registry = new McpRegistry();
   registry.add('crm', { ...policy, url: server.url });
-  const toolsets = new ToolsetLoader({ registry, pool });
-  /** The tools by name, those that need approval in capitals; or why there are none. */
+  const kinds = createToolKinds({ registry, pool, metrics: new Metrics() });
+  const toolsets = new ToolsetLoader(kinds);
+  /** The names of the tools, in capitals if they need approval; or why there are none. */
   const offered = async (scope: ToolScope): Promise<string> => {
     const { tools, unavailable } = await toolsets.load(SPEC, scope, unaborted);
     const names = [...tools.values()].flatMap(({ name, run }) =>
@@ -46,9 +49,22 @@ async function start(policy: Partial<RegisteredServer> = {}) {
     );
     return unavailable[0]?.reason ?? names.join(' ');
   };
-  const callable = (scope: ToolScope, name: string) =>
-    toolsets.endpoint(SPEC, scope, { type: 'mcp', serverId: 'crm', serverName: 'crm', name }, unaborted);
-  return { server, offered, callable };
+  const call = (scope: ToolScope, name: string) => {
+    const info = { type: 'mcp' as const, serverId: 'crm', serverName: 'crm', name };
+    const route = { to: 'server' as const, effect: 'once' as const, approval: false, callHash: '' };
+    return kinds.mcp.run(
+      { id: 'call_0', name, arguments: '', info, route },
+      {
+        spec: SPEC,
+        scope,
+        operationId: 'turn_0/call_0',
+        timeoutMs: 10_000,
+        signal: unaborted,
+        loadToolset: () => toolsets.load(SPEC, scope, unaborted),
+      },
+    );
+  };
+  return { server, offered, call };
 }
 
 const CLOSED = 'is not open to the drafts of this user';
@@ -58,34 +74,34 @@ test.each<[Partial<RegisteredServer>, ToolScope, string]>([
   [{}, scopeOf(['admin']), 'find wipe debug'],
   [{}, BY_USER, `it ${CLOSED}`],
   [{ drafts: ['approver', 'subject:ann'] }, BY_USER, `it ${CLOSED}`],
-  // What an operator opens is not dangerous by itself.
+  // A server that is opened to users still needs approvals by default.
   [{ drafts: ['user'] }, BY_USER, 'find WIPE DEBUG'],
   [{ drafts: ['subject:bob'] }, BY_USER, 'find WIPE DEBUG'],
   [{ drafts: ['user'], require_approval_for_tools: [] }, BY_USER, 'find wipe debug'],
   [{ require_approval_for_tools: ['@unannotated'] }, BY_ADMIN, 'find wipe DEBUG'],
   [{ tools: ['@read-only', 'debug'] }, BY_ADMIN, 'find debug'],
-])('what the operator says (%j) binds an agent (%j): %s', async (policy, scope, expected) => {
+])("the operator's policy (%j) applies to an agent (%j): %s", async (policy, scope, expected) => {
   const { server, offered } = await start(policy);
   expect(await offered(scope)).toBe(expected);
-  // A closed server is not even asked.
+  // No request is sent to a closed server.
   if (expected.endsWith(CLOSED)) expect(server.received).toEqual([]);
 });
 
-test('an inline server is the own of an agent, whoever has written it', async () => {
+test('an inline server is open to its agent, regardless of the author', async () => {
   const { server } = await start();
   const pool = new McpPool({ allowPrivateUrls: () => true });
   onTestFinished(() => pool.close());
-  const toolsets = new ToolsetLoader({ registry: new McpRegistry(), pool });
+  const toolsets = new ToolsetLoader(createToolKinds({ registry: new McpRegistry(), pool, metrics: new Metrics() }));
   const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };
   const { tools } = await toolsets.load(spec, BY_USER, unaborted);
   expect([...tools.keys()]).toEqual(expect.arrayContaining(['find', 'wipe', 'debug']));
 });
 
-test('a call that was allowed when the model made it is not when it runs, if the policy has changed', async () => {
+test('the policy is checked again when a call runs', async () => {
   const closed = await start();
-  await expect(closed.callable(BY_USER, 'find')).rejects.toThrow(CLOSED);
+  await expect(closed.call(BY_USER, 'find')).rejects.toThrow(CLOSED);
   expect(closed.server.received).toEqual([]);
   const narrowed = await start({ tools: ['@read-only'] });
-  await expect(narrowed.callable(BY_ADMIN, 'debug')).rejects.toThrow('does not allow this tool');
-  expect(await narrowed.callable(BY_ADMIN, 'find')).toMatchObject({ id: 'crm' });
+  await expect(narrowed.call(BY_ADMIN, 'debug')).rejects.toThrow('does not allow this tool');
+  expect(await narrowed.call(BY_ADMIN, 'find')).toMatchObject({ status: 'result', isError: false });
 });

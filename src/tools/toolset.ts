@@ -2,22 +2,22 @@ import { toolKey } from '../core/transcript.ts';
 import type { FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
 import type { OfferedTool } from '../models/provider.ts';
 
-/** A tool that an agent has. */
+/** A tool of an agent, and who runs its calls. */
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
   run: { to: 'client' } | { to: 'server'; effect: 'retry' | 'once'; approval: boolean };
 }
 
-/** The tools of an agent, as its servers offer them now. */
+/** The tools of an agent, as its servers currently offer them. */
 export interface Toolset {
-  /** By the names under which the model calls them. */
+  /** By the name under which the model calls the tool. */
   tools: ReadonlyMap<string, AgentTool>;
   servers: McpInitialized['servers'];
-  /** Servers that can't be reached, and why. */
+  /** Servers whose tools cannot be offered, and why. */
   unavailable: { server: string; reason: string }[];
 }
 
-/** What a model is offered that has found these tools: all that are not deferred, and the found ones behind them. */
+/** The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. */
 export function offeredTools({ tools }: Toolset, found: FoundTool[]): AgentTool[] {
   const all = [...tools.values()];
   const deferred = new Map(all.filter(isDeferred).map((tool) => [keyOf(tool), tool]));

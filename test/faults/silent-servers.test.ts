@@ -36,8 +36,8 @@ test('a short silence is waited for; a long one costs the tools of that server, 
   const connected = folded(turn.frames).find((event) => 'mcp_servers' in event);
   expect(connected).toMatchObject({ mcp_servers: [{ name: 'test' }, { name: 'slow-connect' }, { name: 'slow-list' }] });
   const [system] = it.requestsFor(plan)[0]?.messages ?? [];
-  expect(system?.content).toMatch(/"mute-connect" are not available now: .*no MCP handshake within 10 s/);
-  expect(system?.content).toMatch(/"mute-list" are not available now: .*did not answer within 10 s/);
+  expect(system?.content).toMatch(/"mute-connect" are currently unavailable: .*no MCP handshake within 10 s/);
+  expect(system?.content).toMatch(/"mute-list" are currently unavailable: .*did not answer within 10 s/);
   expect(system?.content).not.toMatch(/slow|test/);
 
   // What a server failed at is not asked of it again for half a minute.

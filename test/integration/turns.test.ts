@@ -244,8 +244,10 @@ test('a large result is cut for the wire and for the model, and is whole at its 
   const { content } = await reader.type('tool.response');
   await reader.done;
   expect(content.length).toBeLessThanOrEqual(256 * 1024);
-  const [, head = '', url, tail = ''] =
-    /^(A+)\n\[\d+ characters left out; the whole result: GET (\S+)\]\n(Z+)$/.exec(content) ?? [];
+  const [, head = '', tail = '', url] =
+    /^(A+)\n\[\d+ characters left out; result\.txt has the whole result\]\n(Z+)\n\[result\.txt: GET (\S+)\]$/.exec(
+      content,
+    ) ?? [];
   expect([head.length > 150_000, tail.length > 50_000]).toEqual([true, true]);
   const whole = await fetch(server.api.url + url);
   expect((await whole.text()) === 'A'.repeat(300_000) + 'Z'.repeat(100_000)).toBe(true);
@@ -362,7 +364,7 @@ test('an MCP server that is down is no end of the turn: the model is told', asyn
   const reader = chat.turn('hello');
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
   expect(chat.requests()[0]?.messages[0]?.content).toMatch(
-    /^Be brief\.\n\nThe tools of the MCP server "gone" are not available now: it failed: bad port$/,
+    /^Be brief\.\n\nThe tools of the MCP server "gone" are currently unavailable: it failed: bad port$/,
   );
   expect((await reader.done).some(({ type }) => type === 'mcp.initialize')).toBe(false);
 });

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { MEDIA_TYPE } from './wire/input.ts';
+import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { route, type Route } from '../http/route.ts';
 import { authorizeSession } from './sessions.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { bounded, identifier, line } from '../../../spec/bounds.ts';
+import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
 
 /** Turn input (`contracts/sessions-api.md`, section 4), in the clients' names and in the older ones (section 6). */
 
@@ -10,9 +10,6 @@ const MAX_REASON_LENGTH = 10_000;
 const textPart = z.object({ type: z.literal('text'), text: z.string() });
 
 const fileName = line({ min: 1, max: 255 });
-
-/** The type of a file, without its parameters. */
-export const MEDIA_TYPE = '[\\w.+-]{1,127}/[\\w.+-]{1,127}';
 
 /** What comes before the bytes of a file: its type is the group. */
 export const DATA_URI_HEAD = `^data:(${MEDIA_TYPE})(?:;[\\w-]+=[^;,]*)*;base64,`;

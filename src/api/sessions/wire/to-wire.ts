@@ -17,6 +17,7 @@ import {
   type Subject,
   type StoredFile,
   type ToolInfo,
+  type ToolResponse,
   type TurnDone,
   type TurnOutcome,
   type Usage,
@@ -65,7 +66,7 @@ export function toWire(record: LogRecord): SessionEvent {
         created_at: record.at,
         thread_id: record.threadId,
         tool_call_id: record.toolCallId,
-        content: responseText(record),
+        content: contentOf(record),
         outcome: record.outcome,
       };
     case 'mcp.initialize':
@@ -95,6 +96,14 @@ export function toWire(record: LogRecord): SessionEvent {
         state: stateToWire(record),
       };
   }
+}
+
+/** The text of a result; one that was cut ends with the address of the whole. */
+function contentOf(record: ToolResponse): string {
+  const text = responseText(record);
+  if (!record.fullText) return text;
+  const { name, sessionId } = record.fullText;
+  return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
 export function subjectToWire({ subjectId, subjectType, subjectSlug }: Subject): WireSubject {

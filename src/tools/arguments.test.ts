@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { longestStretch } from '../../test/support/main-thread.ts';
-import { parseArguments } from '../tools/arguments.ts';
+import { parseArguments } from './arguments.ts';
 
 const schema = {
   type: 'object',
@@ -22,12 +22,12 @@ function message(text: string, by: object = schema): string {
   return parsed.ok ? 'ok' : parsed.message;
 }
 
-test('arguments that fit come back as an object', () => {
+test('valid arguments are returned as an object', () => {
   const text = '{"city":"Kyoto","unit":"c","stops":[{"at":"2026-11-21T08:00:00Z"}],"size":null}';
   expect(parseArguments(schema, text)).toEqual({ ok: true, value: JSON.parse(text) });
 });
 
-test('no text is an empty object', () => {
+test('empty text is an empty object', () => {
   expect(parseArguments({ type: 'object' }, '')).toEqual({ ok: true, value: {} });
   expect(parseArguments({ type: 'object' }, ' \n')).toEqual({ ok: true, value: {} });
   expect(message('')).toBe("The arguments do not fit the tool's schema: must have required property 'city'");
@@ -44,7 +44,7 @@ test.each([
   ['{"city":"x","unit":"k"}', /schema: \/unit must be equal to one of the allowed values: \["c","f"\]$/],
   ['{"city":"x","stops":[{},{"at":"noon"}]}', /schema: \/stops\/1\/at must match format "date-time"$/],
   ['{"city":"x","size":"big"}', /schema: \/size must be number\n\/size must match a schema in anyOf$/],
-])('%s is answered with what is wrong', (text, expected) => {
+])('%s is rejected with the reason', (text, expected) => {
   expect(message(text)).toMatch(expected);
 });
 
@@ -73,13 +73,13 @@ describe('schemas', () => {
     ['a broken pattern', { properties: { a: { pattern: '(' } } }],
     ['a keyword of the wrong type', { properties: 7 }],
     ['asynchronous validation', { $async: true, properties: { a: { type: 'string' } } }],
-    ['a dialect nobody knows', { $schema: 'https://example.com/dialect', properties: { a: true } }],
+    ['an unknown dialect', { $schema: 'https://example.com/dialect', properties: { a: true } }],
   ])('with %s leave the arguments to the server', (_, odd) => {
     expect(parseArguments(odd, '{"a":1}')).toEqual({ ok: true, value: { a: 1 } });
     expect(message('[]', odd)).toMatch('must be a JSON object');
   });
 
-  test('may use the same id, and keywords and formats that nobody knows', () => {
+  test('may share an id, and use unknown keywords and formats', () => {
     const one = { $id: 'https://example.com/s', properties: { a: { type: 'string', format: 'x', 'x-header': 'A' } } };
     const two = { $id: 'https://example.com/s', properties: { a: { type: 'number' } } };
     expect(message('{"a":1}', one)).toMatch('/a must be string');
@@ -87,7 +87,7 @@ describe('schemas', () => {
     expect(message('{"a":1}', structuredClone(one))).toMatch('/a must be string');
   });
 
-  test('more of them than are kept are still read', () => {
+  test('still work when there are more than the cache holds', () => {
     for (let i = 2; i < 600; i++) {
       expect(message('{"a":1}', { properties: { a: { minimum: i } } })).toMatch(`/a must be >= ${i}`);
     }
@@ -95,14 +95,14 @@ describe('schemas', () => {
   });
 });
 
-describe('what is made to cost much', () => {
-  test('is refused when it is long or deep, before it is parsed', () => {
+describe('expensive input', () => {
+  test('is rejected before parsing when it is too long or too deep', () => {
     expect(message(`{"a":${'['.repeat(500_000)}`, {})).toBe('The arguments are nested deeper than 100 levels');
     expect(message(`{"a":"${'x'.repeat(1024 * 1024)}"}`, {})).toBe('The arguments are longer than 1048576 characters');
     expect(message(JSON.stringify({ a: '[[{"\\'.repeat(1000) }), {})).toBe('ok');
   });
 
-  test('is left to the server when validating it takes too long', () => {
+  test('is left to the server when its validation takes too long', () => {
     const startedAt = performance.now();
     expect(message(`{"a":"${'a'.repeat(50)}!"}`, { properties: { a: { pattern: '^(a+)+$' } } })).toBe('ok');
     const branch = { properties: { a: { $ref: '#' } } };
@@ -114,7 +114,7 @@ describe('what is made to cost much', () => {
   test.each<[string, object, string]>([
     ['an enum of 8,000 values', { enum: numbers(8_000) }, valuesOf(9_000)],
     ['an enum of 90,000 values', { enum: numbers(90_000) }, valuesOf(9_000)],
-    ['a pattern without an end', { pattern: '^(a+)+$' }, `["${'a'.repeat(50)}!"]`],
+    ['a pattern with exponential backtracking', { pattern: '^(a+)+$' }, `["${'a'.repeat(50)}!"]`],
     ['1,000 choices', { oneOf: numbers(1_000).map((minLength) => ({ type: 'string', minLength })) }, valuesOf(9_000)],
     [
       '1,000 parts',
@@ -122,7 +122,7 @@ describe('what is made to cost much', () => {
       valuesOf(9_000),
     ],
     ['a million values', {}, `[${'{},'.repeat(340_000)}1]`],
-  ])('never holds the process up: %s', async (_, items, array) => {
+  ])('never blocks the event loop: %s', async (_, items, array) => {
     const schemas = numbers(10).map((i) => ({ properties: { a: { items } }, title: String(i) }));
     const stretch = await longestStretch(async () => {
       for (const one of schemas) {
@@ -133,7 +133,7 @@ describe('what is made to cost much', () => {
     expect(stretch).toBeLessThan(100);
   });
 
-  test('also when it is the schema', () => {
+  test('also when the schema is expensive', () => {
     let nested: object = {};
     for (let i = 0; i < 20_000; i++) nested = { items: nested };
     expect(message('{"a":1}', nested)).toBe('ok');

@@ -1,7 +1,7 @@
 import type { Tool } from '@modelcontextprotocol/client';
 import { describe, expect, test } from 'vitest';
 import type { McpServer } from '../spec/agent-spec.ts';
-import { selectTools, type OperatorLimits, type SelectedTool } from '../tools/selectors.ts';
+import { selectTools, type OperatorLimits, type SelectedTool } from './selectors.ts';
 
 const HINTS = {
   bare: undefined,
@@ -71,7 +71,7 @@ describe('approval', () => {
   });
 });
 
-describe('what the model has to search for', () => {
+describe('deferred tools', () => {
   const ENABLED = { enable_tools: ['bare', 'reads', 'writes'] };
   test.each<[Selectors, string[]]>([
     [{}, []],
@@ -105,19 +105,22 @@ describe("the operator's limits", () => {
     [[], ['@write', '@destructive', '@unannotated'], ALL.filter((name) => !name.startsWith('reads'))],
     [['@destructive'], ['reads'], ['reads', 'destroys']],
     [['@all'], [], ALL],
-    // Not one of the classes that an agent has.
+    // Not one of the selectors of agents.
     [['@unannotated'], [], []],
-  ])('an agent that wants approval of %j, where it takes that of %j', (require_approval_for_tools, floor, expected) => {
-    const approved = select({ require_approval_for_tools }, { floor }).filter(({ approval }) => approval);
-    expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
-  });
+  ])(
+    'an agent that requires approval for %j, with an operator that requires it for %j',
+    (require_approval_for_tools, floor, expected) => {
+      const approved = select({ require_approval_for_tools }, { floor }).filter(({ approval }) => approval);
+      expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+    },
+  );
 });
 
 test.each<[string[], string[]]>([
   [[], ['reads', 'readsForSure', 'puts']],
   [['bare'], ['bare', 'reads', 'readsForSure', 'puts']],
   [['@all'], ALL],
-])('tools may run again if they say so, or are among %j', (idempotentTools, expected) => {
+])('tools may be repeated if their annotations allow it, or if they are among %j', (idempotentTools, expected) => {
   const retried = select({}, { idempotentTools }).filter(({ effect }) => effect === 'retry');
   expect(retried.map(({ tool }) => tool.name)).toEqual(expected);
 });

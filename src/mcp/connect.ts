@@ -1,0 +1,90 @@
+import packageJson from '../../package.json' with { type: 'json' };
+import { Client, SdkError, SdkErrorCode, SdkHttpError, type ConnectOptions } from '@modelcontextprotocol/client';
+import { waitOrAbort } from '../lib/abort.ts';
+import type { Fetch } from '../lib/guarded-fetch.ts';
+import { HttpTransport } from './http-transport.ts';
+import { boundMessages } from './message-bounds.ts';
+import type { McpEndpoint } from './registry.ts';
+import { SseTransport } from './sse-transport.ts';
+import { StdioTransport, type StdioOptions } from './stdio-transport.ts';
+import type { ServerTransport } from './transport.ts';
+
+export interface TransportOptions extends StdioOptions {
+  fetch: Fetch;
+  answerTimeoutMs: number;
+}
+
+/** One way to connect to a server. */
+export interface ConnectStrategy {
+  transport: () => ServerTransport;
+  connect: Pick<ConnectOptions, 'prior'>;
+  /** Whether the failure of this strategy suggests that the next one may succeed. */
+  shouldFallBack: (error: unknown, transport: ServerTransport) => boolean;
+}
+
+/** For servers that must receive `initialize` first: any other first request may end them. */
+const LEGACY_ONLY = { prior: { kind: 'legacy' as const } };
+
+/** The strategies for a server, in the order in which they are tried. */
+export function connectStrategies(endpoint: McpEndpoint, options: TransportOptions): ConnectStrategy[] {
+  if ('command' in endpoint) {
+    const transport = (): ServerTransport => new StdioTransport(endpoint, options);
+    return [
+      { transport, connect: {}, shouldFallBack: endedWhenProbed },
+      { transport, connect: LEGACY_ONLY, shouldFallBack: () => false },
+    ];
+  }
+  const { url, headers } = endpoint;
+  const { fetch, answerTimeoutMs } = options;
+  return [
+    { transport: () => new HttpTransport(url, headers, fetch, answerTimeoutMs), connect: {}, shouldFallBack: isNoPost },
+    { transport: () => new SseTransport(url, headers, fetch), connect: LEGACY_ONLY, shouldFallBack: () => false },
+  ];
+}
+
+/** Programs built on some SDKs end when the first message is not `initialize`. */
+function endedWhenProbed(error: unknown, { failure }: ServerTransport): boolean {
+  return error instanceof SdkError && error.code === SdkErrorCode.EraNegotiationFailed && failure !== undefined;
+}
+
+/** The statuses by which MCP detects a server that supports only "HTTP with SSE" ("Backwards Compatibility"). */
+function isNoPost(error: unknown): boolean {
+  return error instanceof SdkHttpError && [400, 404, 405].includes(error.status);
+}
+
+export interface OpenedClient {
+  client: Client;
+  transport: ServerTransport;
+}
+
+/** Tries the strategies in order, for as long as each failure allows the next one. */
+export async function openAny(
+  strategies: ConnectStrategy[],
+  { answerTimeoutMs }: Pick<TransportOptions, 'answerTimeoutMs'>,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<OpenedClient> {
+  let failure: unknown;
+  for (const { transport: create, connect, shouldFallBack } of strategies) {
+    const transport = create();
+    boundMessages(transport);
+    const client = new Client(
+      { name: packageJson.name, version: packageJson.version },
+      {
+        versionNegotiation: { mode: 'auto', probe: { timeoutMs: answerTimeoutMs } },
+        inputRequired: { autoFulfill: false },
+      },
+    );
+    try {
+      await waitOrAbort(client.connect(transport, { timeout: timeoutMs, ...connect }), signal);
+      return { client, transport };
+    } catch (error) {
+      await transport.close();
+      if (signal.aborted) throw signal.reason;
+      // If the older transport fails too, the first failure is the more informative one.
+      if (!failure || transport.kind !== 'sse') failure = transport.failure ?? error;
+      if (!shouldFallBack(error, transport)) break;
+    }
+  }
+  throw failure;
+}

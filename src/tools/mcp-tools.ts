@@ -1,0 +1,131 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ToolScope } from '../core/history.ts';
+import type { ToolCall, ToolInfo } from '../core/records.ts';
+import type { CallOutcome } from '../mcp/call-outcome.ts';
+import { instrumentCall } from '../mcp/instrument-call.ts';
+import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
+import type { McpEndpoint, McpRegistry } from '../mcp/registry.ts';
+import { approvalFloor, mayUse } from '../mcp/server-policy.ts';
+import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { parseArguments } from './arguments.ts';
+import { isListed, selectTools } from './selectors.ts';
+import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
+import { toolNames } from './tool-names.ts';
+import type { AgentTool, Toolset } from './toolset.ts';
+
+type McpToolInfo = Extract<ToolInfo, { type: 'mcp' }>;
+type McpTool = AgentTool & { info: McpToolInfo };
+
+export interface McpToolsOptions {
+  registry: McpRegistry;
+  pool: McpPool;
+  metrics: Metrics;
+}
+
+const CLOSED = 'is not open to the drafts of this user';
+
+/** Waits before a call that did not reach its server is retried; the pool remembers a failed connect for 1 s or more. */
+const UNREACHED_WAITS_MS = [1_500, 4_000];
+
+/** The tools of an agent's MCP servers. */
+export class McpTools implements ToolKind {
+  readonly type = 'mcp';
+  readonly #registry: McpRegistry;
+  readonly #pool: McpPool;
+  readonly #metrics: Metrics;
+
+  constructor({ registry, pool, metrics }: McpToolsOptions) {
+    this.#registry = registry;
+    this.#pool = pool;
+    this.#metrics = metrics;
+  }
+
+  async tools(spec: AgentSpec, scope: ToolScope, signal: AbortSignal): Promise<KindTools> {
+    const servers = await Promise.all((spec.mcp_servers ?? []).map((server) => this.#server(server, scope, signal)));
+    signal.throwIfAborted();
+    const tools = servers.flatMap(({ tools }) => tools);
+    return {
+      named: (taken) => {
+        const nameOf = toolNames(spec, taken);
+        return tools.map((tool) => ({ ...tool, name: nameOf(tool.info.serverName, tool.info.name) }));
+      },
+      servers: servers.flatMap(({ connected }) => connected),
+      unavailable: servers.flatMap(({ unavailable }) => unavailable),
+    };
+  }
+
+  async run(call: ToolCall, { spec, scope, operationId, timeoutMs, signal }: RunOptions): Promise<CallOutcome> {
+    const { info } = call;
+    if (info.type !== this.type) throw new TypeError(`not a tool of an MCP server: ${call.name}`);
+    const endpoint = await this.#endpoint(spec, scope, info, signal);
+    const parsed = parseArguments({}, call.arguments);
+    if (!parsed.ok) return { status: 'result', isError: true, content: [{ type: 'text', text: parsed.message }] };
+    const options = { operationId, signal, timeoutMs };
+    for (let tries = 0; ; tries++) {
+      const outcome = await instrumentCall({ metrics: this.#metrics, endpoint, tool: info.name }, () =>
+        this.#pool.call(endpoint, scope, info.name, parsed.value, options),
+      );
+      const wait = UNREACHED_WAITS_MS[tries];
+      if (outcome.status !== 'not_sent' || wait === undefined || signal.aborted) return outcome;
+      await sleep(wait, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  /** @throws an Error that says why the tool must not be called, McpUnavailableError, or the reason of the signal */
+  async #endpoint(
+    spec: AgentSpec,
+    scope: ToolScope,
+    { serverId, name }: McpToolInfo,
+    signal: AbortSignal,
+  ): Promise<McpEndpoint> {
+    for (const server of spec.mcp_servers ?? []) {
+      const endpoint = this.#registry.resolve(server);
+      if (endpoint?.id !== serverId) continue;
+      const policy = this.#registry.policy(server);
+      if (!mayUse(policy, scope.owner)) throw new Error(`its server ${CLOSED}`);
+      // Only a selector such as @read-only depends on the annotations, which must be requested from the server.
+      if (!['@all', name].some((selector) => policy.tools.includes(selector))) {
+        const { tools } = await this.#pool.tools(endpoint, scope, signal);
+        const isAllowed = tools.some((tool) => tool.name === name && isListed(tool, policy.tools));
+        if (!isAllowed) throw new Error('the operator of this server does not allow this tool.');
+      }
+      return endpoint;
+    }
+    throw new Error('its server is not configured on this worker.');
+  }
+
+  async #server(
+    spec: McpServer,
+    scope: ToolScope,
+    signal: AbortSignal,
+  ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: McpTool[] }> {
+    const endpoint = this.#registry.resolve(spec);
+    const unavailable = (reason: string) => ({
+      connected: [],
+      tools: [],
+      unavailable: [{ server: spec.name, reason }],
+    });
+    if (!endpoint) return unavailable('it is not registered on this server');
+    const policy = this.#registry.policy(spec);
+    if (!mayUse(policy, scope.owner)) return unavailable(`it ${CLOSED}`);
+    let offered: McpServerTools;
+    try {
+      offered = await this.#pool.tools(endpoint, scope, signal);
+    } catch (error) {
+      if (!(error instanceof McpUnavailableError)) throw error;
+      return unavailable(`it ${error.reason}`);
+    }
+    const { id, name, sessionId, transport } = offered;
+    const { idempotentTools } = endpoint;
+    const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
+    const tools = selectTools(spec, offered.tools, limits).map(({ tool, approval, effect, deferred }): McpTool => ({
+      name: tool.name,
+      description: tool.description ?? tool.title ?? '',
+      parameters: tool.inputSchema,
+      info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
+      run: { to: 'server', effect, approval },
+    }));
+    return { connected: [{ id, name, sessionId, transport }], tools, unavailable: [] };
+  }
+}
