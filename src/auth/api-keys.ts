@@ -59,8 +59,8 @@ export class Keyring {
   }
 
   /**
-   * Whether requests need no key. Stays false once a key was created, even if all are revoked: revoking the last key must
-   * not open the server to everyone.
+   * Whether requests need no key. Stays false once a key was created, even if all are revoked: revoking the last key
+   * must not open the server to everyone.
    */
   get isKeyless(): boolean {
     return this.#isKeyless;

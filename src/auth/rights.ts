@@ -83,11 +83,13 @@ export function refusalOnSession(caller: Caller, session: Owned, action: Session
   const whose = isOwn(caller, session) ? 'own' : 'others';
   const rights = EVERYTHING.filter((other) => mayOnSession(caller, session, other)).map((one) => SESSION_ACTIONS[one]);
   const where = whose === 'own' ? 'in your session' : "in another subject's session";
-  return `with the role ${caller.roles.join(', ')} you cannot ${SESSION_ACTIONS[action]} ${where}; you may: ${rights.join(', ')}`;
+  const what = `${SESSION_ACTIONS[action]} ${where}`;
+  return `with the role ${caller.roles.join(', ')} you cannot ${what}; you may: ${rights.join(', ')}`;
 }
 
 /** The error message for a caller that lacks the right to this action on the server. */
 export function refusalOnServer({ roles }: Caller, action: ServerAction): string {
   const allowed = ROLES.filter((role) => RIGHTS[role].server.includes(action));
-  return `with the role ${roles.join(', ')} you cannot ${SERVER_ACTIONS[action]}: this requires the role ${allowed.join(' or ')}`;
+  const what = SERVER_ACTIONS[action];
+  return `with the role ${roles.join(', ')} you cannot ${what}: this requires the role ${allowed.join(' or ')}`;
 }

@@ -53,7 +53,10 @@ test('a text that is not a token of this issuer is ignored, without a request to
   expect(idp.fetches).toBe(0);
 });
 
-/** Some would share their subject with other tokens: a number with its text, all objects, texts that the catalog stores alike. */
+/**
+ * Some would share their subject with other tokens: a number with its text, all objects, texts that the catalog stores
+ * alike.
+ */
 const BAD_SUBJECTS = ['', 5, {}, ['u-1'], true, 'u\r\n1', 'u\0', 'u\u0085', 'u\ud800', 'x'.repeat(256)];
 
 test('a subject keeps the characters of its claim, up to 255', async () => {

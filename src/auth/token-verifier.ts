@@ -220,8 +220,8 @@ function valuesOf(claim: unknown): unknown[] {
 }
 
 /**
- * A display name within the catalog's bounds, without characters that break lines or reverse the surrounding text. Empty
- * if the claim is not a name.
+ * A display name within the catalog's bounds, without characters that break lines or reverse the surrounding text.
+ * Empty if the claim is not a name.
  */
 function slugOf(name: unknown): string {
   if (typeof name !== 'string') return '';

@@ -111,9 +111,9 @@ async function readHead(file: string): Promise<Buffer> {
 }
 
 /**
- * Writes a file atomically: to a temporary name, synced, then renamed, so that a reader of the name finds all bytes. The
- * folders of the file and of the session are synced too, even if the file exists: the process that wrote it may not have
- * synced them yet.
+ * Writes a file atomically: to a temporary name, synced, then renamed, so that a reader of the name finds all bytes.
+ * The folders of the file and of the session are synced too, even if the file exists: the process that wrote it may not
+ * have synced them yet.
  */
 async function write(file: string, bytes: Uint8Array): Promise<void> {
   const folder = path.dirname(file);

@@ -24,7 +24,9 @@ interface BlobRef {
 /** A value is too large for Temporal even with all its large strings in the blob store. */
 export class PayloadTooLarge extends Error {}
 
-/** Whether storing a value may succeed on a retry: true for every failure of the store, false if the value is too large. */
+/**
+ * Whether storing a value may succeed on a retry: true for every failure of the store, false if the value is too large.
+ */
 export function isRetryableStoreError(error: unknown): boolean {
   return !(error instanceof PayloadTooLarge);
 }
@@ -47,9 +49,9 @@ interface OffloadOptions {
 }
 
 /**
- * Makes `value` (plain JSON) fit into `maxBytes`, and into `inlineBytes` if possible, by moving its largest strings into
- * the blob store, largest first. The result has the type of the value, but moved strings are references until `restore`
- * replaces them.
+ * Makes `value` (plain JSON) fit into `maxBytes`, and into `inlineBytes` if possible, by moving its largest strings
+ * into the blob store, largest first. The result has the type of the value, but moved strings are references until
+ * `restore` replaces them.
  * @throws PayloadTooLarge
  */
 export async function offload<T>(

@@ -105,8 +105,8 @@ export class Agents {
   }
 
   /**
-   * Stores a spec under the name of its hash (see `Cipher.nameOf`). Until a session or an agent refers to it, it is kept
-   * for as long as `forgetSpecs` waits.
+   * Stores a spec under the name of its hash (see `Cipher.nameOf`). Until a session or an agent refers to it, it is
+   * kept for as long as `forgetSpecs` waits.
    */
   async putSpec(spec: AgentSpec, now: string): Promise<string> {
     const hash = this.#cipher.nameOf(hashOf(spec), 'spec');

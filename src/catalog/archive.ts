@@ -8,7 +8,9 @@ import { touchSession } from './sessions.ts';
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
 const MAX_ORDINAL = 2 ** 31 - 1;
 
-/** The logs of ended turns, and the ended segments of long-running ones. Records have the form they have in histories. */
+/**
+ * The logs of ended turns, and the ended segments of long-running ones. Records have the form they have in histories.
+ */
 export class Archive {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
@@ -19,9 +21,9 @@ export class Archive {
   }
 
   /**
-   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Returns the entries that this call
-   * added, without those that another process had archived before. Undefined if the turn's session was deleted; nothing
-   * is added then.
+   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Returns the entries that this
+   * call added, without those that another process had archived before. Undefined if the turn's session was deleted;
+   * nothing is added then.
    */
   async add(turnId: string, entries: LogEntry[], complete: boolean): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
@@ -30,7 +32,8 @@ export class Archive {
       const row = db.selectFrom('turns').select(['session_id', 'archived_through']).where('id', '=', turnId);
       const turn = await row.executeTakeFirst();
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: last.record.at }))) return undefined;
-      // Read again: the session's row is now locked, so no other process adds entries. The archived ordinals have no gaps.
+      // Read again: the session's row is now locked, so no other process adds entries. The archived ordinals have no
+      // gaps.
       const { archived_through: before } = (await row.executeTakeFirst()) ?? turn;
       const { numUpdatedRows } = await db
         .updateTable('turns')

@@ -37,8 +37,8 @@ export class BlobReferences {
 
   /**
    * Calls `remove` with the unreferenced blobs among `blobs`, while no turn of the session runs, is requested or can
-   * start: a request waits in `touchSession` until this transaction ends. A session with such a turn is skipped and swept
-   * again later.
+   * start: a request waits in `touchSession` until this transaction ends. A session with such a turn is skipped and
+   * swept again later.
    */
   async sweep(
     sessionId: string,

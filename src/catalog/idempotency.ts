@@ -38,8 +38,8 @@ export class Idempotency {
   }
 
   /**
-   * Claims a key for a new resource. If the key was claimed at `notBefore` or later, returns the resource of that claim;
-   * an older claim is replaced.
+   * Claims a key for a new resource. If the key was claimed at `notBefore` or later, returns the resource of that
+   * claim; an older claim is replaced.
    */
   async claim(
     { scope, key, resourceId, sessionId, bodyHash, now }: Claim,

@@ -97,7 +97,9 @@ function migratorOf<T>(db: Kysely<T>): Migrator {
   return new Migrator({ db, provider: { getMigrations: () => Promise.resolve(migrations) } });
 }
 
-/** No statement time-out: building an index on a large table, or waiting for another process's migration, takes long. */
+/**
+ * No statement time-out: building an index on a large table, or waiting for another process's migration, takes long.
+ */
 function migrationDialect(database: Database, log: Logger): Dialect {
   if (database.kind === 'sqlite') return dialectOf(database, log);
   return new PgDialect({ ...database, connections: 1, statementMs: 0 }, log);
@@ -119,7 +121,7 @@ function advice(database: Database, error: unknown): string {
     return `the catalog ${database.file} cannot be opened (${reason}): check DATABASE_URL and EVERTURN_DATA`;
   }
   return (
-    `the catalog cannot be opened (${reason}): check that the server of DATABASE_URL runs and is reachable from here, ` +
+    `the catalog cannot be opened (${reason}): check that the server of DATABASE_URL runs and is reachable, ` +
     `and that its user may create tables in the database`
   );
 }

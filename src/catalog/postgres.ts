@@ -71,8 +71,8 @@ function openPool(options: PgOptions, log: Logger): PostgresPool {
       idle_in_transaction_session_timeout: statementMs,
     }),
   });
-  // A connection that breaks emits an error event, also while it is in use; an unhandled one ends the process. The error
-  // object holds the whole connection, so only its reason is logged.
+  // A connection that breaks emits an error event, also while it is in use; an unhandled one ends the process. The
+  // error object holds the whole connection, so only its reason is logged.
   pool.on('error', (error) => log.warn({ reason: reasonOf(error) }, 'an idle connection to PostgreSQL broke'));
   pool.on('connect', (client) => client.on('error', () => undefined));
   return {
@@ -107,7 +107,8 @@ class Connection implements PostgresPoolClient {
   }
 
   async #query<R>(sql: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<R>> {
-    // Only a rollback can follow a failure. It would wait for an unreachable server, and closing the connection rolls back.
+    // Only a rollback can follow a failure. It would wait for an unreachable server, and closing the connection rolls
+    // back.
     if (this.#failure) throw this.#failure;
     try {
       return await this.#client.query<R>(sql, parameters);
@@ -143,9 +144,15 @@ export function isPostgresRejection(error: unknown): boolean {
   return cause instanceof DatabaseError && /^(28|3D)/.test(cause.code ?? '');
 }
 
-/** SQLSTATE classes of transient errors: connection, transaction conflict, resources, operator intervention, system error. */
+/**
+ * SQLSTATE classes of transient errors: connection, transaction conflict, resources, operator intervention, system
+ * error.
+ */
 const UNAVAILABLE_CLASSES = new Set(['08', '40', '53', '57', '58']);
-/** Single SQLSTATE codes of transient errors: read-only transaction (a standby), idle-in-transaction time-out, lock not available. */
+/**
+ * Single SQLSTATE codes of transient errors: read-only transaction (a standby), idle-in-transaction time-out, lock not
+ * available.
+ */
 const UNAVAILABLE = new Set(['25006', '25P03', '55P03']);
 
 export function isPostgresUnavailable(error: unknown): boolean {

@@ -21,9 +21,9 @@ export class Retention {
   }
 
   /**
-   * Up to `limit` sessions with a retention of `days` that had no activity since `before`. The newest version of an agent
-   * determines the retention of all its sessions; if the agent was deleted, each session's own version does. A draft's
-   * own spec determines its retention.
+   * Up to `limit` sessions with a retention of `days` that had no activity since `before`. The newest version of an
+   * agent determines the retention of all its sessions; if the agent was deleted, each session's own version does. A
+   * draft's own spec determines its retention.
    */
   async idle({ days, before }: { days: number; before: string }, limit: number): Promise<SessionRow[]> {
     const isDue = (eb: ExpressionBuilder<Tables, 'specs' | 'sessions'>) =>

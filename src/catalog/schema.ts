@@ -114,7 +114,9 @@ interface IdempotencyTable {
   key: string;
   resource_id: string;
   body_hash: string;
-  /** The session that was created, or in which the resource was; its rows are deleted with it. Empty if there is none. */
+  /**
+   * The session that was created, or in which the resource was; its rows are deleted with it. Empty if there is none.
+   */
   session_id: string;
   /** When the request arrived, or when its response was lost. */
   created_at: string;

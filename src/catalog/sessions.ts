@@ -47,8 +47,8 @@ export class Sessions {
   }
 
   /**
-   * Lists one page of the sessions of one type, by creation. The indexes begin with the type, so only the rows of the page
-   * are read; a listing of both types merges two calls.
+   * Lists one page of the sessions of one type, by creation. The indexes begin with the type, so only the rows of the
+   * page are read; a listing of both types merges two calls.
    */
   async list(filter: SessionFilter, { order, after, limit }: SessionPage): Promise<SessionRow[]> {
     let query = this.#db

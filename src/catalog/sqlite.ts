@@ -18,7 +18,9 @@ export class NodeSqliteDialect extends SqliteDialect {
   }
 }
 
-/** Runs migrations in a transaction: a killed one leaves nothing behind, and of two concurrent ones, one has to retry. */
+/**
+ * Runs migrations in a transaction: a killed one leaves nothing behind, and of two concurrent ones, one has to retry.
+ */
 class NodeSqliteAdapter extends SqliteAdapter {
   override get supportsTransactionalDdl(): boolean {
     return true;

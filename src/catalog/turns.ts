@@ -100,8 +100,8 @@ export class Turns {
   }
 
   /**
-   * A turn and its predecessors, newest first, at most `limit`; with `archivedOnly`, up to the first whose log is not in
-   * the archive.
+   * A turn and its predecessors, newest first, at most `limit`; with `archivedOnly`, up to the first whose log is not
+   * in the archive.
    */
   async chain(turnId: string, limit: number, { archivedOnly = false } = {}): Promise<TurnRow[]> {
     return this.#db

@@ -16,7 +16,10 @@ export class EncryptionKeyMissing extends Error {
   }
 }
 
-/** A value cannot be decrypted although its key id is configured: it was altered, truncated or moved, or the key differs. */
+/**
+ * A value cannot be decrypted although its key id is configured: it was altered, truncated or moved, or the key
+ * differs.
+ */
 export class DecryptionFailed extends Error {
   constructor(aad: string, reason: string, options?: ErrorOptions) {
     super(`${aad} cannot be decrypted: ${reason}`, options);
@@ -54,7 +57,7 @@ export const SEALED_OVERHEAD_BYTES = SALT_BYTES + NONCE_BYTES + TAG_BYTES;
  */
 const MESSAGES_PER_SALT = 2 ** 30;
 
-/** An encrypted text. All other encrypted texts but titles are JSON, which never begins like this. */
+/** Matches an encrypted text. Plain texts, except for titles, are JSON, which never begins like this. */
 const TEXT = /^sealed:[\w.-]{1,32}:[A-Za-z0-9+/]{59,}={0,2}$/;
 
 /** Cache of the keys derived from this process's salts and from those of others. */
@@ -111,7 +114,8 @@ export class Cipher {
       const text = data.subarray(SALT_BYTES + NONCE_BYTES, -TAG_BYTES);
       return Buffer.concat([decipher.update(text), decipher.final()]);
     } catch (error) {
-      const reason = `it was altered or moved, or ${JSON.stringify(keyId)} in EVERTURN_ENCRYPTION_KEYS is a different key`;
+      const id = JSON.stringify(keyId);
+      const reason = `it was altered or moved, or ${id} in EVERTURN_ENCRYPTION_KEYS is a different key`;
       throw new DecryptionFailed(aad, reason, { cause: error });
     }
   }
@@ -149,8 +153,8 @@ export class Cipher {
   }
 
   /**
-   * A name for the content with this SHA-256 within a scope: the same for the same content, but an HMAC, so that a guess of
-   * the content cannot be verified against it. Without keys it is the hash itself.
+   * A name for the content with this SHA-256 within a scope: the same for the same content, but an HMAC, so that a
+   * guess of the content cannot be verified against it. Without keys it is the hash itself.
    */
   nameOf(hash: string, scope: string): string {
     return this.#first ? nameUnder(this.#first, hash, scope) : hash;

@@ -20,7 +20,8 @@ interface Credentials {
 
 /**
  * Authenticates a request by its API key or token.
- * @throws ApiError `unauthenticated`; `unavailable` if a token cannot be verified; `rate_limited` after too many unknown keys
+ * @throws ApiError `unauthenticated`; `unavailable` if a token cannot be verified; `rate_limited` beyond the limit of
+ *   unknown keys
  */
 export async function authenticate(request: Request, response: Response, credentials: Credentials): Promise<Caller> {
   if (credentials.keyring.isKeyless) return LOCAL;

@@ -161,7 +161,7 @@ export const ERRORS = {
     type: 'rate_limit_error',
     retryAfter: 60,
     description:
-      'the caller sent too many requests in this minute, or its address too many unknown keys: wait as long as the header Retry-After says',
+      'too many requests of the caller in this minute, or too many unknown keys from its address: see Retry-After',
   },
   too_many_turns: {
     status: 429,

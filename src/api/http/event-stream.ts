@@ -90,13 +90,16 @@ export class EventStream {
     }
   }
 
-  /** Sends live events. False if the reader is too slow: the caller then awaits `drained` and catches up from the log. */
+  /**
+   * Sends live events. False if the reader is too slow: the caller then awaits `drained` and catches up from the log.
+   */
   push(frames: StreamFrame[]): boolean {
     if (this.isClosed) return true;
     const keptUp = this.#response.writableLength === 0;
     this.#send(frames);
     const buffered = this.#response.writableLength;
-    // A single push may exceed the bound, for example with a long result; it must not count against a reader that kept up.
+    // A single push may exceed the bound, for example with a long result; it must not count against a reader that kept
+    // up.
     if (keptUp) this.#maxBufferedBytes = buffered + MAX_BUFFERED_BYTES;
     return buffered <= this.#maxBufferedBytes;
   }

@@ -3,9 +3,9 @@ import { isLoopback } from '../../config.ts';
 import { ApiError } from './errors.ts';
 
 /**
- * Rejects requests from elsewhere on a server without keys, where every request has the rights of `local`. A web page can
- * reach this server through a host name that resolves to this machine (DNS rebinding), or by a cross-origin request, also
- * from another port of this machine. Browsers reveal both in the headers Host, Origin and Sec-Fetch-Site.
+ * Rejects requests from elsewhere on a server without keys, where every request has the rights of `local`. A web page
+ * can reach this server through a host name that resolves to this machine (DNS rebinding), or by a cross-origin
+ * request, also from another port of this machine. Browsers reveal both in the headers Host, Origin and Sec-Fetch-Site.
  * @throws ApiError
  */
 export function checkHost({ headers, httpVersion, method }: Request, { isKeyless }: { isKeyless: boolean }): void {

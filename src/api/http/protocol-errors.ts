@@ -3,7 +3,9 @@ import type { Duplex } from 'node:stream';
 import { newId } from '../../engine/new-id.ts';
 import { ApiError, errorAnswer } from './errors.ts';
 
-/** Sends the errors that Node's HTTP server reports before Express gets the request, in the form of all other errors. */
+/**
+ * Sends the errors that Node's HTTP server reports before Express gets the request, in the form of all other errors.
+ */
 export function answerProtocolErrors(server: Server): void {
   const responses = new WeakMap<Duplex, ServerResponse>();
   server.on('request', ({ socket }, response) => responses.set(socket, response));

@@ -24,8 +24,8 @@ const WINDOW_MS = 60_000;
 const REDIS_TIMEOUT_MS = 1_000;
 
 /**
- * Creates a limit of requests per minute. While Redis is configured but unavailable, no request is rejected: a failure of
- * the protection must not become an outage.
+ * Creates a limit of requests per minute. While Redis is configured but unavailable, no request is rejected: a failure
+ * of the protection must not become an outage.
  */
 export function perMinute(name: string, options: Partial<Options>, { redis, config, log }: RateLimitServices) {
   const logFailure = (error: unknown) => log.debug({ err: error }, 'requests are currently not counted');
@@ -41,7 +41,9 @@ export function perMinute(name: string, options: Partial<Options>, { redis, conf
   });
 }
 
-/** Counts a request outside of the chain of handlers. Rejects with the error that the limit's handler passes to `next`. */
+/**
+ * Counts a request outside of the chain of handlers. Rejects with the error that the limit's handler passes to `next`.
+ */
 export async function countRequest(
   limit: RateLimitRequestHandler,
   request: Request,
@@ -71,8 +73,8 @@ function redisStore({ commands }: Redis, prefix: string): RedisStore {
 }
 
 /**
- * A request beyond the limit may repeat an earlier one, so it is rejected at once only beyond this multiple of the limit: a
- * client that repeats every request once stays within it.
+ * A request beyond the limit may repeat an earlier one, so it is rejected at once only beyond this multiple of the
+ * limit: a client that repeats every request once stays within it.
  */
 const HARD_LIMIT_FACTOR = 2;
 
@@ -96,7 +98,8 @@ export class RequestLimit {
           response.removeHeader('retry-after');
           const message = `the limit is ${limit()} requests per minute: wait for ${retryAfter} s`;
           const rateLimitError = new ApiError('rate_limited', message, { retryAfter });
-          // A repetition is allowed beyond the limit, but whether a request is one is known only after reading its body.
+          // A repetition is allowed beyond the limit, but whether a request is one is known only after reading its
+          // body.
           // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- added by the library
           const { rateLimit } = request as Partial<AugmentedRequest>;
           const exceedsHardLimit = (rateLimit?.used ?? 0) > HARD_LIMIT_FACTOR * limit();

@@ -82,8 +82,8 @@ interface Declaration<
   /** The status of the response; 200 by default. */
   status?: 201;
   /**
-   * The handler applies the rate limit itself: a request that repeats an earlier one must not be rejected by it, and only
-   * the handler can recognize one.
+   * The handler applies the rate limit itself: a request that repeats an earlier one must not be rejected by it, and
+   * only the handler can recognize one.
    */
   handlesRateLimit?: true;
   /** Describes when the handler responds with 204 instead. */

@@ -4,8 +4,8 @@ import { ApiError } from './errors.ts';
 import type { Limits } from '../../engine/limits.ts';
 
 /**
- * Limits the open event streams of this process, per subject and in total: each takes a connection, and memory while its
- * reader is slow.
+ * Limits the open event streams of this process, per subject and in total: each takes a connection, and memory while
+ * its reader is slow.
  */
 export class StreamLimits {
   readonly #limits: () => Limits;
@@ -17,8 +17,8 @@ export class StreamLimits {
   }
 
   /**
-   * Admits a stream until its response is closed. Call it before any effect of the request: a rejected request must have
-   * none.
+   * Admits a stream until its response is closed. Call it before any effect of the request: a rejected request must
+   * have none.
    * @throws ApiError `too_many_streams`
    */
   admit({ subject: { subjectId: subject } }: Caller, response: Response): void {

@@ -5,9 +5,9 @@ import type { Limits } from '../../engine/limits.ts';
 import { countRequest, perMinute, type RateLimitServices } from './rate-limit.ts';
 
 /**
- * Counts requests with unknown keys by address. Beyond the limit they get 429 instead of 401, so that clients that retry
- * with a wrong key slow down. A valid key is never affected by the unknown keys of others, since many clients may share
- * an address.
+ * Counts requests with unknown keys by address. Beyond the limit they get 429 instead of 401, so that clients that
+ * retry with a wrong key slow down. A valid key is never affected by the unknown keys of others, since many clients may
+ * share an address.
  */
 export class UnknownKeyLimiter {
   readonly #limit;
@@ -38,6 +38,6 @@ function limitExceeded(request: Request): ApiError {
   const { rateLimit } = request as Partial<AugmentedRequest>;
   const ms = (rateLimit?.resetTime?.getTime() ?? 0) - Date.now();
   const retryAfter = Math.max(1, Math.ceil(ms / 1000));
-  const message = `too many requests with unknown API keys from your address: check your key and wait for ${retryAfter} s`;
+  const message = `too many unknown API keys from your address: check your key and wait for ${retryAfter} s`;
   return new ApiError('rate_limited', message, { retryAfter });
 }
