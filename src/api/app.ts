@@ -24,7 +24,7 @@ import { sessionListRoutes } from './sessions/session-lists.ts';
 import { sessionRoutes } from './sessions/sessions.ts';
 import { turnRoutes } from './sessions/turns.ts';
 
-/** Creates the HTTP API. */
+/** The HTTP API. */
 export function createApp(context: ApiContext): Express {
   const { keyring, issuer, limits, config, connectionLimit } = context;
   const unknownKeys = new UnknownKeyLimiter(limits, context);
@@ -48,7 +48,7 @@ export function createApp(context: ApiContext): Express {
   return app;
 }
 
-/** Creates the app for the operators' port: health and metrics, without keys. */
+/** What operators ask, on a port for them alone: without keys. */
 export function createOperationsApp(context: OperationsContext): Express {
   const app = newApp(context);
   app.use((request, response, next) => {
@@ -56,7 +56,7 @@ export function createOperationsApp(context: OperationsContext): Express {
     setContext(response, { caller: LOCAL });
     next();
   });
-  mount(app, [...healthRoutes({ ...context, showsReasons: () => true }), ...metricsRoutes(context)]);
+  mount(app, [...healthRoutes({ ...context, saysWhy: () => true }), ...metricsRoutes(context)]);
   answerTheRest(app);
   return app;
 }
@@ -65,7 +65,7 @@ type OperationsContext = Pick<ApiContext, 'readiness' | 'scrape' | 'metrics' | '
   config: Pick<Config, 'host'>;
 };
 
-/** The default for all responses, which are not pages: they load nothing and cannot be framed. `/docs` sets its own. */
+/** Nothing here is a page, but for those that say otherwise of themselves; nothing may be framed or loaded. */
 const CONTENT_SECURITY_POLICY = {
   useDefaults: false,
   directives: {
@@ -94,14 +94,14 @@ function newApp({ log, metrics }: Pick<ApiContext, 'log' | 'metrics'>): Express 
 
 function answerTheRest(app: Express): void {
   app.use((request) => {
-    throw new ApiError('not_found', `there is no route ${request.method} ${request.path}`);
+    throw new ApiError('not_found', `there is nothing at ${request.method} ${request.path}`);
   });
   app.use((error: unknown, request: Request, response: Response, _next: NextFunction) => {
     answerError(error, request, response);
   });
 }
 
-/** All routes, in matching order. */
+/** All routes, in the order in which they are tried. */
 export function apiRoutes(context: ApiContext): Route[] {
   const routes = [
     ...sessionRoutes(context),
@@ -111,15 +111,15 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
     ...agentRoutes(context),
-    // Without keys, only this machine can send requests.
-    ...healthRoutes({ ...context, showsReasons: () => context.keyring.isKeyless }),
+    // Without keys only this machine asks.
+    ...healthRoutes({ ...context, saysWhy: () => context.keyring.isKeyless }),
     ...docsRoutes(),
     ...metricsRoutes(context),
   ];
   return withDocument(routes, { hasKeys: () => !context.keyring.isKeyless });
 }
 
-/** Sends every error in one form. An error after the response has started can only destroy the connection. */
+/** Every error is answered in one form; one that comes when the answer is on its way can only cut that off. */
 function answerError(error: unknown, request: Request, response: Response): void {
   const apiError = toApiError(error);
   const { status, headers, body } = errorAnswer(apiError);
@@ -131,7 +131,7 @@ function answerError(error: unknown, request: Request, response: Response): void
   response.status(status).set(headers).json(body);
 }
 
-/** Removes the path in front of `/v1` that an SDK's base URL may have. */
+/** SDKs may be given a base URL with a path of its own in front of `/v1`. */
 function withoutPrefix(url: string): string {
   const [path = ''] = url.split('?', 1);
   const at = path.search(/\/v1\/(x\/)?agents(\/|$)/);

@@ -13,14 +13,14 @@ const findings = z.object({
 });
 
 interface HealthContext extends Pick<ApiContext, 'readiness'> {
-  /** Whether to include reasons, which contain internal host and folder names. */
-  showsReasons: () => boolean;
+  /** Whether the caller may see the names of hosts and folders. */
+  saysWhy: () => boolean;
 }
 
 /** Liveness and readiness, for load balancers and operators; they need no key. */
-export function healthRoutes({ readiness, showsReasons }: HealthContext): Route[] {
+export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
   const toText = ({ problem, reason, since }: Finding): string =>
-    `${problem}${showsReasons() ? `: ${reason}` : ''} (since ${since})`;
+    `${problem}${saysWhy() ? `: ${reason}` : ''} (since ${since})`;
   return [
     route(
       'get',
