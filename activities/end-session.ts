@@ -3,7 +3,6 @@ import { terminateWorkflow } from '../src/temporal/end-workflow.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../src/core/temporal-names.ts';
 import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
-import { turnsOf } from '../src/catalog/turns.ts';
 
 /** Ends what runs of a deleted session: its workflow first, for it could start another turn. */
 export function createEndSession({ catalog, client }: Dependencies) {
@@ -14,7 +13,7 @@ export function createEndSession({ catalog, client }: Dependencies) {
       }
       const reason = 'the session was deleted';
       await terminateWorkflow(client, { workflowId: sessionWorkflowId(sessionId), reason });
-      for await (const { id, archived } of turnsOf(catalog, sessionId)) {
+      for await (const { id, archived } of catalog.turns.all(sessionId)) {
         if (archived) continue;
         // A shutdown is to end the attempt in good order, or it counts as lost.
         Context.current().cancellationSignal.throwIfAborted();

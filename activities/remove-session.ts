@@ -5,7 +5,6 @@ import { deleteExecution } from '../src/temporal/end-workflow.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../src/core/temporal-names.ts';
 import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
-import { turnsOf } from '../src/catalog/turns.ts';
 
 /**
  * What was on its way as a session was deleted has come by then: a turn whose start its session had ordered, the result
@@ -23,7 +22,7 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
       const deletedAt = await catalog.sessions.deletedAt(sessionId);
       const again = deletedAt && new Date(Date.parse(deletedAt) + LATE_MS);
       const isLast = !again || again.getTime() <= Date.now();
-      for await (const { id, sequence } of turnsOf(catalog, sessionId)) {
+      for await (const { id, sequence } of catalog.turns.all(sessionId)) {
         // A shutdown is to end the attempt in good order, or it counts as lost.
         Context.current().cancellationSignal.throwIfAborted();
         const isFound = await deleteTurn(id);

@@ -5,7 +5,7 @@ import type { ApiContext } from '../src/api/http/context.ts';
 import { openApiDocument } from '../src/api/http/openapi.ts';
 import { METHODS } from '../src/api/http/route.ts';
 
-/** What is read of a JSON Schema; everything else in it is left to `/openapi.json`. */
+/** The part of JSON Schema that this page shows; `/openapi.json` has the rest. */
 interface Schema {
   $ref?: string;
   type?: string | string[];
@@ -39,9 +39,9 @@ interface Document {
   components: { schemas: Record<string, Schema> };
 }
 
-/** `docs/api.md`: the OpenAPI document as a page to read. */
+/** Renders the OpenAPI document as `docs/api.md`. */
 export function apiReference(document: ReturnType<typeof createDocument> = ownDocument()): string {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- made by `openApiDocument`, as JSON
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- created by `openApiDocument`, as JSON
   const { tags, paths, components } = structuredClone(document) as unknown as Document;
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     METHODS.flatMap((method) => {
@@ -53,7 +53,7 @@ export function apiReference(document: ReturnType<typeof createDocument> = ownDo
   const common = others.reduce((codes, next) => codes.intersection(next), first);
   const sections = tags.flatMap(({ name, description }) => [
     `## ${name}`,
-    description,
+    asSentence(description),
     ...operations.filter(({ operation }) => operation.tags?.includes(name)).map((one) => operationText(one, common)),
   ]);
   const schemas = Object.entries(components.schemas).map(([name, schema]) =>
@@ -68,8 +68,14 @@ const head = (common: ReadonlySet<string>): string => `# API reference
 
 Every route of the server, from its own OpenAPI 3.1 document (\`/openapi.json\`; \`/docs\` shows it as a
 page on which requests can be tried). [The wire contract](sessions-api.md) has the rules beyond the
-schemas. Every answer has \`x-request-id\`, every error the form of [Error](#error). Every route may
-answer ${[...common].map((code) => `\`${code}\``).join(', ')}.`;
+schemas. Every response has \`x-request-id\`, every error the form of [Error](#error). Every route may
+respond with ${[...common].map((code) => `\`${code}\``).join(', ')}.`;
+
+/** Capitalizes a description and ends it with a full stop, unless it ends with punctuation. */
+function asSentence(text: string): string {
+  const trimmed = text.trim();
+  return trimmed.charAt(0).toUpperCase() + trimmed.slice(1) + (/[.:]$/.test(trimmed) ? '' : '.');
+}
 
 /** The status and code of each error that an operation declares. */
 function failuresOf({ responses }: Operation): string[] {
@@ -84,13 +90,13 @@ function operationText(
 ): string {
   const { summary, description, parameters = [], requestBody, responses } = operation;
   const lines = parameters
-    .filter(({ in: place }) => place !== 'path')
+    .filter(({ in: location }) => location !== 'path')
     .map(
-      ({ name, in: place, required, description: text }) =>
-        `- ${place} \`${name}\`${required ? ' (required)' : ''}${text ? `: ${text}` : ''}`,
+      ({ name, in: location, required, description: text }) =>
+        `- ${location} \`${name}\`${required ? ' (required)' : ''}${text ? `: ${text}` : ''}`,
     );
   const body = Object.values(requestBody?.content ?? {}).map(({ schema }) => `- body: ${typeText(schema ?? {})}`);
-  const answers = Object.entries(responses).flatMap(([status, { description: text, content = {} }]) => {
+  const successes = Object.entries(responses).flatMap(([status, { description: text, content = {} }]) => {
     if (!status.startsWith('2')) return [];
     const types = Object.entries(content).map(([type, { schema }]) => `\`${type}\` ${typeText(schema ?? {})}`);
     return [`- ${status}: ${types.length > 0 ? types.join(', or ') : text}`];
@@ -98,12 +104,8 @@ function operationText(
   const failures = failuresOf(operation).filter((failure) => !common.has(failure));
   const errors = failures.length > 0 ? [`- errors: ${failures.map((failure) => `\`${failure}\``).join(', ')}`] : [];
   const title = `### ${method.toUpperCase()} ${path}`;
-  const texts = [summary, description].filter((text) => text !== undefined).map((text) => text.trim());
-  return [
-    title,
-    ...texts.map((text) => (/[.:]$/.test(text) ? text : `${text}.`)),
-    [...lines, ...body, ...answers, ...errors].join('\n'),
-  ].join('\n\n');
+  const texts = [summary, description].filter((text) => text !== undefined).map(asSentence);
+  return [title, ...texts, [...lines, ...body, ...successes, ...errors].join('\n')].join('\n\n');
 }
 
 function fieldsText({ properties, required = [], ...schema }: Schema): string {
@@ -137,7 +139,7 @@ function typeText(schema: Schema): string {
 }
 
 function ownDocument(): ReturnType<typeof createDocument> {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- enough to declare the routes; none is called
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- sufficient to declare the routes; none is called
   const context = { config: { trustedProxies: [] }, log: pino({ enabled: false }) } as unknown as ApiContext;
   return openApiDocument(apiRoutes(context), { hasKeys: true });
 }

@@ -1,4 +1,4 @@
-// The model asks the user a question; the client answers it, as it would for a tool of its own.
+// The model asks the user a question, which the client answers like a call of a client tool.
 import { createSession, printTurn, send } from './everturn-client.ts';
 
 const session = await createSession('demo');

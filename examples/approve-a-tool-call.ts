@@ -1,4 +1,4 @@
-// The model calls a tool that writes; the turn ends and waits, and the next turn allows the call.
+// The model calls a tool that writes. The turn ends and waits for an approval; the next turn allows the call.
 import { createSession, printTurn, send } from './everturn-client.ts';
 
 const session = await createSession('demo');

@@ -7,20 +7,20 @@ const requiredAction = z.object({
   tool_calls: z.array(z.object({ id: z.string() })),
 });
 
-/** What the examples read of an event; `docs/api.md` has all of its fields. */
+/** The fields of an event that the examples use; `docs/api.md` has all fields. */
 const turnEvent = z.object({
   type: z.string(),
   id: z.string(),
   sequence_number: z.int(),
-  /** Of `turn.created`. */
+  /** In `turn.created`. */
   turn_id: z.string().optional(),
-  /** Text, except in `mcp.initialize`, whose list of servers is left out here. */
+  /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
   state: z.object({ status: z.string(), required_actions: z.array(requiredAction).optional() }).optional(),
 });
 export type TurnEvent = z.infer<typeof turnEvent>;
 
-const sessionAnswer = z.object({ data: z.object({ id: z.string() }) });
+const sessionResponse = z.object({ data: z.object({ id: z.string() }) });
 
 const BASE = process.env['EVERTURN_URL'] ?? 'http://127.0.0.1:8080';
 const KEY = process.env['EVERTURN_KEY'];
@@ -38,7 +38,7 @@ export async function send(path: string, body: object): Promise<Response> {
 
 export async function createSession(agentName: string): Promise<string> {
   const response = await send('/sessions', { agent_name: agentName });
-  return sessionAnswer.parse(await response.json()).data.id;
+  return sessionResponse.parse(await response.json()).data.id;
 }
 
 /** The events of a server-sent event stream. */
@@ -48,7 +48,7 @@ export async function* events(response: Response): AsyncGenerator<TurnEvent> {
   for await (const { data } of stream) yield turnEvent.parse(JSON.parse(data));
 }
 
-/** Follows a turn to its end and prints what the model writes; gives the last event, `turn.done`. */
+/** Follows a turn to its end and prints the model's text. Returns the last event, `turn.done`. */
 export async function printTurn(response: Response): Promise<TurnEvent> {
   let last: TurnEvent | undefined;
   for await (const event of events(response)) {

@@ -1,7 +1,7 @@
-// The connection breaks in the middle of a message. Nothing is lost: a cursor works on any node, for ever.
+// The connection breaks in the middle of a message. Nothing is lost: a cursor works on any node and never expires.
 import { createSession, events, send, type TurnEvent } from './everturn-client.ts';
 
-/** The text of each message by its id: an event with a known id replaces what is held, a delta extends it. */
+/** The text of each message by id: an event with a known id replaces the stored text, a delta extends it. */
 const messages = new Map<string, string>();
 let turnId = '';
 let cursor = 0;
@@ -15,7 +15,7 @@ function fold(event: TurnEvent): void {
   if (event.type === 'model.message.delta') messages.set(id, (messages.get(id) ?? '') + text);
 }
 
-/** Reads a few events, then breaks off, as a bad connection does; gives whether the turn has ended. */
+/** Reads a few events, then disconnects, as an unstable connection does. Returns whether the turn has ended. */
 async function readSome(response: Response): Promise<boolean> {
   let count = 0;
   for await (const event of events(response)) {

@@ -27,7 +27,7 @@ import { turnRoutes } from './sessions/turns.ts';
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
   const { keyring, issuer, limits, config, connectionLimit } = context;
-  const guesses = new UnknownKeyLimiter(limits, context);
+  const unknownKeys = new UnknownKeyLimiter(limits, context);
   const requestLimit = new RequestLimit(limits, context);
   const app = newApp(context);
   app.set('trust proxy', config.trustedProxies);
@@ -37,7 +37,7 @@ export function createApp(context: ApiContext): Express {
   });
   if (context.tracing) app.use('/v1', traceRequests);
   app.use(PRIVATE_PATHS, async (request, response, next) => {
-    setContext(response, { caller: await authenticate(request, response, { keyring, issuer, guesses }) });
+    setContext(response, { caller: await authenticate(request, response, { keyring, issuer, unknownKeys }) });
     connectionLimit.identified(request.socket);
     await requestLimit.count(request, response);
     next();

@@ -9,10 +9,10 @@ import { hashOfKey, newApiKey, Keyring } from './api-keys.ts';
 
 afterEach(() => void vi.useRealTimers());
 
-/** Holds the time still. */
+/** Freezes the time. */
 function freeze(now: number): void {
   vi.useFakeTimers({ now });
-  // The cache takes a beginning at 0 for none.
+  // The cache treats a start time of 0 as unset.
   vi.advanceTimersByTime(1);
 }
 
@@ -37,12 +37,12 @@ async function open(env: Record<string, string> = {}) {
 
 const ann = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
 
-test('a key is 256 random bits behind a prefix that scanners know', () => {
+test('a key is a prefix for secret scanners and 256 random bits', () => {
   expect(newApiKey()).toMatch(/^everturn_[0-9a-f]{64}$/);
   expect(newApiKey()).not.toBe(newApiKey());
 });
 
-test('keys of the configuration and of the catalog are found, and no others', async () => {
+test('keys of the configuration and of the catalog are found, other keys are not', async () => {
   const { keyring, add } = await open({ EVERTURN_API_KEYS: 'bob:admin=key-of-bob' });
   const key = await add('key_1');
   expect(await keyring.find(key)).toEqual({ caller: { subject: ann, roles: ['approver'] } });
@@ -53,7 +53,7 @@ test('keys of the configuration and of the catalog are found, and no others', as
   expect(await keyring.names()).toEqual(['bob', 'ann']);
 });
 
-test('a flood of unknown keys is one query at a time, and does not keep a good key from being found', async () => {
+test('a flood of unknown keys takes one query at a time and does not delay a valid key', async () => {
   const { catalog, keyring, add } = await open();
   const key = await add('key_1');
   const queries = vi.spyOn(catalog.keys, 'findAll');
@@ -63,10 +63,10 @@ test('a flood of unknown keys is one query at a time, and does not keep a good k
   expect(queries.mock.calls.map(([hashes]) => hashes.length)).toEqual([1, 1_000, 1_000, 500]);
 });
 
-test('keys are looked up again after a query that failed', async () => {
+test('keys are looked up again after a failed query', async () => {
   const { catalog, keyring, add } = await open();
   const key = await add('key_1');
-  const down = new Error('the catalog is away');
+  const down = new Error('the catalog is unavailable');
   vi.spyOn(catalog.keys, 'findAll').mockRejectedValueOnce(down).mockRejectedValueOnce(down);
   const failed = await Promise.allSettled([keyring.find(key), keyring.find(newApiKey())]);
   expect(failed).toEqual([
@@ -76,7 +76,7 @@ test('keys are looked up again after a query that failed', async () => {
   expect(await keyring.find(key)).toHaveProperty('caller');
 });
 
-test('a revoked key stops working after two seconds at most, an expired one at once', async () => {
+test('a revoked key stops working within two seconds, an expired one at once', async () => {
   const { catalog, keyring, add } = await open();
   const start = Date.parse('2026-01-01T00:00:00.000Z');
   freeze(start - 1);
@@ -87,11 +87,11 @@ test('a revoked key stops working after two seconds at most, an expired one at o
   await catalog.keys.revoke('key_1', '2026-01-01T00:00:00.500Z');
   vi.advanceTimersByTime(1_000);
   expect(await keyring.find(short)).toEqual({ ended: 'has expired' });
-  // Uses of the key do not make it last.
+  // Using the key does not extend the cache entry.
   expect(await keyring.find(key)).toHaveProperty('caller');
   vi.advanceTimersByTime(1_001);
   expect(await keyring.find(key)).toEqual({ ended: 'was revoked' });
-  // The first end counts.
+  // The first revocation counts.
   expect(await catalog.keys.revoke('key_1', '2027-01-01T00:00:00.000Z')).toMatchObject({
     revoked_at: '2026-01-01T00:00:00.500Z',
   });
@@ -99,7 +99,7 @@ test('a revoked key stops working after two seconds at most, an expired one at o
   expect(await keyring.names()).toEqual([]);
 });
 
-test('the use of a key is noted once a minute', async () => {
+test('the use of a key is recorded once a minute', async () => {
   const { catalog, keyring, add } = await open();
   freeze(Date.parse('2025-12-31T23:59:59.999Z'));
   const key = await add('key_1');
@@ -119,7 +119,7 @@ test('the use of a key is noted once a minute', async () => {
   expect(noted).toHaveBeenCalledTimes(2);
 });
 
-test('without keys everybody gets in, until there is one; never again after that', async () => {
+test('requests need no key until the first is created, and always need one after that', async () => {
   vi.useFakeTimers();
   const { catalog, keyring, add } = await open();
   expect(keyring.isKeyless).toBe(true);

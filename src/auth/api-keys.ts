@@ -8,19 +8,20 @@ import { subjectNamed, type Caller } from './rights.ts';
 import { randomBytes } from 'node:crypto';
 import { sha256 } from '../lib/hash.ts';
 
-/** A revoked key works for at most this long in a process that has just used it. */
-const TRUSTED_FOR_MS = 2_000;
+/** How long a process caches a key, and therefore how long a revoked key may still work. */
+const CACHE_TTL_MS = 2_000;
 
-/** How often a server without keys looks whether it has some now. */
-const WATCH_MS = 2_000;
+/** How often a server without keys checks whether one was created. */
+const KEYLESS_CHECK_INTERVAL_MS = 2_000;
 
-const NOTE_USE_MS = 60_000;
-const MAX_REMEMBERED = 10_000;
+/** The last use of a key is recorded at most this often. */
+const RECORD_USE_INTERVAL_MS = 60_000;
+const MAX_CACHED_KEYS = 10_000;
 
-/** Looked up when it is read, so that tests can hold it still. */
+/** Resolves `performance` at each call, so that tests can freeze the time. */
 const perf = { now: () => performance.now() };
 
-/** Whose key it is, or why it does not work any more. */
+/** The caller whose key it is, or why the key no longer works. */
 export type FoundKey = { caller: Caller } | { ended: 'was revoked' | 'has expired' };
 
 interface KeyringOptions {
@@ -29,15 +30,15 @@ interface KeyringOptions {
   log: Logger;
 }
 
-/** The API keys: those of the configuration, and those made by command, which may come and go while the server runs. */
+/** The API keys: those of the configuration, and those of the catalog, which may be created and revoked at any time. */
 export class Keyring {
   readonly #catalog: KeyringOptions['catalog'];
   readonly #log: Logger;
   readonly #configured: ReadonlyMap<string, Caller>;
   readonly #lookups: KeyLookups;
-  readonly #found = new LRUCache<string, KeyRow>({ max: MAX_REMEMBERED, ttl: TRUSTED_FOR_MS, perf });
-  readonly #noted = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: NOTE_USE_MS, perf });
-  readonly #tokensOf: string | undefined;
+  readonly #found = new LRUCache<string, KeyRow>({ max: MAX_CACHED_KEYS, ttl: CACHE_TTL_MS, perf });
+  readonly #recentlyRecorded = new LRUCache<string, true>({ max: MAX_CACHED_KEYS, ttl: RECORD_USE_INTERVAL_MS, perf });
+  readonly #tokenIssuer: string | undefined;
   #isKeyless: boolean;
   #watch: NodeJS.Timeout | undefined;
 
@@ -46,23 +47,26 @@ export class Keyring {
     this.#log = log;
     this.#configured = new Map(config.apiKeys.map(({ key, caller }) => [hashOfKey(key), caller]));
     this.#lookups = new KeyLookups(catalog.keys);
-    this.#tokensOf = config.oidc?.issuer;
+    this.#tokenIssuer = config.oidc?.issuer;
     this.#isKeyless = isKeyless;
-    if (isKeyless) this.#watch = setInterval(() => void this.#look(), WATCH_MS).unref();
+    if (isKeyless) this.#watch = setInterval(() => void this.#checkForKeys(), KEYLESS_CHECK_INTERVAL_MS).unref();
   }
 
   static async open(options: KeyringOptions): Promise<Keyring> {
     const { catalog, config } = options;
-    const isOpen = config.apiKeys.length === 0 && !config.oidc;
-    return new Keyring(options, isOpen && !(await catalog.keys.any()));
+    const isUnconfigured = config.apiKeys.length === 0 && !config.oidc;
+    return new Keyring(options, isUnconfigured && !(await catalog.keys.any()));
   }
 
-  /** Whether everybody gets in. Never again once there was a key: to revoke the last one must not open the door. */
+  /**
+   * Whether requests need no key. Stays false once a key was created, even if all are revoked: revoking the last key
+   * must not open the server to everyone.
+   */
   get isKeyless(): boolean {
     return this.#isKeyless;
   }
 
-  /** Undefined for a key that is not one of ours. */
+  /** Looks a key up; undefined if it is unknown. */
   async find(key: string): Promise<FoundKey | undefined> {
     const hash = hashOfKey(key);
     const configured = this.#configured.get(hash);
@@ -76,13 +80,13 @@ export class Keyring {
     return { caller: callerOf(row) };
   }
 
-  /** Who gets in, for people. */
+  /** Describes who has access, for the log and the CLI. */
   async names(): Promise<string[]> {
     const now = new Date().toISOString();
     const rows = await this.#catalog.keys.list();
     const working = rows.filter((row) => row.revoked_at === null && (row.expires_at === null || row.expires_at > now));
     const names = [...this.#configured.values()].map(({ subject }) => subject.subjectSlug);
-    const tokens = this.#tokensOf === undefined ? [] : [`who has a token of ${this.#tokensOf}`];
+    const tokens = this.#tokenIssuer === undefined ? [] : [`bearers of a token from ${this.#tokenIssuer}`];
     return [...new Set([...names, ...working.map(({ name }) => name), ...tokens])];
   }
 
@@ -90,31 +94,31 @@ export class Keyring {
     clearInterval(this.#watch);
   }
 
-  /** A key that is not there is looked up each time: it works from the moment it is made. */
+  /** Unknown keys are not cached, so that a key works as soon as it is created. */
   async #lookUp(hash: string): Promise<KeyRow | undefined> {
     const row = await this.#lookups.find(hash);
     if (row) this.#found.set(hash, row);
     return row;
   }
 
-  async #look(): Promise<void> {
+  async #checkForKeys(): Promise<void> {
     try {
       if (!(await this.#catalog.keys.any())) return;
       this.#isKeyless = false;
       this.close();
-      this.#log.info('there are API keys now: from here on a request needs one');
+      this.#log.info('an API key was created: requests need a key from now on');
     } catch (error) {
-      this.#log.debug({ err: error }, 'the catalog could not be asked for keys');
+      this.#log.debug({ err: error }, 'checking the catalog for API keys failed');
     }
   }
 
-  /** Not worth failing for, nor waiting. */
+  /** Not awaited: a request must neither wait for this nor fail with it. */
   #recordUse(id: string, now: Date): void {
-    if (this.#noted.has(id)) return;
-    this.#noted.set(id, true);
+    if (this.#recentlyRecorded.has(id)) return;
+    this.#recentlyRecorded.set(id, true);
     this.#catalog.keys
-      .recordUse(id, now.toISOString(), new Date(now.getTime() - NOTE_USE_MS).toISOString())
-      .catch((error: unknown) => this.#log.debug({ err: error }, 'the use of a key could not be noted'));
+      .recordUse(id, now.toISOString(), new Date(now.getTime() - RECORD_USE_INTERVAL_MS).toISOString())
+      .catch((error: unknown) => this.#log.debug({ err: error }, 'recording the use of a key failed'));
   }
 }
 
@@ -122,17 +126,17 @@ function callerOf({ name, role }: KeyRow): Caller {
   return { subject: subjectNamed(name), roles: [role] };
 }
 
-/** So that people, and the scanners that look for secrets where none should be, know what they see. */
+/** Lets people and secret scanners recognize a key. */
 const PREFIX = 'everturn_';
 
-/** A new key: 256 random bits behind a prefix, `everturn_[0-9a-f]{64}`. */
+/** Creates a key: a prefix and 256 random bits, `everturn_[0-9a-f]{64}`. */
 export function newApiKey(): string {
   return PREFIX + randomBytes(32).toString('hex');
 }
 
 /**
- * What is kept of a key. One round of SHA-256 is enough for it: slow hashes such as bcrypt make up for passwords that
- * can be guessed, and nobody guesses 256 random bits. They would only make each request slow.
+ * The stored form of a key. One round of SHA-256 suffices: slow hashes such as bcrypt protect passwords that can be
+ * guessed, and 256 random bits cannot. A slow hash would only slow down each request.
  */
 export function hashOfKey(key: string): string {
   return sha256(key);

@@ -1,12 +1,12 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 
-/** Hashes in one query. */
-const MAX_BATCH = 1_000;
+/** Maximum hashes per query. */
+const HASH_BATCH_SIZE = 1_000;
 
 /**
- * Looks keys up in the catalog, one query at a time: the keys that arrive while it runs share the next query. Keys are
- * looked up before their sender is known, so a flood of wrong ones must not take all connections to the database.
+ * Looks keys up in the catalog with one query at a time; keys that arrive while it runs share the next query. A key is
+ * looked up before its sender is authenticated, so a flood of unknown keys must not occupy all database connections.
  */
 export class KeyLookups {
   readonly #keys: Pick<Catalog['keys'], 'findAll'>;
@@ -17,7 +17,7 @@ export class KeyLookups {
     this.#keys = keys;
   }
 
-  /** Never answers with what was read before it was asked. */
+  /** Reads the key after the call, never from a query that was already running. */
   async find(hash: string): Promise<KeyRow | undefined> {
     const lookup = this.#waiting.get(hash) ?? Promise.withResolvers();
     this.#waiting.set(hash, lookup);
@@ -28,7 +28,7 @@ export class KeyLookups {
   async #run(): Promise<void> {
     this.#isRunning = true;
     while (this.#waiting.size > 0) {
-      const batch = new Map([...this.#waiting].slice(0, MAX_BATCH));
+      const batch = new Map([...this.#waiting].slice(0, HASH_BATCH_SIZE));
       for (const hash of batch.keys()) this.#waiting.delete(hash);
       try {
         const rows = await this.#keys.findAll([...batch.keys()]);

@@ -4,26 +4,26 @@ export const ROLES = ['admin', 'user', 'approver'] as const;
 
 export type Role = (typeof ROLES)[number];
 
-/** Who sends a request, and as what. */
+/** The sender of a request and its roles. */
 export interface Caller {
   subject: Subject;
-  /** What one of them may do, the caller may do. */
+  /** The caller has the rights of each of its roles. */
   roles: readonly Role[];
 }
 
-/** Who has a key of this name. */
+/** The subject of the keys with this name. */
 export function subjectNamed(name: string): Subject {
   return { subjectId: name, subjectType: 'user', subjectSlug: name };
 }
 
-/** What can be done to a session, and how that is called. */
+/** The actions on a session, and their names in error messages. */
 const SESSION_ACTIONS = {
   read: 'read',
-  /** A turn of anything but decisions. */
+  /** A turn with any input beside decisions. */
   send: 'send messages',
-  /** A turn of nothing but `user.tool_approval` items. */
+  /** A turn with nothing but `user.tool_approval` items. */
   decide: 'decide on tool calls',
-  /** The agent of a draft. */
+  /** Changing the agent of a draft. */
   edit: 'change the agent',
   cancel: 'cancel',
   delete: 'delete',
@@ -40,7 +40,7 @@ export type ServerAction = keyof typeof SERVER_ACTIONS;
 
 const EVERYTHING: readonly SessionAction[] = ['read', 'send', 'decide', 'edit', 'cancel', 'delete'];
 
-/** All rights there are: on sessions of one's own, on those of others, and on the server. */
+/** All rights: on the caller's own sessions, on those of other subjects, and on the server. */
 const RIGHTS: Record<
   Role,
   { own: readonly SessionAction[]; others: readonly SessionAction[]; server: readonly ServerAction[] }
@@ -54,7 +54,7 @@ const RIGHTS: Record<
   approver: { own: ['read', 'decide'], others: ['read', 'decide'], server: [] },
 };
 
-/** A session, as far as rights go. */
+/** The part of a session that determines rights. */
 interface Owned {
   subject_id: string;
 }
@@ -69,7 +69,7 @@ export function mayOnSession(caller: Caller, session: Owned, action: SessionActi
   return caller.roles.some((role) => RIGHTS[role][whose].includes(action));
 }
 
-/** Whether the sessions of others exist for the caller. */
+/** Whether the caller may see the sessions of other subjects. */
 export function mayReadAll({ roles }: Caller): boolean {
   return roles.some((role) => RIGHTS[role].others.includes('read'));
 }
@@ -78,16 +78,18 @@ export function mayOnServer({ roles }: Caller, action: ServerAction): boolean {
   return roles.some((role) => RIGHTS[role].server.includes(action));
 }
 
-/** Why the caller may not do this to a session that it may read: for the caller to read. */
+/** The error message for a caller that may read the session but lacks the right to this action. */
 export function refusalOnSession(caller: Caller, session: Owned, action: SessionAction): string {
   const whose = isOwn(caller, session) ? 'own' : 'others';
   const rights = EVERYTHING.filter((other) => mayOnSession(caller, session, other)).map((one) => SESSION_ACTIONS[one]);
-  const where = whose === 'own' ? 'in your session' : "in somebody else's session";
-  return `with the role ${caller.roles.join(', ')} you can not ${SESSION_ACTIONS[action]} ${where}; you may: ${rights.join(', ')}`;
+  const where = whose === 'own' ? 'in your session' : "in another subject's session";
+  const what = `${SESSION_ACTIONS[action]} ${where}`;
+  return `with the role ${caller.roles.join(', ')} you cannot ${what}; you may: ${rights.join(', ')}`;
 }
 
-/** Why the caller may not do this: for the caller to read. */
+/** The error message for a caller that lacks the right to this action on the server. */
 export function refusalOnServer({ roles }: Caller, action: ServerAction): string {
-  const able = ROLES.filter((role) => RIGHTS[role].server.includes(action));
-  return `with the role ${roles.join(', ')} you can not ${SERVER_ACTIONS[action]}: that takes the role ${able.join(' or ')}`;
+  const allowed = ROLES.filter((role) => RIGHTS[role].server.includes(action));
+  const what = SERVER_ACTIONS[action];
+  return `with the role ${roles.join(', ')} you cannot ${what}: this requires the role ${allowed.join(' or ')}`;
 }

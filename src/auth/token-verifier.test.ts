@@ -21,7 +21,7 @@ function issuerFor(env: Record<string, string> = {}, cooldownMs = 0): TokenIssue
   return new TokenIssuer({ oidc, log: pino({ level: 'silent' }), cooldownMs });
 }
 
-test('a token says who its bearer is', async () => {
+test('a token identifies its bearer', async () => {
   const issuer = issuerFor();
   const exp = Math.floor(Date.now() / 1000) + 300;
   expect(await issuer.identify(await idp.token({ exp }))).toEqual({
@@ -45,7 +45,7 @@ test.each<[string, JWTPayload, Record<string, string>, string[]]>([
   expect((await issuerFor(env).identify(await idp.token(claims)))?.caller.roles).toEqual(roles);
 });
 
-test('what is no token of this issuer is not judged, nor is the issuer asked', async () => {
+test('a text that is not a token of this issuer is ignored, without a request to the issuer', async () => {
   const issuer = issuerFor();
   for (const other of ['', 'key', 'a.b.c', `everturn_${'0'.repeat(64)}`, await idp.token({ iss: 'https://other' })]) {
     expect(await issuer.identify(other), other).toBeUndefined();
@@ -53,10 +53,13 @@ test('what is no token of this issuer is not judged, nor is the issuer asked', a
   expect(idp.fetches).toBe(0);
 });
 
-/** Some would share a subject with other tokens: a number with its text, all objects, what the catalog stores alike. */
+/**
+ * Some would share their subject with other tokens: a number with its text, all objects, texts that the catalog stores
+ * alike.
+ */
 const BAD_SUBJECTS = ['', 5, {}, ['u-1'], true, 'u\r\n1', 'u\0', 'u\u0085', 'u\ud800', 'x'.repeat(256)];
 
-test('a subject has the characters that its issuer gave it, up to 255', async () => {
+test('a subject keeps the characters of its claim, up to 255', async () => {
   const issuer = issuerFor();
   for (const sub of ['0', ' auth0|5 ', 'x'.repeat(255), '😀'.repeat(255)]) {
     const bearer = await issuer.identify(await idp.token({ sub }));
@@ -65,18 +68,18 @@ test('a subject has the characters that its issuer gave it, up to 255', async ()
 });
 
 test.each([
-  ['control characters and line breaks are left out', 'an\0n\r\n\u2028', 'ann'],
-  ['characters that turn text around are left out', '\u202enna\u2066', 'nna'],
-  ['an empty name is none', '', 'u-1'],
-  ['a name of control characters is none', '\r\n', 'u-1'],
-  ['what is no text is none', { toString: 'ann' }, 'u-1'],
-  ['a long name is cut between characters', `${'x'.repeat(255)}😀`, 'x'.repeat(255)],
+  ['control characters and line breaks are removed', 'an\0n\r\n\u2028', 'ann'],
+  ['characters that reverse text are removed', '\u202enna\u2066', 'nna'],
+  ['an empty name is ignored', '', 'u-1'],
+  ['a name of control characters is ignored', '\r\n', 'u-1'],
+  ['a value other than text is ignored', { toString: 'ann' }, 'u-1'],
+  ['a long name is truncated between characters', `${'x'.repeat(255)}😀`, 'x'.repeat(255)],
 ])('names: %s', async (_, name, slug) => {
   const bearer = await issuerFor().identify(await idp.token({ preferred_username: name }));
   expect(bearer?.caller.subject.subjectSlug).toBe(slug);
 });
 
-test('tokens that are not good are refused, with the reason', async () => {
+test('invalid tokens are rejected with the reason', async () => {
   const issuer = issuerFor();
   const now = Math.floor(Date.now() / 1000);
   const good = await idp.token();
@@ -92,9 +95,9 @@ test('tokens that are not good are refused, with the reason', async () => {
     ['another audience', await idp.token({ aud: 'other' }), /"aud"/],
     ['no audience', await idp.token({ aud: [] }), /"aud"/],
     ['expired', await idp.token({ exp: now - 31 }), /expired/],
-    ['no end', await idp.token({}, {}, 'exp'), /"exp"/],
-    ['not yet', await idp.token({ nbf: now + 60 }), /"nbf"/],
-    ['nobody', await idp.token({}, {}, 'sub'), /"sub"/],
+    ['no expiry', await idp.token({}, {}, 'exp'), /"exp"/],
+    ['not yet valid', await idp.token({ nbf: now + 60 }), /"nbf"/],
+    ['no subject', await idp.token({}, {}, 'sub'), /"sub"/],
     ...(await Promise.all(
       BAD_SUBJECTS.map(async (sub): Promise<(typeof cases)[number]> => [
         `sub ${JSON.stringify(sub)}`,
@@ -102,31 +105,31 @@ test('tokens that are not good are refused, with the reason', async () => {
         /"sub" claim must be a string of 1 to 255 characters without control characters/,
       ]),
     )),
-    ['another key of the same id', await signWith(foreign.privateKey, 'RS256'), /not signed by a key/],
+    ['another key with the same id', await signWith(foreign.privateKey, 'RS256'), /not signed by a key/],
     [
-      'its own key',
+      'a key in its own header',
       await signWith(foreign.privateKey, 'RS256', { jwk: await exportJWK(foreign.publicKey) }),
       /not sign/,
     ],
     ['a shared secret', await signWith(secret, 'HS256'), /not signed/],
     ['no signature', new UnsecuredJWT(claims).encode(), /not signed/],
-    ['cut', `${head}.${body}.${signature.slice(2)}`, /not signed/],
+    ['truncated', `${head}.${body}.${signature.slice(2)}`, /not signed/],
     [
-      'changed',
+      'altered',
       `${head}.${Buffer.from(JSON.stringify({ ...claims, sub: 'root' })).toString('base64url')}.${signature}`,
       /not/,
     ],
   ];
   for (const [name, token, reason] of cases) {
-    const refused = issuer.identify(token);
-    await expect(refused, name).rejects.toThrow(TokenRefusedError);
-    await expect(refused, name).rejects.toThrow(reason);
+    const identified = issuer.identify(token);
+    await expect(identified, name).rejects.toThrow(TokenRefusedError);
+    await expect(identified, name).rejects.toThrow(reason);
   }
-  // Clocks differ a little.
+  // Within the clock tolerance.
   expect(await issuer.identify(await idp.token({ exp: now - 20, nbf: now + 20 }))).toBeDefined();
 });
 
-test('keys may change, of any asymmetric kind; one that is not known lets the issuer be asked once in a while', async () => {
+test('keys of any asymmetric algorithm may rotate; an unknown key id triggers a fetch at most once per cooldown', async () => {
   const issuer = issuerFor({}, 60_000);
   const old = await idp.token();
   expect(await issuer.identify(old)).toBeDefined();
@@ -135,19 +138,19 @@ test('keys may change, of any asymmetric kind; one that is not known lets the is
   const next = await idp.token({}, { alg: 'ES256' });
   for (let i = 0; i < 5; i++) await expect(issuer.identify(next)).rejects.toThrow(TokenRefusedError);
   expect(idp.fetches).toBe(1);
-  // Later.
+  // After the cooldown.
   const eager = issuerFor();
   expect(await eager.identify(next)).toBeDefined();
   await idp.rotate('EdDSA');
   expect(await eager.identify(await idp.token({}, { alg: 'EdDSA' }))).toBeDefined();
   await expect(eager.identify(next)).rejects.toThrow(TokenRefusedError);
-  // What is known is not asked for.
+  // Known keys are not fetched again.
   const fetches = idp.fetches;
   for (let i = 0; i < 5; i++) await eager.identify(await idp.token({}, { alg: 'EdDSA' }));
   expect(idp.fetches).toBe(fetches);
 });
 
-test('while the issuer is away tokens of known keys are good, and of others nothing is known', async () => {
+test('while the issuer is unavailable, tokens of known keys are accepted, and others cannot be verified', async () => {
   const issuer = issuerFor();
   idp.isAway = true;
   const token = await idp.token();
@@ -156,7 +159,7 @@ test('while the issuer is away tokens of known keys are good, and of others noth
   vi.useFakeTimers({ now: Date.now() + 3_000, toFake: ['Date'] });
   expect(await issuer.identify(token)).toBeDefined();
   idp.isAway = true;
-  // Fetched anew every ten minutes; the old ones are good for a day.
+  // Keys are refreshed every ten minutes, and stay valid for a day while that fails.
   vi.setSystemTime(Date.now() + 3_600_000);
   const later = await idp.token();
   expect(await issuer.identify(later)).toBeDefined();
@@ -170,7 +173,7 @@ test('while the issuer is away tokens of known keys are good, and of others noth
   expect(await issuer.identify(await idp.token())).toBeDefined();
 });
 
-test('an issuer that is another than it should be is not believed', async () => {
+test('metadata that names another issuer is rejected', async () => {
   idp.claimsToBe = 'https://evil.example';
   await expect(issuerFor().identify(await idp.token())).rejects.toThrow(IssuerUnavailableError);
 });

@@ -18,43 +18,44 @@ type OidcConfig = NonNullable<Config['oidc']>;
 interface TokenIssuerOptions {
   oidc: OidcConfig;
   log: Logger;
-  /** A key that is not known lets the issuer be asked again, this long after the last time. */
+  /** How long after the last fetch an unknown key id triggers another fetch of the issuer's keys. */
   cooldownMs?: number;
 }
 
-/** A token of the issuer's that does not let its bearer in; the message says why. */
+/** A token claims to be from the issuer but is not valid here; the message says why. */
 export class TokenRefusedError extends Error {}
 
-/** The issuer can't be asked for its keys, so nobody knows whether a token is good. */
+/** The issuer's keys cannot be fetched, so a token cannot be verified. */
 export class IssuerUnavailableError extends Error {}
 
-/** Never one whose key is a shared secret: our copy of the issuer's public key would be the secret. */
+/** Asymmetric only: with a shared-secret algorithm, the issuer's public key would be accepted as the secret. */
 const ALGORITHMS = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' ');
 
 const CLOCK_TOLERANCE_SECONDS = 30;
 const COOLDOWN_MS = 10_000;
-const FETCH_MS = 5_000;
+const FETCH_TIMEOUT_MS = 5_000;
 
-/** Metadata and keys take some KiB. */
-const boundedFetch = createFetch(createAgent({ connectTimeoutMs: FETCH_MS }), { maxBytes: 1024 * 1024 });
+/** Metadata and keys take a few KiB. */
+const boundedFetch = createFetch(createAgent({ connectTimeoutMs: FETCH_TIMEOUT_MS }), { maxBytes: 1024 * 1024 });
 
-/** Keys that are older are fetched again, beside the requests that use them... */
-const REFRESH_MS = 10 * 60_000;
-/** ... and while that fails the old ones are good for this long. */
+/** Older keys are refreshed in the background, while requests continue to use them. */
+const REFRESH_INTERVAL_MS = 10 * 60_000;
+/** How long keys stay valid while refreshing them fails. */
 const MAX_AGE_MS = 24 * 3_600_000;
 
-/** Nobody waits again for an issuer that has just failed. */
-const AFTER_FAILURE_MS = 2_000;
+/** How long the failure of the issuer is reported without trying again, so that requests do not wait for it. */
+const FAILURE_TTL_MS = 2_000;
 
-/** Who has a token, and until when it is good here: milliseconds since 1970. */
+/** The bearer of a verified token. */
 export interface Bearer {
   caller: Caller;
+  /** When the token stops being accepted, in milliseconds since 1970. */
   expiresAt: number;
 }
 
 /**
- * OpenID Connect Core 1.0, section 2. More is refused than the rule says: two values that the catalog could not tell apart
- * (lone surrogates) would be one subject.
+ * OpenID Connect Core 1.0, section 2. Stricter than the specification: lone surrogates are rejected, since the catalog
+ * cannot distinguish two values that differ only in them, and their subjects would be one.
  */
 const subjectClaim = z
   .string()
@@ -63,7 +64,7 @@ const subjectClaim = z
 
 const discovery = z.object({ issuer: z.string(), jwks_uri: z.url({ protocol: /^https?$/ }) });
 
-/** The OpenID Connect provider whose access tokens let people in. */
+/** The OpenID Connect provider whose access tokens are accepted. */
 export class TokenIssuer {
   readonly #oidc: OidcConfig;
   readonly #log: Logger;
@@ -79,13 +80,13 @@ export class TokenIssuer {
   }
 
   /**
-   * Whose token it is; undefined if it is not one of this issuer.
+   * Verifies a token; undefined if it does not claim to be from this issuer.
    * @throws TokenRefusedError, IssuerUnavailableError
    */
   async identify(token: string): Promise<Bearer | undefined> {
     const { issuer, audience } = this.#oidc;
     if (issuerOf(token) !== issuer) return undefined;
-    const keys = await this.#current();
+    const keys = await this.#currentKeys();
     try {
       const { payload } = await jwtVerify(token, keys, {
         issuer,
@@ -94,7 +95,7 @@ export class TokenIssuer {
         clockTolerance: CLOCK_TOLERANCE_SECONDS,
         requiredClaims: ['sub', 'exp'],
       });
-      // It is one of the required claims.
+      // `exp` is one of the required claims.
       const expiresAt = ((payload.exp ?? 0) + CLOCK_TOLERANCE_SECONDS) * 1000;
       return { caller: this.#callerOf(payload), expiresAt };
     } catch (error) {
@@ -104,7 +105,7 @@ export class TokenIssuer {
     }
   }
 
-  async #current(): Promise<RemoteJWKSet> {
+  async #currentKeys(): Promise<RemoteJWKSet> {
     if (!this.#keys && this.#failure && Date.now() < this.#failure.until) throw this.#failure.error;
     this.#keys ??= this.#discover();
     try {
@@ -120,55 +121,55 @@ export class TokenIssuer {
   async #discover(): Promise<RemoteJWKSet> {
     const { issuer } = this.#oidc;
     const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
-    const response = await boundedFetch(url, { signal: AbortSignal.timeout(FETCH_MS), redirect: 'error' });
-    if (!response.ok) throw new Error(`${url} answers with HTTP ${response.status}`);
+    const response = await boundedFetch(url, { signal: AbortSignal.timeout(FETCH_TIMEOUT_MS), redirect: 'error' });
+    if (!response.ok) throw new Error(`${url} responded with HTTP ${response.status}`);
     const found = discovery.parse(await response.json());
-    // OpenID Connect Discovery 4.3: or another provider could stand in for ours.
-    if (found.issuer !== issuer) throw new Error(`${url} is of the issuer ${found.issuer}`);
+    // OpenID Connect Discovery 1.0, section 4.3: otherwise another provider could impersonate the configured one.
+    if (found.issuer !== issuer) throw new Error(`${url} belongs to the issuer ${found.issuer}`);
     const keys = createRemoteJWKSet(new URL(found.jwks_uri), {
       cooldownDuration: this.#cooldownMs,
       cacheMaxAge: MAX_AGE_MS,
-      timeoutDuration: FETCH_MS,
+      timeoutDuration: FETCH_TIMEOUT_MS,
       [customFetch]: boundedFetch,
     });
     await keys.reload();
-    this.#refreshAt = Date.now() + REFRESH_MS;
+    this.#refreshAt = Date.now() + REFRESH_INTERVAL_MS;
     return keys;
   }
 
   #refresh(keys: RemoteJWKSet): void {
     if (Date.now() < this.#refreshAt) return;
-    this.#refreshAt = Date.now() + REFRESH_MS;
+    this.#refreshAt = Date.now() + REFRESH_INTERVAL_MS;
     keys.reload().catch((error: unknown) => {
       this.#refreshAt = Date.now() + COOLDOWN_MS;
-      this.#log.warn({ err: error }, 'the keys of the OIDC issuer can not be fetched again; the old ones are used');
+      this.#log.warn({ err: error }, 'refreshing the keys of the OIDC issuer failed; the cached keys stay in use');
     });
   }
 
   #failed(cause: unknown): IssuerUnavailableError {
     if (cause instanceof IssuerUnavailableError) return cause;
-    const error = new IssuerUnavailableError(`the OIDC issuer ${this.#oidc.issuer} can not be asked`, { cause });
-    this.#failure = { error, until: Date.now() + AFTER_FAILURE_MS };
-    this.#log.warn({ err: error }, 'tokens can not be judged');
+    const error = new IssuerUnavailableError(`the OIDC issuer ${this.#oidc.issuer} is unavailable`, { cause });
+    this.#failure = { error, until: Date.now() + FAILURE_TTL_MS };
+    this.#log.warn({ err: error }, 'tokens cannot be verified');
     return error;
   }
 
   #callerOf(payload: JWTPayload): Caller {
     const { issuer, nameClaim, roleClaim, roles } = this.#oidc;
     const sub = subjectOf(payload);
-    const held = valuesOf(claimOf(payload, roleClaim)).flatMap((value) => roles.get(value) ?? []);
+    const granted = valuesOf(claimOf(payload, roleClaim)).flatMap((value) => roles.get(value) ?? []);
     return {
       subject: {
         subjectId: `${issuer}#${sub}`,
         subjectType: 'user',
         subjectSlug: slugOf(claimOf(payload, nameClaim)) || slugOf(sub),
       },
-      roles: held.length > 0 ? [...new Set(held)] : ['user'],
+      roles: granted.length > 0 ? [...new Set(granted)] : ['user'],
     };
   }
 }
 
-/** Who a token says that it is from, true or not; undefined for what is no token. */
+/** The issuer that a token claims, unverified; undefined if the text is not a token. */
 function issuerOf(token: string): string | undefined {
   try {
     return decodeJwt(token).iss;
@@ -177,10 +178,10 @@ function issuerOf(token: string): string | undefined {
   }
 }
 
-/** What a token is refused for; undefined if it could not even be judged. */
+/** Why a token is rejected; undefined if the error does not concern the token. */
 function refusalOf(error: unknown): string | undefined {
   if (error instanceof errors.JWTExpired) return 'the token has expired';
-  if (error instanceof errors.JWTClaimValidationFailed) return `the token can not be used here: ${error.message}`;
+  if (error instanceof errors.JWTClaimValidationFailed) return `the token is not accepted here: ${error.message}`;
   const isInvalid = [
     errors.JWSInvalid,
     errors.JWTInvalid,
@@ -201,7 +202,7 @@ function subjectOf(payload: JWTPayload): string {
   throw new errors.JWTClaimValidationFailed(rule, payload, 'sub', 'invalid');
 }
 
-/** A claim by its name, or by its path through objects (`realm_access.roles`). Names may have dots, such as URLs. */
+/** A claim by its name, or by its path through objects (`realm_access.roles`). Names may contain dots, as URLs do. */
 function claimOf(payload: JWTPayload, name: string): unknown {
   if (name in payload) return payload[name];
   let value: unknown = payload;
@@ -212,15 +213,15 @@ function claimOf(payload: JWTPayload, name: string): unknown {
   return value;
 }
 
-/** What a claim lists: as a list, or as words. */
+/** The values of a claim that is an array, or a string of words. */
 function valuesOf(claim: unknown): unknown[] {
   if (Array.isArray(claim)) return claim;
   return typeof claim === 'string' ? claim.split(' ') : [];
 }
 
 /**
- * A name as people see it, in the bounds that the catalog has for it, without characters that break lines or reverse the
- * text around them. Empty if the claim is no name.
+ * A display name within the catalog's bounds, without characters that break lines or reverse the surrounding text.
+ * Empty if the claim is not a name.
  */
 function slugOf(name: unknown): string {
   if (typeof name !== 'string') return '';

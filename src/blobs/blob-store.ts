@@ -1,31 +1,31 @@
 /**
- * Bytes that are too large for a workflow's history: files, and the large strings of records. Content-addressed within
- * a session, so that a session's blobs are its own, and go with it.
+ * Stores bytes that are too large for a workflow's history: files, and the large strings of records. Blobs are
+ * content-addressed within a session, so a session shares none with others and they are deleted with it.
  */
 export interface BlobStore {
   /**
-   * Stores the bytes durably before it returns. What is there already is as good as new: it counts as stored now.
-   * @returns their name: 64 hex digits that stand for their content, the same whenever it is put again.
+   * Stores the bytes durably before it returns. If they are stored already, only their `storedAt` is updated.
+   * @returns their name: 64 hex digits, always the same for the same content in this session.
    */
   put(sessionId: string, bytes: Uint8Array): Promise<string>;
-  /** How many bytes it has. @throws BlobNotFound */
+  /** The size of a blob in bytes. @throws BlobNotFound */
   size(sessionId: string, blob: string): Promise<number>;
   /** @throws BlobNotFound */
   get(sessionId: string, blob: string): Promise<Buffer>;
-  /** All that is stored for a session, also what was never finished. */
+  /** Everything that is stored for a session, unfinished writes included. */
   list(sessionId: string): Promise<ListedBlob[]>;
-  /** Deletes some of what `list` gave. What is not there is deleted already. */
+  /** Deletes some of the entries of `list`. Names that do not exist are ignored. */
   delete(sessionId: string, names: string[]): Promise<void>;
-  /** Deletes all that is stored for a session. */
+  /** Deletes everything that is stored for a session. */
   deleteAll(sessionId: string): Promise<void>;
-  /** Throws if nothing can be stored now. */
+  /** Throws if the store cannot be written. */
   check(): Promise<void>;
 }
 
 export interface ListedBlob {
-  /** What `put` gave, if it is whole. */
+  /** The name that `put` returned; another name for an unfinished write. */
   name: string;
-  /** When it was last put: milliseconds since 1970, by the clock of the store. */
+  /** When it was last put, in milliseconds since 1970, by the clock of the store. */
   storedAt: number;
 }
 

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { FolderBlobStore } from './folder-blob-store.ts';
 
-/** What was made durable, and when names came, in their order: nobody can cut the power in a test. */
+/** The syncs and renames in their order, since a test cannot cut the power. */
 const steps: string[] = [];
 
 vi.mock('node:fs/promises', async (original) => {
@@ -28,7 +28,7 @@ vi.mock('node:fs/promises', async (original) => {
   };
 });
 
-test('a blob that is stored survives a power cut with its name and the folder of its session', async () => {
+test('a stored blob survives a power cut: its bytes, its name and its session folder are synced', async () => {
   const root = await mkdtemp(path.join(tmpdir(), 'everturn-blobs-'));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
   const blobs = new FolderBlobStore(root);
@@ -36,7 +36,7 @@ test('a blob that is stored survives a power cut with its name and the folder of
   const name = await blobs.put('ses_1', Buffer.from('x'));
   const names = [`sync ${folder}`, `sync ${root}`];
   expect(steps.splice(0)).toEqual(['sync bytes', `rename ${path.join(folder, name)}`, ...names]);
-  // Somebody else may have given it its name a moment ago.
+  // Another process may have renamed the file just before, without having synced the folders yet.
   expect(await blobs.put('ses_1', Buffer.from('x'))).toBe(name);
   expect(steps).toEqual(names);
 });

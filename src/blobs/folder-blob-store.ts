@@ -7,12 +7,12 @@ import { sha256 } from '../lib/hash.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { BlobNotFound, type BlobStore, type ListedBlob } from './blob-store.ts';
 
-/** Files that are open at a time; a process has few handles, and one request may have thousands of blobs. */
+/** File handles are limited per process, and one request may have thousands of blobs. */
 const MAX_CONCURRENT_FILES = 32;
 
 /**
- * Blobs as files: `<root>/<session>/<name>`. Encrypted ones are told apart by how they begin. Their names are keyed, since
- * the hash of a file says that it is there to everybody who has the same file.
+ * Stores blobs as files: `<root>/<session>/<name>`. Encrypted files begin with a marker. Their names are keyed, since a
+ * plain hash would reveal to everyone who has the same file that it is stored here.
  */
 export class FolderBlobStore implements BlobStore {
   readonly #root: string;
@@ -24,7 +24,7 @@ export class FolderBlobStore implements BlobStore {
     this.#cipher = cipher;
   }
 
-  /** Those of a server that keeps its data there. */
+  /** The blob store in a server's data folder. */
   static in(dataDir: string, cipher = NO_ENCRYPTION): FolderBlobStore {
     return new FolderBlobStore(path.join(dataDir, 'blobs'), cipher);
   }
@@ -56,7 +56,7 @@ export class FolderBlobStore implements BlobStore {
     const bytes = await this.#queue.run('files', () => unlessMissing(() => readFile(file)));
     if (!bytes) throw new BlobNotFound(sessionId, blob);
     const sealed = readSealed(bytes);
-    // A file that was stored without encryption may begin with anything: its name is its hash.
+    // A file stored without encryption may begin with the marker by coincidence; its name is its plain hash.
     if (!sealed || sha256(bytes) === blob) return bytes;
     return this.#cipher.open(sealed, aadForBlob(sessionId, blob));
   }
@@ -85,7 +85,7 @@ export class FolderBlobStore implements BlobStore {
   }
 
   #file(sessionId: string, blob: string): string {
-    // Both names come from URLs too.
+    // Both may come from a URL.
     if (!/^\w+$/.test(sessionId) || !/^[0-9a-f]{64}$/.test(blob)) throw new BlobNotFound(sessionId, blob);
     return path.join(this.#folder(sessionId), blob);
   }
@@ -111,36 +111,37 @@ async function readHead(file: string): Promise<Buffer> {
 }
 
 /**
- * Whoever finds the name finds all of the bytes: they are written aside, synced, and then get it. Their name and the
- * session's are synced too, also when they are there already: whoever wrote them may not have come to that yet.
+ * Writes a file atomically: to a temporary name, synced, then renamed, so that a reader of the name finds all bytes.
+ * The folders of the file and of the session are synced too, even if the file exists: the process that wrote it may not
+ * have synced them yet.
  */
 async function write(file: string, bytes: Uint8Array): Promise<void> {
   const folder = path.dirname(file);
   if (!(await touchIfExists(file))) {
     await mkdir(folder, { recursive: true });
-    await writeAside(file, bytes);
+    await writeAndRename(file, bytes);
   }
-  for (const names of [folder, path.dirname(folder)]) await unlessMissing(() => sync(names));
+  for (const parent of [folder, path.dirname(folder)]) await unlessMissing(() => sync(parent));
 }
 
-async function writeAside(file: string, bytes: Uint8Array): Promise<void> {
-  const aside = path.join(path.dirname(file), `.${randomUUID()}`);
+async function writeAndRename(file: string, bytes: Uint8Array): Promise<void> {
+  const temporary = path.join(path.dirname(file), `.${randomUUID()}`);
   try {
-    const handle = await open(aside, 'wx');
+    const handle = await open(temporary, 'wx');
     try {
       await handle.writeFile(bytes);
       await handle.sync();
     } finally {
       await handle.close();
     }
-    await rename(aside, file);
+    await rename(temporary, file);
   } catch (error) {
-    await rm(aside, { force: true });
+    await rm(temporary, { force: true });
     throw error;
   }
 }
 
-/** Has the names in a folder survive a power cut. */
+/** Syncs a folder, so that the names in it survive a power cut. */
 async function sync(folder: string): Promise<void> {
   const handle = await open(folder);
   try {
@@ -150,17 +151,17 @@ async function sync(folder: string): Promise<void> {
   }
 }
 
-/** Makes a file count as stored now. False if it is not there. */
+/** Sets a file's modification time to now. False if the file does not exist. */
 async function touchIfExists(file: string): Promise<boolean> {
   const now = new Date();
-  const isThere = await unlessMissing(async () => {
+  const exists = await unlessMissing(async () => {
     await utimes(file, now, now);
     return true;
   });
-  return isThere ?? false;
+  return exists ?? false;
 }
 
-/** Undefined if the file is not there. */
+/** Undefined if the file does not exist. */
 async function unlessMissing<T>(read: () => Promise<T>): Promise<T | undefined> {
   try {
     return await read();

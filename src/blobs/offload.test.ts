@@ -14,7 +14,7 @@ async function folder(): Promise<string> {
   return root;
 }
 
-test('a value that fits stays as it is; of one that does not, the largest strings move until it fits', async () => {
+test('a value that fits is unchanged; otherwise its largest strings are moved until it fits', async () => {
   const blobs = new FolderBlobStore(await folder());
   const value = { a: 'x'.repeat(5_000), b: ['y'.repeat(3_000), 'z'.repeat(100)], c: 1 };
   expect(await offload(value, { blobs, sessionId, maxBytes: 10_000 })).toBe(value);
@@ -23,7 +23,7 @@ test('a value that fits stays as it is; of one that does not, the largest string
   expect(await restore(stored, { blobs, sessionId })).toEqual(value);
 });
 
-test('of a result no more than 16 KiB stays in the history, but for what can not be moved', async () => {
+test('at most 16 KiB of a result stay in the history, except for strings too small to move', async () => {
   const blobs = new FolderBlobStore(await folder());
   const bytesOf = (value: unknown) => Buffer.byteLength(JSON.stringify(value));
   const texts = Array.from({ length: 30 }, (_, i) => ({ id: `evt_${i}`, content: `${i} `.padEnd(4_000, 'x') }));
@@ -36,22 +36,22 @@ test('of a result no more than 16 KiB stays in the history, but for what can not
   await expect(offloadResult([...calls, ...calls], { blobs, sessionId })).rejects.toThrow(PayloadTooLarge);
 });
 
-test('a value that can not fit is refused before anything is written', async () => {
+test('a value that cannot fit is rejected before anything is written', async () => {
   const root = await folder();
   const value = Array.from({ length: 2_000 }, (_, i) => `${i} ${'x'.repeat(1_500)}`);
-  const refused = offload(value, { blobs: new FolderBlobStore(root), sessionId, maxBytes: 50_000 });
-  await expect(refused).rejects.toThrow(PayloadTooLarge);
+  const offloaded = offload(value, { blobs: new FolderBlobStore(root), sessionId, maxBytes: 50_000 });
+  await expect(offloaded).rejects.toThrow(PayloadTooLarge);
   expect(await readdir(root)).toEqual([]);
 });
 
-test('thousands of blobs are written with few files open at a time', async () => {
+test('thousands of blobs are written with few files open at once', async () => {
   const blobs = new FolderBlobStore(await folder());
   const value = Array.from({ length: 3_000 }, (_, i) => `${i} ${'x'.repeat(1_500)}`);
   const stored = await offload(value, { blobs, sessionId, maxBytes: 300_000 });
   expect(await restore(stored, { blobs, sessionId })).toEqual(value);
 });
 
-test('a store that fails is an error of the one who asked, however many blobs were on their way', async () => {
+test('a failing store rejects the call with its error, however many blobs were being written', async () => {
   const full = new Error('ENOSPC');
   const blobs: BlobStore = {
     put: () => Promise.reject(full),

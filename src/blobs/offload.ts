@@ -1,35 +1,38 @@
 import type { BlobStore } from './blob-store.ts';
 
-/** One Temporal payload holds at most this much JSON; histories and their pages stay readable. */
+/** The most JSON that one Temporal payload holds, so that histories and their pages stay small enough to read. */
 export const MAX_PAYLOAD_BYTES = 128 * 1024;
 
-/** Of that for the records of an activity's result; the rest is for what stands beside them. */
+/** The share of the records in an activity's result; the rest is for its other fields. */
 const MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096;
 
 /**
- * How much of an activity's result stays in the history if its texts can be moved. Temporal ends a workflow whose
- * history has 50 MB, and a turn can only continue as new between two messages: the results of one message with
+ * How much of an activity's result stays in the history if its texts can be moved. Temporal terminates a workflow whose
+ * history exceeds 50 MB, and a turn can only continue as new between two messages, so the results of one message with
  * hundreds of tool calls must fit.
  */
 const INLINE_RESULT_BYTES = 16 * 1024;
 
-/** Strings below this stay where they are: a reference takes a tenth of it, and ids and names are never references. */
+/** Smaller strings are not moved: a reference takes a tenth of this, and ids and names must never become references. */
 const MIN_OFFLOADED_BYTES = 1024;
 
-/** Stands for a string that is in the blob store. */
+/** Replaces a string that is in the blob store. */
 interface BlobRef {
   $blob: string;
 }
 
-/** A value is too large for Temporal even with all of its large strings in the blob store. */
+/** A value is too large for Temporal even with all its large strings in the blob store. */
 export class PayloadTooLarge extends Error {}
 
-/** Whether a value that could not be kept may be kept a little later: whatever is wrong with the store, it is not the value. */
+/**
+ * Whether storing a value may succeed on a retry: true for every failure of the store, false if the value is too large.
+ */
 export function isRetryableStoreError(error: unknown): boolean {
   return !(error instanceof PayloadTooLarge);
 }
 
-interface Place {
+/** A string in a value, and the object or array that holds it. */
+interface StringSlot {
   holder: Record<string | number, unknown>;
   key: string | number;
   text: string;
@@ -39,16 +42,16 @@ interface Place {
 interface OffloadOptions {
   blobs: BlobStore;
   sessionId: string;
-  /** What the value may take in all. */
+  /** The maximum size of the result. */
   maxBytes?: number;
-  /** What it takes at most while there are strings that can be moved. */
+  /** The target size: strings are moved until the result has it, or until none is left to move. */
   inlineBytes?: number;
 }
 
 /**
- * Makes `value` (plain JSON) fit into `maxBytes`, and into `inlineBytes` if it can, by moving its largest strings into
- * the blob store, largest first. The result has the type of the value, but such strings are references until `restore`
- * has put them back.
+ * Makes `value` (plain JSON) fit into `maxBytes`, and into `inlineBytes` if possible, by moving its largest strings
+ * into the blob store, largest first. The result has the type of the value, but moved strings are references until
+ * `restore` replaces them.
  * @throws PayloadTooLarge
  */
 export async function offload<T>(
@@ -58,11 +61,11 @@ export async function offload<T>(
   let bytes = Buffer.byteLength(JSON.stringify(value));
   if (bytes <= inlineBytes) return value;
   const root = { value: structuredClone(value) };
-  const moves: Place[] = [];
-  for (const place of stringsOf(root).sort((a, b) => b.bytes - a.bytes)) {
+  const moves: StringSlot[] = [];
+  for (const slot of stringsOf(root).sort((a, b) => b.bytes - a.bytes)) {
     if (bytes <= inlineBytes) break;
-    bytes -= place.bytes - REF_BYTES;
-    moves.push(place);
+    bytes -= slot.bytes - REF_BYTES;
+    moves.push(slot);
   }
   // Before anything is written.
   if (bytes > maxBytes) throw new PayloadTooLarge(`the content is too large: it has too many parts (${bytes} bytes)`);
@@ -85,7 +88,7 @@ export async function offloadResult<T>(records: T, to: Pick<OffloadOptions, 'blo
 
 const REF_BYTES = JSON.stringify({ $blob: '0'.repeat(64) } satisfies BlobRef).length;
 
-/** Puts back what `offload` has moved. Gives the value itself if that was nothing. */
+/** Replaces the references of `offload` by their strings. Returns the value itself if it has none. */
 export async function restore<T>(value: T, { blobs, sessionId }: { blobs: BlobStore; sessionId: string }): Promise<T> {
   if (!JSON.stringify(value).includes('{"$blob":')) return value;
   const root = { value: structuredClone(value) };
@@ -97,17 +100,17 @@ export async function restore<T>(value: T, { blobs, sessionId }: { blobs: BlobSt
   return root.value;
 }
 
-function stringsOf(node: unknown): Place[] {
-  const places: Place[] = [];
+function stringsOf(node: unknown): StringSlot[] {
+  const slots: StringSlot[] = [];
   walk(node, (holder, key, text) => {
     if (typeof text !== 'string' || text.length < MIN_OFFLOADED_BYTES / 4) return;
     const bytes = Buffer.byteLength(JSON.stringify(text));
-    if (bytes >= MIN_OFFLOADED_BYTES) places.push({ holder, key, text, bytes });
+    if (bytes >= MIN_OFFLOADED_BYTES) slots.push({ holder, key, text, bytes });
   });
-  return places;
+  return slots;
 }
 
-function refsOf(node: unknown): { holder: Place['holder']; key: Place['key']; blob: string }[] {
+function refsOf(node: unknown): { holder: StringSlot['holder']; key: StringSlot['key']; blob: string }[] {
   const refs: ReturnType<typeof refsOf> = [];
   walk(node, (holder, key, value) => {
     if (isBlobRef(value)) refs.push({ holder, key, blob: value.$blob });
@@ -119,7 +122,10 @@ function isBlobRef(value: unknown): value is BlobRef {
   return typeof value === 'object' && value !== null && '$blob' in value && typeof value.$blob === 'string';
 }
 
-function walk(node: unknown, visit: (holder: Place['holder'], key: Place['key'], value: unknown) => void): void {
+function walk(
+  node: unknown,
+  visit: (holder: StringSlot['holder'], key: StringSlot['key'], value: unknown) => void,
+): void {
   const open: unknown[] = [node];
   for (let holder = open.pop(); holder !== undefined; holder = open.pop()) {
     if (!isHolder(holder)) continue;
@@ -130,6 +136,6 @@ function walk(node: unknown, visit: (holder: Place['holder'], key: Place['key'],
   }
 }
 
-function isHolder(value: unknown): value is Place['holder'] {
+function isHolder(value: unknown): value is StringSlot['holder'] {
   return typeof value === 'object' && value !== null;
 }

@@ -7,24 +7,24 @@ export interface FileContent {
   base64: string;
 }
 
-/** A file above this is never inside a record; clients get it by URL. */
+/** Larger files are never stored inside a record; clients download them by URL. */
 const MAX_INLINE_FILE_BYTES = 64 * 1024;
 
 /**
- * Keeps files in the form in which the log has them: small ones inside their record, as long as they take no more than
- * `maxInlineBytes` together, the others in the blob store.
+ * Converts files to the form that records have: small ones inline, up to `maxInlineBytes` in total, the others in the
+ * blob store.
  */
 export async function storeFiles(
   files: FileContent[],
   { blobs, sessionId, maxInlineBytes }: { blobs: BlobStore; sessionId: string; maxInlineBytes: number },
 ): Promise<StoredFile[]> {
-  let free = maxInlineBytes;
+  let inlineBytesLeft = maxInlineBytes;
   return Promise.all(
     files.map(async ({ name, mimeType, base64 }): Promise<StoredFile> => {
       const content = Buffer.from(base64, 'base64');
       const file = { type: 'file' as const, name, mimeType, bytes: content.length };
-      if (content.length <= Math.min(free, MAX_INLINE_FILE_BYTES)) {
-        free -= content.length;
+      if (content.length <= Math.min(inlineBytesLeft, MAX_INLINE_FILE_BYTES)) {
+        inlineBytesLeft -= content.length;
         return { ...file, base64 };
       }
       return { ...file, blob: await blobs.put(sessionId, content) };

@@ -11,11 +11,11 @@ export interface Agent extends AgentRow {
 
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
-/** Agents, their versions and the specs behind them. */
+/** Agents, their versions and their specs. */
 export class Agents {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
-  /** Specs never change, so those in use are read once. */
+  /** Specs are immutable, so entries need no invalidation. */
   readonly #specs = new LRUCache<string, AgentSpec>({ maxSize: MAX_CACHED_CHARACTERS });
 
   constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -32,22 +32,22 @@ export class Agents {
     return this.#db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
   }
 
-  /** Stores a new version of an agent, unless its newest one is the same. */
+  /** Stores a new version of an agent, unless its newest version has the same spec. */
   async put(name: string, spec: AgentSpec, now: string): Promise<Agent> {
-    // Under another key it is the same spec all the same.
+    // Includes the names that the spec has under other encryption keys.
     const same = new Set(this.#cipher.namesOf(hashOf(spec), 'spec'));
     const newest = await this.#row(name);
     if (newest && same.has(newest.spec_hash)) return { ...newest, spec };
     const specHash = await this.putSpec(spec, now);
     const row = await this.#db.transaction().execute(async (db) => {
-      // Made or found, the row is held until the end: who stores another version at the same time waits, and reads ours.
-      const held = await db
+      // Inserted or found, the row stays locked until the commit: a concurrent `put` waits, then reads this version.
+      const locked = await db
         .insertInto('agents')
         .values({ name, version: 0, spec_hash: specHash, created_at: now, updated_at: now })
         .onConflict((conflict) => conflict.column('name').doUpdateSet((eb) => ({ name: eb.ref('excluded.name') })))
         .returningAll()
         .executeTakeFirstOrThrow();
-      if (held.version > 0 && same.has(held.spec_hash)) return held;
+      if (locked.version > 0 && same.has(locked.spec_hash)) return locked;
       const version = (await lastVersion(db, name)) + 1;
       await db
         .insertInto('agent_versions')
@@ -55,12 +55,12 @@ export class Agents {
         .execute();
       const next = { version, spec_hash: specHash, updated_at: now };
       await db.updateTable('agents').set(next).where('name', '=', name).execute();
-      return { ...held, ...next };
+      return { ...locked, ...next };
     });
     return { ...row, spec };
   }
 
-  /** Agents by their names, from behind `after`. */
+  /** Lists agents by name, starting after `after`. */
   async list(order: 'asc' | 'desc', after: string | undefined, limit: number): Promise<AgentRow[]> {
     return this.#db
       .selectFrom('agents')
@@ -71,13 +71,13 @@ export class Agents {
       .execute();
   }
 
-  /** Deletes an agent, but not its versions: sessions may be pinned to them. False if there is no such agent. */
+  /** Deletes an agent but keeps its versions, since sessions may be pinned to them. False if there is no such agent. */
   async delete(name: string): Promise<boolean> {
     const { numDeletedRows } = await this.#db.deleteFrom('agents').where('name', '=', name).executeTakeFirst();
     return numDeletedRows > 0n;
   }
 
-  /** One version of an agent, which may be deleted. */
+  /** One version of an agent; also of a deleted one. */
   async version(name: string, version: number): Promise<AgentVersionRow | undefined> {
     return this.#db
       .selectFrom('agent_versions')
@@ -87,7 +87,7 @@ export class Agents {
       .executeTakeFirst();
   }
 
-  /** The versions of an agent, which may be deleted, from behind `after`. */
+  /** Lists the versions of an agent, starting after `after`; also those of a deleted one. */
   async versions(
     name: string,
     order: 'asc' | 'desc',
@@ -105,15 +105,15 @@ export class Agents {
   }
 
   /**
-   * Stores a spec under its hash, or what stands for it. Until a session or an agent has it, it is kept for as long as
-   * `forgetSpecs` waits.
+   * Stores a spec under the name of its hash (see `Cipher.nameOf`). Until a session or an agent refers to it, it is
+   * kept for as long as `forgetSpecs` waits.
    */
   async putSpec(spec: AgentSpec, now: string): Promise<string> {
     const hash = this.#cipher.nameOf(hashOf(spec), 'spec');
     const stored = this.#cipher.sealText(JSON.stringify(spec), `spec/${hash}`);
     await this.#db
       .insertInto('specs')
-      // Whoever is about to use it may not come to that: whether somebody does is looked at when it is due.
+      // The caller may fail before it refers to the spec: `forgetSpecs` checks for references when the spec is due.
       .values({ hash, spec: stored, retention_days: spec.config?.retention_days ?? null, unused_since: now })
       .onConflict((conflict) =>
         conflict.column('hash').doUpdateSet({ unused_since: now }).where('specs.unused_since', 'is not', null),
@@ -122,7 +122,10 @@ export class Agents {
     return hash;
   }
 
-  /** Forgets specs that were stored, or that a session has ceased to use, before this time, if no session has them, nor any version of an agent. */
+  /**
+   * Deletes specs that were stored, or that a session stopped using, before this time, unless a session, an agent or a
+   * version refers to them.
+   */
   async forgetSpecs(before: string): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
       await db
@@ -143,7 +146,7 @@ export class Agents {
     });
   }
 
-  /** @throws Error if the hash is unknown, which only a damaged catalog can be the reason for. */
+  /** @throws Error if the hash is unknown, which happens only in a damaged catalog. */
   async spec(hash: string): Promise<AgentSpec> {
     const known = this.#specs.get(hash);
     if (known) return known;
@@ -156,7 +159,7 @@ export class Agents {
   }
 }
 
-/** Of an agent that was deleted, too: it goes on counting where it stopped. */
+/** The highest version of an agent. Includes deleted agents: one that is created again continues their numbering. */
 async function lastVersion(db: Transaction<Tables>, name: string): Promise<number> {
   const { last } = await db
     .selectFrom('agent_versions')

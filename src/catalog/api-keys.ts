@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { KeyRow, NewKeyRow, Tables } from './schema.ts';
 
-/** API keys that were made by command. Revoked ones stay: they show that there was a key, and when it was used. */
+/** API keys created by `everturn keys create`. Revoked keys are kept as a record of who had access, and until when. */
 export class Keys {
   readonly #db: Kysely<Tables>;
 
@@ -13,23 +13,23 @@ export class Keys {
     await this.#db.insertInto('api_keys').values(key).execute();
   }
 
-  /** Those of the keys that exist. */
+  /** The keys with these hashes; unknown hashes are left out. */
   async findAll(hashes: string[]): Promise<KeyRow[]> {
     return this.#db.selectFrom('api_keys').selectAll().where('hash', 'in', hashes).execute();
   }
 
-  /** All keys, the oldest first. */
+  /** All keys, oldest first. */
   async list(): Promise<KeyRow[]> {
     return this.#db.selectFrom('api_keys').selectAll().orderBy('id').execute();
   }
 
-  /** Whether there is any key, or has been. */
+  /** Whether any key exists, revoked ones included. */
   async any(): Promise<boolean> {
     const row = await this.#db.selectFrom('api_keys').select('id').limit(1).executeTakeFirst();
     return row !== undefined;
   }
 
-  /** Ends a key; one that has been revoked before stays as it is. Undefined if there is none of that id. */
+  /** Revokes a key; a key that is already revoked keeps its time. Undefined if there is no key with this id. */
   async revoke(id: string, now: string): Promise<KeyRow | undefined> {
     await this.#db
       .updateTable('api_keys')
@@ -40,7 +40,7 @@ export class Keys {
     return this.#db.selectFrom('api_keys').selectAll().where('id', '=', id).executeTakeFirst();
   }
 
-  /** Notes that a key was used, unless somebody has noted that since `notSince`. */
+  /** Records that a key was used, unless a use was recorded at `notSince` or later. */
   async recordUse(id: string, now: string, notSince: string): Promise<void> {
     await this.#db
       .updateTable('api_keys')

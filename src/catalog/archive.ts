@@ -5,10 +5,12 @@ import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Tables } from './schema.ts';
 import { touchSession } from './sessions.ts';
 
-/** What the column holds on PostgreSQL; a client's cursor may point beyond it. */
+/** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
 const MAX_ORDINAL = 2 ** 31 - 1;
 
-/** The logs of ended turns, and the ended parts of long running ones. Records stand here as they do in histories. */
+/**
+ * The logs of ended turns, and the ended segments of long-running ones. Records have the form they have in histories.
+ */
 export class Archive {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
@@ -19,9 +21,9 @@ export class Archive {
   }
 
   /**
-   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Gives those that were not there
-   * already: whoever else archives the turn has added the others. Undefined if the turn's session was deleted: nothing
-   * is added then.
+   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Returns the entries that this
+   * call added, without those that another process had archived before. Undefined if the turn's session was deleted;
+   * nothing is added then.
    */
   async add(turnId: string, entries: LogEntry[], complete: boolean): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
@@ -30,7 +32,8 @@ export class Archive {
       const row = db.selectFrom('turns').select(['session_id', 'archived_through']).where('id', '=', turnId);
       const turn = await row.executeTakeFirst();
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: last.record.at }))) return undefined;
-      // Read again, since from here on the session's row is held, and nobody else adds any. There are no gaps.
+      // Read again: the session's row is now locked, so no other process adds entries. The archived ordinals have no
+      // gaps.
       const { archived_through: before } = (await row.executeTakeFirst()) ?? turn;
       const { numUpdatedRows } = await db
         .updateTable('turns')
@@ -40,9 +43,9 @@ export class Archive {
       if (numUpdatedRows === 0n) return undefined;
       const added = entries.filter(({ ordinal }) => ordinal > before);
       for (let from = 0; from < added.length; from += ROW_BATCH_SIZE) {
-        const some = added.slice(from, from + ROW_BATCH_SIZE);
-        const records = some.map(({ record }) => JSON.stringify(record));
-        const rows = some.map(({ ordinal }, i) => ({
+        const batch = added.slice(from, from + ROW_BATCH_SIZE);
+        const records = batch.map(({ record }) => JSON.stringify(record));
+        const rows = batch.map(({ ordinal }, i) => ({
           turn_id: turnId,
           ordinal,
           record: this.#cipher.sealText(records[i] ?? '', aadForRecord(turnId, ordinal)),
@@ -54,7 +57,7 @@ export class Archive {
     });
   }
 
-  /** All entries of some turns, in their order, by the turns' ids. For a few entries each. */
+  /** All entries of several turns, in order, by turn id. Unbounded: for turns with few entries. */
   async readAll(turnIds: string[]): Promise<Map<string, LogEntry[]>> {
     const rows = await this.#db
       .selectFrom('archive')
@@ -70,7 +73,7 @@ export class Archive {
     return entries;
   }
 
-  /** Entries from ordinal `from` on, in their order. */
+  /** Up to `limit` entries from ordinal `from` on, in order. */
   async read(turnId: string, from: number, limit: number): Promise<LogEntry[]> {
     if (from > MAX_ORDINAL) return [];
     const rows = await this.#db

@@ -1,10 +1,10 @@
 import type { Kysely, Transaction } from 'kysely';
 import type { Tables } from './schema.ts';
 
-/** Rows per statement: SQLite takes 32,766 variables in one. */
+/** Rows per statement: SQLite allows 32,766 variables in one. */
 export const ROW_BATCH_SIZE = 500;
 
-/** Which blobs of a session its archive names, and when that is to be compared with those that are stored. */
+/** The blobs that each session's archive refers to, and the sessions whose stored blobs must be compared with them. */
 export class BlobReferences {
   readonly #db: Kysely<Tables>;
 
@@ -12,7 +12,7 @@ export class BlobReferences {
     this.#db = db;
   }
 
-  /** The blobs that the archived records of a session name. */
+  /** The blobs that the archived records of a session refer to. */
   async of(sessionId: string): Promise<Set<string>> {
     const rows = await this.#db
       .selectFrom('blob_references')
@@ -22,7 +22,7 @@ export class BlobReferences {
     return new Set(rows.map(({ blob }) => blob));
   }
 
-  /** Sessions that have had a turn since they were last swept, the first of these before `time`; the oldest first. */
+  /** Sessions whose first turn since their last sweep was before `time`; oldest first. */
   async unswept(time: string, limit: number): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('sessions')
@@ -36,8 +36,8 @@ export class BlobReferences {
   }
 
   /**
-   * Calls `remove` with those of some blobs that nothing refers to, while no turn of the session runs, is asked for or
-   * can begin: its request waits in `noteActivity` until this has ended. A session with such a turn is left alone, and
+   * Calls `remove` with the unreferenced blobs among `blobs`, while no turn of the session runs, is requested or can
+   * start: a request waits in `touchSession` until this transaction ends. A session with such a turn is skipped and
    * swept again later.
    */
   async sweep(
@@ -46,23 +46,23 @@ export class BlobReferences {
     remove: (blobs: string[]) => Promise<void>,
   ): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
-      const since = (value: string | null) =>
+      const setUnsweptSince = (value: string | null) =>
         db.updateTable('sessions').set({ unswept_since: value }).where('id', '=', sessionId).execute();
-      // Before anything is read, since it holds the row.
-      await since(now);
+      // Before any read, since this locks the row.
+      await setUnsweptSince(now);
       if (!(await isAtRest(db, sessionId))) return;
       await remove(await unreferenced(db, sessionId, blobs));
-      if (isLast) await since(null);
+      if (isLast) await setUnsweptSince(null);
     });
   }
 
-  /** Has a session swept again, a while after `now`. */
+  /** Makes a session due for another sweep, counted from `now`. */
   async postpone(sessionId: string, now: string): Promise<void> {
     await this.#db.updateTable('sessions').set({ unswept_since: now }).where('id', '=', sessionId).execute();
   }
 }
 
-/** Notes what records name, as they are archived. */
+/** Records the blobs that records refer to, in the transaction that archives them. */
 export async function referToBlobs(db: Transaction<Tables>, sessionId: string, records: string[]): Promise<void> {
   const blobs = new Set(records.flatMap(blobsIn));
   const rows = [...blobs].map((blob) => ({ session_id: sessionId, blob }));
@@ -75,7 +75,7 @@ export async function referToBlobs(db: Transaction<Tables>, sessionId: string, r
   }
 }
 
-/** The blobs that a record names: of files, and of large texts. In a text the quotes would be escaped. */
+/** The blobs that a serialized record refers to, as files or as large texts. Inside a text the quotes are escaped. */
 function blobsIn(record: string): string[] {
   return [...record.matchAll(/"\$?blob":"([0-9a-f]{64})"/g)].flatMap(([, blob]) => blob ?? []);
 }

@@ -44,21 +44,23 @@ export class Catalog {
   }
 
   /**
-   * Opens the catalog and brings its schema up to date. Without a cipher what is encrypted can not be read, and nothing
-   * must be written that would have to be. @throws CatalogError
+   * Opens the catalog and migrates its schema. Without a cipher, encrypted values cannot be read, and the caller must
+   * write nothing that has to be encrypted.
+   *
+   * @throws CatalogError
    */
   static async open(database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<Catalog> {
     await prepareDatabase(database, log);
     return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }), cipher);
   }
 
-  /** Opens the catalog of a server that runs, or has run, and leaves its schema as it is. @throws CatalogError */
+  /** Opens the existing catalog of a server without changing its schema. @throws CatalogError */
   static async openExisting(database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<Catalog> {
     await checkDatabase(database, log);
     return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }), cipher);
   }
 
-  /** Throws if the catalog can't be written: away, full or read-only. */
+  /** Throws if the catalog cannot be written: it is unreachable, full or read-only. */
   async check(now: string): Promise<void> {
     const claim = { scope: 'readiness', key: '', resourceId: '', sessionId: '', bodyHash: '', now };
     await this.idempotency.claim(claim, now);

@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { Cipher } from '../encryption/cipher.ts';
 import { Catalog } from './catalog.ts';
 
-test('a catalog knows the keys under which it was encrypted', async () => {
+test('a catalog remembers the keys that encrypted it', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-keys-'));
   const log = pino({ level: 'silent' });
   const file = path.join(folder, 'catalog.db');
@@ -24,12 +24,12 @@ test('a catalog knows the keys under which it was encrypted', async () => {
 
   expect(await register()).toEqual([]);
   expect(await register(k1, k2)).toEqual([]);
-  // The second has encrypted nothing yet, so it may still be taken away.
+  // The second key has encrypted nothing yet, so it may still be removed.
   expect(await register(k1)).toEqual([]);
   expect(await register(k2, k1)).toEqual([]);
   expect(await register(k2)).toEqual(['k1']);
   await expect(register()).rejects.toThrow(
-    'EVERTURN_ENCRYPTION_KEYS is not set, and this catalog was encrypted under k1, k2',
+    'EVERTURN_ENCRYPTION_KEYS is not set, but this catalog was encrypted with k1, k2',
   );
-  await expect(register(k2, wrong)).rejects.toThrow('another key under the id k1');
+  await expect(register(k2, wrong)).rejects.toThrow('is not the key k1 that encrypted this catalog');
 });

@@ -3,7 +3,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import { CatalogError } from './migrate.ts';
 import type { Tables } from './schema.ts';
 
-/** The keys under which something was encrypted: not they themselves, but what they are known by. */
+/** The ids and fingerprints of the keys that were used for encryption; never the keys themselves. */
 export class EncryptionKeys {
   readonly #db: Kysely<Tables>;
 
@@ -12,13 +12,13 @@ export class EncryptionKeys {
   }
 
   /**
-   * Notes the key that is used from now on, and finds out what would be noticed much later otherwise. Gives the ids of keys
-   * that were in use once and are not there.
-   * @throws CatalogError if there are no keys any more, or another one under the same id
+   * Records the current key and compares the configured keys with those used before, so that a wrong or missing key is
+   * reported at start-up instead of at the first read. Returns the ids of keys that were used and are not configured.
+   * @throws CatalogError if keys were used and none is configured, or a different key has the same id
    */
   async register(cipher: Cipher, now: string): Promise<string[]> {
-    const here = cipher.fingerprints();
-    const [first] = here;
+    const configured = cipher.fingerprints();
+    const [first] = configured;
     if (first) {
       await this.#db
         .insertInto('encryption_keys')
@@ -28,19 +28,19 @@ export class EncryptionKeys {
     }
     const known = await this.#db.selectFrom('encryption_keys').select(['id', 'fingerprint']).orderBy('id').execute();
     for (const { id, fingerprint } of known) {
-      const key = here.find((one) => one.id === id);
+      const key = configured.find((one) => one.id === id);
       if (key && key.fingerprint !== fingerprint) {
         throw new CatalogError(
-          `EVERTURN_ENCRYPTION_KEYS has another key under the id ${id} than the one under which this catalog was ` +
-            'encrypted: put that one back, and give a new key a new id',
+          `the key ${id} in EVERTURN_ENCRYPTION_KEYS is not the key ${id} that encrypted this catalog: ` +
+            'restore that key, and give a new key a new id',
         );
       }
     }
-    const missing = known.filter(({ id }) => !here.some((one) => one.id === id)).map(({ id }) => id);
+    const missing = known.filter(({ id }) => !configured.some((one) => one.id === id)).map(({ id }) => id);
     if (missing.length > 0 && !first) {
       throw new CatalogError(
-        `EVERTURN_ENCRYPTION_KEYS is not set, and this catalog was encrypted under ${missing.join(', ')}: ` +
-          'set it, to these keys or to new ones',
+        `EVERTURN_ENCRYPTION_KEYS is not set, but this catalog was encrypted with ${missing.join(', ')}: ` +
+          'set it to these keys or to new ones',
       );
     }
     return missing;

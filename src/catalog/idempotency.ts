@@ -2,23 +2,23 @@ import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
 
-/** A key is remembered for this long. */
+/** How long a claim is valid. */
 export const KEY_LIFETIME_MS = 24 * 3_600_000;
 
 export interface Claim {
-  /** Who may repeat the request, and on what. */
+  /** The caller that may repeat the request, and the resource it is made on. */
   scope: string;
-  /** The client's key, or the fingerprint of its body. */
+  /** The client's idempotency key, or a name for the request's body (see `keysOf`). */
   key: string;
-  /** An id that nothing has yet. */
+  /** A new, unused id. */
   resourceId: string;
-  /** The session that is created, or in which; empty for what belongs to none. */
+  /** The session that is created, or in which the resource is created; empty if there is none. */
   sessionId: string;
   bodyHash: string;
   now: string;
 }
 
-/** Remembers what a request has created, so that the same request again finds it instead of creating it twice. */
+/** Maps a request to the resource that it created, so that a repeated request finds it instead of creating another. */
 export class Idempotency {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
@@ -29,22 +29,23 @@ export class Idempotency {
   }
 
   /**
-   * The keys that stand for a body: the one to claim, and those under which it may have been claimed before the encryption
-   * was changed. The hash of a short body would be guessed at once.
+   * The keys for a request without an idempotency key, derived from its body: first the one to claim, then those under
+   * which the body may have been claimed before the encryption keys changed. They are keyed, since a short body can be
+   * guessed from a plain hash.
    */
   keysOf(bodyHash: string): string[] {
     return this.#cipher.namesOf(bodyHash, 'request').map((name) => `body:${name}`);
   }
 
   /**
-   * Claims a key for a new resource. If the key is taken since `notBefore` or later, returns what it was claimed for;
-   * an older claim is forgotten.
+   * Claims a key for a new resource. If the key was claimed at `notBefore` or later, returns the resource of that
+   * claim; an older claim is replaced.
    */
   async claim(
     { scope, key, resourceId, sessionId, bodyHash, now }: Claim,
     notBefore: string,
   ): Promise<{ resourceId: string; isSameBody: boolean; isNew: boolean }> {
-    // In one statement: between two of them somebody else could claim the key or give it free.
+    // In one statement: between two, another process could claim or release the key.
     const { resource_id: taken, body_hash: takenHash } = await this.#db
       .insertInto('idempotency')
       .values({
@@ -78,7 +79,7 @@ export class Idempotency {
     return { resourceId: taken, isSameBody: isSame, isNew: taken === resourceId };
   }
 
-  /** Which of some keys is taken since `notBefore` or later. */
+  /** The key among `keys` that was claimed at `notBefore` or later, if any. */
   async taken({ scope, keys }: { scope: string; keys: string[] }, notBefore: string): Promise<string | undefined> {
     const row = await this.#db
       .selectFrom('idempotency')
@@ -90,7 +91,7 @@ export class Idempotency {
     return row?.key;
   }
 
-  /** Makes a claim count from `now`, if the key still stands for this resource. */
+  /** Restarts the lifetime of a claim at `now`, if the key still belongs to this resource. */
   async renew({ scope, key, resourceId }: Pick<Claim, 'scope' | 'key' | 'resourceId'>, now: string): Promise<void> {
     await this.#db
       .updateTable('idempotency')
@@ -101,7 +102,7 @@ export class Idempotency {
       .execute();
   }
 
-  /** Gives a key free again, if it still stands for this resource. */
+  /** Releases a key, if it still belongs to this resource. */
   async release({ scope, key, resourceId }: Pick<Claim, 'scope' | 'key' | 'resourceId'>): Promise<void> {
     await this.#db
       .deleteFrom('idempotency')
@@ -111,7 +112,7 @@ export class Idempotency {
       .execute();
   }
 
-  /** Forgets claims from before `time`. */
+  /** Deletes the claims made before `time`. */
   async forget(time: string): Promise<void> {
     await this.#db.deleteFrom('idempotency').where('created_at', '<', time).execute();
   }

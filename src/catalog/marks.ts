@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { Tables } from './schema.ts';
 
-/** Up to when regular work is done, by its name. In a catalog that was restored they are as old as its backup. */
+/** Named timestamps up to which recurring work is complete. In a restored catalog they are as old as its backup. */
 export class Marks {
   readonly #db: Kysely<Tables>;
 
@@ -13,7 +13,7 @@ export class Marks {
     return (await this.#db.selectFrom('marks').select('at').where('name', '=', name).executeTakeFirst())?.at;
   }
 
-  /** Sets a mark, unless another process has set a later one. */
+  /** Raises a mark, unless another process has raised it further. */
   async raise(name: string, at: string): Promise<void> {
     await this.#db
       .insertInto('marks')

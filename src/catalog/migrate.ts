@@ -4,18 +4,18 @@ import { Kysely, Migrator, sql, type Dialect } from 'kysely';
 import type { Logger } from 'pino';
 import { dialectOf, isCatalogUnavailable, type Database } from './database.ts';
 import { migrations } from './migrations.ts';
-import { isPostgresRefusal, PgDialect } from './postgres.ts';
+import { isPostgresRejection, PgDialect } from './postgres.ts';
 import { errorMessage } from '../lib/errors.ts';
 
-/** The catalog can't be used; the message says what to do about it. */
+/** The catalog is unusable; the message says what to do about it. */
 export class CatalogError extends Error {}
 
-/** The database may be starting, like us. */
-const PATIENCE_MS = 10_000;
-const PAUSE_MS = 200;
+/** The database may be starting at the same time as this process. */
+const CONNECT_TIMEOUT_MS = 10_000;
+const RETRY_INTERVAL_MS = 200;
 
 /**
- * Waits for the database, and brings its schema up to date; several processes may do so at once.
+ * Waits for the database and migrates it to the current schema. Several processes may do so concurrently.
  *
  * @throws CatalogError
  */
@@ -24,9 +24,9 @@ export function prepareDatabase(database: Database, log: Logger): Promise<void> 
 }
 
 /**
- * Waits for the database, and changes nothing.
+ * Waits for the database and checks its schema without changing it.
  *
- * @throws CatalogError also if there is no catalog in it, or one with another schema than this code's
+ * @throws CatalogError also if the database has no catalog, or one whose schema differs from this code's
  */
 export function checkDatabase(database: Database, log: Logger): Promise<void> {
   return whenAvailable(database, log, checkSchema);
@@ -37,17 +37,17 @@ async function whenAvailable(
   log: Logger,
   work: (database: Database, log: Logger) => Promise<void>,
 ): Promise<void> {
-  const deadline = Date.now() + PATIENCE_MS;
+  const deadline = Date.now() + CONNECT_TIMEOUT_MS;
   for (let isFirst = true; ; isFirst = false) {
     try {
       await work(database, log);
       return;
     } catch (error) {
       if (error instanceof CatalogError) throw error;
-      const mayPass = isCatalogUnavailable(error) && !isPostgresRefusal(error);
-      if (!mayPass || Date.now() >= deadline) throw new CatalogError(advice(database, error), { cause: error });
-      if (isFirst) log.warn({ err: error }, 'the catalog is not available; waiting for it');
-      await sleep(PAUSE_MS);
+      const isTransient = isCatalogUnavailable(error) && !isPostgresRejection(error);
+      if (!isTransient || Date.now() >= deadline) throw new CatalogError(advice(database, error), { cause: error });
+      if (isFirst) log.warn({ err: error }, 'the catalog is unavailable; retrying');
+      await sleep(RETRY_INTERVAL_MS);
     }
   }
 }
@@ -64,19 +64,22 @@ async function prepare(database: Database, log: Logger): Promise<void> {
 }
 
 async function checkSchema(database: Database, log: Logger): Promise<void> {
-  // To open a file would make it.
+  // Opening the file would create it.
   if (database.kind === 'sqlite' && !existsSync(database.file)) throw noCatalog(database);
   const db = new Kysely<{ kysely_migration: { name: string } }>({ dialect: dialectOf(database, log) });
   try {
-    const ours = await migratorOf(db).getMigrations();
-    if (ours.every(({ executedAt }) => executedAt === undefined)) throw noCatalog(database);
-    const theirs = await db.selectFrom('kysely_migration').select('name').execute();
-    const lacks = ours.filter(({ executedAt }) => executedAt === undefined).map(({ name }) => `lacks ${name}`);
-    const has = theirs.filter(({ name }) => !Object.hasOwn(migrations, name)).map(({ name }) => `has ${name}`);
+    const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
+    if (!tables.some(({ name }) => name === 'kysely_migration')) throw noCatalog(database);
+    const applied = await db.selectFrom('kysely_migration').select('name').execute();
+    if (applied.length === 0) throw noCatalog(database);
+    const appliedNames = new Set(applied.map(({ name }) => name));
+    const lacks = Object.keys(migrations).filter((name) => !appliedNames.has(name));
+    const has = [...appliedNames].filter((name) => !Object.hasOwn(migrations, name));
     if (lacks.length + has.length === 0) return;
+    const differences = [...lacks.map((name) => `lacks ${name}`), ...has.map((name) => `has ${name}`)];
     throw new CatalogError(
-      `the catalog is of another version of Everturn (it ${[...lacks, ...has].join(', ')}): ` +
-        `use the command of the version that its server runs`,
+      `the catalog belongs to another version of Everturn (it ${differences.join(', ')}): ` +
+        `run this command with the version that the server runs`,
     );
   } finally {
     await db.destroy();
@@ -86,7 +89,7 @@ async function checkSchema(database: Database, log: Logger): Promise<void> {
 function noCatalog(database: Database): CatalogError {
   const where = database.kind === 'sqlite' ? `at ${database.file}` : 'in the database of DATABASE_URL';
   return new CatalogError(
-    `there is no catalog ${where}: check DATABASE_URL and EVERTURN_DATA. A server that starts makes one`,
+    `there is no catalog ${where}: check DATABASE_URL and EVERTURN_DATA. The server creates one when it starts`,
   );
 }
 
@@ -94,7 +97,9 @@ function migratorOf<T>(db: Kysely<T>): Migrator {
   return new Migrator({ db, provider: { getMigrations: () => Promise.resolve(migrations) } });
 }
 
-/** An index on a large table takes its time, and so does another process of which this one waits for the end. */
+/**
+ * No statement time-out: building an index on a large table, or waiting for another process's migration, takes long.
+ */
 function migrationDialect(database: Database, log: Logger): Dialect {
   if (database.kind === 'sqlite') return dialectOf(database, log);
   return new PgDialect({ ...database, connections: 1, statementMs: 0 }, log);
@@ -105,7 +110,7 @@ async function checkEncoding(db: Kysely<unknown>): Promise<void> {
   const encoding = rows[0]?.encoding;
   if (encoding === 'UTF8') return;
   throw new CatalogError(
-    `the database of DATABASE_URL stores text as ${encoding}, which does not have every character: ` +
+    `the database of DATABASE_URL has the encoding ${encoding}, which cannot represent every character: ` +
       `create one with "create database ... encoding 'UTF8' template template0"`,
   );
 }
@@ -113,10 +118,10 @@ async function checkEncoding(db: Kysely<unknown>): Promise<void> {
 function advice(database: Database, error: unknown): string {
   const reason = errorMessage(error);
   if (database.kind === 'sqlite') {
-    return `the catalog ${database.file} can not be used (${reason}): check DATABASE_URL and EVERTURN_DATA`;
+    return `the catalog ${database.file} cannot be opened (${reason}): check DATABASE_URL and EVERTURN_DATA`;
   }
   return (
-    `the catalog can not be used (${reason}): check that the server of DATABASE_URL runs and can be reached from here, ` +
-    `and that its user may create tables in its database`
+    `the catalog cannot be opened (${reason}): check that the server of DATABASE_URL runs and is reachable, ` +
+    `and that its user may create tables in the database`
   );
 }

@@ -14,22 +14,22 @@ import type { Logger } from 'pino';
 
 interface PgOptions {
   url: string;
-  /** Connections of this process at most; the server allows a hundred as it comes. */
+  /** Maximum connections of this process; a PostgreSQL server allows 100 by default. */
   connections?: number;
-  /** A statement that takes longer is given up; 0 for none. */
+  /** Statement time-out; 0 for none. */
   statementMs?: number;
 }
 
-const CONNECTIONS = 10;
-/** Statements of ours take milliseconds; the longest writes some megabytes into the archive. */
-const STATEMENT_MS = 30_000;
-/** For a connection to be made, and for one to become free. */
-const CONNECT_MS = 5_000;
-/** A server that can't even say that it has given up a statement is out of reach, without the network saying so. */
-const SILENCE_MS = 5_000;
-const IDLE_MS = 60_000;
+const MAX_CONNECTIONS = 10;
+/** Statements take milliseconds; the longest writes a few megabytes into the archive. */
+const STATEMENT_TIMEOUT_MS = 30_000;
+/** For opening a connection, and for waiting until one of the pool is free. */
+const CONNECT_TIMEOUT_MS = 5_000;
+/** A server that does not even report a statement time-out within this time is unreachable. */
+const RESPONSE_GRACE_MS = 5_000;
+const IDLE_TIMEOUT_MS = 60_000;
 
-/** Kysely's PostgreSQL dialect on `pg`, with errors that tell a server that is away from a mistake of ours. */
+/** Kysely's PostgreSQL dialect on `pg`, with errors that distinguish an unavailable server from a faulty query. */
 export class PgDialect extends PostgresDialect {
   constructor(options: PgOptions, log: Logger) {
     super({ pool: () => Promise.resolve(openPool(options, log)) });
@@ -40,7 +40,7 @@ export class PgDialect extends PostgresDialect {
   }
 }
 
-/** Text compares by its bytes, as in SQLite: orders and page tokens must not depend on a database's locale. */
+/** Makes text compare bytewise, as in SQLite: list orders and page tokens must not depend on a database's locale. */
 class BytewiseQueryCompiler extends PostgresQueryCompiler {
   protected override visitDataType(node: DataTypeNode): void {
     super.visitDataType(node);
@@ -52,28 +52,28 @@ class BytewiseQueryCompiler extends PostgresQueryCompiler {
 const INT8_OID = 20;
 
 function openPool(options: PgOptions, log: Logger): PostgresPool {
-  const { url, connections = CONNECTIONS, statementMs = STATEMENT_MS } = options;
+  const { url, connections = MAX_CONNECTIONS, statementMs = STATEMENT_TIMEOUT_MS } = options;
   const types = new TypeOverrides();
-  // `pg` gives 64 bits as text; our counts and numbers fit, and SQLite gives them as numbers.
+  // `pg` returns 64-bit integers as text. The catalog's integers fit into a number, which is also what SQLite returns.
   types.setTypeParser(INT8_OID, Number);
   const pool = new Pool({
     connectionString: url,
     fallback_application_name: 'everturn',
     max: connections,
-    connectionTimeoutMillis: CONNECT_MS,
-    idleTimeoutMillis: IDLE_MS,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
     keepAlive: true,
     types,
     ...(statementMs > 0 && {
       statement_timeout: statementMs,
-      query_timeout: statementMs + SILENCE_MS,
-      // If this machine dies in the middle of a transaction, its locks shall not outlive it by hours.
+      query_timeout: statementMs + RESPONSE_GRACE_MS,
+      // If this machine fails during a transaction, the server releases its locks after this time, not after hours.
       idle_in_transaction_session_timeout: statementMs,
     }),
   });
-  // A connection that breaks says so by an event, also while it is in use, and one that nobody hears ends the process.
-  // The error has the whole connection on it, which is not for the log.
-  pool.on('error', (error) => log.warn({ reason: reasonOf(error) }, 'an idle connection to PostgreSQL has broken'));
+  // A connection that breaks emits an error event, also while it is in use; an unhandled one ends the process. The
+  // error object holds the whole connection, so only its reason is logged.
+  pool.on('error', (error) => log.warn({ reason: reasonOf(error) }, 'an idle connection to PostgreSQL broke'));
   pool.on('connect', (client) => client.on('error', () => undefined));
   return {
     connect: async () => {
@@ -87,7 +87,7 @@ function openPool(options: PgOptions, log: Logger): PostgresPool {
   };
 }
 
-/** A connection of the pool, which does not go back there when it may be of no use any more. */
+/** A connection of the pool, which is closed instead of returned to the pool after it may have broken. */
 class Connection implements PostgresPoolClient {
   readonly #client: PostgresPoolClient & { release: (destroy: boolean) => void };
   #failure: unknown;
@@ -107,13 +107,14 @@ class Connection implements PostgresPoolClient {
   }
 
   async #query<R>(sql: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<R>> {
-    // A rollback, which would only wait for a server that has gone; the end of the connection is one too.
+    // Only a rollback can follow a failure. It would wait for an unreachable server, and closing the connection rolls
+    // back.
     if (this.#failure) throw this.#failure;
     try {
       return await this.#client.query<R>(sql, parameters);
     } catch (cause) {
       const error = cause instanceof DatabaseError ? cause : new PostgresUnreachable(cause);
-      // After a failover also those are connected to the wrong server that can still talk to it.
+      // Includes errors on a working connection: after a failover it may be connected to the wrong server.
       if (isPostgresUnavailable(error)) this.#failure = error;
       throw error;
     }
@@ -124,28 +125,34 @@ class Connection implements PostgresPoolClient {
   }
 }
 
-/** There is no connection to the server, or it broke. */
+/** No connection to the server could be opened, or the connection broke. */
 class PostgresUnreachable extends Error {
   constructor(cause: unknown) {
-    super(`PostgreSQL can not be reached: ${reasonOf(cause)}`, { cause });
+    super(`PostgreSQL cannot be reached: ${reasonOf(cause)}`, { cause });
   }
 }
 
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // An error that stands for one of each address has no message of its own.
+  // An AggregateError, with one error for each address, has no message of its own.
   return error.message || ('code' in error ? String(error.code) : error.name);
 }
 
-/** The server answers, but does not let us in: the user, its password or the database is not known there. */
-export function isPostgresRefusal(error: unknown): boolean {
+/** Whether the server rejects the login: the user, its password or the database is wrong. */
+export function isPostgresRejection(error: unknown): boolean {
   const cause = error instanceof PostgresUnreachable ? error.cause : undefined;
   return cause instanceof DatabaseError && /^(28|3D)/.test(cause.code ?? '');
 }
 
-/** Classes of SQLSTATE for what may work again later: connection, conflict of transactions, resources, operator, disk. */
+/**
+ * SQLSTATE classes of transient errors: connection, transaction conflict, resources, operator intervention, system
+ * error.
+ */
 const UNAVAILABLE_CLASSES = new Set(['08', '40', '53', '57', '58']);
-/** And single codes: read-only as a standby is, a transaction that was idle for too long, a lock that was not free. */
+/**
+ * Single SQLSTATE codes of transient errors: read-only transaction (a standby), idle-in-transaction time-out, lock not
+ * available.
+ */
 const UNAVAILABLE = new Set(['25006', '25P03', '55P03']);
 
 export function isPostgresUnavailable(error: unknown): boolean {

@@ -1,7 +1,7 @@
 import type { ExpressionBuilder, Kysely } from 'kysely';
 import type { SessionRow, Tables } from './schema.ts';
 
-/** How long sessions are kept, by `config.retention_days` of their agents. */
+/** Finds sessions whose retention has ended, by the `config.retention_days` of their agents. */
 export class Retention {
   readonly #db: Kysely<Tables>;
 
@@ -9,7 +9,7 @@ export class Retention {
     this.#db = db;
   }
 
-  /** All numbers of days that some spec asks for. */
+  /** The distinct retention periods of all specs, in days. */
   async days(): Promise<number[]> {
     const rows = await this.#db
       .selectFrom('specs')
@@ -21,9 +21,9 @@ export class Retention {
   }
 
   /**
-   * Some of the sessions that are kept for `days` and in which nothing has happened since `before`. The newest version of
-   * an agent decides for all of its sessions; if the agent was deleted each session's own version, and a draft's spec
-   * for the draft.
+   * Up to `limit` sessions with a retention of `days` that had no activity since `before`. The newest version of an
+   * agent determines the retention of all its sessions; if the agent was deleted, each session's own version does. A
+   * draft's own spec determines its retention.
    */
   async idle({ days, before }: { days: number; before: string }, limit: number): Promise<SessionRow[]> {
     const isDue = (eb: ExpressionBuilder<Tables, 'specs' | 'sessions'>) =>
@@ -40,7 +40,7 @@ export class Retention {
       .where('sessions.agent_version', 'is', null)
       .limit(limit)
       .execute();
-    // Cross joins, since SQLite takes these in their order: from an agent's versions to their sessions that are due.
+    // Cross joins, since SQLite keeps their order: it reads an agent's versions, then the due sessions of each.
     const ofAgents = await this.#db
       .selectFrom('specs')
       .innerJoin('agents', 'agents.spec_hash', 'specs.hash')

@@ -2,7 +2,7 @@ import type { Generated, Insertable, Selectable } from 'kysely';
 import type { Role } from '../auth/rights.ts';
 
 /**
- * The catalog's tables: one schema for SQLite and PostgreSQL, so only types that both know. Times are ISO-8601 UTC with
+ * The catalog's tables: one schema for SQLite and PostgreSQL, with types that both have. Times are ISO-8601 UTC with
  * milliseconds, which sort as text; JSON is text; flags are 0 and 1.
  */
 export interface Tables {
@@ -19,17 +19,17 @@ export interface Tables {
   marks: MarksTable;
 }
 
-/** Agent specs by their content, which is never changed. */
+/** Content-addressed, immutable agent specs. */
 interface SpecsTable {
   hash: string;
   spec: string;
-  /** `config.retention_days` of the spec, to be searched for. */
+  /** `config.retention_days` of the spec, as an indexed column. */
   retention_days: number | null;
-  /** When it was stored, or somebody last ceased to use it; whether anybody does is looked at later. */
+  /** When it was stored, or a session last stopped using it. `Agents.forgetSpecs` checks whether it is still in use. */
   unused_since: Generated<string | null>;
 }
 
-/** The newest version of each agent that has not been deleted. */
+/** The newest version of each existing agent. */
 interface AgentsTable {
   name: string;
   version: number;
@@ -38,7 +38,7 @@ interface AgentsTable {
   updated_at: string;
 }
 
-/** All versions of all agents, deleted ones too: sessions are pinned to them, and their numbers are used once. */
+/** All versions of all agents, deleted ones included: sessions are pinned to them, and numbers are never reused. */
 interface AgentVersionsTable {
   agent_name: string;
   version: number;
@@ -50,10 +50,10 @@ interface SessionsTable {
   id: string;
   type: 'session' | 'session/draft';
   agent_name: string | null;
-  /** Null for drafts, which have a spec of their own. */
+  /** Null for drafts, which have their own spec. */
   agent_version: number | null;
   spec_hash: string;
-  /** The roles of who has written a draft's agent, when that was; null for sessions with an agent of the registry. */
+  /** The roles that the author of a draft's agent had when writing it; null for sessions with a registered agent. */
   draft_roles: Generated<string | null>;
   title: string | null;
   subject_id: string;
@@ -63,19 +63,19 @@ interface SessionsTable {
   closed: Generated<number>;
   created_at: string;
   updated_at: string;
-  /** When something last happened in the session; its retention counts from here. */
+  /** The last activity in the session; its retention counts from here. */
   active_at: string;
-  /** Since when blobs may have been stored that nobody refers to; null if they were collected since the last turn. */
+  /** Since when unreferenced blobs may have been stored; null if they were collected after the last turn. */
   unswept_since: Generated<string | null>;
-  /** A deleted session does not exist any more for anybody: the row stands only until what belonged to it is removed. */
+  /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
   deleted_at: Generated<string | null>;
-  /** When that is to be looked after next. */
+  /** When housekeeping next continues the removal. */
   removal_at: Generated<string | null>;
 }
 
 /**
- * The index of turns. A row without a sequence is only a request: written before the session is asked, so that a crash
- * in between leaves a trace to follow. Whether the turn exists is then for Temporal to say.
+ * The index of turns. A row without a sequence is a request: it is written before the command is sent to the session
+ * workflow, so that a crash in between leaves a trace. Temporal determines whether the turn of a request exists.
  */
 interface TurnsTable {
   id: string;
@@ -83,9 +83,9 @@ interface TurnsTable {
   previous_turn_id: string | null;
   sequence: number | null;
   created_at: string;
-  /** The archive has the entries up to this ordinal... */
+  /** The archive has the entries up to this ordinal. */
   archived_through: Generated<number>;
-  /** ... and no more will come. */
+  /** Whether the archive has the complete log. */
   archived: Generated<number>;
 }
 
@@ -96,36 +96,38 @@ interface ArchiveTable {
   record: string;
 }
 
-/** Up to when regular work is done. */
+/** Timestamps up to which recurring work is complete. */
 interface MarksTable {
   name: string;
   at: string;
 }
 
-/** The blobs that the archived records of a session name. */
+/** The blobs that the archived records of a session refer to. */
 interface BlobReferencesTable {
   session_id: string;
   blob: string;
 }
 
-/** What a request with this key, or with this body, has created. */
+/** The resource that a request with this key, or with this body, created. */
 interface IdempotencyTable {
   scope: string;
   key: string;
   resource_id: string;
   body_hash: string;
-  /** The session that was created, or in which; its keys go with it. Empty for what belongs to none. */
+  /**
+   * The session that was created, or in which the resource was; its rows are deleted with it. Empty if there is none.
+   */
   session_id: string;
-  /** When the request came, or when its answer was lost. */
+  /** When the request arrived, or when its response was lost. */
   created_at: string;
 }
 
-/** API keys made by command. */
+/** API keys created by `everturn keys create`. */
 interface ApiKeysTable {
   id: string;
-  /** SHA-256 of the key; the key itself is nowhere. */
+  /** SHA-256 of the key; the key itself is not stored. */
   hash: string;
-  /** Id and slug of the subject that the key stands for. It may have several keys. */
+  /** Id and slug of the subject that the key authenticates. A subject may have several keys. */
   name: string;
   role: Role;
   created_at: string;
@@ -135,7 +137,7 @@ interface ApiKeysTable {
   revoked_at: string | null;
 }
 
-/** The keys under which something was encrypted. */
+/** The keys that were used for encryption. */
 interface EncryptionKeysTable {
   id: string;
   fingerprint: string;

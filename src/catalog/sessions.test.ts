@@ -12,25 +12,25 @@ import { Sessions, type SessionFilter } from './sessions.ts';
 
 const log = pino({ level: 'silent' });
 
-/** A catalog that notes the queries which it is asked, and says how SQLite goes about them. */
+/** A catalog that records its queries and returns SQLite's plan for each. */
 async function openCatalog() {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-catalog-'));
   const database: Database = { kind: 'sqlite', file: path.join(folder, 'catalog.db'), sync: 'normal' };
   await prepareDatabase(database, log);
-  const asked: CompiledQuery[] = [];
+  const queries: CompiledQuery[] = [];
   const db = new Kysely<Tables>({
     dialect: dialectOf(database, log),
-    log: ({ query }) => void (query.sql.startsWith('select') && asked.push(query)),
+    log: ({ query }) => void (query.sql.startsWith('select') && queries.push(query)),
   });
   onTestFinished(async () => {
     await db.destroy();
     await rm(folder, { recursive: true, force: true });
   });
-  const plans = async (ask: () => Promise<unknown>): Promise<string[][]> => {
-    asked.splice(0);
-    await ask();
+  const plans = async (read: () => Promise<unknown>): Promise<string[][]> => {
+    queries.splice(0);
+    await read();
     return Promise.all(
-      asked.splice(0).map(async ({ sql, parameters }) => {
+      queries.splice(0).map(async ({ sql, parameters }) => {
         const { rows } = await db.executeQuery<{ detail: string }>(
           CompiledQuery.raw(`explain query plan ${sql}`, [...parameters]),
         );
@@ -41,7 +41,7 @@ async function openCatalog() {
   return { db, plans };
 }
 
-test('a page of any list of sessions is read from an index in its order, and no row but those of the page', async () => {
+test('each list of sessions is read from one index in its order, without rows beyond the page', async () => {
   const { db, plans } = await openCatalog();
   const sessions = new Sessions(db);
   const after = { createdAt: '2026-11-01T00:00:00.000Z', id: 'ses_1' };
@@ -56,10 +56,10 @@ test('a page of any list of sessions is read from an index in its order, and no 
     for (const order of ['asc', 'desc'] as const) {
       const time = after.createdAt;
       for (const window of [{}, { from: time }, { to: time }, { from: time, to: time }]) {
-        for (const place of [undefined, after]) {
-          const page = { order, after: place, limit: 11 };
+        for (const position of [undefined, after]) {
+          const page = { order, after: position, limit: 11 };
           const plan = await plans(() => sessions.list({ ...filter, ...window, type: 'session' }, page));
-          const isBounded = place !== undefined || 'from' in window || 'to' in window;
+          const isBounded = position !== undefined || 'from' in window || 'to' in window;
           expect(plan.length).toBe(1);
           expect(plan[0]?.length, String(plan)).toBe(1);
           expect(plan[0]?.[0]).toContain(`USING INDEX ${index}${isBounded ? ' AND ' : ')'}`);
@@ -71,7 +71,7 @@ test('a page of any list of sessions is read from an index in its order, and no 
   expect(one?.[0]).toContain('(id=?)');
 });
 
-test('what housekeeping looks for is found by indexes, without a look at what is not due', async () => {
+test('the queries of housekeeping use indexes and read only rows that are due', async () => {
   const { db, plans } = await openCatalog();
   const due = await plans(() => new Sessions(db).toRemove('2026', { removalAt: '2025', id: 'ses_1' }, 100));
   expect(due).toEqual([[expect.stringContaining('USING COVERING INDEX sessions_to_remove')]]);

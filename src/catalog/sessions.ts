@@ -2,13 +2,13 @@ import type { Kysely, Transaction } from 'kysely';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 
-/** A place in a listing: behind the session with this time and id. */
-export interface SessionPlace {
+/** A position in a listing: after the session with this time and id. */
+export interface SessionPosition {
   createdAt: string;
   id: string;
 }
 
-/** Which sessions a listing has. Times are bounds of `created_at`, both inclusive. */
+/** The sessions that a listing includes. `from` and `to` are inclusive bounds of `created_at`. */
 export interface SessionFilter {
   type: SessionRow['type'];
   id?: string | undefined;
@@ -22,11 +22,11 @@ export interface SessionFilter {
 
 export interface SessionPage {
   order: 'asc' | 'desc';
-  after: SessionPlace | undefined;
+  after: SessionPosition | undefined;
   limit: number;
 }
 
-/** The index of sessions and drafts. Those that are deleted are not found by any of these but the last few. */
+/** The index of sessions and drafts. Only the methods for removal find deleted sessions. */
 export class Sessions {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
@@ -47,8 +47,8 @@ export class Sessions {
   }
 
   /**
-   * A page of the sessions of one type, by their creation. Each type has indexes for its own listings, so that only the
-   * rows of the page are read; a listing of both is two of these.
+   * Lists one page of the sessions of one type, by creation. The indexes begin with the type, so only the rows of the
+   * page are read; a listing of both types merges two calls.
    */
   async list(filter: SessionFilter, { order, after, limit }: SessionPage): Promise<SessionRow[]> {
     let query = this.#db
@@ -65,7 +65,7 @@ export class Sessions {
     ] as const) {
       if (value !== undefined) query = query.where(column, '=', value);
     }
-    // A place is in the window, and stands for its bound on that side.
+    // A position lies within the bounds and replaces the bound on its side.
     const [from, to] = [
       after && order === 'asc' ? undefined : filter.from,
       after && order === 'desc' ? undefined : filter.to,
@@ -81,7 +81,7 @@ export class Sessions {
     return rows.map((row) => this.#open(row));
   }
 
-  /** Does nothing if the session exists: the request that creates it came twice. */
+  /** Inserts a session. Does nothing if it exists: the request that creates it was repeated. */
   async insert(session: NewSessionRow): Promise<void> {
     const { id, title, metadata } = session;
     await this.#db
@@ -96,11 +96,11 @@ export class Sessions {
       .execute();
   }
 
-  /** A draft's new spec; without one the draft is only touched. */
+  /** Sets a draft's spec; without one, only updates its times. */
   async update(id: string, change: { spec_hash?: string; draft_roles?: string; updated_at: string }): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
       const session = db.updateTable('sessions').where('id', '=', id);
-      // First, since it holds the row: of two changes at once the second one finds what the first has left.
+      // First, since this locks the row: of two concurrent changes, the second reads what the first wrote.
       await session.set({ updated_at: change.updated_at, active_at: change.updated_at }).execute();
       if (change.spec_hash === undefined) return;
       await leaveSpec(db, id, change.updated_at);
@@ -112,14 +112,14 @@ export class Sessions {
     await this.#db.updateTable('sessions').set({ closed: 1 }).where('id', '=', id).execute();
   }
 
-  /** Makes a session's retention count from `now`. */
+  /** Restarts a session's retention at `now`. */
   async touch(id: string, now: string): Promise<void> {
     await this.#db.updateTable('sessions').set({ active_at: now }).where('id', '=', id).execute();
   }
 
   /**
-   * The end of a session, at once and for everybody; what belongs to it is still to be removed. With `idleSince` only if
-   * nothing has happened in it since. False if there is no such session.
+   * Marks a session as deleted: from the commit on no caller finds it, and housekeeping removes its data. With
+   * `idleSince`, only if the session had no activity since then. False if there is no such session.
    */
   async delete(id: string, now: string, { idleSince }: { idleSince?: string } = {}): Promise<boolean> {
     return this.#db.transaction().execute(async (db) => {
@@ -131,19 +131,19 @@ export class Sessions {
         .$if(idleSince !== undefined, (query) => query.where('active_at', '=', idleSince ?? ''))
         .executeTakeFirst();
       if (numUpdatedRows === 0n) return false;
-      // Whoever repeats the request that created it wants a session that exists.
+      // A repetition of the request that created it must create a new session.
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
       return true;
     });
   }
 
-  /** When a session was deleted; undefined if it was not, or is gone altogether. */
+  /** When a session was deleted; undefined if it was not, or if its row is already removed. */
   async deletedAt(id: string): Promise<string | undefined> {
     const row = await this.#db.selectFrom('sessions').select('deleted_at').where('id', '=', id).executeTakeFirst();
     return row?.deleted_at ?? undefined;
   }
 
-  /** Deleted sessions that are to be looked after by now, those that wait longest first. */
+  /** Deleted sessions whose removal is due, earliest first, starting after `after`. */
   async toRemove(now: string, after: { removalAt: string; id: string } | undefined, limit: number) {
     let query = this.#db.selectFrom('sessions').select(['id', 'removal_at']).where('removal_at', '<=', now);
     if (after) {
@@ -153,8 +153,8 @@ export class Sessions {
   }
 
   /**
-   * Forgets what the catalog knows of a deleted session beside its turns, and in the end that it was there; until then
-   * it is looked after once more at `again`.
+   * Deletes the catalog's data of a deleted session, except for its turns. With `again`, keeps the session's row and
+   * makes its removal due once more at that time; without it, deletes the row too.
    */
   async forget(id: string, { now, again }: { now: string; again: string | undefined }): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
@@ -168,7 +168,7 @@ export class Sessions {
     });
   }
 
-  /** A session whose key is gone has no title, and can be deleted all the same. */
+  /** Decrypts a row. If the key is missing, title and metadata are null, so that the session can still be deleted. */
   #open(row: SessionRow): SessionRow {
     if (!this.#cipher.isOn) return row;
     return {
@@ -179,7 +179,7 @@ export class Sessions {
   }
 }
 
-/** Where a title belongs, for the cipher. */
+/** The additional authenticated data of a title. */
 export function aadForTitle(sessionId: string): string {
   return `session/${sessionId}/title`;
 }
@@ -188,7 +188,7 @@ function aadForMetadata(sessionId: string): string {
   return `session/${sessionId}/metadata`;
 }
 
-/** Notes that the session has another spec than its present one from `now` on, or none. */
+/** Marks the session's current spec as possibly unused from `now` on: the session is about to get another, or none. */
 async function leaveSpec(db: Transaction<Tables>, sessionId: string, now: string): Promise<void> {
   await db
     .updateTable('specs')
@@ -198,8 +198,8 @@ async function leaveSpec(db: Transaction<Tables>, sessionId: string, now: string
 }
 
 /**
- * Notes that something happens in a session, in the transaction in which it does: whoever deletes the session, or
- * collects its blobs, comes before all of that or after it. False if there is no such session.
+ * Records activity in a session, in the transaction of that activity. It locks the session's row, so a deletion of the
+ * session or a collection of its blobs happens entirely before or after. False if there is no such session.
  */
 export async function touchSession(db: Transaction<Tables>, session: { id: string; at: string }): Promise<boolean> {
   const { id, at } = session;

@@ -2,12 +2,12 @@ import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import { SqliteAdapter, SqliteDialect, type DialectAdapter, type SqliteDatabase, type SqliteStatement } from 'kysely';
 
 /**
- * What a commit survives: `normal`, a `kill -9` of any process; `full`, a power cut too, which costs a millisecond or
- * more for each commit.
+ * The durability of a commit: `normal` survives a `kill -9` of any process; `full` also a power cut, at the cost of a
+ * millisecond or more for each commit.
  */
 export type SqliteSync = 'normal' | 'full';
 
-/** Kysely's SQLite dialect on Node's own SQLite. */
+/** Kysely's SQLite dialect on `node:sqlite`. */
 export class NodeSqliteDialect extends SqliteDialect {
   constructor({ file, sync }: { file: string; sync: SqliteSync }) {
     super({ database: () => Promise.resolve(open(file, sync)) });
@@ -18,19 +18,21 @@ export class NodeSqliteDialect extends SqliteDialect {
   }
 }
 
-/** Migrations in a transaction: one that is killed leaves nothing behind, and of two at once one is told to try again. */
+/**
+ * Runs migrations in a transaction: a killed one leaves nothing behind, and of two concurrent ones, one has to retry.
+ */
 class NodeSqliteAdapter extends SqliteAdapter {
   override get supportsTransactionalDdl(): boolean {
     return true;
   }
 }
 
-/** SQLite's result codes for a database that is busy, locked, read-only, failing, full or out of reach. */
+/** SQLite's result codes for a database that is busy, locked, read-only, failing, full or impossible to open. */
 const UNAVAILABLE = new Set([5, 6, 8, 10, 13, 14]);
 
 export function isSqliteUnavailable(error: unknown): boolean {
   if (!(error instanceof Error && 'code' in error && error.code === 'ERR_SQLITE_ERROR')) return false;
-  // The low byte is the primary code; the rest says more about it.
+  // The low byte is the primary result code; the higher bytes are the extended code.
   return 'errcode' in error && typeof error.errcode === 'number' && UNAVAILABLE.has(error.errcode & 0xff);
 }
 
@@ -50,7 +52,7 @@ function open(file: string, sync: SqliteSync): SqliteDatabase {
         reader: statement.columns().length > 0,
         all: (parameters) => statement.all(...values(parameters)),
         run: (parameters) => statement.run(...values(parameters)),
-        // Kysely streams no query of ours; the type asks for it.
+        // Required by the type; the catalog streams no query.
         iterate: (parameters) => statement.iterate(...values(parameters)),
       };
     },

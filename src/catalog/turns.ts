@@ -2,7 +2,9 @@ import { sql, type Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables, TurnRow } from './schema.ts';
 import { touchSession, aadForTitle } from './sessions.ts';
-import type { Catalog } from './catalog.ts';
+
+/** Rows per query of `all`. */
+const TURN_BATCH_SIZE = 100;
 
 export interface AcceptedTurn {
   turnId: string;
@@ -28,7 +30,7 @@ export class Turns {
     return this.#db.selectFrom('turns').selectAll().where('id', '=', id).executeTakeFirst();
   }
 
-  /** The newest accepted turn of a session; with `before` of those with a lower number in their session. */
+  /** The newest accepted turn of a session; with `before`, the newest with a lower sequence. */
   async last(sessionId: string, before?: number): Promise<TurnRow | undefined> {
     return (
       this.#db
@@ -38,14 +40,14 @@ export class Turns {
         .where('sequence', 'is not', null)
         .$if(before !== undefined, (query) => query.where('sequence', '<', before ?? 0))
         .orderBy('sequence', 'desc')
-        // A session whose memory is older than the catalog counts some numbers again.
+        // A session workflow whose state is older than the catalog's assigns some numbers twice.
         .orderBy('created_at', 'desc')
         .limit(1)
         .executeTakeFirst()
     );
   }
 
-  /** The requests of a session that nobody has confirmed or withdrawn. */
+  /** The requests of a session that were neither accepted nor withdrawn. */
   async requests(sessionId: string): Promise<TurnRow[]> {
     return this.#db
       .selectFrom('turns')
@@ -55,13 +57,13 @@ export class Turns {
       .execute();
   }
 
-  /** The accepted turns whose logs are not in the archive, the oldest first: those that run, and those that have to go there. */
+  /** The accepted turns whose logs are not in the archive, oldest first: they run, or still have to be archived. */
   async unarchived(): Promise<Pick<TurnRow, 'id' | 'session_id' | 'created_at'>[]> {
     return (
       this.#db
         .selectFrom('turns')
         .select(['id', 'session_id', 'created_at'])
-        // As a literal, so that the index of just these is used.
+        // A literal, so that SQLite uses the partial index.
         .where('archived', '=', sql.lit(0))
         .where('sequence', 'is not', null)
         .orderBy('created_at')
@@ -69,7 +71,7 @@ export class Turns {
     );
   }
 
-  /** The turns of a session that no other has followed: the ends of its branches. */
+  /** The turns of a session without a following turn: the ends of its branches. */
   async branchEnds(sessionId: string): Promise<TurnRow[]> {
     return this.#db
       .selectFrom('turns')
@@ -86,7 +88,7 @@ export class Turns {
       .execute();
   }
 
-  /** Whether a turn has followed this one. */
+  /** Whether another turn follows this one. */
   async isFollowed(turnId: string): Promise<boolean> {
     const follower = await this.#db
       .selectFrom('turns')
@@ -98,8 +100,8 @@ export class Turns {
   }
 
   /**
-   * A turn and those before it in its chain, newest first, at most `limit`; with `archivedOnly` not beyond the first
-   * whose log is not in the archive.
+   * A turn and its predecessors, newest first, at most `limit`; with `archivedOnly`, up to the first whose log is not
+   * in the archive.
    */
   async chain(turnId: string, limit: number, { archivedOnly = false } = {}): Promise<TurnRow[]> {
     return this.#db
@@ -126,7 +128,7 @@ export class Turns {
       .execute();
   }
 
-  /** Notes a request for a turn. False if there is no such session (any more). */
+  /** Records a request for a turn. False if the session does not exist or was deleted. */
   async request(turn: { id: string; session_id: string; created_at: string }): Promise<boolean> {
     return this.#db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
@@ -140,11 +142,12 @@ export class Turns {
   }
 
   /**
-   * How many turns run, by the subject of their session: from their request until their end is archived. Rows that are
-   * older than any turn can be are not counted, nor requests that came to nothing.
+   * Counts the open turns by the subject of their session: a turn is open from its request until its log is archived.
+   * Rows from before `createdSince` are not counted, since no turn runs for that long, nor are requests from before
+   * `requestedSince`, since they were abandoned.
    */
   async countOpen(which: {
-    /** A session that does not count. */
+    /** A session whose turns are not counted. */
     except: string;
     createdSince: string;
     requestedSince: string;
@@ -154,7 +157,7 @@ export class Turns {
       .selectFrom('turns')
       .innerJoin('sessions', 'sessions.id', 'turns.session_id')
       .select(['sessions.subject_id', (eb) => eb.fn.countAll<number>().as('count')])
-      // Not as a parameter, or SQLite does not take the index of those.
+      // A literal, so that SQLite uses the partial index.
       .where('turns.archived', '=', sql.lit(0))
       .where('turns.created_at', '>', createdSince)
       .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)]))
@@ -164,14 +167,14 @@ export class Turns {
     return new Map(rows.map(({ subject_id: subject, count }) => [subject, count]));
   }
 
-  /** Takes a request back. An accepted turn stays. */
+  /** Deletes a request. An accepted turn stays. */
   async withdraw(turnId: string): Promise<void> {
     await this.#db.deleteFrom('turns').where('id', '=', turnId).where('sequence', 'is', null).execute();
   }
 
   /**
-   * Makes a request a turn; done again with the same turn, it changes nothing. A session that was deleted meanwhile gets
-   * nothing back. False then.
+   * Turns a request into an accepted turn. Idempotent. False, and without effect, if the session was deleted in the
+   * meantime.
    */
   async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title }: AcceptedTurn): Promise<boolean> {
     const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
@@ -195,8 +198,22 @@ export class Turns {
     });
   }
 
-  /** Turns and requests of a session by their ids, whatever has become of the session. */
-  async ofSession(sessionId: string, after: string, limit: number): Promise<TurnRow[]> {
+  /**
+   * All turns and requests of a session, also of a deleted one, by id. The consumer may remove the rows that it has
+   * received.
+   */
+  async *all(sessionId: string): AsyncGenerator<TurnRow> {
+    let after = '';
+    for (;;) {
+      const rows = await this.#allAfter(sessionId, after, TURN_BATCH_SIZE);
+      yield* rows;
+      const last = rows.at(-1);
+      if (!last || rows.length < TURN_BATCH_SIZE) return;
+      after = last.id;
+    }
+  }
+
+  #allAfter(sessionId: string, after: string, limit: number): Promise<TurnRow[]> {
     return this.#db
       .selectFrom('turns')
       .selectAll()
@@ -222,23 +239,9 @@ export class Turns {
   /** Removes a turn with its log. */
   async remove(turnId: string): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
-      // First, for whoever is just adding to the archive holds this row.
+      // First, since a process that adds to the archive holds a lock on this row.
       await db.deleteFrom('turns').where('id', '=', turnId).execute();
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();
     });
-  }
-}
-
-const AT_ONCE = 100;
-
-/** All turns of a session, and requests for some; those that are seen may be removed meanwhile. */
-export async function* turnsOf({ turns }: Catalog, sessionId: string): AsyncGenerator<TurnRow> {
-  let after = '';
-  for (;;) {
-    const rows = await turns.ofSession(sessionId, after, AT_ONCE);
-    yield* rows;
-    const last = rows.at(-1);
-    if (!last || rows.length < AT_ONCE) return;
-    after = last.id;
   }
 }

@@ -11,71 +11,71 @@ const first = newKey('k1');
 const second = newKey('k2');
 const cipher = new Cipher([first]);
 const rotated = new Cipher([second, first]);
-const place = 'archive/turn_1/1';
+const aad = 'archive/turn_1/1';
 
-test('what was encrypted is read again, shows nothing of itself, and is never the same twice', () => {
+test('an encrypted text can be read again, does not contain its plaintext, and differs each time', () => {
   for (const text of ['', 'The door code is 4711.', '😀'.repeat(10_000)]) {
-    const stored = cipher.sealText(text, place);
+    const stored = cipher.sealText(text, aad);
     expect(stored).toMatch(/^sealed:k1:/);
     if (text) expect(Buffer.from(stored.slice('sealed:k1:'.length), 'base64').includes(text)).toBe(false);
-    expect(cipher.openText(stored, place)).toBe(text);
-    expect(cipher.sealText(text, place)).not.toBe(stored);
+    expect(cipher.openText(stored, aad)).toBe(text);
+    expect(cipher.sealText(text, aad)).not.toBe(stored);
   }
 });
 
 test('the first key encrypts, and all of them decrypt', () => {
-  const before = cipher.sealText('before', place);
-  const after = rotated.sealText('after', place);
+  const before = cipher.sealText('before', aad);
+  const after = rotated.sealText('after', aad);
   expect(after).toMatch(/^sealed:k2:/);
-  expect(rotated.openText(before, place)).toBe('before');
-  expect(new Cipher([first, second]).openText(after, place)).toBe('after');
+  expect(rotated.openText(before, aad)).toBe('before');
+  expect(new Cipher([first, second]).openText(after, aad)).toBe('after');
 });
 
-test('a key that is not there is named', () => {
-  const stored = rotated.sealText('after', place);
+test('a missing key is named', () => {
+  const stored = rotated.sealText('after', aad);
   for (const lacking of [cipher, NO_ENCRYPTION]) {
-    expect(() => lacking.openText(stored, place)).toThrow(EncryptionKeyMissing);
-    expect(() => lacking.openText(stored, place)).toThrow('"k2"');
+    expect(() => lacking.openText(stored, aad)).toThrow(EncryptionKeyMissing);
+    expect(() => lacking.openText(stored, aad)).toThrow('"k2"');
   }
 });
 
-test('another key under the same id opens nothing', () => {
-  const stored = cipher.sealText('text', place);
-  expect(() => new Cipher([newKey('k1')]).openText(stored, place)).toThrow(DecryptionFailed);
+test('another key with the same id decrypts nothing', () => {
+  const stored = cipher.sealText('text', aad);
+  expect(() => new Cipher([newKey('k1')]).openText(stored, aad)).toThrow(DecryptionFailed);
 });
 
-test('what was changed anywhere, cut off or moved is refused', () => {
-  const { keyId, data } = cipher.seal(Buffer.from('text'), place);
+test('a value that was altered, truncated or moved cannot be decrypted', () => {
+  const { keyId, data } = cipher.seal(Buffer.from('text'), aad);
   for (let i = 0; i < data.length; i++) {
     const changed = Buffer.from(data);
     changed[i] = (changed[i] ?? 0) ^ 1;
-    expect(() => cipher.open({ keyId, data: changed }, place), `byte ${i}`).toThrow(DecryptionFailed);
-    expect(() => cipher.open({ keyId, data: data.subarray(0, i) }, place), `cut at ${i}`).toThrow(DecryptionFailed);
+    expect(() => cipher.open({ keyId, data: changed }, aad), `byte ${i}`).toThrow(DecryptionFailed);
+    expect(() => cipher.open({ keyId, data: data.subarray(0, i) }, aad), `cut at ${i}`).toThrow(DecryptionFailed);
   }
   expect(() => cipher.open({ keyId, data }, 'archive/turn_1/2')).toThrow(DecryptionFailed);
   const both = new Cipher([first, { id: 'k2', key: first.key }]);
-  expect(() => both.open({ keyId: 'k2', data }, place)).toThrow(DecryptionFailed);
-  const text = cipher.sealText('text', place);
+  expect(() => both.open({ keyId: 'k2', data }, aad)).toThrow(DecryptionFailed);
+  const text = cipher.sealText('text', aad);
   for (const cut of ['sealed:', 'sealed:k1:', text.slice(0, 30), text.slice(0, -4)]) {
-    expect(() => cipher.openText(cut, place), cut).toThrow(DecryptionFailed);
+    expect(() => cipher.openText(cut, aad), cut).toThrow(DecryptionFailed);
   }
 });
 
-test('what was stored without encryption is read as it is, and without keys everything is', () => {
-  expect(cipher.openText('{"kind":"turn.created"}', place)).toBe('{"kind":"turn.created"}');
-  expect(NO_ENCRYPTION.sealText('text', place)).toBe('text');
+test('plain text is read unchanged, and without keys every text is stored as plain text', () => {
+  expect(cipher.openText('{"kind":"turn.created"}', aad)).toBe('{"kind":"turn.created"}');
+  expect(NO_ENCRYPTION.sealText('text', aad)).toBe('text');
   expect(NO_ENCRYPTION.nameOf('hash', 'blob')).toBe('hash');
 });
 
-test('a label may be called as it wants; one that can not be decrypted is none', () => {
-  const sealed = rotated.sealText('title', place);
-  expect(rotated.openLabel(sealed, place)).toBe('title');
-  expect(cipher.openLabel(sealed, place)).toBeNull();
-  for (const title of ['sealed:k1:letter', 'sealed:', null]) expect(cipher.openLabel(title, place)).toBe(title);
-  expect(NO_ENCRYPTION.openLabel(sealed, place)).toBe(sealed);
+test('a label may look like an encrypted text; one that cannot be decrypted is null', () => {
+  const sealed = rotated.sealText('title', aad);
+  expect(rotated.openLabel(sealed, aad)).toBe('title');
+  expect(cipher.openLabel(sealed, aad)).toBeNull();
+  for (const title of ['sealed:k1:letter', 'sealed:', null]) expect(cipher.openLabel(title, aad)).toBe(title);
+  expect(NO_ENCRYPTION.openLabel(sealed, aad)).toBe(sealed);
 });
 
-test('names are the same for the same content in the same scope, and known again after a rotation', () => {
+test('the same content in the same scope has the same name, which is recognized after a rotation', () => {
   const name = cipher.nameOf('hash', 'blob/ses_1');
   expect(name).toMatch(/^[0-9a-f]{64}$/);
   expect(cipher.nameOf('hash', 'blob/ses_1')).toBe(name);
@@ -84,16 +84,16 @@ test('names are the same for the same content in the same scope, and known again
   expect(rotated.namesOf('hash', 'blob/ses_1')).toEqual([rotated.nameOf('hash', 'blob/ses_1'), name, 'hash']);
 });
 
-test('bytes are told apart by their beginning, and know their size', () => {
+test('encrypted bytes are recognized by their marker and give their plaintext size', () => {
   const bytes = randomBytes(1_000);
-  const stored = sealBytes(bytes, place, cipher);
+  const stored = sealBytes(bytes, aad, cipher);
   const sealed = readSealed(stored);
   expect(sealed?.keyId).toBe('k1');
-  expect(sealed && cipher.open(sealed, place)).toEqual(bytes);
+  expect(sealed && cipher.open(sealed, aad)).toEqual(bytes);
   expect(plainSize(stored.subarray(0, MAX_HEADER_BYTES), stored.length)).toBe(1_000);
   for (let i = 8; i < 60; i++) {
     const cut = readSealed(stored.subarray(0, i));
-    expect(() => cut && cipher.open(cut, place), `cut at ${i}`).toThrow(/cut off|"k?1?"/);
+    expect(() => cut && cipher.open(cut, aad), `cut at ${i}`).toThrow(/truncated|"k?1?"/);
   }
   expect(readSealed(bytes)).toBeUndefined();
   expect(readSealed(Buffer.alloc(0))).toBeUndefined();

@@ -3,32 +3,35 @@ import { LRUCache } from 'lru-cache';
 
 /** One of the keys of `EVERTURN_ENCRYPTION_KEYS`. */
 export interface EncryptionKey {
-  /** What stands beside everything that is encrypted under it. */
+  /** Stored in plain text beside each value that is encrypted with the key. */
   id: string;
   /** 32 bytes. */
   key: Buffer;
 }
 
-/** Something was encrypted under a key that this process does not have. */
+/** A value was encrypted with a key that this process does not have. */
 export class EncryptionKeyMissing extends Error {
   constructor(id: string) {
-    super(`this is encrypted under the key ${JSON.stringify(id)}, which EVERTURN_ENCRYPTION_KEYS does not have`);
+    super(`encrypted with the key ${JSON.stringify(id)}, which EVERTURN_ENCRYPTION_KEYS does not contain`);
   }
 }
 
-/** Something can't be decrypted although its key is there: it was changed, cut off or moved, or the key is another one. */
+/**
+ * A value cannot be decrypted although its key id is configured: it was altered, truncated or moved, or the key
+ * differs.
+ */
 export class DecryptionFailed extends Error {
-  constructor(context: string, reason: string, options?: ErrorOptions) {
-    super(`${context} can not be decrypted: ${reason}`, options);
+  constructor(aad: string, reason: string, options?: ErrorOptions) {
+    super(`${aad} cannot be decrypted: ${reason}`, options);
   }
 }
 
-/** Whether something could not be decrypted. */
+/** Whether an error means that a value could not be decrypted. */
 export function isUnreadable(error: unknown): boolean {
   return error instanceof EncryptionKeyMissing || error instanceof DecryptionFailed;
 }
 
-/** What `seal` makes of some bytes. */
+/** An encrypted value. */
 export interface Sealed {
   keyId: string;
   /** Salt, nonce, ciphertext, tag. */
@@ -36,7 +39,7 @@ export interface Sealed {
 }
 
 interface KnownKey extends EncryptionKey {
-  /** For names: nothing is encrypted under it. */
+  /** The HMAC key of `nameOf`; never used for encryption. */
   nameKey: Buffer;
 }
 
@@ -44,25 +47,26 @@ const SALT_BYTES = 16;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** What an encrypted value is longer than its plaintext. */
+/** How much longer an encrypted value is than its plaintext. */
 export const SEALED_OVERHEAD_BYTES = SALT_BYTES + NONCE_BYTES + TAG_BYTES;
 
 /**
- * With random nonces one key is good for 2^32 messages (NIST SP 800-38D). Live text alone would come to that in weeks, so
- * each process encrypts under keys of its own, derived from the configured one and a salt, and takes the next after so many.
+ * Messages that are encrypted with one derived key. With random nonces, AES-GCM allows 2^32 messages per key (NIST SP
+ * 800-38D), and live text alone would exceed that within weeks. Each process therefore derives its own keys from the
+ * configured key and a random salt, and changes the salt after this many messages.
  */
 const MESSAGES_PER_SALT = 2 ** 30;
 
-/** An encrypted text. JSON, which all texts are that may be encrypted but titles, does not begin so. */
+/** Matches an encrypted text. Plain texts, except for titles, are JSON, which never begins like this. */
 const TEXT = /^sealed:[\w.-]{1,32}:[A-Za-z0-9+/]{59,}={0,2}$/;
 
-/** Keys that were derived from salts, of this process and of others. */
+/** Cache of the keys derived from this process's salts and from those of others. */
 const MAX_DERIVED_KEYS = 1_000;
 
 /**
- * Encrypts what is stored with AES-256-GCM: under the first of its keys, while all of them decrypt. Without keys everything
- * stays as it is. A `context` says where a value belongs; it is no secret and is not stored with the value, which can only
- * be decrypted in the same place.
+ * Encrypts stored values with AES-256-GCM. The first key encrypts; all keys decrypt. Without keys, values are stored as
+ * plain text. `aad` is the additional authenticated data: it names where a value is stored, is not secret, and is not
+ * stored with the value. A value that was moved elsewhere therefore cannot be decrypted.
  */
 export class Cipher {
   readonly #keys: ReadonlyMap<string, KnownKey>;
@@ -80,9 +84,9 @@ export class Cipher {
     return this.#first !== undefined;
   }
 
-  /** For those who know that there is a key. */
-  seal(plain: Uint8Array, context: string): Sealed {
-    if (!this.#first) throw new Error('there is no key to encrypt with');
+  /** Encrypts bytes. Requires a key: check `isOn` first. */
+  seal(plain: Uint8Array, aad: string): Sealed {
+    if (!this.#first) throw new Error('no encryption key is configured');
     if (this.#messagesLeft === 0) {
       this.#salt = randomBytes(SALT_BYTES);
       this.#messagesLeft = MESSAGES_PER_SALT;
@@ -91,73 +95,77 @@ export class Cipher {
     const { id: keyId } = this.#first;
     const nonce = randomBytes(NONCE_BYTES);
     const cipher = createCipheriv('aes-256-gcm', this.#derive(this.#first, this.#salt), nonce);
-    cipher.setAAD(boundTo(keyId, context));
+    cipher.setAAD(aadBytes(keyId, aad));
     const data = Buffer.concat([this.#salt, nonce, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
     return { keyId, data };
   }
 
-  /** @throws EncryptionKeyMissing, DecryptionFailed */
-  open({ keyId, data }: { keyId: string; data: Uint8Array }, context: string): Buffer {
+  /** Decrypts bytes. @throws EncryptionKeyMissing, DecryptionFailed */
+  open({ keyId, data }: { keyId: string; data: Uint8Array }, aad: string): Buffer {
     const key = this.#keys.get(keyId);
     if (!key) throw new EncryptionKeyMissing(keyId);
-    if (data.length < SEALED_OVERHEAD_BYTES) throw new DecryptionFailed(context, 'it is cut off');
+    if (data.length < SEALED_OVERHEAD_BYTES) throw new DecryptionFailed(aad, 'it is truncated');
     const salt = data.subarray(0, SALT_BYTES);
     const nonce = data.subarray(SALT_BYTES, SALT_BYTES + NONCE_BYTES);
     const decipher = createDecipheriv('aes-256-gcm', this.#derive(key, salt), nonce, { authTagLength: TAG_BYTES });
-    decipher.setAAD(boundTo(keyId, context));
+    decipher.setAAD(aadBytes(keyId, aad));
     decipher.setAuthTag(data.subarray(-TAG_BYTES));
     try {
       const text = data.subarray(SALT_BYTES + NONCE_BYTES, -TAG_BYTES);
       return Buffer.concat([decipher.update(text), decipher.final()]);
     } catch (error) {
-      const reason = `it was changed or moved, or its key is not the ${JSON.stringify(keyId)} of EVERTURN_ENCRYPTION_KEYS`;
-      throw new DecryptionFailed(context, reason, { cause: error });
+      const id = JSON.stringify(keyId);
+      const reason = `it was altered or moved, or ${id} in EVERTURN_ENCRYPTION_KEYS is a different key`;
+      throw new DecryptionFailed(aad, reason, { cause: error });
     }
   }
 
-  /** A text in the form in which it is stored: encrypted, or as it is if there is no key. */
-  sealText(text: string, context: string): string {
+  /** The stored form of a text: encrypted, or unchanged if there is no key. */
+  sealText(text: string, aad: string): string {
     if (!this.#first) return text;
-    const { keyId, data } = this.seal(Buffer.from(text), context);
+    const { keyId, data } = this.seal(Buffer.from(text), aad);
     return `sealed:${keyId}:${data.toString('base64')}`;
   }
 
-  /** What `sealText` was given. What was stored without encryption is given as it is. @throws EncryptionKeyMissing, DecryptionFailed */
-  openText(stored: string, context: string): string {
+  /**
+   * The text that was given to `sealText`. A text that was stored without encryption is returned unchanged.
+   * @throws EncryptionKeyMissing, DecryptionFailed
+   */
+  openText(stored: string, aad: string): string {
     if (!stored.startsWith('sealed:')) return stored;
     const end = stored.indexOf(':', 'sealed:'.length);
-    if (end < 0) throw new DecryptionFailed(context, 'it is cut off');
+    if (end < 0) throw new DecryptionFailed(aad, 'it is truncated');
     const data = Buffer.from(stored.slice(end + 1), 'base64');
-    return this.open({ keyId: stored.slice('sealed:'.length, end), data }, context).toString();
+    return this.open({ keyId: stored.slice('sealed:'.length, end), data }, aad).toString();
   }
 
   /**
-   * Like `openText`, for texts that anything may be written in, and whose loss must not keep anybody from what they belong
-   * to: null if it can't be decrypted.
+   * Like `openText`, but null if the text cannot be decrypted. For titles and metadata, whose loss must not make their
+   * session unusable. A plain title may begin like an encrypted text, so only a complete match is decrypted.
    */
-  openLabel(stored: string | null, context: string): string | null {
+  openLabel(stored: string | null, aad: string): string | null {
     if (stored === null || !this.#first || !TEXT.test(stored)) return stored;
     try {
-      return this.openText(stored, context);
+      return this.openText(stored, aad);
     } catch {
       return null;
     }
   }
 
   /**
-   * Stands for the content with this SHA-256 within a scope: the same for the same content, and nothing that whoever
-   * guesses the content could compare. Without keys it is the hash itself.
+   * A name for the content with this SHA-256 within a scope: the same for the same content, but an HMAC, so that a
+   * guess of the content cannot be verified against it. Without keys it is the hash itself.
    */
   nameOf(hash: string, scope: string): string {
     return this.#first ? nameUnder(this.#first, hash, scope) : hash;
   }
 
-  /** All names that a content may have been stored under: the one that it has now, those under the other keys, its hash. */
+  /** All names under which a content may be stored: its current name, those under the other keys, and its hash. */
   namesOf(hash: string, scope: string): string[] {
     return [...[...this.#keys.values()].map((key) => nameUnder(key, hash, scope)), hash];
   }
 
-  /** By which a store knows each key again, and nobody finds it out. */
+  /** A one-way fingerprint of each key, by which a store recognizes the key. */
   fingerprints(): { id: string; fingerprint: string }[] {
     return [...this.#keys.values()].map((key) => ({ id: key.id, fingerprint: nameUnder(key, '', 'fingerprint') }));
   }
@@ -172,8 +180,8 @@ export class Cipher {
   }
 }
 
-function boundTo(keyId: string, context: string): Buffer {
-  return Buffer.from(`${keyId}\n${context}`);
+function aadBytes(keyId: string, aad: string): Buffer {
+  return Buffer.from(`${keyId}\n${aad}`);
 }
 
 function nameUnder({ nameKey }: KnownKey, hash: string, scope: string): string {
@@ -184,5 +192,5 @@ function derive(key: Buffer, salt: string | Uint8Array, purpose: string): Buffer
   return Buffer.from(hkdfSync('sha256', key, salt, purpose, 32));
 }
 
-/** Where nothing is encrypted. */
+/** Encrypts nothing. */
 export const NO_ENCRYPTION = new Cipher([]);

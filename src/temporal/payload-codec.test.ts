@@ -67,7 +67,7 @@ test("a worker's codec marks what it refuses, so that no converter reads it, and
     [payload, 'EVERTURN_ACCEPT_UNENCRYPTED'],
     [{}, 'EVERTURN_ACCEPT_UNENCRYPTED'],
     [moved ?? {}, 'it stands in temporal/workflow/turn/1'],
-    [cutOff, 'it is cut off'],
+    [cutOff, 'it is truncated'],
   ] as const) {
     const [read] = await ofWorker.decode([refused], here);
     expect(() => read && defaultPayloadConverter.fromPayload(read)).toThrow(`Unknown encoding: ${REFUSED}: `);

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { turnWorkflowId } from '../../workflows/ids.ts';
+import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { folded } from '../support/api-client.ts';
 import type { ServerProcess } from '../support/server-process.ts';
 import type { RecordedTurn } from './support/recorder.ts';

@@ -302,14 +302,14 @@ test('without a key that it needs the server does not start, or says which one w
   const start = (keys: string) =>
     startAllInOne(loadConfig({ ...settings, EVERTURN_ENCRYPTION_KEYS: keys }), pino({ level: 'silent' }));
   await expect(start('')).rejects.toThrow(
-    'EVERTURN_ENCRYPTION_KEYS is not set, and this catalog was encrypted under k1, k2',
+    'EVERTURN_ENCRYPTION_KEYS is not set, but this catalog was encrypted with k1, k2',
   );
-  await expect(start(`${k2},${otherK1}`)).rejects.toThrow('another key under the id k1');
+  await expect(start(`${k2},${otherK1}`)).rejects.toThrow('is not the key k1 that encrypted this catalog');
 
   await server.restart({ EVERTURN_ENCRYPTION_KEYS: k2 });
   const { status, body } = await server.api.send('GET', `${chat.path}/events`);
   expect([status, body.error.code]).toEqual([503, 'unavailable']);
-  expect(body.error.message).toContain('"k1", which EVERTURN_ENCRYPTION_KEYS does not have');
+  expect(body.error.message).toContain('"k1", which EVERTURN_ENCRYPTION_KEYS does not contain');
   // What it stands on is not to be lost with what was said.
   expect((await server.api.get(chat.path)).data).toMatchObject({ id: chat.sessionId, title: null });
   const titles = await server.api.list<{ title: string | null }>('/v1/agents/sessions');
@@ -326,7 +326,7 @@ test('a workflow that the worker can not read stands still, and nothing else doe
     await expect.poll(async () => (await task())?.attempt).toBeGreaterThan(1);
     return (await task())?.failure;
   });
-  expect(problem).toContain('"k1", which EVERTURN_ENCRYPTION_KEYS does not have');
+  expect(problem).toContain('"k1", which EVERTURN_ENCRYPTION_KEYS does not contain');
   const fresh = await server.chat({ scripts: [say('I am.')] });
   expect(await fresh.turn('is anybody there?').end()).toMatchObject({ status: 'done' });
   await server.restart({ EVERTURN_ENCRYPTION_KEYS: `${k2},${k1}` });

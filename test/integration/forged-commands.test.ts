@@ -117,7 +117,7 @@ test('a command that was encrypted for another session, or was changed, is refus
   expect(await rejection(sender(stored!), mine.sessionId, 'createTurn')).toContain('it stands in temporal/workflow/');
   const [own] = await storedCommands(mine.sessionId);
   const changed = { ...own, data: Buffer.from(own!.data!).fill(0, 60, 61) };
-  expect(await rejection(sender(changed), mine.sessionId, 'createTurn')).toContain('it was changed or moved');
+  expect(await rejection(sender(changed), mine.sessionId, 'createTurn')).toContain('it was altered or moved');
   expect(await approve(mine)).toMatchObject({ status: 'done' });
 });
 

@@ -146,17 +146,18 @@ test('who only looks at a catalog neither makes one nor changes its schema', asy
   await rows.schema.createTable('something').addColumn('else', 'text').execute();
   await expectRefusal('keys list', other, /^everturn: there is no catalog (?:at|in) /);
   const migrator = new Migrator({ db: rows, provider: { getMigrations: () => Promise.resolve(migrations) } });
-  await migrator.migrateTo('0003-api-keys');
+  await migrator.migrateToLatest();
+  await sql`update kysely_migration set name = '0000-earlier'`.execute(rows);
   const before = await migrated();
   await expectRefusal(
     'turn inspect turn_1',
     other,
-    /^everturn: the catalog is of another version .*\(it lacks 0009-unarchived-turns/,
+    /^everturn: the catalog belongs to another version .*\(it lacks 0001-initial, has 0000-earlier\)/,
   );
   expect(await migrated()).toEqual(before);
 
-  await migrator.migrateToLatest();
+  await sql`update kysely_migration set name = '0001-initial'`.execute(rows);
   expect((await everturn(['keys', 'list'], { EVERTURN_DATA: folder, ...other })).code).toBe(0);
   await sql`insert into kysely_migration (name, timestamp) values ('9999-later', '2030-01-01')`.execute(rows);
-  await expectRefusal('keys list', other, /^everturn: the catalog is of another version .*\(it has 9999-later\)/);
+  await expectRefusal('keys list', other, /^everturn: the catalog belongs to another version .*\(it has 9999-later\)/);
 }, 240_000);

@@ -59,7 +59,7 @@ test('a token of the provider lets people in, as who they are and with their rol
   for (const none of [undefined, 'key-of-nobody', await idp.token({ iss: 'https://other.example' })]) {
     expect((await as(none).send('GET', path)).status).toBe(401);
   }
-  expect(server.server.names).toEqual(['bot', 'root', `who has a token of ${idp.url}`]);
+  expect(server.server.names).toEqual(['bot', 'root', `bearers of a token from ${idp.url}`]);
 });
 
 test('a stream ends with the token that opened it, and goes on with a newer one', async () => {

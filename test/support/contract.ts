@@ -31,8 +31,8 @@ export function expectDeclared({ method, path, status, body }: Exchange): void {
     if (code !== 'not_found') expect([...route.codes], what).toContain(code);
     return;
   }
-  const { answer, nothing, status: success = answer ? 200 : 204 } = route.declaration;
-  if (nothing && status === 204) return;
+  const { answer, noContent, status: success = answer ? 200 : 204 } = route.declaration;
+  if (noContent && status === 204) return;
   expect(status, what).toBe(success);
   const content = answer && 'written' in answer ? answer.written['application/json'] : answer;
   if (content) expect(content.schema.parse(body), what).toEqual(body);

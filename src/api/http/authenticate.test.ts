@@ -7,25 +7,25 @@ import type { FoundKey, Keyring } from '../../auth/api-keys.ts';
 import { authenticate, LOCAL } from './authenticate.ts';
 import type { UnknownKeyLimiter } from './unknown-key-limiter.ts';
 
-test('whoever hangs up while the key is looked up leaves nothing behind', async () => {
+test('a client that hangs up while its key is looked up leaves no timer behind', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   onTestFinished(() => void vi.useRealTimers());
-  const asked = Promise.withResolvers<void>();
+  const lookupStarted = Promise.withResolvers<void>();
   const found = Promise.withResolvers<FoundKey>();
   const find = async (): Promise<FoundKey> => {
-    asked.resolve();
+    lookupStarted.resolve();
     return found.promise;
   };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what is asked of them
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- has only what the function uses
   const keyring = { isKeyless: false, find } as unknown as Keyring;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the key is known: it is not asked
-  const guesses = {} as UnknownKeyLimiter;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- unused, since the key is known
+  const unknownKeys = {} as UnknownKeyLimiter;
   const hungUp = Promise.withResolvers<void>();
   const authenticated = Promise.withResolvers<void>();
   const app = express();
   app.get('/', async (request, response) => {
     response.once('close', hungUp.resolve);
-    await authenticate(request, response, { keyring, issuer: undefined, guesses });
+    await authenticate(request, response, { keyring, issuer: undefined, unknownKeys });
     authenticated.resolve();
   });
   const server = createServer(app).listen(0, '127.0.0.1');
@@ -34,7 +34,7 @@ test('whoever hangs up while the key is looked up leaves nothing behind', async 
   const { port } = server.address() as AddressInfo;
   const request = get({ host: '127.0.0.1', port, headers: { authorization: 'Bearer key-of-ann' } });
   request.on('error', () => undefined);
-  await asked.promise;
+  await lookupStarted.promise;
   request.destroy();
   await hungUp.promise;
   found.resolve({ caller: LOCAL });

@@ -5,75 +5,77 @@ import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../
 import { ApiError } from './errors.ts';
 import type { UnknownKeyLimiter } from './unknown-key-limiter.ts';
 
-/** Everybody, on a server without keys. */
+/** The caller of every request to a server without keys. */
 export const LOCAL: Caller = { subject: subjectNamed('local'), roles: ['admin'] };
 
-/** How long a stream goes on after its key or token has ended. */
-const RECHECK_MS = 5_000;
+/** How often an open response checks its key or token: a stream ends at most this long after its key was revoked. */
+const RECHECK_INTERVAL_MS = 5_000;
 
-interface Gate {
+interface Credentials {
   keyring: Keyring;
-  /** Whose tokens are good here, if anybody's. */
+  /** The issuer whose tokens are accepted, if one is configured. */
   issuer: TokenIssuer | undefined;
-  guesses: UnknownKeyLimiter;
+  unknownKeys: UnknownKeyLimiter;
 }
 
 /**
- * Whose request it is, by its key or its token.
- * @throws ApiError `unauthenticated`; `unavailable` if a token can't be judged; `rate_limited` if too many unknown keys were tried
+ * Authenticates a request by its API key or token.
+ * @throws ApiError `unauthenticated`; `unavailable` if a token cannot be verified; `rate_limited` beyond the limit of
+ *   unknown keys
  */
-export async function authenticate(request: Request, response: Response, gate: Gate): Promise<Caller> {
-  if (gate.keyring.isKeyless) return LOCAL;
+export async function authenticate(request: Request, response: Response, credentials: Credentials): Promise<Caller> {
+  if (credentials.keyring.isKeyless) return LOCAL;
   const [, credential] = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '') ?? [];
   if (!credential) throw new ApiError('unauthenticated', 'send your API key: Authorization: Bearer <key>');
-  return (await callerOfToken(response, gate, credential)) ?? callerOfKey(request, response, gate, credential);
+  const caller = await callerOfToken(response, credentials, credential);
+  return caller ?? callerOfKey(request, response, credentials, credential);
 }
 
-async function callerOfToken(response: Response, { issuer }: Gate, token: string): Promise<Caller | undefined> {
+async function callerOfToken(response: Response, { issuer }: Credentials, token: string): Promise<Caller | undefined> {
   try {
     const bearer = await issuer?.identify(token);
     if (!bearer) return undefined;
     const { caller, expiresAt } = bearer;
-    cutOffOnce(response, async () => Date.now() > expiresAt);
+    destroyOnceExpired(response, async () => Date.now() > expiresAt);
     return caller;
   } catch (error) {
     if (error instanceof TokenRefusedError) throw new ApiError('unauthenticated', error.message, { cause: error });
     if (!(error instanceof IssuerUnavailableError)) throw error;
-    throw new ApiError('unavailable', 'your token can not be checked for the moment; try again', { cause: error });
+    throw new ApiError('unavailable', 'your token cannot be verified at the moment: retry', { cause: error });
   }
 }
 
 async function callerOfKey(
   request: Request,
   response: Response,
-  { keyring, guesses }: Gate,
+  { keyring, unknownKeys }: Credentials,
   key: string,
 ): Promise<Caller> {
   const found = await keyring.find(key);
   if (!found) {
-    await guesses.count(request, response);
-    throw new ApiError('unauthenticated', 'the API key is not known here');
+    await unknownKeys.count(request, response);
+    throw new ApiError('unauthenticated', 'the API key is unknown');
   }
   if ('ended' in found) throw new ApiError('unauthenticated', `the API key ${found.ended}: get a new one`);
-  cutOffOnce(response, async () => {
-    const now = await keyring.find(key);
-    return !now || 'ended' in now;
+  destroyOnceExpired(response, async () => {
+    const current = await keyring.find(key);
+    return !current || 'ended' in current;
   });
   return found.caller;
 }
 
-/** Cuts off an answer that is still on its way when its key or token has ended: a stream may take days. */
-function cutOffOnce(response: Response, hasEnded: () => Promise<boolean>): void {
-  // Whoever has hung up meanwhile will not do so again.
+/** Destroys a response that is still open when its key or token has expired or was revoked: a stream may take days. */
+function destroyOnceExpired(response: Response, hasExpired: () => Promise<boolean>): void {
+  // The client hung up in the meantime: no further `close` event follows.
   if (response.closed) return;
-  const watch = setInterval(() => {
-    // A catalog that is away says nothing about the key.
-    hasEnded().then(
-      (isEnded) => {
-        if (isEnded) response.destroy();
+  const timer = setInterval(() => {
+    hasExpired().then(
+      (isExpired) => {
+        if (isExpired) response.destroy();
       },
+      // An unavailable catalog says nothing about the key.
       () => undefined,
     );
-  }, RECHECK_MS).unref();
-  response.once('close', () => clearInterval(watch));
+  }, RECHECK_INTERVAL_MS).unref();
+  response.once('close', () => clearInterval(timer));
 }

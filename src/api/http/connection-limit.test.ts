@@ -34,43 +34,43 @@ async function start(trustedProxies: string[] = []) {
   return { open, lines };
 }
 
-/** What is answered; nothing if the server closes the connection. */
-async function answerTo(socket: Socket, request: string): Promise<string> {
+/** The body of the response; empty if the server closes the connection. */
+async function bodyOf(socket: Socket, request: string): Promise<string> {
   socket.write(request);
   const [data] = await Promise.race([once(socket, 'data'), once(socket, 'close').then(() => [''])]);
   return /[^\n]*$/.exec(String(data))?.[0] ?? '';
 }
 
-test('an address has so many connections without a good key, and others have theirs', async () => {
+test('the connections of an address without a valid key are limited, independently of other addresses', async () => {
   const { open, lines } = await start();
   const first = open();
-  expect(await answerTo(first, UNKNOWN)).toBe('who?');
+  expect(await bodyOf(first, UNKNOWN)).toBe('who?');
   const silent = open();
   await once(silent, 'connect');
-  expect(await answerTo(open(), KNOWN)).toBe('');
-  expect(await answerTo(open(), KNOWN)).toBe('');
+  expect(await bodyOf(open(), KNOWN)).toBe('');
+  expect(await bodyOf(open(), KNOWN)).toBe('');
   expect(lines.map((line) => JSON.parse(line) as object)).toEqual([
     expect.objectContaining({ address: '127.0.0.1', msg: expect.stringMatching(/EVERTURN_TRUSTED_PROXIES/) }),
   ]);
-  expect(await answerTo(open('127.0.0.2'), UNKNOWN)).toBe('who?');
-  // Those that are open go on.
-  expect(await answerTo(silent, UNKNOWN)).toBe('who?');
+  expect(await bodyOf(open('127.0.0.2'), UNKNOWN)).toBe('who?');
+  // Open connections continue to work.
+  expect(await bodyOf(silent, UNKNOWN)).toBe('who?');
   first.destroy();
-  await expect.poll(() => answerTo(open(), KNOWN)).toBe('hello');
+  await expect.poll(() => bodyOf(open(), KNOWN)).toBe('hello');
 });
 
-test('connections with a good key do not count', async () => {
+test('connections with a valid key do not count', async () => {
   const { open } = await start();
-  for (let i = 0; i < 5; i++) expect(await answerTo(open(), KNOWN)).toBe('hello');
+  for (let i = 0; i < 5; i++) expect(await bodyOf(open(), KNOWN)).toBe('hello');
   const repeated = open();
-  for (let i = 0; i < 3; i++) expect(await answerTo(repeated, KNOWN)).toBe('hello');
-  for (let i = 0; i < 2; i++) expect(await answerTo(open(), UNKNOWN)).toBe('who?');
-  expect(await answerTo(open(), UNKNOWN)).toBe('');
+  for (let i = 0; i < 3; i++) expect(await bodyOf(repeated, KNOWN)).toBe('hello');
+  for (let i = 0; i < 2; i++) expect(await bodyOf(open(), UNKNOWN)).toBe('who?');
+  expect(await bodyOf(open(), UNKNOWN)).toBe('');
 });
 
-test('trusted proxies have as many connections as they like', async () => {
+test('connections of trusted proxies are not limited', async () => {
   const { open } = await start(['127.0.0.2', '127.0.1.0/24']);
-  for (let i = 0; i < 5; i++) expect(await answerTo(open('127.0.0.2'), UNKNOWN)).toBe('who?');
-  for (let i = 0; i < 5; i++) expect(await answerTo(open('127.0.1.7'), UNKNOWN)).toBe('who?');
-  for (const answer of ['who?', 'who?', '']) expect(await answerTo(open('127.0.0.3'), UNKNOWN)).toBe(answer);
+  for (let i = 0; i < 5; i++) expect(await bodyOf(open('127.0.0.2'), UNKNOWN)).toBe('who?');
+  for (let i = 0; i < 5; i++) expect(await bodyOf(open('127.0.1.7'), UNKNOWN)).toBe('who?');
+  for (const answer of ['who?', 'who?', '']) expect(await bodyOf(open('127.0.0.3'), UNKNOWN)).toBe(answer);
 });

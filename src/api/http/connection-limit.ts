@@ -5,11 +5,11 @@ import type { Logger } from 'pino';
 import type { Config } from '../../config.ts';
 import { Networks } from '../../lib/networks.ts';
 
-/** A tenth of what a server takes: see `MAX_CONNECTIONS`. */
+/** A tenth of the connections that a server accepts: see `MAX_CONNECTIONS`. */
 const MAX_UNIDENTIFIED = 1_000;
 
-const WARN_AGAIN_MS = 60_000;
-const MAX_WARNED = 1_000;
+const WARN_INTERVAL_MS = 60_000;
+const MAX_TRACKED_WARNINGS = 1_000;
 
 interface ConnectionLimitOptions {
   config: Pick<Config, 'trustedProxies'>;
@@ -18,9 +18,9 @@ interface ConnectionLimitOptions {
 }
 
 /**
- * Limits the connections of one address that have not had a request with a good key or token: an address alone cannot
- * take all connections of the server. Connections with a good key do not count, since a backend or an office with many
- * readers may have one address, and those of trusted proxies never do.
+ * Limits the connections of one address that have not carried a request with a valid key or token, so that one address
+ * cannot occupy all connections of the server. Connections with a valid key do not count, since a backend or an office
+ * with many readers may share an address; those of trusted proxies never count.
  */
 export class ConnectionLimit {
   readonly #trusted: Networks;
@@ -28,7 +28,7 @@ export class ConnectionLimit {
   readonly #max: number;
   readonly #counts = new Map<string, number>();
   readonly #unidentified = new WeakMap<Socket, string>();
-  readonly #warned = new LRUCache<string, true>({ max: MAX_WARNED, ttl: WARN_AGAIN_MS });
+  readonly #warned = new LRUCache<string, true>({ max: MAX_TRACKED_WARNINGS, ttl: WARN_INTERVAL_MS });
 
   constructor({ config, log, max = MAX_UNIDENTIFIED }: ConnectionLimitOptions) {
     this.#trusted = new Networks(config.trustedProxies);
@@ -36,10 +36,10 @@ export class ConnectionLimit {
     this.#max = max;
   }
 
-  /** Counts a new connection, or closes it without an answer if it is one too many. */
+  /** Counts a new connection, or closes it without a response if it exceeds the limit. */
   admit(socket: Socket): void {
     const { remoteAddress } = socket;
-    // The client has closed it already.
+    // The client has already closed it.
     if (remoteAddress === undefined) return;
     if (this.#trusted.has(remoteAddress)) return;
     const address = ipKeyGenerator(remoteAddress);
@@ -54,7 +54,7 @@ export class ConnectionLimit {
     socket.once('close', () => this.identified(socket));
   }
 
-  /** The connection has had a request with a good key or token: it does not count any more. */
+  /** Stops counting a connection, after a request with a valid key or token. */
   identified(socket: Socket): void {
     const address = this.#unidentified.get(socket);
     if (address === undefined) return;
@@ -67,7 +67,7 @@ export class ConnectionLimit {
   #warn(address: string): void {
     if (this.#warned.has(address)) return;
     this.#warned.set(address, true);
-    const hint = 'if it is a proxy of yours, name it in EVERTURN_TRUSTED_PROXIES';
-    this.#log.warn({ address, connections: this.#max }, `an address has too many connections without a key; ${hint}`);
+    const hint = 'if it is your proxy, add it to EVERTURN_TRUSTED_PROXIES';
+    this.#log.warn({ address, connections: this.#max }, `too many connections without a key from one address; ${hint}`);
   }
 }

@@ -20,7 +20,7 @@ import type { StreamLimits } from './stream-limits.ts';
 import type { TurnSpeculations } from '../../speculation/turn-speculation.ts';
 import type { TurnLimits } from '../../engine/turn-limits.ts';
 
-/** What the routes work with; one object per server. */
+/** The services of the routes; one object per server. */
 export interface ApiContext {
   config: Pick<Config, 'turnSeconds' | 'tool' | 'trustedProxies' | 'temporal'>;
   keyring: Keyring;
@@ -31,7 +31,7 @@ export interface ApiContext {
   turnIndex: TurnIndex;
   tails: TurnTailPool;
   commands: SessionCommands;
-  /** Whether URLs from outside may lead to private addresses now. */
+  /** Whether URLs in requests may currently lead to private addresses. */
   allowPrivateUrls: () => boolean;
   connectionLimit: ConnectionLimit;
   limits: () => Limits;

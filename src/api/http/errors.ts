@@ -7,155 +7,180 @@ import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
 
 /**
- * Every error that the API answers with: its status, the type that groups it for clients, and what it means, for the
- * documentation. `retryAfter` is in seconds, for errors after which the same request may succeed.
+ * All errors of the API: HTTP status, the type that groups codes for clients, and a description for the documentation.
+ * `retryAfter` is in seconds, for errors after which the same request may succeed.
  */
 export const ERRORS = {
   invalid_http: {
     status: 400,
     type: 'invalid_request_error',
-    means: 'the request is not valid HTTP, or has no Host header',
+    description: 'the request is not valid HTTP, or has no Host header',
   },
   invalid_request: {
     status: 400,
     type: 'invalid_request_error',
-    means: 'a part of the request is missing or wrong: param names it',
+    description: 'a part of the request is missing or invalid; param names it',
   },
-  invalid_json: { status: 400, type: 'invalid_request_error', means: 'the body is not JSON, or is nested too deep' },
-  invalid_cursor: { status: 400, type: 'invalid_request_error', means: 'the cursor is not from a stream of this turn' },
-  invalid_page_token: { status: 400, type: 'invalid_request_error', means: 'the page token is not from this listing' },
+  invalid_json: {
+    status: 400,
+    type: 'invalid_request_error',
+    description: 'the body is not JSON, or is nested too deeply',
+  },
+  invalid_cursor: {
+    status: 400,
+    type: 'invalid_request_error',
+    description: 'the cursor does not belong to a stream of this turn',
+  },
+  invalid_page_token: {
+    status: 400,
+    type: 'invalid_request_error',
+    description: 'the page token does not belong to this listing',
+  },
   invalid_data_uri: {
     status: 400,
     type: 'invalid_request_error',
-    means: 'the data of a file is not data:<mime type>;base64,<payload>',
+    description: 'the data of a file is not data:<mime type>;base64,<payload>',
   },
   mixed_input: {
     status: 400,
     type: 'invalid_request_error',
-    means: 'user messages and answers to tool calls were sent together',
+    description: 'the input contains both user messages and answers to tool calls',
   },
   not_local: {
     status: 400,
     type: 'invalid_request_error',
-    means: 'without API keys the server answers this machine only',
+    description: 'without API keys the server accepts only requests from its own machine',
   },
   unauthenticated: {
     status: 401,
     type: 'authentication_error',
-    means: 'there is no API key or token in the request, or it is not good here: the message says why',
+    description: 'the request has no API key or token, or an invalid one; the message says why',
   },
   forbidden: {
     status: 403,
     type: 'permission_error',
-    means: 'the role of the key does not allow this: the message says what it does allow',
+    description: 'the role of the caller does not allow this; the message says what it allows',
   },
-  not_found: { status: 404, type: 'not_found_error', means: 'there is nothing at this path' },
-  agent_not_found: { status: 404, type: 'not_found_error', means: 'there is no such agent' },
+  not_found: { status: 404, type: 'not_found_error', description: 'the path does not exist' },
+  agent_not_found: { status: 404, type: 'not_found_error', description: 'the agent does not exist' },
   session_not_found: {
     status: 404,
     type: 'not_found_error',
-    means: "there is no such session, or it is somebody else's",
+    description: 'the session does not exist, or the caller may not read it',
   },
-  turn_not_found: { status: 404, type: 'not_found_error', means: 'the session has no such turn' },
-  file_not_found: { status: 404, type: 'not_found_error', means: 'the session has no such file' },
+  turn_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such turn' },
+  file_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such file' },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
-    means: 'the path has other methods: the header Allow lists them',
+    description: 'the path does not support this method; the header Allow lists those that it supports',
   },
-  request_timeout: { status: 408, type: 'invalid_request_error', means: 'the request did not come in time' },
-  session_closed: { status: 409, type: 'conflict_error', means: 'the session takes no further turns' },
+  request_timeout: {
+    status: 408,
+    type: 'invalid_request_error',
+    description: 'the request was not received completely in time',
+  },
+  session_closed: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the session is closed and accepts no further turns',
+  },
   request_expired: {
     status: 409,
     type: 'conflict_error',
-    means: 'the request was under way for too long, and was not carried out: send it again',
+    description: 'the request was in transit for too long and was not carried out: send it again',
   },
   body_too_large: {
     status: 413,
     type: 'invalid_request_error',
-    means: 'the body is larger than it may be: 30 MB at most',
+    description: 'the body exceeds the limit of the route, at most 30 MB',
   },
   unsupported_media_type: {
     status: 415,
     type: 'invalid_request_error',
-    means: 'the body has an encoding or a character set that is not known here',
+    description: 'the encoding or the character set of the body is not supported',
   },
   expectation_failed: {
     status: 417,
     type: 'invalid_request_error',
-    means: 'the header Expect may only be 100-continue',
+    description: 'the header Expect may only be 100-continue',
   },
-  empty_message: { status: 422, type: 'unprocessable_error', means: 'a user message has neither text nor a file' },
+  empty_message: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'a user message has neither text nor a file',
+  },
   actions_pending: {
     status: 422,
     type: 'unprocessable_error',
-    means: 'the previous turn waits for answers to its tool calls',
+    description: 'the previous turn waits for answers to its tool calls',
   },
   call_not_pending: {
     status: 422,
     type: 'unprocessable_error',
-    means: 'an answer is for a call that does not wait for one',
+    description: 'the input answers a tool call that is not waiting for an answer',
   },
-  call_answered_twice: { status: 422, type: 'unprocessable_error', means: 'the input answers one call twice' },
+  call_answered_twice: { status: 422, type: 'unprocessable_error', description: 'the input answers a tool call twice' },
   calls_unanswered: {
     status: 422,
     type: 'unprocessable_error',
-    means: 'the input leaves calls without an answer: the message names them',
+    description: 'the input leaves tool calls without an answer; the message names them',
   },
   invalid_agent: {
     status: 422,
     type: 'unprocessable_error',
-    means: 'this server can not run the agent: param names the part at fault',
+    description: 'this server cannot run the agent; param names the part at fault',
   },
   feature_not_available: {
     status: 422,
     type: 'unprocessable_error',
-    means: 'this server does not have what the agent asks for',
+    description: 'the agent uses a feature that this server does not have',
   },
   idempotency_key_reused: {
     status: 422,
     type: 'unprocessable_error',
-    means: 'the Idempotency-Key came before with another body',
+    description: 'the Idempotency-Key was used before with another body',
   },
   content_too_large: {
     status: 422,
     type: 'unprocessable_error',
-    means: 'texts and arguments of the request take too much',
+    description: 'the texts and arguments of the request are too large',
   },
   file_unavailable: {
     status: 422,
     type: 'unprocessable_error',
-    means: 'a file could not be had from its URL: param names it, the message says why',
+    description: 'a file could not be fetched from its URL; param names it and the message says why',
   },
   headers_too_large: {
     status: 431,
     type: 'invalid_request_error',
-    means: 'the URL and the headers are larger than 16 KiB',
+    description: 'the URL and the headers exceed 16 KiB',
   },
   rate_limited: {
     status: 429,
     type: 'rate_limit_error',
     retryAfter: 60,
-    means: 'too many requests in this minute, or too many unknown keys: wait as long as retry-after says',
+    description:
+      'too many requests of the caller in this minute, or too many unknown keys from its address: see Retry-After',
   },
   too_many_turns: {
     status: 429,
     type: 'rate_limit_error',
     retryAfter: 3,
-    means: 'too many turns run, of yours or in all',
+    description: 'too many turns are running, either of the caller or in total',
   },
   too_many_streams: {
     status: 429,
     type: 'rate_limit_error',
     retryAfter: 3,
-    means: 'too many streams are open, of yours or in all; a turn that has begun goes on',
+    description: 'too many streams are open, either of the caller or in total; a turn that has started continues',
   },
-  internal_error: { status: 500, type: 'server_error', means: 'the server failed' },
+  internal_error: { status: 500, type: 'server_error', description: 'the server failed to process the request' },
   unavailable: {
     status: 503,
     type: 'server_error',
     retryAfter: 2,
-    means: 'the server can not do this for the moment: try again',
+    description: 'the server cannot process the request at the moment: retry',
   },
 } as const satisfies Record<string, ErrorRow> & Record<Rejection, ErrorRow>;
 
@@ -163,19 +188,19 @@ interface ErrorRow {
   status: number;
   type: string;
   retryAfter?: number;
-  means: string;
+  description: string;
 }
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** The body of every answer that is not a success. */
+/** The body of every error response. */
 export const errorBody = z
   .object({
     error: z.object({
-      message: z.string().describe('for people: what is wrong, and what to do'),
+      message: z.string().describe('what is wrong and how to fix it, for people'),
       type: z.enum(Object.values(ERRORS).map(({ type }) => type)),
       code: z.enum(Object.keys(ERRORS)),
-      param: z.string().optional().describe('the part of the request that is at fault'),
+      param: z.string().optional().describe('the part of the request that caused the error'),
     }),
   })
   .meta({ id: 'Error' });
@@ -185,12 +210,12 @@ interface ApiErrorOptions extends ErrorOptions {
   retryAfter?: number | undefined;
 }
 
-/** An error with a place in the table. The message tells the client what to do. */
+/** An error of the table. The message says what is wrong and what the client can do about it. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
-  /** The part of the request that is at fault. */
+  /** The part of the request that caused the error. */
   readonly param: string | undefined;
-  /** In seconds, where it is not what the table says. */
+  /** In seconds, if it differs from the table's. */
   readonly retryAfter: number | undefined;
 
   constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
@@ -201,49 +226,49 @@ export class ApiError extends Error {
   }
 }
 
-/** Finds the place of any error in the table. */
+/** Maps any error to an error of the table. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof TurnNotFound) return new ApiError('turn_not_found', error.message, { cause: error });
   if (error instanceof BlobNotFound) return new ApiError('file_not_found', 'there is no such file', { cause: error });
-  // Whoever has set up the server can mend it, and the request may succeed then.
+  // An operator can configure the key, after which the request succeeds.
   if (error instanceof EncryptionKeyMissing) return new ApiError('unavailable', error.message, { cause: error });
   if (error instanceof PayloadTooLarge) {
-    const message = `${error.message}; after its large texts are set aside, at most ${MAX_PAYLOAD_BYTES} bytes may remain`;
+    const message = `${error.message}; without its large texts it may have at most ${MAX_PAYLOAD_BYTES} bytes`;
     return new ApiError('content_too_large', message, { cause: error });
   }
   if (isUnavailable(error)) {
-    return new ApiError('unavailable', 'the server can not do this for the moment; try again', { cause: error });
+    return new ApiError('unavailable', 'the server cannot process this request at the moment: retry', { cause: error });
   }
   return (
-    requestError(error) ?? new ApiError('internal_error', 'the server failed to answer this request', { cause: error })
+    requestError(error) ?? new ApiError('internal_error', 'the server failed to process this request', { cause: error })
   );
 }
 
-/** Whether a request is refused with this error: nothing was done, and nothing will be. */
+/** Whether an error means that the request was rejected: it had no effect and will have none. */
 export function isRefusal(error: unknown): boolean {
   return ERRORS[toApiError(error).code].status < 500;
 }
 
-/** What is sent for an error. */
+/** The response to a request that failed with this error. */
 export function errorAnswer(error: ApiError) {
   const { code, message, param } = error;
-  const { status, type, retryAfter: usual }: ErrorRow = ERRORS[code];
-  const retryAfter = error.retryAfter ?? usual;
+  const { status, type, retryAfter: defaultRetryAfter }: ErrorRow = ERRORS[code];
+  const retryAfter = error.retryAfter ?? defaultRetryAfter;
   const headers: Record<string, string> = {
     ...(retryAfter !== undefined && { 'retry-after': String(retryAfter) }),
-    // RFC 9110 asks for it.
+    // Required by RFC 9110, section 15.5.2.
     ...(status === 401 && { 'www-authenticate': 'Bearer' }),
   };
   return { status, headers, body: { error: { message, type, code, ...(param && { param }) } } };
 }
 
-/** The limit that a parser has named. */
+/** The limit that a body parser reports. */
 function megabytesOf(error: object): number {
   return 'limit' in error ? Number(error.limit) / 1024 / 1024 : 0;
 }
 
-/** What Express and its parsers find wrong with a request. */
+/** Maps the errors of Express and its parsers about a request. */
 function requestError(error: unknown): ApiError | undefined {
   if (!(error instanceof Error)) return undefined;
   switch ('type' in error && error.type) {
@@ -254,10 +279,11 @@ function requestError(error: unknown): ApiError | undefined {
       return new ApiError('unsupported_media_type', error.message, { cause: error });
     case 'request.aborted':
     case 'request.size.invalid':
-      return new ApiError('invalid_request', 'the body was cut off', { cause: error });
+      return new ApiError('invalid_request', 'the body is truncated', { cause: error });
   }
-  // Both marks, since other libraries' errors carry the status of somebody else's answer.
-  const isTheirs = error instanceof URIError || 'expose' in error;
-  if (!isTheirs || !('status' in error) || typeof error.status !== 'number' || error.status >= 500) return undefined;
-  return new ApiError('invalid_request', `the request can not be read: ${error.message}`, { cause: error });
+  // `status` alone does not suffice: errors of other libraries carry the status of a response that they received.
+  const isFromExpress = error instanceof URIError || 'expose' in error;
+  if (!isFromExpress || !('status' in error) || typeof error.status !== 'number' || error.status >= 500)
+    return undefined;
+  return new ApiError('invalid_request', `the request cannot be parsed: ${error.message}`, { cause: error });
 }

@@ -11,7 +11,7 @@ const metrics = new Metrics();
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] }));
 afterEach(() => void vi.useRealTimers());
 
-/** A stream to a client that reads when it wants to. */
+/** A stream to a client that controls when it reads. */
 async function connected(): Promise<{ stream: EventStream; response: Response; client: IncomingMessage }> {
   const opened = Promise.withResolvers<{ stream: EventStream; response: Response }>();
   const app = express();
@@ -37,7 +37,7 @@ const frame = (sequenceNumber: number, content = 'hi') => ({
   event: { type: 'model.message.delta' as const, id: 'msg_1', thread_id: 'main', content },
 });
 
-test('an event is an id and one line of data; the headers keep everybody on the way from holding it back', async () => {
+test('an event is an id and one line of data; the headers disable caching and buffering on the way', async () => {
   const { stream, client } = await connected();
   stream.push([frame(1_000_001, 'a\nb')]);
   const [text] = (await once(client, 'data')) as [string];
@@ -52,7 +52,7 @@ test('an event is an id and one line of data; the headers keep everybody on the 
   stream.end();
 });
 
-test('a silent stream sends a comment every 15 seconds, until it ends', async () => {
+test('a silent stream sends a comment every 15 seconds until it ends', async () => {
   const { stream, client } = await connected();
   for (let i = 0; i < 3; i++) {
     vi.advanceTimersByTime(15_000);
@@ -63,7 +63,7 @@ test('a silent stream sends a comment every 15 seconds, until it ends', async ()
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test('a reader that does not keep up is told of, and can be waited for', async () => {
+test('a slow reader is reported, and can be awaited', async () => {
   const { stream, client } = await connected();
   let keepsUp = true;
   let sent = 0;
@@ -78,7 +78,7 @@ test('a reader that does not keep up is told of, and can be waited for', async (
   expect(received).toBe(sent + 1);
 });
 
-test('a reader that has hung up is no longer written to', async () => {
+test('nothing is written to a reader that has hung up', async () => {
   const { stream, response, client } = await connected();
   client.destroy();
   await stream.untilClosed();
@@ -89,7 +89,7 @@ test('a reader that has hung up is no longer written to', async () => {
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test('a reader that takes nothing for a minute is disconnected, and counted', async () => {
+test('a reader that reads nothing for a minute is disconnected and counted', async () => {
   const { stream, client } = await connected();
   const count = async () => (await metrics.readersDisconnected.get()).values[0]?.value;
   const readers = async () => (await metrics.readers.get()).values[0]?.value;

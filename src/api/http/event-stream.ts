@@ -3,68 +3,68 @@ import type { Response } from 'express';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { StreamFrame } from '../../live/stream-sequencer.ts';
 
-/** A comment often enough for every proxy and client on the way; both SDKs give up after 60 s of silence. */
+/** Keeps idle connections open through proxies and clients; both SDKs give up after 60 s of silence. */
 const HEARTBEAT_MS = 15_000;
 
-/** A reader that takes nothing for this long is gone, whatever its connection says. */
+/** A reader that reads nothing for this long is disconnected, even if its connection seems open. */
 const STALLED_MS = 60_000;
 
 /**
- * A reader that is this far behind gets nothing more until it has taken what it was sent. A thousand of them are to be
- * no trouble: what they lack is in the log.
+ * A reader that is this far behind gets no more events until it has caught up from the log. The bound keeps the memory
+ * for a thousand slow readers small.
  */
 const MAX_BUFFERED_BYTES = 256 * 1024;
 
 type StreamMetrics = Pick<Metrics, 'readers' | 'readersDisconnected'>;
 
-/** Whether an answer is an event stream. */
-export function isStream(answer: ServerResponse): boolean {
-  return String(answer.getHeader('content-type')).startsWith('text/event-stream');
+/** Whether a response is an event stream. */
+export function isStream(response: ServerResponse): boolean {
+  return String(response.getHeader('content-type')).startsWith('text/event-stream');
 }
 
-/** One server-sent event stream (`contracts/sessions-api.md`, section 2). */
+/** One server-sent event stream (see `docs/sessions-api.md`). */
 export class EventStream {
   readonly #response: Response;
   readonly #metrics: StreamMetrics;
   #heartbeat: NodeJS.Timeout | undefined;
   #onDelivered: (() => void) | undefined;
   #onDelta: (() => void) | undefined;
-  /** What may wait to be taken. */
-  #allowance = MAX_BUFFERED_BYTES;
+  /** The number of bytes that may be buffered for the reader. */
+  #maxBufferedBytes = MAX_BUFFERED_BYTES;
 
   constructor(response: Response, metrics: StreamMetrics) {
     this.#response = response;
     this.#metrics = metrics;
   }
 
-  /** True once nobody listens any more. */
+  /** Whether the stream has ended, or the reader has hung up. */
   get isClosed(): boolean {
     return this.#response.destroyed || this.#response.writableEnded;
   }
 
-  /** Settles when the stream has ended, from either side. */
+  /** Resolves when either side has ended the stream. */
   untilClosed(): Promise<void> {
     if (this.#response.closed) return Promise.resolve();
     return new Promise((resolve) => void this.#response.once('close', resolve));
   }
 
-  /** Calls `listener` once when the first event has been given to the network. */
+  /** Calls `listener` once, when the first event was handed to the operating system. */
   onDelivered(listener: () => void): void {
     this.#onDelivered = listener;
   }
 
-  /** Calls `listener` once when the first delta is given to the network. */
+  /** Calls `listener` once, when the first delta is written. */
   onFirstDelta(listener: () => void): void {
     this.#onDelta = listener;
   }
 
-  /** Sends the headers; from here on the answer is a 200. */
+  /** Sends status 200 and the headers; errors can no longer be sent as a response. */
   open(): void {
     if (this.isClosed) return;
     this.#response.status(200).set({
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache, no-transform',
-      // Proxies that buffer would hold events back.
+      // Stops nginx from buffering events.
       'x-accel-buffering': 'no',
     });
     this.#response.flushHeaders();
@@ -77,12 +77,12 @@ export class EventStream {
     });
   }
 
-  /** Instead of a stream: there is nothing to come. */
-  nothing(): void {
+  /** Responds with 204 instead of a stream: no further events will follow. */
+  noContent(): void {
     this.#response.status(204).end();
   }
 
-  /** Sends what a reader has missed, at the reader's pace. */
+  /** Sends events from the log, at the reader's pace. */
   async write(frames: StreamFrame[]): Promise<void> {
     for (const frame of frames) {
       if (this.isClosed) return;
@@ -90,33 +90,36 @@ export class EventStream {
     }
   }
 
-  /** Sends what happens now. False if the reader does not keep up: wait for `drained` then, and let it catch up. */
+  /**
+   * Sends live events. False if the reader is too slow: the caller then awaits `drained` and catches up from the log.
+   */
   push(frames: StreamFrame[]): boolean {
     if (this.isClosed) return true;
     const keptUp = this.#response.writableLength === 0;
     this.#send(frames);
-    const waiting = this.#response.writableLength;
-    // However much it is that a reader is sent at once, such as a long result: it must be able to take that.
-    if (keptUp) this.#allowance = waiting + MAX_BUFFERED_BYTES;
-    return waiting <= this.#allowance;
+    const buffered = this.#response.writableLength;
+    // A single push may exceed the bound, for example with a long result; it must not count against a reader that kept
+    // up.
+    if (keptUp) this.#maxBufferedBytes = buffered + MAX_BUFFERED_BYTES;
+    return buffered <= this.#maxBufferedBytes;
   }
 
-  /** Waits until the reader has taken what it was sent. One that takes nothing for too long is disconnected. */
+  /** Waits until the reader has read everything. A reader that reads nothing for `STALLED_MS` is disconnected. */
   async drained(): Promise<void> {
     if (this.isClosed || !this.#response.writableNeedDrain) return;
     const { promise, resolve } = Promise.withResolvers<void>();
-    let left = this.#response.writableLength;
-    const watch = setInterval(() => {
-      if (this.#response.writableLength >= left) {
+    let previous = this.#response.writableLength;
+    const timer = setInterval(() => {
+      if (this.#response.writableLength >= previous) {
         this.#metrics.readersDisconnected.inc();
         this.#response.destroy();
       }
-      left = this.#response.writableLength;
+      previous = this.#response.writableLength;
     }, STALLED_MS);
     this.#response.once('drain', resolve).once('close', resolve);
     await promise;
     this.#response.off('drain', resolve).off('close', resolve);
-    clearInterval(watch);
+    clearInterval(timer);
   }
 
   end(): void {

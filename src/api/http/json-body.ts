@@ -3,17 +3,17 @@ import { jsonShape } from '../../lib/json-shape.ts';
 import { ApiError } from './errors.ts';
 import { errorMessage } from '../../lib/errors.ts';
 
-/** What a body may take, in megabytes: one with content, and one of a few fields. */
+/** Maximum body sizes: of routes that take content, and of routes that take a few fields. */
 const LARGE_MB = 30;
 const SMALL_MB = 1;
 
-/** Deeper values break those who walk them by recursion, such as the hash of a body. */
+/** Deeper values would overflow the stack of recursive code, such as the hash of a body. */
 const MAX_DEPTH = 100;
 
-/** Each value may be wrong in its own way, and to say so takes a kilobyte. */
+/** Each value may produce a validation error of up to a kilobyte. */
 const MAX_VALUES = 100_000;
 
-/** Reads the body of a request: whatever the client calls it, it is JSON here. An empty one is none. */
+/** Parses the body as JSON, whatever its content type. An empty body is undefined. */
 export const smallJsonBody = [express.raw({ limit: `${SMALL_MB}mb`, type: () => true }), parseJson];
 export const largeJsonBody = [express.raw({ limit: `${LARGE_MB}mb`, type: () => true }), parseJson];
 
@@ -23,7 +23,7 @@ function parseJson(request: Request, _response: Response, next: NextFunction): v
   next();
 }
 
-/** What is not UTF-8 is refused: replaced by question marks it would be something that nobody has said. */
+/** Rejects a body that is not UTF-8: replacement characters would alter the user's text. */
 function decode(bytes: Buffer): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -36,7 +36,7 @@ function fromJson(text: string): unknown {
   const { depth, values } = jsonShape(text);
   if (depth > MAX_DEPTH) throw new ApiError('invalid_json', `the body is nested deeper than ${MAX_DEPTH} levels`);
   if (values > MAX_VALUES) {
-    throw new ApiError('invalid_request', `the body has more than ${MAX_VALUES} values: send less at once`);
+    throw new ApiError('invalid_request', `the body has more than ${MAX_VALUES} values: send fewer`);
   }
   try {
     return JSON.parse(text);

@@ -6,11 +6,11 @@ import type { ApiContext } from './context.ts';
 import { openApiDocument } from './openapi.ts';
 import { METHODS } from './route.ts';
 
-/** Enough to build the routes; none is called. */
+/** Sufficient to build the routes; none is called. */
 const context = { config: { trustedProxies: [] }, log: pino({ level: 'silent' }) } as unknown as ApiContext;
 const document = openApiDocument(apiRoutes(context), { hasKeys: true });
 
-test('every method and path that is served is in the document, and nothing else', () => {
+test('the document has exactly the methods and paths that are served', () => {
   const served = routesOf(createApp(context).router).flatMap(({ path, methods }) =>
     methods.map((method) => `${method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`),
   );
@@ -21,7 +21,7 @@ test('every method and path that is served is in the document, and nothing else'
   expect(served).toContain('post /v1/agents/sessions/{session_id}/turns');
 });
 
-/** What Express itself has, but for what answers all other methods. */
+/** The routes registered in Express, without the catch-all for other methods. */
 function routesOf(router: IRouter): { path: string; methods: string[] }[] {
   return router.stack.flatMap(({ route }) =>
     route
@@ -35,7 +35,7 @@ function routesOf(router: IRouter): { path: string; methods: string[] }[] {
   );
 }
 
-test('examples are what the schemas say', () => {
+test('examples match their schemas', () => {
   for (const { declaration } of apiRoutes(context)) {
     const { id, body, answer } = declaration;
     const contents = [body, ...(answer && 'written' in answer ? Object.values(answer.written) : [answer])];
@@ -45,7 +45,7 @@ test('examples are what the schemas say', () => {
   }
 });
 
-test('every operation has a name of its own, an answer, and the refusals that any may have', () => {
+test('every operation has a unique id, a success response and the errors that every route may have', () => {
   const operations = Object.values(document.paths ?? {}).flatMap((path) =>
     METHODS.flatMap((method) => path[method] ?? []),
   );

@@ -11,7 +11,7 @@ import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
 import { isOptional } from './request.ts';
 import { json, METHODS, PATH_PARAMETERS, PRIVATE_PATHS, route, TAGS, type Route } from './route.ts';
 
-/** The routes and one more, `/openapi.json`, which describes them all; with keys, if they are needed now. */
+/** Adds the route `/openapi.json`, which describes all routes; with authentication, if keys are currently required. */
 export function withDocument(routes: Route[], { hasKeys }: { hasKeys: () => boolean }): Route[] {
   const all: Route[] = [
     ...routes,
@@ -21,43 +21,43 @@ export function withDocument(routes: Route[], { hasKeys }: { hasKeys: () => bool
       {
         id: 'getOpenApi',
         tag: 'Operations',
-        summary: 'This description of the API, in OpenAPI 3.1',
+        summary: 'Get this OpenAPI 3.1 document',
         answer: json(z.looseObject({ openapi: z.string() }), { openapi: '3.1.0' }),
       },
       () => ({ ...document(hasKeys()) }),
     ),
   ];
-  const made = new Map<boolean, ReturnType<typeof openApiDocument>>();
+  const documents = new Map<boolean, ReturnType<typeof openApiDocument>>();
   const document = (withKeys: boolean): ReturnType<typeof openApiDocument> => {
-    const known = made.get(withKeys) ?? openApiDocument(all, { hasKeys: withKeys });
-    made.set(withKeys, known);
-    return known;
+    const cached = documents.get(withKeys) ?? openApiDocument(all, { hasKeys: withKeys });
+    documents.set(withKeys, cached);
+    return cached;
   };
   return all;
 }
 
-const everyAnswer = {
+const commonHeaders = {
   'x-request-id': z
     .string()
-    .meta({ description: 'names the request in the log of the server', header: { id: 'x-request-id' } }),
+    .meta({ description: "identifies the request in the server's log", header: { id: 'x-request-id' } }),
 };
 
-const ofLimited = {
+const rateLimitHeaders = {
   ratelimit: z
     .string()
     .optional()
     .meta({
       description:
-        'how many requests are left in this minute, as in draft 8 of the RateLimit fields; none where nothing is limited',
+        'requests left in this minute, as in draft 8 of the RateLimit header fields; absent if there is no limit',
       header: { id: 'ratelimit' },
     }),
   'ratelimit-policy': z
     .string()
     .optional()
-    .meta({ description: 'how many requests a minute has', header: { id: 'ratelimit-policy' } }),
+    .meta({ description: 'requests allowed per minute', header: { id: 'ratelimit-policy' } }),
 };
 
-const tryAgain = {
+const retryHeaders = {
   'retry-after': z.int().meta({ description: 'seconds until the request may succeed', header: { id: 'retry-after' } }),
 };
 
@@ -74,21 +74,21 @@ export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean
         title: 'Everturn',
         version: packageJson.version,
         description:
-          'A server that runs AI agent conversations. Every answer has `x-request-id`; every error has the form of ' +
-          '`Error`. `HEAD` is answered wherever `GET` is, and `OPTIONS` everywhere; any other method is 405 with `Allow`, ' +
-          'any other path is 404.',
+          'A server that runs AI agent conversations. Every response has `x-request-id`; every error has the form of ' +
+          '`Error`. Each path that supports `GET` supports `HEAD`, and each path supports `OPTIONS`; any other method ' +
+          'gives 405 with `Allow`, any other path 404.',
       },
-      // Whatever prefix a proxy puts in front of this document is in front of the routes too.
+      // Relative, so that the prefix under which a proxy serves this document applies to the routes too.
       servers: [{ url: '.', description: 'this server' }],
       tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
       paths,
       components: {
-        // Only the data of server-sent events has it, as text.
+        // No route refers to it: it is the data of server-sent events, which are text to OpenAPI.
         schemas: { StreamEvent: streamFrame },
         examples: Object.fromEntries(
-          Object.entries(ERRORS).map(([code, { type, means }]) => [
+          Object.entries(ERRORS).map(([code, { type, description }]) => [
             code,
-            { value: { error: { message: means, type, code } } satisfies z.infer<typeof errorBody> },
+            { value: { error: { message: description, type, code } } satisfies z.infer<typeof errorBody> },
           ]),
         ),
         ...(hasKeys && {
@@ -102,7 +102,7 @@ export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean
         }),
       },
     },
-    { override: asItIs },
+    { override: matchBehaviour },
   );
   for (const path of Object.values(document.paths ?? {})) {
     for (const method of METHODS) path[method]?.parameters?.forEach(completeParameter);
@@ -110,19 +110,19 @@ export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean
   return document;
 }
 
-/** What the schema of a parameter does not say to the library. */
+/** Corrects a parameter where the library cannot derive it from the schema. */
 function completeParameter(parameter: object): void {
-  // It has a schema or a content, not both.
+  // OpenAPI allows a schema or content, not both.
   if ('content' in parameter && 'schema' in parameter) delete parameter.schema;
-  // An empty value is none; see `parseQuery`.
+  // An empty value counts as absent; see `parseQuery`.
   if ('in' in parameter && parameter.in === 'query') Object.assign(parameter, { allowEmptyValue: true });
 }
 
-/** Where schemas are not rendered as they behave. */
-const asItIs: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
-  // Clients must bear fields that later versions add.
+/** Corrects JSON schemas that the library renders differently from how they behave. */
+const matchBehaviour: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
+  // Clients must tolerate fields that later versions add.
   if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
-  // A schema that looks at the value first (`bounded`) is rendered as optional, whatever it says to undefined.
+  // The library renders a schema with a preprocessing step (`bounded`) as optional, even if it rejects undefined.
   if (io === 'input' && zodSchema instanceof z.ZodObject) {
     const required = Object.entries(zodSchema.shape).flatMap(([name, schema]) => (isOptional(schema) ? [] : [name]));
     if (required.length > 0) jsonSchema.required = required;
@@ -132,39 +132,42 @@ const asItIs: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
 function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObject {
   const { path, declaration } = described;
   const { id, tag, summary, description, query, headers, body } = declaration;
-  const answered = { ...everyAnswer, ...(isPrivate(path) && ofLimited) };
-  const inPath = Object.entries(PATH_PARAMETERS).filter(([name]) => path.split('/').includes(`:${name}`));
+  const responseHeaders = { ...commonHeaders, ...(isPrivate(path) && rateLimitHeaders) };
+  const pathParameters = Object.entries(PATH_PARAMETERS).filter(([name]) => path.split('/').includes(`:${name}`));
   return {
     operationId: id,
     tags: [tag],
     summary,
     ...(description && { description }),
     requestParams: {
-      ...(inPath.length > 0 && { path: z.object(Object.fromEntries(inPath)) }),
+      ...(pathParameters.length > 0 && { path: z.object(Object.fromEntries(pathParameters)) }),
       ...(query && { query }),
       ...(headers && { header: headers }),
     },
     ...(body && {
       requestBody: { required: !isOptional(body.schema), content: { 'application/json': { ...body } } },
     }),
-    responses: { ...success(declaration, answered), ...failures(refusals(described, { hasKeys }), answered) },
+    responses: {
+      ...success(declaration, responseHeaders),
+      ...failures(refusals(described, { hasKeys }), responseHeaders),
+    },
     security: hasKeys && isPrivate(path) ? [{ key: [] }] : [],
   };
 }
 
-function success(declaration: Route['declaration'], answered: z.core.$ZodShape): ZodOpenApiResponsesObject {
-  const { answer, status = 200, nothing } = declaration;
-  const headers = z.object(answered);
+function success(declaration: Route['declaration'], responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
+  const { answer, status = 200, noContent } = declaration;
+  const headers = z.object(responseHeaders);
   if (!answer) return { 204: { description: 'done', headers } };
   const contents = 'written' in answer ? answer.written : { 'application/json': answer };
   const content = Object.fromEntries(Object.entries(contents).map(([type, of]) => [type, { ...of }]));
   return {
     [`${status}` as const]: { description: 'success', headers, content },
-    ...(nothing && { 204: { description: nothing, headers } }),
+    ...(noContent && { 204: { description: noContent, headers } }),
   };
 }
 
-/** What a route may be refused with: by rule, and what it says itself. */
+/** The error codes of a route: those that follow from its declaration, and those that it lists itself. */
 export function refusals({ path, declaration }: Route, { hasKeys }: { hasKeys: boolean }): ErrorCode[] {
   const { query, headers, body, requires, errors = [] } = declaration;
   const rules: [boolean, ErrorCode[]][] = [
@@ -183,16 +186,17 @@ function isPrivate(path: string): boolean {
   return PRIVATE_PATHS.some((prefix) => path === prefix || path.startsWith(`${prefix}/`));
 }
 
-function failures(codes: ErrorCode[], answered: z.core.$ZodShape): ZodOpenApiResponsesObject {
+function failures(codes: ErrorCode[], responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
   const responses: ZodOpenApiResponsesObject = {};
-  for (const [status, same] of Map.groupBy(codes, (code) => ERRORS[code].status)) {
+  for (const [status, ofStatus] of Map.groupBy(codes, (code) => ERRORS[code].status)) {
+    const isRetryable = ofStatus.some((code) => 'retryAfter' in ERRORS[code]);
     responses[`${status}`] = {
-      description: same.map((code) => `\`${code}\`: ${ERRORS[code].means}`).join('\n\n'),
-      headers: z.object({ ...answered, ...(same.some((code) => 'retryAfter' in ERRORS[code]) && tryAgain) }),
+      description: ofStatus.map((code) => `\`${code}\`: ${ERRORS[code].description}`).join('\n\n'),
+      headers: z.object({ ...responseHeaders, ...(isRetryable && retryHeaders) }),
       content: {
         'application/json': {
           schema: errorBody,
-          examples: Object.fromEntries(same.map((code) => [code, { $ref: `#/components/examples/${code}` }])),
+          examples: Object.fromEntries(ofStatus.map((code) => [code, { $ref: `#/components/examples/${code}` }])),
         },
       },
     };

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Page } from './pagination.ts';
 
-test('a page takes so many items, or so much, but at least one', () => {
+test('a page is limited by items and by length, but has at least one item', () => {
   const few = new Page<number>(2);
   expect([few.add(1), few.add(2), few.add(3)]).toEqual([true, true, false]);
   expect(few.items).toEqual([1, 2]);

@@ -2,29 +2,33 @@ import { z } from 'zod';
 import type { Pagination } from '../sessions/wire/resources.ts';
 import { ApiError } from './errors.ts';
 
-/** A place in a listing, opaque to clients. */
-function encodePageToken(place: Record<string, unknown>): string {
-  return Buffer.from(JSON.stringify(place)).toString('base64url');
+/** Encodes a position in a listing; opaque to clients. */
+function encodePageToken(position: Record<string, unknown>): string {
+  return Buffer.from(JSON.stringify(position)).toString('base64url');
 }
 
 /** @throws ApiError `invalid_page_token` */
 export function decodePageToken<T extends z.ZodObject>(schema: T, token: string): z.infer<T> {
-  let place: unknown;
+  let position: unknown;
   try {
-    place = JSON.parse(Buffer.from(token, 'base64url').toString());
+    position = JSON.parse(Buffer.from(token, 'base64url').toString());
   } catch {
     throw invalidPageToken();
   }
-  const parsed = schema.safeParse(place);
-  // Encoded again it must be the same, or bytes were added that mean nothing to us.
+  const parsed = schema.safeParse(position);
+  // Encoding must give the same token again; otherwise the token has extra bytes or fields.
   if (!parsed.success || encodePageToken(parsed.data) !== token) throw invalidPageToken();
   return parsed.data;
 }
 
 export function invalidPageToken(): ApiError {
-  return new ApiError('invalid_page_token', 'the page token is not from this listing: start without one', {
-    param: 'page_token',
-  });
+  return new ApiError(
+    'invalid_page_token',
+    'the page token does not belong to this listing: request the first page without one',
+    {
+      param: 'page_token',
+    },
+  );
 }
 
 /** Query parameters of a listing. */
@@ -38,7 +42,7 @@ export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; ma
       .pipe(z.int(error).min(1, error).max(maxLimit, error))
       .default(defaultLimit)
       .meta({
-        description: 'how many items at most',
+        description: 'maximum number of items',
         override: ({ jsonSchema }) => {
           delete jsonSchema.pattern;
           Object.assign(jsonSchema, { type: 'integer', minimum: 1, maximum: maxLimit, default: defaultLimit });
@@ -47,21 +51,21 @@ export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; ma
     page_token: z
       .string()
       .optional()
-      .meta({ description: 'next_page_token of the page before', override: { format: 'page-token' } }),
+      .meta({ description: 'next_page_token of the previous page', override: { format: 'page-token' } }),
   });
 }
 
-/** Which end of a listing comes first. */
+/** The sort order of a listing. */
 export const order = z.enum(['asc', 'desc'], { error: 'must be asc or desc' });
 
 export function pagination(limit: number, next: Record<string, unknown> | undefined): Pagination {
   return { limit, next_page_token: next ? encodePageToken(next) : null, previous_page_token: null };
 }
 
-/** More JSON than this is not sent at once; the rest is for the next page. */
+/** The most JSON of one page, in characters; further items move to the next page. */
 const MAX_PAGE_LENGTH = 8_000_000;
 
-/** A page of a listing as it fills: up to a number of items, and up to a length, but at least one item. */
+/** Collects a page of a listing: up to a number of items and up to a length, but at least one item. */
 export class Page<T> {
   readonly items: T[] = [];
   readonly #limit: number;
@@ -71,7 +75,7 @@ export class Page<T> {
     this.#limit = limit;
   }
 
-  /** False if the page is full: the item is the first of the next one. */
+  /** Adds an item. False if the page is full: the item then begins the next page. */
   add(item: T): boolean {
     if (this.items.length === this.#limit) return false;
     const { length } = JSON.stringify(item);

@@ -25,7 +25,7 @@ async function connectTo(listener: RequestListener, options: ServerOptions = {})
 
 const REQUEST = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n';
 
-test('a request that does not come to its end is told so', async () => {
+test('an incomplete request is answered with 408', async () => {
   const socket = await connectTo(() => undefined, {
     headersTimeout: 50,
     requestTimeout: 50,
@@ -37,7 +37,7 @@ test('a request that does not come to its end is told so', async () => {
   expect(answer).toMatch(/"code":"request_timeout"/);
 });
 
-test('after an answer that is complete, a bad request gets one of its own', async () => {
+test('an invalid request after a complete response gets its own response', async () => {
   const socket = await connectTo((_request, response) => response.end('fine'));
   socket.write(REQUEST);
   await once(socket, 'data');
@@ -45,7 +45,7 @@ test('after an answer that is complete, a bad request gets one of its own', asyn
   expect(await text(socket)).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n.*"code":"invalid_http"/s);
 });
 
-test('an answer that is under way is cut off, not continued with an error', async () => {
+test('an invalid request during a response closes the connection without an error response', async () => {
   const socket = await connectTo((_request, response) => response.write('a beginning'));
   socket.write(REQUEST);
   await once(socket, 'data');

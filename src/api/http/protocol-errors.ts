@@ -3,20 +3,22 @@ import type { Duplex } from 'node:stream';
 import { newId } from '../../engine/new-id.ts';
 import { ApiError, errorAnswer } from './errors.ts';
 
-/** Answers what Node refuses by itself, before there is a request for Express, in the form of all other errors. */
+/**
+ * Sends the errors that Node's HTTP server reports before Express gets the request, in the form of all other errors.
+ */
 export function answerProtocolErrors(server: Server): void {
-  const answers = new WeakMap<Duplex, ServerResponse>();
-  server.on('request', ({ socket }, response) => answers.set(socket, response));
+  const responses = new WeakMap<Duplex, ServerResponse>();
+  server.on('request', ({ socket }, response) => responses.set(socket, response));
   server.on('checkExpectation', (_request, response) => {
     const error = new ApiError('expectation_failed', 'the header Expect may only be 100-continue: leave it out');
     const { status, headers, text } = serialized(error);
     response.writeHead(status, headers).end(text);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    const answer = answers.get(socket);
-    // What comes behind an answer that has begun would be taken for a part of it.
-    const isAnswering = answer?.headersSent === true && !answer.writableFinished;
-    if (!socket.writable || isAnswering) {
+    const response = responses.get(socket);
+    // Bytes after an unfinished response would be read as a part of it.
+    const isResponding = response?.headersSent === true && !response.writableFinished;
+    if (!socket.writable || isResponding) {
       socket.destroy();
       return;
     }
@@ -29,9 +31,9 @@ export function answerProtocolErrors(server: Server): void {
 function protocolError(error: NodeJS.ErrnoException): ApiError {
   switch (error.code) {
     case 'HPE_HEADER_OVERFLOW':
-      return new ApiError('headers_too_large', 'the URL and the headers are larger than 16 KiB', { cause: error });
+      return new ApiError('headers_too_large', 'the URL and the headers exceed 16 KiB', { cause: error });
     case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return new ApiError('request_timeout', 'the request did not come in time: send it again', { cause: error });
+      return new ApiError('request_timeout', 'the request was incomplete at its time-out: retry', { cause: error });
     default:
       return new ApiError('invalid_http', `the request is not valid HTTP: ${error.message}`, { cause: error });
   }

@@ -10,9 +10,9 @@ import { ApiError } from './errors.ts';
 import type { Limits } from '../../engine/limits.ts';
 import { contextOf, setContext } from './request.ts';
 
-/** What all rate limits of this server need. */
+/** The services of all rate limits. */
 export interface RateLimitServices {
-  /** Counts for all processes, if there is one; else each process counts for itself. */
+  /** With Redis, all processes share one count; without it, each process counts separately. */
   redis: Redis | undefined;
   config: Pick<Config, 'temporal'>;
   log: Logger;
@@ -20,29 +20,35 @@ export interface RateLimitServices {
 
 const WINDOW_MS = 60_000;
 
-/** Nobody waits longer for a Redis that hangs. */
-const REDIS_MS = 1_000;
+/** The longest that a request waits for Redis. */
+const REDIS_TIMEOUT_MS = 1_000;
 
 /**
- * Counts requests per minute. Where Redis counts and does not answer nobody is refused: what is there to keep the
- * service up must not take it down.
+ * Creates a limit of requests per minute. While Redis is configured but unavailable, no request is rejected: a failure
+ * of the protection must not become an outage.
  */
 export function perMinute(name: string, options: Partial<Options>, { redis, config, log }: RateLimitServices) {
-  const note = (error: unknown) => log.debug({ err: error }, 'requests are not counted for the moment');
+  const logFailure = (error: unknown) => log.debug({ err: error }, 'requests are currently not counted');
   return rateLimit({
     windowMs: WINDOW_MS,
     legacyHeaders: false,
     passOnStoreError: true,
-    // It looks for mistakes in the use of the library, and takes some of our ways for such.
+    // The library's usage checks report deliberate choices made here as mistakes.
     validate: false,
-    logger: { warn: note, error: note },
+    logger: { warn: logFailure, error: logFailure },
     ...(redis && { store: redisStore(redis, `${redisPrefix(config.temporal)}${name}:`) }),
     ...options,
   });
 }
 
-/** Counts a request, outside of the chain of handlers. Rejects with what a handler of the limit gives to `next`. */
-export async function count(limit: RateLimitRequestHandler, request: Request, response: Response): Promise<void> {
+/**
+ * Counts a request outside of the chain of handlers. Rejects with the error that the limit's handler passes to `next`.
+ */
+export async function countRequest(
+  limit: RateLimitRequestHandler,
+  request: Request,
+  response: Response,
+): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const next = (error?: unknown): void => (error ? reject(error) : resolve());
     Promise.resolve(limit(request, response, next)).catch(reject);
@@ -54,10 +60,10 @@ function redisStore({ commands }: Redis, prefix: string): RedisStore {
     prefix,
     sendCommand: async (...args) => {
       try {
-        return await withTimeout(REDIS_MS, commands.sendCommand(args));
+        return await withTimeout(REDIS_TIMEOUT_MS, commands.sendCommand(args));
       } catch (error) {
-        // Scripts go by their hash. If loading them failed, the store would not work when Redis is back; this way it
-        // is told that they are missing, and loads them.
+        // The store loads its scripts once and calls them by hash. If loading failed, it would stay broken after Redis
+        // recovers. With the hash computed here, its calls fail with NOSCRIPT instead, and it loads the scripts again.
         const [command, , script = ''] = args;
         if (command === 'SCRIPT') return createHash('sha1').update(script).digest('hex');
         throw error;
@@ -66,8 +72,11 @@ function redisStore({ commands }: Redis, prefix: string): RedisStore {
   });
 }
 
-/** A request beyond the limit may be the repetition of one before, but nobody repeats all of theirs more than once. */
-const REPEATS = 2;
+/**
+ * A request beyond the limit may repeat an earlier one, so it is rejected at once only beyond this multiple of the
+ * limit: a client that repeats every request once stays within it.
+ */
+const HARD_LIMIT_FACTOR = 2;
 
 /** Limits the requests of each subject. */
 export class RequestLimit {
@@ -85,24 +94,25 @@ export class RequestLimit {
         keyGenerator: (_request, response) => contextOf(response).caller.subject.subjectId,
         handler: (request, response, next) => {
           const retryAfter = Number(response.getHeader('retry-after'));
-          // The answer may be another one.
+          // The route may accept the request after all.
           response.removeHeader('retry-after');
-          const message = `you may send ${limit()} requests a minute: wait for ${retryAfter} s`;
+          const message = `the limit is ${limit()} requests per minute: wait for ${retryAfter} s`;
           const rateLimitError = new ApiError('rate_limited', message, { retryAfter });
-          // A repetition is not one too many, but to find out whether it is one its body has to be read.
-          // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the library has made of it
+          // A repetition is allowed beyond the limit, but whether a request is one is known only after reading its
+          // body.
+          // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- added by the library
           const { rateLimit } = request as Partial<AugmentedRequest>;
-          const isFarTooMany = (rateLimit?.used ?? 0) > REPEATS * limit();
+          const exceedsHardLimit = (rateLimit?.used ?? 0) > HARD_LIMIT_FACTOR * limit();
           setContext(response, { rateLimitError });
-          next(isFarTooMany ? rateLimitError : undefined);
+          next(exceedsHardLimit ? rateLimitError : undefined);
         },
       },
       services,
     );
   }
 
-  /** Counts a request. If it is one too many its context says so, and the route acts on it. */
+  /** Counts a request. Beyond the limit, sets `rateLimitError` in its context; the route then rejects it or not. */
   async count(request: Request, response: Response): Promise<void> {
-    await count(this.#limit, request, response);
+    await countRequest(this.#limit, request, response);
   }
 }

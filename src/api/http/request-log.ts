@@ -5,22 +5,22 @@ import { newId } from '../../engine/new-id.ts';
 import { addLogContext, withLogContext, type LogScope } from '../../telemetry/log-context.ts';
 import { isId } from '../../core/ids.ts';
 
-/** Gives a request its id, which stands in its answer and in all that is logged for it. */
+/** Assigns the request id, which is in the response and on every log line of the request. */
 export const beginRequest: RequestHandler = (request, response, next) => {
   const requestId = requestIdOf(request);
   const scope: LogScope = { requestId };
   response.set('x-request-id', requestId);
   response.locals['logScope'] = scope;
-  response.locals['begunAt'] = performance.now();
+  response.locals['startedAt'] = performance.now();
   withLogContext(scope, next);
 };
 
-/** How long ago the request came. */
-export function secondsSinceBegun({ locals }: Response): number {
-  return (performance.now() - Number(locals['begunAt'])) / 1000;
+/** The time since the request arrived. */
+export function secondsSinceStart({ locals }: Response): number {
+  return (performance.now() - Number(locals['startedAt'])) / 1000;
 }
 
-/** What a path names stands in every line of the request. */
+/** Adds the session and turn ids of the path to every log line of the request. */
 export function namePathInLog(app: Express): void {
   const names = { session_id: 'sessionId', turn_id: 'turnId' } as const;
   for (const [parameter, name] of Object.entries(names)) {
@@ -31,11 +31,11 @@ export function namePathInLog(app: Express): void {
   }
 }
 
-/** One line for each request, at a level that says whether somebody should care. */
+/** Logs each request on one line: failures of the server as warnings, all others for debugging. */
 export const requestLog: Options = {
   genReqId: (_request, response) => String(response.getHeader('x-request-id')),
   customLogLevel: (_request, response, error) => (error || response.statusCode >= 500 ? 'warn' : 'debug'),
-  // The answer may end outside of its request's scope.
+  // The response may end outside of its request's log context.
   customSuccessObject: (_request, response, values: object) => ({ ...values, ...scopeOf(response) }),
   customErrorObject: (_request, response, _error, values: object) => ({ ...values, ...scopeOf(response) }),
   serializers: {
@@ -44,17 +44,17 @@ export const requestLog: Options = {
   },
 };
 
-/** What the lines of a request belong to, as far as is known by now. */
+/** The log context of a request, as far as it is currently known. */
 export function scopeOf(response: ServerResponse): LogScope {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- set where the request began
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- set by `beginRequest`
   return (response as Response).locals['logScope'] as LogScope;
 }
 
-/** A proxy's id for the request if it sends one, so that its log and ours can be read together; else one of ours. */
+/** The id that a proxy sent, so that its log and this one can be correlated; otherwise a new id. */
 function requestIdOf(request: Request): string {
-  const given = request.get('x-request-id');
-  return given !== undefined && REQUEST_ID.test(given) ? given : newId('req');
+  const received = request.get('x-request-id');
+  return received !== undefined && REQUEST_ID.test(received) ? received : newId('req');
 }
 
-/** UUIDs, hex, and the ids of the usual proxies; nothing that is long, or could be taken for something else in a log. */
+/** Matches UUIDs, hex and the ids of common proxies; rejects long ids and characters that could forge log content. */
 const REQUEST_ID = /^[\w.:=-]{8,128}$/;

@@ -3,29 +3,29 @@ import type { z } from 'zod';
 import type { Caller } from '../../auth/rights.ts';
 import { ApiError } from './errors.ts';
 
-/** What the server knows of a request, beside the request itself. */
+/** What middleware determined about a request. */
 export interface RequestContext {
   caller: Caller;
-  /** Why the request is one too many, if it is. */
+  /** Set if the request exceeds the rate limit. */
   rateLimitError?: ApiError;
 }
 
-/** For every request behind authentication: first of all who calls. */
+/** Extends the context of a request. Authentication sets the caller first. */
 export function setContext(response: Response, context: Partial<RequestContext>): void {
   Object.assign(response.locals, context);
 }
 
 export function contextOf(response: Response): RequestContext {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- `setContext` has written it, beside what others have
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `setContext`, beside other locals
   const { caller, rateLimitError } = response.locals as RequestContext;
   return { caller, ...(rateLimitError && { rateLimitError }) };
 }
 
-/** Past these a client has seen enough of what is wrong. */
+/** Further problems are left out of an error message. */
 const MAX_PROBLEMS = 5;
 const MAX_PARAM_LENGTH = 300;
 
-/** Validates a part of a request. @throws ApiError `invalid_request` that names the field */
+/** Validates a part of a request. @throws ApiError `invalid_request`, which names the field */
 function parse<T extends z.ZodType>(schema: T, value: unknown): z.infer<T> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
@@ -35,7 +35,7 @@ function parse<T extends z.ZodType>(schema: T, value: unknown): z.infer<T> {
   });
 }
 
-/** The query parameters of a request. An empty value is none. @throws ApiError */
+/** The query parameters of a request. An empty value counts as absent. @throws ApiError */
 export function parseQuery<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
   return parse(schema, Object.fromEntries(Object.entries(request.query).filter(([, value]) => value !== '')));
 }
@@ -53,7 +53,7 @@ export function parseBody<T extends z.ZodType>(schema: T, request: Request): z.i
   return parse(schema, request.body);
 }
 
-/** Whether a part may be left out. */
+/** Whether a part of a request may be absent. */
 export function isOptional(schema: z.ZodType): boolean {
   return schema.safeParse(undefined).success;
 }
@@ -61,19 +61,19 @@ export function isOptional(schema: z.ZodType): boolean {
 function describe(issue: z.core.$ZodIssue): { message: string; param: string } {
   const [inner] = issue.code === 'invalid_union' ? closest(issue.errors) : [];
   if (inner) return describe({ ...inner, path: [...issue.path, ...inner.path] });
-  // Keys of the client's own may be part of it.
+  // The path may contain keys that the client chose, so its length is bounded.
   const param = issue.path.join('.').slice(0, MAX_PARAM_LENGTH);
   return { param, message: param ? `${param}: ${issue.message}` : issue.message };
 }
 
-/** Of the ways in which a union did not match, the one that came furthest. */
+/** The issues of the union member that matched the value most deeply. */
 function closest(errors: z.core.$ZodIssue[][]): z.core.$ZodIssue[] {
-  return errors.toSorted((a, b) => reach(b) - reach(a))[0] ?? [];
+  return errors.toSorted((a, b) => matchedDepth(b) - matchedDepth(a))[0] ?? [];
 }
 
-/** How far a schema came before it failed: not even to the value itself, if that is of another type. */
-function reach(issues: z.core.$ZodIssue[]): number {
-  let furthest = 0;
-  for (const { code, path } of issues) furthest = Math.max(furthest, path.length + (code === 'invalid_type' ? 0 : 1));
-  return furthest;
+/** How deeply a schema matched before it failed. A value of another type does not count as matched itself. */
+function matchedDepth(issues: z.core.$ZodIssue[]): number {
+  let deepest = 0;
+  for (const { code, path } of issues) deepest = Math.max(deepest, path.length + (code === 'invalid_type' ? 0 : 1));
+  return deepest;
 }

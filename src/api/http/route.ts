@@ -9,27 +9,27 @@ export const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 
 type Method = (typeof METHODS)[number];
 
-/** Groups of routes in the documentation, in its order. */
+/** The groups of routes in the documentation, in order. */
 export const TAGS = {
-  Agents: 'what conversations are with',
+  Agents: 'registered agents and their versions',
   Sessions: 'conversations with registered agents',
-  'Draft sessions': 'conversations with an agent that is still being written',
-  Turns: 'of sessions and drafts alike: one request with all that it leads to, as it happens',
-  Events: 'what has happened in turns, and the files in it',
-  Operations: 'for those who run the server, and this description',
+  'Draft sessions': 'conversations with an agent that is still being edited',
+  Turns: 'the turns of sessions and drafts: an input, and everything that follows from it, streamed as it happens',
+  Events: 'the events of turns, and the files in them',
+  Operations: 'health, metrics and this description',
 };
 
-/** What is under these asks for a key, if there are any. */
+/** The paths that require a key, if the server has any. */
 export const PRIVATE_PATHS = ['/v1', '/metrics'];
 
-/** What can stand in a path: every path uses these names. */
+/** The path parameters of all routes. */
 export const PATH_PARAMETERS = {
   agent_name: z.string().meta({ description: 'name of a registered agent', example: 'helper' }),
-  agent_version: z.string().meta({ description: 'number of a version of the agent, from 1', example: '3' }),
+  agent_version: z.string().meta({ description: 'version number of the agent, from 1', example: '3' }),
   session_id: z.string().meta({ description: 'id of a session or a draft', example: 'ses_01kac6dw3e8h4v0m6f2q9x7r5t' }),
   turn_id: z.string().meta({ description: 'id of a turn of the session', example: 'turn_01kac6f1zy5c3n8s7k4b2g9d6w' }),
   file_id: z.string().meta({
-    description: 'id of a file of the session, from the URL that stands in an event',
+    description: 'id of a file of the session, from the URL in an event',
     example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
   }),
   asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),
@@ -41,56 +41,56 @@ type PathParameter<P extends string> = P extends `${string}:${infer Name}/${infe
     ? Name
     : never;
 
-/** Content of one media type, and what it looks like. */
+/** The content of one media type, with an example. */
 interface Content<S extends z.ZodType = z.ZodType> {
   schema: S;
   example: z.output<S>;
 }
 
-/** JSON: the body of a request, or what a handler returns. */
+/** Declares JSON: the body of a request, or the return value of a handler. */
 export function json<S extends z.ZodType>(schema: S, example: z.output<S>): Content<S> {
   return { schema, example };
 }
 
-/** An answer that the handler writes to the response itself, in one of these media types. */
+/** Declares that the handler writes the response itself, in one of these media types. */
 interface Written {
   written: Record<string, Content>;
 }
 
 type Answer = Content | Written | undefined;
 
-/** All that a route takes and gives. It is the documentation, and what the handler is called with and held to. */
+/** What a route takes and returns. It parses requests, types the handler, and is the documentation. */
 interface Declaration<
   Q extends z.ZodObject = z.ZodObject,
   H extends z.ZodObject = z.ZodObject,
   B extends z.ZodType = z.ZodType,
   A extends Answer = Answer,
 > {
-  /** Name of the operation, for generated clients. */
+  /** The operation id, for generated clients. */
   id: string;
   tag: keyof typeof TAGS;
   summary: string;
   description?: string;
   query?: Q;
   headers?: H;
-  /** JSON. It is mandatory, unless its schema takes undefined. */
+  /** The JSON body. Required, unless its schema accepts undefined. */
   body?: Content<B>;
-  /** Its body may be large: texts, files, schemas. */
+  /** Whether the body may be large: texts, files, schemas. */
   largeBody?: true;
-  /** None: 204. */
+  /** The response; without it, 204. */
   answer?: A;
-  /** Of the answer; 200 unless said otherwise. */
+  /** The status of the response; 200 by default. */
   status?: 201;
   /**
-   * It may be a repetition of what has been done, and that must not be refused as one request too many: the handler
-   * decides.
+   * The handler applies the rate limit itself: a request that repeats an earlier one must not be rejected by it, and
+   * only the handler can recognize one.
    */
   handlesRateLimit?: true;
-  /** When there may be nothing to answer: the handler says so with 204. */
-  nothing?: string;
-  /** What the caller must be allowed to do. */
+  /** Describes when the handler responds with 204 instead. */
+  noContent?: string;
+  /** The action that the caller must have the right to. */
   requires?: ServerAction;
-  /** What it may be refused with, beyond what any route may be; see `refusals`. */
+  /** The errors of the handler, beyond those that follow from the declaration; see `refusals`. */
   errors?: ErrorCode[];
 }
 
@@ -100,9 +100,10 @@ interface Call<P extends string, Q, H, B> {
   query: Q;
   headers: H;
   body: B;
-  /** Whose request it is; only routes under `/v1` ask. */
+  /** The authenticated caller; only routes under `/v1` have one. */
   caller: P extends `/v1/${string}` ? Caller : undefined;
-  tooMany: RequestContext['rateLimitError'];
+  /** Set if the request exceeds the rate limit; only for routes with `handlesRateLimit`. */
+  rateLimitError?: RequestContext['rateLimitError'];
   request: Request;
   response: Response;
 }
@@ -116,7 +117,7 @@ export interface Route {
   handlers: RequestHandler[];
 }
 
-/** A method on a path. Types flow from the declaration into the handler, and a request is parsed as it says. */
+/** Declares a method of a path. The declaration types the handler and parses its requests. */
 export function route<
   P extends string,
   Q extends z.ZodObject = z.ZodObject<Record<string, never>>,
@@ -133,7 +134,7 @@ export function route<
   const check: RequestHandler = (_request, response, next) => {
     const { caller, rateLimitError } = contextOf(response);
     if (rateLimitError && !handlesRateLimit) throw rateLimitError;
-    if (requires) demand(caller, requires);
+    if (requires) authorize(caller, requires);
     next();
   };
   const respond: RequestHandler = async (request, response) => {
@@ -146,7 +147,7 @@ export function route<
       request,
       response,
     };
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed just now
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above
     const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
     if (!answer) response.status(204).end();
     else if (!('written' in answer)) response.status(status).json(returned);
@@ -156,11 +157,11 @@ export function route<
 }
 
 /** @throws ApiError `forbidden` */
-function demand(caller: Caller, action: ServerAction): void {
+function authorize(caller: Caller, action: ServerAction): void {
   if (!mayOnServer(caller, action)) throw new ApiError('forbidden', refusalOnServer(caller, action));
 }
 
-/** Serves the routes. Every other method on their paths is answered with 405 and the list of those that are there. */
+/** Serves the routes. Any other method on their paths gets 405 with the list of supported methods. */
 export function mount(router: IRouter, routes: Route[]): void {
   for (const [path, methods] of Map.groupBy(routes, (route) => route.path)) {
     const at = router.route(path);
@@ -174,7 +175,10 @@ export function mount(router: IRouter, routes: Route[]): void {
     at.all((request, response) => {
       response.set('allow', allow);
       if (request.method !== 'OPTIONS') {
-        throw new ApiError('method_not_allowed', `${request.method} is not possible here; these are: ${allow}`);
+        throw new ApiError(
+          'method_not_allowed',
+          `${request.method} is not supported here; supported methods: ${allow}`,
+        );
       }
       response.status(204).end();
     });

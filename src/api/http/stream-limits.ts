@@ -4,8 +4,8 @@ import { ApiError } from './errors.ts';
 import type { Limits } from '../../engine/limits.ts';
 
 /**
- * Limits the event streams that are open in this process, of each subject and in all: each takes a connection, and
- * memory while its reader is behind.
+ * Limits the open event streams of this process, per subject and in total: each takes a connection, and memory while
+ * its reader is slow.
  */
 export class StreamLimits {
   readonly #limits: () => Limits;
@@ -17,18 +17,19 @@ export class StreamLimits {
   }
 
   /**
-   * Lets a stream in, until its response is closed. Before anything is written: a stream that is refused must have done
-   * nothing.
+   * Admits a stream until its response is closed. Call it before any effect of the request: a rejected request must
+   * have none.
    * @throws ApiError `too_many_streams`
    */
   admit({ subject: { subjectId: subject } }: Caller, response: Response): void {
     const { streams, streamsPerSubject } = this.#limits();
     const own = this.#open.get(subject) ?? 0;
     if (own >= streamsPerSubject) {
-      throw new ApiError('too_many_streams', `${own} of your streams are open, and no more may: close one`);
+      throw new ApiError('too_many_streams', `${own} of your streams are open, which is the limit: close one`);
     }
     const all = this.#open.values().reduce((sum, count) => sum + count, 0);
-    if (all >= streams) throw new ApiError('too_many_streams', `${all} streams are open here: try again soon`);
+    if (all >= streams)
+      throw new ApiError('too_many_streams', `${all} streams are open on this server, which is the limit: retry`);
     if (response.closed) return;
     this.#open.set(subject, own + 1);
     response.once('close', () => {

@@ -6,7 +6,7 @@ import { route, type Route } from '../http/route.ts';
 
 const require = createRequire(import.meta.url);
 
-/** Nothing but our own files runs here, and the page talks to this server only. */
+/** Only this server's own scripts run, and the page sends requests to this server only. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -35,7 +35,7 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-// Without a validator: Swagger UI would send the document to one on the internet.
+// No validator: by default Swagger UI sends the document to one on the internet.
 const START = `SwaggerUIBundle({
   dom_id: '#docs',
   url: 'openapi.json',
@@ -46,10 +46,10 @@ const START = `SwaggerUIBundle({
 });
 `;
 
-/** The files of the page, but for our own script. */
+/** The files of the page that come from `swagger-ui-dist`. */
 const VENDORED = new Set(['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png']);
 
-/** `/docs`: the document at `/openapi.json` for people, without any request to elsewhere. */
+/** `/docs`: Swagger UI on `/openapi.json`, without requests to other servers. */
 export function docsRoutes(): Route[] {
   return [
     route(
@@ -58,11 +58,11 @@ export function docsRoutes(): Route[] {
       {
         id: 'getDocs',
         tag: 'Operations',
-        summary: 'This description of the API, as a page to try it on',
+        summary: 'Get this description as a page on which requests can be tried',
         answer: { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } },
       },
       ({ request, response }) => {
-        // The page's links are relative, so that it works behind any prefix, and lead nowhere from /docs/.
+        // The page's links are relative, so that it works behind any prefix, and do not work from `/docs/`.
         if (request.path.endsWith('/')) return response.redirect('../docs');
         response.set('content-security-policy', CONTENT_SECURITY_POLICY).type('html').send(PAGE);
       },
@@ -73,7 +73,7 @@ export function docsRoutes(): Route[] {
       {
         id: 'getDocsAsset',
         tag: 'Operations',
-        summary: 'A file of the page',
+        summary: 'Get a file of the page',
         answer: { written: { '*/*': { schema: z.unknown(), example: START } } },
         errors: ['not_found'],
       },
@@ -85,12 +85,12 @@ export function docsRoutes(): Route[] {
   ];
 }
 
-/** Read once: however many ask at a time, and take as long as they may, there is one of each in memory. */
-const read = new Map<string, Promise<Buffer>>();
+/** Each file is read once, so that concurrent and slow downloads share one copy in memory. */
+const files = new Map<string, Promise<Buffer>>();
 
 async function vendored(asset: string): Promise<Buffer> {
   if (!VENDORED.has(asset)) throw new ApiError('not_found', `the page has no file ${JSON.stringify(asset)}`);
-  const content = read.get(asset) ?? readFile(require.resolve(`swagger-ui-dist/${asset}`));
-  read.set(asset, content);
+  const content = files.get(asset) ?? readFile(require.resolve(`swagger-ui-dist/${asset}`));
+  files.set(asset, content);
   return content;
 }

@@ -9,17 +9,17 @@ const findings = z.object({
   problems: z.array(z.string()),
   warnings: z
     .array(z.string())
-    .meta({ description: 'what does not work, and does not keep requests from being answered' }),
+    .meta({ description: 'problems that do not prevent the server from processing requests' }),
 });
 
 interface HealthContext extends Pick<ApiContext, 'readiness'> {
-  /** Whether whoever asks may know what the machines and folders inside are called. */
+  /** Whether the caller may see the names of hosts and folders. */
   saysWhy: () => boolean;
 }
 
-/** Whether the process lives, and whether it can do its work; for load balancers and operators, without a key. */
+/** Liveness and readiness, for load balancers and operators; they need no key. */
 export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
-  const inWords = ({ problem, reason, since }: Finding): string =>
+  const toText = ({ problem, reason, since }: Finding): string =>
     `${problem}${saysWhy() ? `: ${reason}` : ''} (since ${since})`;
   return [
     route(
@@ -28,7 +28,7 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
       {
         id: 'getHealth',
         tag: 'Operations',
-        summary: 'Whether the process lives',
+        summary: 'Check whether the process is alive',
         answer: json(z.object({ status: z.literal('ok') }), { status: 'ok' }),
       },
       () => ({ status: 'ok' as const }),
@@ -39,13 +39,13 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
       {
         id: 'getReadiness',
         tag: 'Operations',
-        summary: 'Whether the server can do its work, or what is wrong',
+        summary: 'Check whether the server is ready to process requests',
         answer: { written: { 'application/json': json(findings, { status: 'ready', problems: [], warnings: [] }) } },
         errors: ['unavailable'],
       },
       async ({ response }) => {
-        const found = await readiness.check();
-        const [problems, warnings] = [found.problems.map(inWords), found.warnings.map(inWords)];
+        const result = await readiness.check();
+        const [problems, warnings] = [result.problems.map(toText), result.warnings.map(toText)];
         if (problems.length === 0) {
           response.json({ status: 'ready', problems, warnings });
           return;

@@ -5,10 +5,10 @@ import { route, type Route } from '../http/route.ts';
 const text = {
   schema: z.string(),
   example:
-    '# HELP everturn_readers Event streams that are open here\n# TYPE everturn_readers gauge\neverturn_readers 3\n',
+    '# HELP everturn_readers Open event streams of this process\n# TYPE everturn_readers gauge\neverturn_readers 3\n',
 };
 
-/** What the process counts, for Prometheus. */
+/** The metrics of this process, for Prometheus. */
 export function metricsRoutes({ scrape }: Pick<ApiContext, 'scrape'>): Route[] {
   return [
     route(
@@ -17,8 +17,8 @@ export function metricsRoutes({ scrape }: Pick<ApiContext, 'scrape'>): Route[] {
       {
         id: 'getMetrics',
         tag: 'Operations',
-        summary: "Metrics in Prometheus' text format",
-        description: 'Of this process. The port EVERTURN_METRICS_PORT has them without a key.',
+        summary: "Get the metrics of this process in Prometheus' text format",
+        description: 'The port EVERTURN_METRICS_PORT serves them without a key.',
         requires: 'readMetrics',
         answer: { written: { 'text/plain': text } },
       },

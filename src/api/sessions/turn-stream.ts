@@ -40,7 +40,7 @@ export async function streamTurn({
   const row = lease ? undefined : await context.catalog.turns.get(turnId);
   if (row?.archived) {
     if (cursor.ordinal > row.archived_through) throw invalidCursor();
-    if (endsWithNothing && cursor.ordinal === row.archived_through) return stream.nothing();
+    if (endsWithNothing && cursor.ordinal === row.archived_through) return stream.noContent();
     stream.open();
     await replay(context, turnId, reader, stream);
     stream.end();
@@ -74,7 +74,7 @@ async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: 
   // Who comes back to a turn that was deleted is to stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
-  if (endsWithNothing && feed.isDone && reader.ordinal === feed.lastOrdinal) return stream.nothing();
+  if (endsWithNothing && feed.isDone && reader.ordinal === feed.lastOrdinal) return stream.noContent();
   stream.open();
   const closed = stream.untilClosed();
   for (let isOver = false; !isOver && !stream.isClosed;) {

@@ -14,7 +14,7 @@ import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts'
 import { isId } from '../../core/ids.ts';
 import { isTurnOf, requireTurn } from './access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
-import { secondsSinceBegun } from '../http/request-log.ts';
+import { secondsSinceStart } from '../http/request-log.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { authorizeSession } from './sessions.ts';
 import { EventStream } from '../http/event-stream.ts';
@@ -102,7 +102,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'too_many_streams',
         ],
       },
-      async ({ params, headers, body, caller, tooMany, request, response }) => {
+      async ({ params, headers, body, caller, rateLimitError, request, response }) => {
         if (body.stream !== false) streamLimits.admit(caller, response);
         const key = headers['Idempotency-Key'];
         const wanted = await readTurnRequest(context, {
@@ -111,7 +111,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           host: request.get('host'),
           sessionId: params.session_id,
           caller,
-          tooMany,
+          tooMany: rateLimitError,
         });
         try {
           // Not by `Accept`: the Python SDK sends `*/*` either way.
@@ -172,7 +172,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         query: z.object(afterSequenceNumber),
         headers: z.object(lastEventId),
         answer: { written: { 'text/event-stream': stream } },
-        nothing: 'the turn has ended, and the cursor is at its end',
+        noContent: 'the turn has ended, and the cursor is at its end',
         errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
@@ -198,7 +198,7 @@ export function turnRoutes(context: ApiContext): Route[] {
     try {
       const created = await wanted.start();
       // The deltas of a turn that began with an earlier request say nothing about this one.
-      if (created) stream.onFirstDelta(() => metrics.firstDelta.observe(secondsSinceBegun(response)));
+      if (created) stream.onFirstDelta(() => metrics.firstDelta.observe(secondsSinceStart(response)));
       await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease });
     } finally {
       lease.release();
