@@ -1,5 +1,5 @@
 import { ApplicationFailure } from '@temporalio/activity';
-import type { SessionStart, SessionState } from '../workflows/session.ts';
+import type { SessionStart, SessionState } from '../src/core/session.ts';
 import { inspect } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';

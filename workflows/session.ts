@@ -23,43 +23,20 @@ import type { Activities } from '../activities/index.ts';
 import type { TurnStart } from '../src/core/history.ts';
 import type { CancelReason, PendingCall } from '../src/core/records.ts';
 import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
-import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import {
-  cancelSession,
-  cancelTurn,
   COMMAND_LIFETIME_MS,
-  createTurn,
-  turnEnding,
   type CancelCommand,
   type CreateTurnCommand,
+  type SessionStart,
+  type SessionState,
+  type Tip,
   type TurnAccepted,
   type TurnEnding,
-} from './messages.ts';
+} from '../src/core/session.ts';
+import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
+import { cancelSession, cancelTurn, createTurn, turnEnding } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
-
-export interface SessionStart {
-  sessionId: string;
-  /** The turn whose command starts this run: as a rule it is not there yet. */
-  begins?: string;
-  /** Set when the session continues as new; a fresh run loads its state from the catalog and the logs of its turns. */
-  state?: SessionState;
-}
-
-export interface SessionState {
-  /** The newest turn. */
-  tip: Tip | null;
-  /** Whether the tip is still running. */
-  open: boolean;
-  closed: boolean;
-  /** Ended turns that are not in the archive yet. */
-  unarchived: string[];
-}
-
-export interface Tip extends TurnAccepted {
-  /** The calls that wait for an answer on it. */
-  pending: PendingCall[];
-}
 
 /**
  * Short reads of our own stores: retried while these are away, because nothing can be decided without them. Local ones
@@ -199,7 +176,7 @@ class SessionRun {
    */
   #mayExistAlready(command: CreateTurnCommand): boolean {
     const { tip } = this.#state;
-    return command.isRepeated ?? ((tip !== null && command.turnId < tip.turnId) || isExpired(command));
+    return (tip !== null && command.turnId < tip.turnId) || isExpired(command);
   }
 
   /** Refuses what can be refused without asking anybody: such a command leaves nothing in the history. */
@@ -236,7 +213,7 @@ class SessionRun {
   }
 
   async #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): Promise<TurnAccepted> {
-    const { previous: _, isRepeated: __, sparesRunning: ___, ...rest } = command;
+    const { previous: _, sparesRunning: __, ...rest } = command;
     const start: TurnStart = {
       ...rest,
       sessionId: this.#sessionId,
@@ -286,7 +263,7 @@ class SessionRun {
       await this.#untilLoaded();
       if (close) this.#state.closed = true;
       const { tip, open } = this.#state;
-      if (open && tip && (!upTo || tip.turnId <= upTo)) this.#stop(tip.turnId, 'client-cancelled');
+      if (open && tip && tip.turnId <= upTo) this.#stop(tip.turnId, 'client-cancelled');
     });
   }
 

@@ -1,20 +1,4 @@
-import type { Subject } from '../core/records.ts';
-
-export const ROLES = ['admin', 'user', 'approver'] as const;
-
-export type Role = (typeof ROLES)[number];
-
-/** Who sends a request, and as what. */
-export interface Caller {
-  subject: Subject;
-  /** What one of them may do, the caller may do. */
-  roles: readonly Role[];
-}
-
-/** Who has a key of this name. */
-export function subjectNamed(name: string): Subject {
-  return { subjectId: name, subjectType: 'user', subjectSlug: name };
-}
+import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
 /** What can be done to a session, and how that is called. */
 const SESSION_ACTIONS = {

@@ -1,4 +1,5 @@
-import type { CallSource, CancelReason, InputItem, NewRecord, PendingCall, Subject, Usage } from './records.ts';
+import type { CallSource, CancelReason, InputItem, NewRecord, PendingCall, Usage } from './records.ts';
+import type { Subject } from './subject.ts';
 
 /**
  * What the projection reads: the events of a turn workflow's history, decoded and freed of Temporal's own types

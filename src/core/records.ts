@@ -7,15 +7,10 @@
  * kinds and routes, never at texts.
  */
 
+import type { Subject } from './subject.ts';
+
 /** The thread of the root agent; sub-agents get threads of their own. */
 export const ROOT_THREAD = 'main';
-
-/** Who did something: a person or a machine behind an API key. */
-export interface Subject {
-  subjectId: string;
-  subjectType: string;
-  subjectSlug: string;
-}
 
 /** A file: small ones travel inside the record, larger ones in the blob store, by the SHA-256 of their bytes in hex. */
 export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: number } & (

@@ -1,4 +1,4 @@
-import { ROLES } from '../auth/rights.ts';
+import { ROLES } from '../core/subject.ts';
 import type { SessionOwner } from '../core/history.ts';
 
 /** What the operator lets agents do with a registered server. */
