@@ -19,8 +19,6 @@ vi.mock(import('../src/tools/results.ts'), () => ({
     const file = { name: 'image', mimeType: 'image/png', base64: 'AAAA' };
     return { text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
   },
-}));
-vi.mock(import('../src/tools/results.ts'), () => ({
   storeToolResult: (result: { text: string; files: unknown[] }) =>
     Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),
 }));

@@ -7,7 +7,15 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { CallModelResult, RunGuard, TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
+import type {
+  Appended,
+  AppendingActivity,
+  CallModelResult,
+  RunGuard,
+  TurnContinuation,
+  TurnResult,
+  TurnStart,
+} from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { resolutionOf, countFailureRecords } from '../src/core/projection.ts';
 import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/core/records.ts';
@@ -151,11 +159,11 @@ export class Thread {
         ...(this.#progress.step === 1 && isSmall(this.#start) && { start: this.#start }),
       });
     } catch (error) {
-      this.#progress.ordinal += countFailureRecords('callModel');
+      this.#count('callModel');
       if (isCancellation(error)) return { status: 'stopped' };
       return { status: 'error', message: causeOf(error) };
     }
-    this.#appended(result);
+    this.#count('callModel', result);
     for (const record of result.records) {
       if (record.kind === 'model.message') this.#progress.usage = addUsage(this.#progress.usage, record.usage);
     }
@@ -190,32 +198,28 @@ export class Thread {
     });
     const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, toolCallId, source, ...this.#run };
     try {
-      this.#appended(await callTool(input));
+      this.#count('callTool', await callTool(input));
     } catch {
-      this.#failed('callTool');
+      this.#count('callTool');
     }
   }
 
   async #connectTools(): Promise<void> {
     const { turnId, sessionId, owner, specHash } = this.#start;
     try {
-      this.#appended(await connectTools({ turnId, sessionId, owner, threadId: this.#threadId, specHash }));
+      this.#count('connectTools', await connectTools({ turnId, sessionId, owner, threadId: this.#threadId, specHash }));
     } catch {
       // The turn goes on: each model call looks for the tools itself, and is told which are not there.
-      this.#failed('connectTools');
+      this.#count('connectTools');
     }
   }
 
-  #appended({ records, stamp }: { records: unknown[]; stamp: string }): void {
-    this.#progress.ordinal += records.length;
-    this.#recent.push(stamp);
-  }
-
-  #failed(activity: 'callTool' | 'connectTools'): void {
-    const records = countFailureRecords(activity);
+  /** Counts the records that an activity returned or, without a result, those that the projection adds for its failure. */
+  #count(activity: AppendingActivity, result?: Appended): void {
+    const records = result?.records.length ?? countFailureRecords(activity);
     this.#progress.ordinal += records;
-    // No worker has such a record in its cache: the next model call reads it from the history.
-    if (records > 0) this.#recent.push('');
+    // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
+    if (result || records > 0) this.#recent.push(result?.stamp ?? '');
   }
 }
 

@@ -13,11 +13,25 @@ export type HistoryEvent =
   | { type: 'continued'; at: string; runId: string }
   | { type: 'closed'; at: string; close: WorkflowClose };
 
-/** The activities that append records, with the parts of their inputs that the log needs if they never end well. */
-export type ScheduledActivity =
-  | { name: 'callModel'; input: Omit<CallModelInput, keyof RunGuard | 'owner'> }
-  | { name: 'callTool'; input: Omit<CallToolInput, keyof RunGuard | 'owner'> }
-  | { name: 'connectTools'; input: Omit<ConnectToolsInput, 'owner'> };
+/**
+ * The activities whose results append records to the log. The decoder, the projection and the counts of the workflow
+ * derive from this list: a name without an input, without its records at a failure, or without an activity is a type
+ * error.
+ */
+export const APPENDING_ACTIVITIES = ['callModel', 'callTool', 'connectTools'] as const;
+
+export type AppendingActivity = (typeof APPENDING_ACTIVITIES)[number];
+
+export interface AppendingInputs {
+  callModel: CallModelInput;
+  callTool: CallToolInput;
+  connectTools: ConnectToolsInput;
+}
+
+/** An appending activity, with the parts of its input that the projection needs if the activity fails. */
+export type ScheduledActivity = {
+  [Name in AppendingActivity]: { name: Name; input: Omit<AppendingInputs[Name], keyof RunGuard | 'owner'> };
+}[AppendingActivity];
 
 export type ActivityResult =
   | { how: 'completed'; records: NewRecord[] }

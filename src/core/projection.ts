@@ -20,6 +20,7 @@ import {
 } from './records.ts';
 import type {
   ActivityResult,
+  AppendingActivity,
   HistoryEvent,
   ScheduledActivity,
   TurnHeader,
@@ -124,11 +125,9 @@ export class TurnProjection {
   #closed(at: string, close: WorkflowClose): LogEntry[] {
     const end = turnEnd(close);
     const entries: LogEntry[] = [];
+    const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     for (const activity of this.#running.values()) {
-      if (activity.name === 'callModel') {
-        const finishReason = end.status === 'error' ? 'error' : 'cancelled';
-        entries.push(this.#append(emptyMessage(activity.input, finishReason)));
-      }
+      entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
     }
     this.#running.clear();
     const pending = end.status === 'done' ? end.pending : [];
@@ -190,9 +189,11 @@ export function turnCreated(start: TurnHeader): TurnCreated {
  * How many records an activity appended, as the workflow counts them; it must agree with the projection, or model
  * calls would be pointed at the wrong part of the log.
  */
-export function countFailureRecords(activity: ScheduledActivity['name']): number {
-  return activity === 'connectTools' ? 0 : 1;
+export function countFailureRecords(activity: AppendingActivity): number {
+  return FAILURE_RECORDS[activity];
 }
+
+const FAILURE_RECORDS: Record<AppendingActivity, number> = { callModel: 1, callTool: 1, connectTools: 0 };
 
 /** How many records stand in the log when a turn's first run begins. */
 export function countStartRecords(start: TurnStart): number {
@@ -220,7 +221,12 @@ export function callKey(call: CallKey): string {
   return `${call.threadId} ${call.toolCallId}`;
 }
 
-function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityResult, { how: 'completed' }>, at: string) {
+/** The records that stand for an activity which has failed; as many as `countFailureRecords` says. */
+function recordsOfFailure(
+  activity: ScheduledActivity,
+  end: Exclude<ActivityResult, { how: 'completed' }>,
+  at: string,
+): UnsequencedRecord[] {
   switch (activity.name) {
     case 'connectTools':
       return [];
@@ -234,6 +240,19 @@ function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityResu
         outcome === 'cancelled' && effect === 'retry' ? 'The tool call was cancelled.' : outcomeText(outcome);
       return [toolResponse(activity.input, outcome, at, text)];
     }
+  }
+}
+
+/** The records that stand for an activity which was running when the turn closed. */
+function recordsOfUnfinished(activity: ScheduledActivity, finishReason: 'cancelled' | 'error'): UnsequencedRecord[] {
+  switch (activity.name) {
+    case 'connectTools':
+      return [];
+    case 'callModel':
+      return [emptyMessage(activity.input, finishReason)];
+    case 'callTool':
+      // Its call is still open, and is closed with the calls that were never scheduled.
+      return [];
   }
 }
 
