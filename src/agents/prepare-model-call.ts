@@ -1,10 +1,21 @@
 import { offeredTools, type Toolset } from '../tools/toolset.ts';
+import type { ToolsetLoader } from '../tools/toolset-loader.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { ModelProviders } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { UnsequencedRecord } from '../core/records.ts';
 import { promptOf } from './prompt.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
-import type { Dependencies } from '../../activities/dependencies.ts';
+
+/** What the parts of a model request are read from. */
+export interface ModelCallSources {
+  catalog: { agents: Pick<Catalog['agents'], 'spec'> };
+  toolsets: Pick<ToolsetLoader, 'load'>;
+  models: Pick<ModelProviders, 'resolve'>;
+  blobs: Pick<BlobStore, 'get'>;
+}
 
 export interface PreparedModelCall {
   provider: ModelProvider;
@@ -15,7 +26,7 @@ export interface PreparedModelCall {
 
 /** What a thread's model is asked next, after `records`. */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs }: Pick<Dependencies, 'catalog' | 'toolsets' | 'models' | 'blobs'>,
+  { catalog, toolsets, models, blobs }: ModelCallSources,
   { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,

@@ -119,11 +119,11 @@ interface ThreadPlace extends ToolScope {
   threadId: string;
 }
 
-/** For whom something is done that a turn which was reset must not do: see `activities/refuse-reset.ts`. */
+/** Rejects the activities of a run that results from an operator's reset: see `src/temporal/reject-reset-run.ts`. */
 export interface RunGuard {
-  /** The run that has begun it, or the one that an operator has reset to become that run. Absent in what older servers have scheduled. */
-  runId?: string;
-  /** The run is one of those that came of a reset. */
+  /** The run that schedules the activity or, after a reset of that run, the run before the reset. */
+  runId: string;
+  /** The run results from a reset. */
   isReset?: true;
 }
 

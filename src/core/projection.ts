@@ -1,6 +1,7 @@
 import { eventId } from './ids.ts';
 import {
   addUsage,
+  emptyMessage,
   NO_USAGE,
   ROOT_THREAD,
   type ActionRequired,
@@ -13,7 +14,6 @@ import {
   type ToolOutcome,
   type ToolResponse,
   type TurnCreated,
-  type TurnOutcome,
   type UnsequencedRecord,
   UNREPORTED,
   type Usage,
@@ -24,6 +24,7 @@ import type {
   HistoryEvent,
   ScheduledActivity,
   TurnHeader,
+  TurnResult,
   TurnStart,
   WorkflowClose,
 } from './history.ts';
@@ -123,7 +124,7 @@ export class TurnProjection {
   }
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {
-    const end = turnEnd(close);
+    const end = resultOf(close);
     const entries: LogEntry[] = [];
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     for (const activity of this.#running.values()) {
@@ -231,7 +232,7 @@ function recordsOfFailure(
     case 'connectTools':
       return [];
     case 'callModel':
-      return [emptyMessage(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error')];
+      return [emptyMessage(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error', UNREPORTED)];
     case 'callTool': {
       const effect = activity.input.source.run?.effect;
       const outcome = outcomeOfFailure(effect, end);
@@ -249,7 +250,7 @@ function recordsOfUnfinished(activity: ScheduledActivity, finishReason: 'cancell
     case 'connectTools':
       return [];
     case 'callModel':
-      return [emptyMessage(activity.input, finishReason)];
+      return [emptyMessage(activity.input, finishReason, UNREPORTED)];
     case 'callTool':
       // Its call is still open, and is closed with the calls that were never scheduled.
       return [];
@@ -302,27 +303,7 @@ function denial({ threadId, toolCallId }: CallKey, reason: string | undefined, a
   return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
 }
 
-function emptyMessage(
-  input: { messageId: string; createdAt: string; threadId: string },
-  finishReason: 'cancelled' | 'error',
-): ModelMessage {
-  return {
-    kind: 'model.message',
-    id: input.messageId,
-    at: input.createdAt,
-    threadId: input.threadId,
-    content: '',
-    refusal: '',
-    reasoning: '',
-    toolCalls: [],
-    finishReason,
-    usage: UNREPORTED,
-  };
-}
-
-type Ending = Exclude<TurnOutcome, { status: 'done' }> | { status: 'done'; pending: PendingCall[] };
-
-function turnEnd(close: WorkflowClose): Ending {
+function resultOf(close: WorkflowClose): TurnResult {
   switch (close.how) {
     case 'completed':
       return close.result;

@@ -117,6 +117,26 @@ export interface ModelMessage extends Base {
   providerFields?: Record<string, unknown>;
 }
 
+/** The message of a model call from which nothing arrived; `usage` is undefined if no attempt was made. */
+export function emptyMessage(
+  { messageId: id, createdAt: at, threadId }: { messageId: string; createdAt: string; threadId: string },
+  finishReason: FinishReason,
+  usage: Usage | undefined,
+): ModelMessage {
+  return {
+    kind: 'model.message',
+    id,
+    at,
+    threadId,
+    content: '',
+    refusal: '',
+    reasoning: '',
+    toolCalls: [],
+    finishReason,
+    ...(usage && { usage }),
+  };
+}
+
 export interface ToolResponse extends Base {
   kind: 'tool.response';
   threadId: string;
