@@ -132,7 +132,8 @@ class ModelCallAttempt {
 
   /**
    * Uses the speculative call of the turn for its first model call, if there is one. A later attempt does not look for
-   * it: the worker that started it may be the one that was lost. A speculative call that is not used still counts as usage.
+   * it: the worker that started it may be the one that was lost. A speculative call that is not used still counts as
+   * usage.
    */
   async #stream({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
     const { speculativeCalls } = this.#dependencies;
@@ -200,7 +201,8 @@ class ModelCallAttempt {
 
   /**
    * Counts a failure and returns the milliseconds until the next attempt, or undefined if the error is permanent or the
-   * provider has failed for too long. The time in which it sent chunks, or in which no worker called it, does not count.
+   * provider has failed for too long. The time in which it sent chunks, or in which no worker called it, does not
+   * count.
    */
   #planRetry({ isRetryable, retryAfterMs = 0 }: ModelError): number | undefined {
     if (!isRetryable) return undefined;

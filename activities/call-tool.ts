@@ -22,7 +22,10 @@ import { errorMessage } from '../src/lib/errors.ts';
 /** How long a cancelled tool with effects may still run: if it ends in this time, its outcome is known. */
 const CANCEL_GRACE_MS = 5_000;
 
-/** Waits between attempts of a call that did not reach its server. The pool caches a failed connect for a second or more. */
+/**
+ * Waits between attempts of a call that did not reach its server. The pool caches a failed connect for a second or
+ * more.
+ */
 const UNREACHED_WAITS_MS = [1_500, 4_000];
 
 /** How often a tool that may run again is called if it does not answer. */
@@ -51,7 +54,9 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
 }
 
 class ToolCallAttempt {
-  /** Passed to the next attempt: how often and for how long the tool has not answered. Lost workers are not included. */
+  /**
+   * Passed to the next attempt: how often and for how long the tool has not answered. Lost workers are not included.
+   */
   readonly details: { failures: number; failingMs: number };
   readonly #dependencies: Dependencies;
   readonly #input: CallToolInput;
@@ -184,8 +189,8 @@ class ToolCallAttempt {
   }
 
   /**
-   * The signal that aborts the call. A call that may run again is aborted immediately. A call with effects is not aborted
-   * when this worker drains, and a grace period after the turn is cancelled.
+   * The signal that aborts the call. A call that may run again is aborted immediately. A call with effects is
+   * aborted a grace period after the turn is cancelled, and not while this worker drains.
    */
   #stopSignal(): { signal: AbortSignal; release: () => void } {
     const { cancellationSignal } = this.#context;

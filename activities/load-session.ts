@@ -4,7 +4,9 @@ import { inspect } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
 
-/** Loads the state with which a session's workflow continues where an earlier run, or another machine's, has stopped. */
+/**
+ * Loads the state with which a session's workflow continues where an earlier run, or another machine's, has stopped.
+ */
 export function createLoadSession(dependencies: Dependencies) {
   const { catalog, turnIndex, logs } = dependencies;
   return function loadSession({

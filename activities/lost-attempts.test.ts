@@ -33,7 +33,10 @@ class SilentService {
   }
 }
 
-/** Retries an activity as Temporal does if each of its workers is lost during its work. Returns the last attempt's result. */
+/**
+ * Retries an activity as Temporal does if each of its workers is lost during its work. Returns the last attempt's
+ * result.
+ */
 async function untilEnded<T>(activity: () => Promise<T>, work: SilentService): Promise<T> {
   let heartbeatDetails: unknown;
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
@@ -85,7 +88,7 @@ test('a repeatable tool that crashes its worker on each attempt ends with an unk
   expect(tool.asked).toBe(5);
 });
 
-test('a model call that crashes its worker on each attempt ends in error, and each attempt is counted in its usage', async () => {
+test('a model call that crashes its worker on each attempt ends in error, and its usage counts each attempt', async () => {
   const model = new SilentService();
   const start = turnStart();
   const callModel = createCallModel(

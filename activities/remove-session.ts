@@ -14,8 +14,8 @@ import { turnsOf } from '../src/catalog/turns.ts';
 const LATE_MS = 3_600_000;
 
 /**
- * Removes the data of a deleted session: the histories and logs of its turns, its own history, its blobs and keys. It is
- * idempotent, and is repeated an hour later; then it removes the session's row too.
+ * Removes the data of a deleted session: the histories and logs of its turns, its own history, its blobs and keys. It
+ * is idempotent, and is repeated an hour later; then it removes the session's row too.
  */
 export function createRemoveSession({ catalog, logs, blobs, client }: Dependencies) {
   return function removeSession({ sessionId }: { sessionId: string }): Promise<void> {
@@ -37,7 +37,9 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
     });
   };
 
-  /** Deletes the runs of a turn, oldest first, since each refers to the previous one. Returns false if there is none. */
+  /**
+   * Deletes the runs of a turn, oldest first, since each refers to the previous one. Returns false if there is none.
+   */
   async function deleteTurn(turnId: string): Promise<boolean> {
     const workflowId = turnWorkflowId(turnId);
     const earlier: string[] = [];

@@ -57,7 +57,9 @@ export function applyDelta(text: MessageText, delta: MessageDelta): void {
   }
 }
 
-/** Estimates the memory that a text or a part of one takes, in characters; at least 1, so that empty parts count too. */
+/**
+ * Estimates the memory that a text or a part of one takes, in characters; at least 1, so that empty parts count too.
+ */
 export function charactersOf({
   content = '',
   refusal = '',
@@ -160,7 +162,10 @@ export function splitDelta(delta: MessageDelta, maxBytes: number): MessageDelta[
   return packer.deltas;
 }
 
-/** Bytes of the JSON around a piece: field names, braces, an index. An upper bound, so that a delta never exceeds its limit. */
+/**
+ * Bytes of the JSON around a piece: field names, braces, an index. An upper bound, so that a delta never exceeds its
+ * limit.
+ */
 const PIECE_OVERHEAD = 64;
 
 class DeltaPacker {

@@ -96,7 +96,7 @@ test('an approved call that never ran ends as cancelled, one that was started as
   expect(entries.at(-1)?.record).toMatchObject({ end: { status: 'cancelled', reason: 'client-cancelled' } });
 });
 
-test('a call that is cancelled before it starts is reported as not executed, unless it may be repeated: an attempt may have run', () => {
+test('a call that is cancelled before it starts was not executed, unless it may be repeated', () => {
   const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
   const contentOf = (effect: 'retry' | 'once'): unknown => {
     const run = { ...source, run: { effect, callHash: 'h' } };

@@ -37,9 +37,9 @@ const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
 /**
  * The conversation of a thread: the records of the turns of a chain, oldest first, and of the turn in progress.
  *
- * Providers reject a tool call that is not directly followed by exactly one result. So the result of each call is looked
- * up in the whole chain (an approved call runs in a later turn than the one that requested it), and a call without a
- * result gets one that says that it was not executed.
+ * Providers reject a tool call that is not directly followed by exactly one result. So the result of each call is
+ * looked up in the whole chain (an approved call runs in a later turn than the one that requested it), and a call
+ * without a result gets one that says that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
   const results = toolResults(records, threadId);
@@ -101,8 +101,8 @@ const MAX_FOUND = 64;
 
 /**
  * The tools that the searches of a thread have found, in the order in which they were found; if they are too many, the
- * last ones. Like the transcript this is a projection of the records of a branch, so a fork has only the tools that were
- * found before it.
+ * last ones. Like the transcript this is a projection of the records of a branch, so a fork has only the tools that
+ * were found before it.
  */
 export function foundTools(records: UnsequencedRecord[], threadId: string): FoundTool[] {
   const found = new Map<string, FoundTool>();

@@ -7,7 +7,7 @@ const IDENTIFIER_RULE = 'must be 1 to 256 characters, without control characters
 /** An id that was returned to a client, or a name that a user has chosen. */
 export const identifier = z
   .string()
-  // oxlint-disable-next-line no-control-regex -- ranges, not \p{Cc}, which tools that read the OpenAPI document may not support
+  // oxlint-disable-next-line no-control-regex -- ranges, since readers of the OpenAPI document may not know \p{Cc}
   .regex(/^[^\u0000-\u001f\u007f-\u009f]{1,256}$/u, IDENTIFIER_RULE)
   .refine((text) => text.isWellFormed(), IDENTIFIER_RULE);
 
@@ -44,8 +44,8 @@ function sizeOf(value: unknown): number {
 const TIME_RULE = 'must be a time such as 2026-11-21T09:30:00Z or a date such as 2026-11-21';
 
 /**
- * A bound of a time window in ISO-8601; the window includes both ends. Without an offset it is in UTC, and a date stands
- * for the whole day. The parsed value has the form of all stored times, which sort as text.
+ * A bound of a time window in ISO-8601; the window includes both ends. Without an offset it is in UTC, and a date
+ * stands for the whole day. The parsed value has the form of all stored times, which sort as text.
  */
 export function timeBound(side: 'start' | 'end') {
   return z
