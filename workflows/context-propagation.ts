@@ -159,7 +159,7 @@ function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>):
   running.then(
     (result) => {
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the result of a turn's workflow
-      const close = result as TurnResult;
+      const { status } = result as TurnResult;
       traces.turnEnded({
         parent,
         ...(previous && { previous }),
@@ -167,7 +167,7 @@ function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>):
         sessionId,
         startedAt: Date.parse(createdAt),
         endedAt: Date.now(),
-        status: close.status,
+        status,
       });
     },
     // The run continues as new, so the turn has not ended.

@@ -34,6 +34,7 @@ import {
   type TurnEnding,
 } from '../src/core/session.ts';
 import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
+import { errorMessage } from './errors.ts';
 import { cancelSession, cancelTurn, createTurn, turnEnding } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
@@ -93,7 +94,7 @@ export async function session(start: SessionStart): Promise<void> {
   } catch (error) {
     if (error instanceof TemporalFailure || error instanceof ContinueAsNew) throw error;
     // Any other error would fail the workflow task for ever. The next command starts a failed session again.
-    throw ApplicationFailure.nonRetryable(messageOf(error), 'session_failed');
+    throw ApplicationFailure.nonRetryable(errorMessage(error), 'session_failed');
   }
 }
 
@@ -333,7 +334,10 @@ class SessionRun {
     try {
       seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
     } catch (error) {
-      log.warn('the turn of a session could not be inspected; it will be retried', { turnId, error: messageOf(error) });
+      log.warn('the turn of a session could not be inspected; it will be retried', {
+        turnId,
+        error: errorMessage(error),
+      });
       return;
     }
     if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen?.pending ?? []);
@@ -358,7 +362,7 @@ class SessionRun {
       await archiveTurn({ turnId, sessionId: this.#sessionId });
     } catch (error) {
       // Housekeeping looks for closed turns that are not in the archive, and retries every few minutes.
-      log.error('a turn could not be archived', { turnId, error: messageOf(error) });
+      log.error('a turn could not be archived', { turnId, error: errorMessage(error) });
     }
     this.#archiving.delete(turnId);
     this.#state.unarchived = this.#state.unarchived.filter((id) => id !== turnId);
@@ -392,19 +396,17 @@ async function asUpdateFailure<T>(handler: () => Promise<T>): Promise<T> {
     return await handler();
   } catch (error) {
     if (error instanceof TemporalFailure) throw error;
-    throw ApplicationFailure.nonRetryable(messageOf(error), 'internal_error');
+    throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
   }
 }
 
 /** Runs a task concurrently with the commands. Its errors must not fail the workflow task either. */
 function runInBackground(task: () => Promise<void>): void {
-  task().catch((error: unknown) => log.error('a background task of the session failed', { error: messageOf(error) }));
+  task().catch((error: unknown) =>
+    log.error('a background task of the session failed', { error: errorMessage(error) }),
+  );
 }
 
 function toError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

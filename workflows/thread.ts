@@ -1,7 +1,6 @@
 import {
   ActivityCancellationType,
   ActivityFailure,
-  ApplicationFailure,
   isCancellation,
   proxyActivities,
   workflowInfo,
@@ -19,8 +18,9 @@ import type {
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { resolutionOf, countFailureRecords } from '../src/core/projection.ts';
 import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/core/records.ts';
+import { errorMessage } from './errors.ts';
 
-/** How far the turn has come; shared by its threads, since they share its log. */
+/** The progress of a turn, shared by its threads, since they share its log. */
 export type Progress = Pick<TurnContinuation, 'ordinal' | 'step' | 'usage'>;
 
 export type ThreadResult =
@@ -241,7 +241,5 @@ function isSmall(start: TurnStart): boolean {
 }
 
 function causeOf(error: unknown): string {
-  const cause = error instanceof ActivityFailure ? error.cause : error;
-  if (cause instanceof ApplicationFailure || cause instanceof Error) return cause.message;
-  return String(error);
+  return errorMessage(error instanceof ActivityFailure ? (error.cause ?? error) : error);
 }

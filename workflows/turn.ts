@@ -14,6 +14,7 @@ import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/histor
 import { countStartRecords } from '../src/core/projection.ts';
 import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
 import { sessionWorkflowId } from '../src/core/temporal-names.ts';
+import { errorMessage } from './errors.ts';
 import { cancelTurn, turnEnding } from './messages.ts';
 import { Thread, type Progress, type ThreadResult } from './thread.ts';
 
@@ -61,15 +62,15 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   } catch (error) {
     if (error instanceof ContinueAsNew) throw error;
     // Rethrown, it would fail the workflow task for ever.
-    end = { status: 'error', message: error instanceof Error ? error.message : String(error) };
+    end = { status: 'error', message: errorMessage(error) };
   }
-  const close = closeOf(end, reason);
-  await CancellationScope.nonCancellable(() => notifySession(start, close));
-  return close;
+  const result = resultOf(end, reason);
+  await CancellationScope.nonCancellable(() => notifySession(start, result));
+  return result;
 }
 
 /** A cancelled turn ends as cancelled even if its last step had a result, unless the turn was done before. */
-function closeOf(end: ThreadResult, reason: CancelReason | undefined): TurnResult {
+function resultOf(end: ThreadResult, reason: CancelReason | undefined): TurnResult {
   if (end.status === 'done') return end;
   if (reason) return { status: 'cancelled', reason };
   return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
@@ -79,8 +80,8 @@ function closeOf(end: ThreadResult, reason: CancelReason | undefined): TurnResul
  * Notifies the session before the workflow closes, and so before any reader sees the end: a reply to this turn always
  * finds it ended. A session that does not run loads the end from the log of the turn later.
  */
-async function notifySession({ sessionId, turnId }: TurnStart, close: TurnResult): Promise<void> {
-  const pending = close.status === 'done' ? close.pending : [];
+async function notifySession({ sessionId, turnId }: TurnStart, result: TurnResult): Promise<void> {
+  const pending = result.status === 'done' ? result.pending : [];
   try {
     await getExternalWorkflowHandle(sessionWorkflowId(sessionId)).signal(turnEnding, { turnId, pending });
   } catch (error) {

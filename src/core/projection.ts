@@ -95,10 +95,10 @@ export class TurnProjection {
     const { createdAt: at } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
     for (const call of start.resumes) {
-      const answer = resolutionOf(call, start.input);
-      if (answer.status === 'deny') {
-        entries.push(this.#append(denial(call, answer.reason, at)));
-      } else if (answer.status === 'allow') {
+      const resolution = resolutionOf(call, start.input);
+      if (resolution.status === 'deny') {
+        entries.push(this.#append(denial(call, resolution.reason, at)));
+      } else if (resolution.status === 'allow') {
         this.#openCalls.set(callKey(call), { ...call, scheduled: false });
       }
     }

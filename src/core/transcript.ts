@@ -46,7 +46,7 @@ export function transcript(records: UnsequencedRecord[], threadId: string): Tran
   const items: TranscriptItem[] = [];
   for (const record of records) {
     if (record.kind === 'turn.created') items.push(...record.input.flatMap(userMessage));
-    if (record.kind === 'model.message' && record.threadId === threadId) items.push(...answered(record, results));
+    if (record.kind === 'model.message' && record.threadId === threadId) items.push(...assistantItems(record, results));
   }
   return items;
 }
@@ -57,7 +57,7 @@ function userMessage(item: InputItem): TranscriptItem[] {
   return [{ role: 'user', content: typeof content === 'string' ? [{ type: 'text', text: content }] : content }];
 }
 
-function answered(message: ModelMessage, results: Map<string, ToolResult>): TranscriptItem[] {
+function assistantItems(message: ModelMessage, results: Map<string, ToolResult>): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
   const { threadId } = message;
