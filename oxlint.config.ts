@@ -52,12 +52,12 @@ function above(index: number): RestrictedPattern[] {
 /** What the code of a folder must not import beside the folders above it. */
 const RESTRICTED: Record<string, RestrictedPattern[]> = {
   'src/core': [
-    { group: ['../*', 'node:*', 'express', '@temporalio/*'], message: 'src/core is pure: workflows import it.' },
+    { group: ['../**', 'node:*', 'express', '@temporalio/*'], message: 'src/core is pure: workflows import it.' },
   ],
   'src/lib': [{ group: ['@temporalio/*', '../config.ts'], message: 'src/lib knows nothing of Everturn.' }],
   workflows: [
     {
-      group: ['node:*', '../src/*', '!../src/core', '@temporalio/{client,worker,activity}'],
+      group: ['node:*', '../src/**', '!../src/core/**', '@temporalio/{client,worker,activity}'],
       message: 'Workflow code is deterministic: it imports @temporalio/workflow, src/core and other workflow files.',
     },
   ],

@@ -6,15 +6,15 @@ import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 
 interface ArchiveTurnInput {
   turnId: string;
-  /** For the log. */
+  /** For the log context. */
   sessionId: string;
   through?: number;
 }
 
-/** Archives a turn: all of it, which waits for the turn to close, or the part up to `through`. */
+/** Archives a turn: the entries up to `through`, or all of them, which waits for the turn to close. */
 export function createArchiveTurn(dependencies: Dependencies) {
   return function archiveTurn({ turnId, through }: ArchiveTurnInput): Promise<void> {
-    // A turn that was cancelled before its first model call has not asked for what was begun for it.
+    // A turn that was cancelled before its first model call has not claimed its speculative call.
     dependencies.speculativeCalls.withdraw(turnId);
     return withHeartbeat(async () => {
       try {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
-import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type Usage } from '../src/core/records.ts';
+import { addUsage, emptyMessage, NO_USAGE, UNREPORTED, type Usage } from '../src/core/records.ts';
 import { inputCharacters } from '../src/models/input-breakdown.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
@@ -15,32 +15,32 @@ import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
-/** What an attempt tells the next one. */
+/** What an attempt passes to the next one. */
 interface AttemptDetails {
-  /** How often the provider has failed, and for how many milliseconds in all, waits included. */
+  /** How often the provider has failed, and the milliseconds of these failures in all, waits included. */
   failures: number;
   failingMs: number;
-  /** What the attempts before the `accounted`-th have cost, as far as they were told. */
+  /** The usage of the first `accounted` attempts, as far as it was reported. */
   usage: Usage;
   accounted: number;
 }
 
-/** Between attempts at a provider that fails, unless it says how long to wait. */
+/** The wait between attempts at a provider that fails, unless the provider says how long to wait. */
 const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 30_000;
 
 type Outcome = CallModelResult['outcome'];
 
 /**
- * Asks the model for the next message of a thread. The deltas go out on the live bus as they come; the finished message
- * is the result.
+ * Requests the next message of a thread from the model. Deltas are published on the live bus as they arrive; the result
+ * is the finished message.
  *
- * - The workflow cancels: the message so far is the result.
- * - This worker stops, or the provider fails in a way that may pass: throws, and another attempt starts the same
+ * - If the workflow cancels, the result is the message so far.
+ * - If this worker stops, or the provider fails with a transient error, it throws, and another attempt starts the same
  *   message again.
- * - The provider fails for good, or for longer than it is given: the message so far and the provider's words are the
- *   result.
- * - Too many attempts were lost: an empty message and an error that says so are the result.
+ * - If the provider fails permanently, or for longer than configured, the result is the message so far and the
+ *   provider's error.
+ * - If too many attempts were lost, the result is an empty message and an error that says so.
  */
 export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
   return async (input) => {
@@ -61,25 +61,26 @@ class ModelCallAttempt {
   readonly #input: CallModelInput;
   readonly #context = Context.current();
   readonly #signal: AbortSignal;
-  /** When the provider last said something, or was asked. */
-  #heardAt = Date.now();
-  #answer: MessageAssembler | undefined;
-  /** Whether the model may have begun to work for this attempt. */
-  #wasAsked = false;
-  #isAnswering = false;
+  /** When the provider last sent a chunk, or was called. */
+  #lastChunkAt = Date.now();
+  #message: MessageAssembler | undefined;
+  /** Whether the model may have processed the request of this attempt. */
+  #wasCalled = false;
+  /** Whether the provider has sent a chunk. */
+  #isStreaming = false;
 
   constructor(dependencies: Dependencies, input: CallModelInput) {
     this.#dependencies = dependencies;
     this.#input = input;
     this.#signal = AbortSignal.any([this.#context.cancellationSignal, dependencies.draining]);
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the previous attempt
     this.details = (detailsLeft() as AttemptDetails | undefined) ?? {
       failures: 0,
       failingMs: 0,
       usage: NO_USAGE,
       accounted: 0,
     };
-    // Those that went with their workers could not say anything.
+    // Attempts whose workers were lost have not recorded their usage.
     const { attempt } = this.#context.info;
     for (; this.details.accounted < attempt - 1; this.details.accounted++) {
       this.#add(UNREPORTED);
@@ -90,15 +91,15 @@ class ModelCallAttempt {
   async run(): Promise<CallModelResult> {
     try {
       const prepared = await this.#prepare();
-      this.#heardAt = Date.now();
-      for await (const chunk of await this.#ask(prepared)) {
-        this.#heardAt = Date.now();
-        this.#isAnswering = true;
-        this.#answer?.add(chunk);
+      this.#lastChunkAt = Date.now();
+      for await (const chunk of await this.#stream(prepared)) {
+        this.#lastChunkAt = Date.now();
+        this.#isStreaming = true;
+        this.#message?.add(chunk);
       }
       if (this.#signal.aborted) return await this.#stopped();
-      // Providers do that now and then, and not when they are asked again. A model that insists has nothing to say.
-      if (this.#answer?.isEmpty && this.details.failures === 0) {
+      // Providers return an empty message occasionally, and a retry mends it. A second one is the model's answer.
+      if (this.#message?.isEmpty && this.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
       }
       return await this.#result({ status: 'answered' });
@@ -107,9 +108,9 @@ class ModelCallAttempt {
     }
   }
 
-  /** Ends the message when too many attempts at it were lost. */
+  /** Ends the message after too many lost attempts. */
   giveUp(): Promise<CallModelResult> {
-    return this.#result({ status: 'error', message: `The model call was given up: ${GIVEN_UP}` });
+    return this.#result({ status: 'error', message: `The model call was abandoned: ${GIVEN_UP}` });
   }
 
   async #prepare(): Promise<PreparedModelCall> {
@@ -117,7 +118,7 @@ class ModelCallAttempt {
     const records = this.#dependencies.conversations.load(this.#input, runId, this.#signal);
     const prepared = await prepareModelCall(this.#dependencies, this.#input, records, this.#signal);
     const { toolset, conversation, request } = prepared;
-    this.#answer = new MessageAssembler({
+    this.#message = new MessageAssembler({
       input: this.#input,
       attempt: this.#context.info.attempt,
       toolset,
@@ -130,20 +131,21 @@ class ModelCallAttempt {
   }
 
   /**
-   * The first call of a turn may be under way already. A later attempt does not look for it: the worker that began it
-   * may be the one that was lost. What was begun and is not used has been paid for all the same.
+   * Uses the speculative call of the turn for its first model call, if there is one. A later attempt does not look for
+   * it: the worker that started it may be the one that was lost. A speculative call that is not used still counts as
+   * usage.
    */
-  async #ask({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
+  async #stream({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
     const { speculativeCalls } = this.#dependencies;
     const onUnreported = (): void => this.#add(UNREPORTED);
-    this.#wasAsked = true;
-    let begun: AsyncIterable<ModelChunk> | undefined;
+    this.#wasCalled = true;
+    let speculative: AsyncIterable<ModelChunk> | undefined;
     if (this.#input.step === 1) {
       if (this.#context.info.attempt === 1)
-        begun = await speculativeCalls.claim(this.#input, this.#signal, onUnreported);
+        speculative = await speculativeCalls.claim(this.#input, this.#signal, onUnreported);
       else speculativeCalls.forgo(this.#input.turnId, onUnreported);
     }
-    return begun ?? provider.stream(request, this.#signal);
+    return speculative ?? provider.stream(request, this.#signal);
   }
 
   async #result(outcome: Outcome): Promise<CallModelResult> {
@@ -151,13 +153,17 @@ class ModelCallAttempt {
     const { sessionId } = this.#input;
     const end = outcome.status;
     this.#recordUsage();
-    const records = (await this.#answer?.records(end, this.details.usage)) ?? [this.#emptyMessage(end)];
+    const { usage } = this.details;
+    const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
+    const records = (await this.#message?.records(end, usage)) ?? [
+      emptyMessage(this.#input, finishReason, reported(usage).usage),
+    ];
     const stamp = randomUUID();
-    // The answer is there and paid for: a store that is away is waited for.
-    const keep = () => offloadResult(records, { blobs, sessionId });
-    // Of a cancelled call nobody asks again for what was said by then.
-    const giveUp = end === 'cancelled' ? new AbortController().signal : this.#signal;
-    const stored = await retryWhileUnavailable(keep, giveUp, isRetryableStoreError);
+    // The message is complete and paid for, so an unavailable store is retried.
+    const store = () => offloadResult(records, { blobs, sessionId });
+    // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
+    const until = end === 'cancelled' ? new AbortController().signal : this.#signal;
+    const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
     return { records: stored, stamp, outcome };
   }
@@ -170,7 +176,7 @@ class ModelCallAttempt {
     if (this.#dependencies.draining.aborted) {
       throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
     }
-    throw new CancelledFailure('nobody waits for this model call any more');
+    throw new CancelledFailure('the workflow no longer waits for this model call');
   }
 
   async #failed(error: unknown): Promise<CallModelResult> {
@@ -179,14 +185,14 @@ class ModelCallAttempt {
       throw error;
     }
     const failure = failureOf(error);
-    if (failure === error && failure.isRefusal && !this.#isAnswering) this.#wasAsked = false;
+    if (failure === error && failure.isRefusal && !this.#isStreaming) this.#wasCalled = false;
     if (failure !== error) {
       const { turnId, messageId } = this.#input;
       this.#dependencies.log.error({ err: error, turnId, messageId }, 'a model call failed unexpectedly');
     }
-    const wait = this.#mayRetryIn(failure);
+    const wait = this.#planRetry(failure);
     if (wait === undefined) {
-      if (error instanceof PayloadTooLarge) this.#answer = undefined;
+      if (error instanceof PayloadTooLarge) this.#message = undefined;
       return this.#result({ status: 'error', message: failure.message });
     }
     this.#recordUsage();
@@ -194,55 +200,38 @@ class ModelCallAttempt {
   }
 
   /**
-   * Milliseconds to wait, or undefined if another try is of no use or the provider has failed for long enough. Time in
-   * which it did answer does not count, nor that in which no worker was there to ask it.
+   * Counts a failure and returns the milliseconds until the next attempt, or undefined if the error is permanent or the
+   * provider has failed for too long. The time in which it sent chunks, or in which no worker called it, does not
+   * count.
    */
-  #mayRetryIn({ isRetryable, retryAfterMs = 0 }: ModelError): number | undefined {
+  #planRetry({ isRetryable, retryAfterMs = 0 }: ModelError): number | undefined {
     if (!isRetryable) return undefined;
     const { details } = this;
     const wait = Math.max(retryAfterMs, Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** details.failures));
-    // The first failure is tried again however long it took: a stalled model may be silent for longer than this.
+    // The first failure is always retried: a stalled model may be silent for longer than the limit.
     if (details.failingMs + wait > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
     details.failures += 1;
-    details.failingMs += Date.now() - this.#heardAt + wait;
+    details.failingMs += Date.now() - this.#lastChunkAt + wait;
     return wait;
   }
 
-  /** Adds what this attempt has cost, once, for the next one to know: what was said may be void, but not that. */
+  /** Adds the usage of this attempt, once. It counts also if the next attempt discards the message. */
   #recordUsage(): void {
     if (this.details.accounted === this.#context.info.attempt) return;
     this.details.accounted = this.#context.info.attempt;
-    if (this.#wasAsked) this.#add(this.#answer?.usage ?? UNREPORTED);
+    if (this.#wasCalled) this.#add(this.#message?.usage ?? UNREPORTED);
   }
 
   #add(usage: Usage): void {
     this.details.usage = addUsage(this.details.usage, usage);
   }
-
-  /** For a call that has no answer. */
-  #emptyMessage(end: Outcome['status']): ModelMessage {
-    const { messageId: id, createdAt: at, threadId } = this.#input;
-    const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
-    return {
-      kind: 'model.message',
-      id,
-      at,
-      threadId,
-      content: '',
-      refusal: '',
-      reasoning: '',
-      toolCalls: [],
-      finishReason,
-      ...reported(this.details.usage),
-    };
-  }
 }
 
-/** Of anything that went wrong; what we did not foresee is tried again too, for a while. */
+/** The model error for any failure. Unexpected errors are retried too, for a limited time. */
 function failureOf(error: unknown): ModelError {
   if (error instanceof ModelError) return error;
   if (error instanceof PayloadTooLarge)
-    return new ModelError('bad_request', `The model's answer can't be kept: ${error.message}`);
+    return new ModelError('bad_request', `The model's answer cannot be stored: ${error.message}`);
   const message = errorMessage(error);
   return new ModelError('overloaded', `internal error: ${message}`, { cause: error });
 }

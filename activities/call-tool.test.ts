@@ -1,11 +1,11 @@
-import { MockActivityEnvironment } from '@temporalio/testing';
+import { defaultActivityInfo, MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test, vi } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
 import { TURN_ID } from '../test/support/random-turn.ts';
 import type { Appended, CallToolInput } from '../src/core/history.ts';
 import { createCallTool } from './call-tool.ts';
 
-/** More files than a record can hold, whatever the bounds of today are. */
+/** More files than a record can hold, for any current bound. */
 const files = Array.from({ length: 1_000 }, () => ({
   type: 'file' as const,
   name: 'x'.repeat(200),
@@ -26,11 +26,13 @@ vi.mock(import('../src/tools/results.ts'), () => ({
 function inputOf(effect: 'once' | 'retry'): CallToolInput {
   const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0, run: { effect, callHash: 'h' } };
   const owner = { subjectId: 'ann', draftRoles: null };
-  return { turnId: TURN_ID, sessionId: 'ses_1', owner, threadId: 'main', specHash: 'a1', toolCallId: 'call_0', source };
+  const runId = defaultActivityInfo.workflowExecution?.runId ?? '';
+  const place = { turnId: TURN_ID, sessionId: 'ses_1', owner, threadId: 'main' };
+  return { ...place, runId, specHash: 'a1', toolCallId: 'call_0', source };
 }
 
 test.each(['once', 'retry'] as const)(
-  'a result with more parts than can be kept is its text alone, and the tool (%s) has succeeded',
+  'a result with more files than can be stored is reduced to its text, and the call of the tool (%s) succeeds',
   async (effect) => {
     const call = { id: 'call_0', name: 'look', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'look' } };
     const callTool = createCallTool(

@@ -13,17 +13,17 @@ import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
-/** A cancelled tool with effects may still finish within this time: to know what it did is worth the wait. */
+/** How long a cancelled tool with effects may still run: if it ends in this time, its outcome is known. */
 const CANCEL_GRACE_MS = 5_000;
 
-/** How often a tool that may run again is asked while it does not answer. */
+/** How often a tool that may run again is called if it does not answer. */
 const MAX_FAILURES = 5;
 
 const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
 
 /**
- * Runs one tool call. Whatever becomes of it is the result; this throws only where another attempt may do the call
- * again: when the tool allows that, and this worker stops or the server did not answer.
+ * Runs one tool call and returns its outcome, also if it failed. Throws only where another attempt may repeat the call:
+ * the tool allows that, and this worker stops or the server did not answer.
  */
 export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<Appended> {
   return async (input) => {
@@ -34,7 +34,9 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
 }
 
 class ToolCallAttempt {
-  /** What an attempt tells the next one: how often and how long the tool has not answered, lost workers apart. */
+  /**
+   * Passed to the next attempt: how often and for how long the tool has not answered. Lost workers are not included.
+   */
   readonly details: { failures: number; failingMs: number };
   readonly #dependencies: Dependencies;
   readonly #input: CallToolInput;
@@ -44,14 +46,14 @@ class ToolCallAttempt {
   constructor(dependencies: Dependencies, input: CallToolInput) {
     this.#dependencies = dependencies;
     this.#input = input;
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the attempt before this one
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the previous attempt
     this.details = (detailsLeft() as ToolCallAttempt['details'] | undefined) ?? { failures: 0, failingMs: 0 };
   }
 
   async run(): Promise<Appended> {
     const { signal, release } = this.#stopSignal();
     try {
-      const appended = await this.#appended(await this.#execute(signal));
+      const appended = await this.#store(await this.#execute(signal));
       if (!this.#isRetryable) completeReliably(this.#dependencies, appended);
       return appended;
     } finally {
@@ -59,16 +61,16 @@ class ToolCallAttempt {
     }
   }
 
-  /** Ends the call when too many attempts at it were lost; each of them may have reached the tool. */
+  /** Ends the call after too many lost attempts; each of them may have reached the tool. */
   giveUp(): Promise<Appended> {
-    return this.#appended({ outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${GIVEN_UP})` });
+    return this.#store({ outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${GIVEN_UP})` });
   }
 
   get #isRetryable(): boolean {
     return this.#input.source.run?.effect === 'retry';
   }
 
-  /** An attempt before this one may have reached the tool: nobody can say of the call that it was not executed. */
+  /** A previous attempt may have reached the tool, so the call cannot be reported as not executed. */
   get #isRepeated(): boolean {
     return this.#context.info.attempt > 1;
   }
@@ -107,15 +109,15 @@ class ToolCallAttempt {
       case 'not_sent':
         if (this.#isRepeated) return this.#unknown(outcome.message, signal);
         if (signal.aborted) return this.#stoppedBefore();
-        return this.#notExecuted(`its server can't be reached: ${outcome.message}`);
+        return this.#notExecuted(`its server cannot be reached: ${outcome.message}`);
       case 'unknown':
         return this.#unknown(outcome.message, signal, outcome.isFinal);
     }
   }
 
-  /** Stopped before anything was sent. */
+  /** The result of a call that was stopped before anything was sent. */
   #stoppedBefore(): UnstoredResult {
-    if (this.#isRetryable) this.#saveHeartbeatDetails();
+    if (this.#isRetryable) this.#throwIfShuttingDown();
     return this.#isRepeated ? CANCELLED : { outcome: 'cancelled', text: outcomeText('cancelled') };
   }
 
@@ -126,11 +128,11 @@ class ToolCallAttempt {
 
   #unknown(message: string, signal: AbortSignal, isFinal = false): UnstoredResult {
     if (this.#isRetryable && !isFinal) {
-      if (signal.aborted) this.#saveHeartbeatDetails();
+      if (signal.aborted) this.#throwIfShuttingDown();
       if (signal.aborted) return CANCELLED;
       this.details.failures += 1;
       this.details.failingMs += Date.now() - this.#startedAt;
-      // All attempts together get the time of one call.
+      // The time-out of one call applies to all attempts together.
       const isOutOfTime = this.details.failingMs >= this.#dependencies.config.tool.timeoutSeconds * 1000;
       if (this.details.failures < MAX_FAILURES && !isOutOfTime) {
         throw ApplicationFailure.retryable(message, 'NoAnswer');
@@ -139,15 +141,15 @@ class ToolCallAttempt {
     return { outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${message})` };
   }
 
-  /** A call that may run again is left to another worker when this one stops. */
-  #saveHeartbeatDetails(): void {
+  /** Leaves a call that may run again to another worker, unless the workflow has cancelled it. */
+  #throwIfShuttingDown(): void {
     if (this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled') return;
     throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
   }
 
   /**
-   * When to cut the call off. One that may run again: at once. One with effects: not when this worker is merely asked to
-   * stop, and not at once when the turn is cancelled.
+   * The signal that aborts the call. A call that may run again is aborted immediately. A call with effects is
+   * aborted a grace period after the turn is cancelled, and not while this worker drains.
    */
   #stopSignal(): { signal: AbortSignal; release: () => void } {
     const { cancellationSignal } = this.#context;
@@ -170,24 +172,25 @@ class ToolCallAttempt {
     return { signal: controller.signal, release };
   }
 
-  /** The effect may have happened by now, so its result is kept, however long and for whatever reason that fails. */
-  async #appended(result: UnstoredResult): Promise<Appended> {
+  /** Stores a result. The effect may have happened, so this is retried for as long as the store fails. */
+  async #store(result: UnstoredResult): Promise<Appended> {
     const never = new AbortController().signal;
-    const keep = (some: UnstoredResult) => retryWhileUnavailable(() => this.#keep(some), never, isRetryableStoreError);
-    let kept: Awaited<ReturnType<typeof keep>>;
+    const store = (some: UnstoredResult) =>
+      retryWhileUnavailable(() => this.#tryToStore(some), never, isRetryableStoreError);
+    let saved: Awaited<ReturnType<typeof store>>;
     try {
-      kept = await keep(result);
+      saved = await store(result);
     } catch (error) {
       if (!(error instanceof PayloadTooLarge)) throw error;
-      kept = await keep(textAlone(result));
+      saved = await store(textAlone(result));
     }
     const stamp = randomUUID();
-    this.#dependencies.conversations.remember(stamp, [kept.record]);
-    return { records: kept.stored, stamp };
+    this.#dependencies.conversations.remember(stamp, [saved.record]);
+    return { records: saved.stored, stamp };
   }
 
   /** @throws PayloadTooLarge */
-  async #keep({
+  async #tryToStore({
     outcome,
     text,
     files = [],
@@ -207,6 +210,6 @@ class ToolCallAttempt {
 
 /** A result without its files, for one that is too large with them. */
 function textAlone({ outcome, text, files = [] }: UnstoredResult): UnstoredResult {
-  const note = `[the ${files.length} files of this result were left out: they are too large to be kept together]`;
+  const note = `[the ${files.length} files of this result were left out: together they are too large to be stored]`;
   return { outcome, text: `${text}\n${note}` };
 }

@@ -8,8 +8,8 @@ import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
 /**
- * Connects to the agent's MCP servers before the first model call and says which are there. The others are not an
- * error: the model is told of them.
+ * Connects to the agent's MCP servers before the first model call and records those that are available. The others are
+ * not an error: the model's prompt lists them as unavailable.
  */
 export function createConnectTools({ catalog, toolsets, conversations, log, draining }: Dependencies) {
   return function connectTools(input: ConnectToolsInput): Promise<Appended> {
@@ -26,9 +26,10 @@ export function createConnectTools({ catalog, toolsets, conversations, log, drai
         conversations.remember(stamp, records);
         return { records, stamp };
       } catch (error) {
-        if (Context.current().cancellationSignal.aborted) throw new CancelledFailure('the turn does not wait any more');
+        if (Context.current().cancellationSignal.aborted)
+          throw new CancelledFailure('the turn no longer waits for its tools');
         if (draining.aborted) throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
-        // What may pass was waited for. The turn can do without this, but not if it is tried for ever.
+        // Outages were retried above. The turn works without this record, but not if the activity is retried for ever.
         throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
       }
     });

@@ -13,7 +13,7 @@ import type { Metrics } from '../src/telemetry/metrics.ts';
 import type { ModelProviders } from '../src/models/providers.ts';
 import type { ToolKinds } from '../src/tools/kinds.ts';
 
-/** What the activities work with; one object per worker. */
+/** The services that activities use; one object per worker. */
 export interface Dependencies {
   config: Pick<Config, 'model' | 'tool'>;
   catalog: Catalog;
@@ -29,6 +29,6 @@ export interface Dependencies {
   client: Client;
   log: Logger;
   metrics: Metrics;
-  /** Aborted when the worker is asked to stop: what can move to another worker moves at once. */
+  /** Aborted when the worker drains: activities that can move to another worker do so immediately. */
   draining: AbortSignal;
 }

@@ -4,7 +4,7 @@ import { sessionWorkflowId, turnWorkflowId } from '../src/core/temporal-names.ts
 import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 
-/** Ends what runs of a deleted session: its workflow first, for it could start another turn. */
+/** Terminates the workflows of a deleted session: its own first, since it could start another turn. */
 export function createEndSession({ catalog, client }: Dependencies) {
   return function endSession({ sessionId }: { sessionId: string }): Promise<void> {
     return withHeartbeat(async () => {
@@ -15,7 +15,7 @@ export function createEndSession({ catalog, client }: Dependencies) {
       await terminateWorkflow(client, { workflowId: sessionWorkflowId(sessionId), reason });
       for await (const { id, archived } of catalog.turns.all(sessionId)) {
         if (archived) continue;
-        // A shutdown is to end the attempt in good order, or it counts as lost.
+        // At a shutdown the attempt must throw, or it counts as lost.
         Context.current().cancellationSignal.throwIfAborted();
         await terminateWorkflow(client, { workflowId: turnWorkflowId(id), reason, details: 'client-cancelled' });
       }

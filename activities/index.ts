@@ -1,3 +1,4 @@
+import type { Appended, AppendingActivity, AppendingInputs } from '../src/core/history.ts';
 import { createArchiveTurn } from './archive-turn.ts';
 import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
@@ -9,21 +10,24 @@ import { createLoadSession } from './load-session.ts';
 import { createRemoveSession } from './remove-session.ts';
 import { createTerminateTurn } from './terminate-turn.ts';
 
-/** Everything that touches the world, by the names under which workflows call it. */
+/** All side effects of workflows, by the names under which workflows call them. */
 export type Activities = ReturnType<typeof createActivities>;
 
 export function createActivities(dependencies: Dependencies) {
-  return {
+  const appending = {
     callModel: createCallModel(dependencies),
     callTool: createCallTool(dependencies),
     connectTools: createConnectTools(dependencies),
+  } satisfies { [Name in AppendingActivity]: (input: AppendingInputs[Name]) => Promise<Appended> };
+  return {
+    ...appending,
     archiveTurn: createArchiveTurn(dependencies),
     loadSession: createLoadSession(dependencies),
     inspectTurn: createInspectTurn(dependencies),
     terminateTurn: createTerminateTurn(dependencies),
     endSession: createEndSession(dependencies),
     removeSession: createRemoveSession(dependencies),
-    /** For measuring how fast the server dispatches. */
+    /** Measures how fast the Temporal server dispatches tasks. */
     doNothing: () => Promise.resolve(),
   };
 }

@@ -3,9 +3,9 @@ import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
 
 /**
- * How a turn of a session stands; undefined if the session has no such turn. The calls that wait on it are answered
- * once, on whichever branch: once a turn has followed it, nothing waits there any more. Otherwise a second branch would
- * run again what must run at most once.
+ * The status of a turn; undefined if the session has no such turn. The calls that are pending on it are resolved once,
+ * on any branch: after a turn has followed it, none is pending. Otherwise a second branch would repeat calls that must
+ * run at most once.
  */
 export function createInspectTurn(dependencies: Dependencies) {
   const { catalog, turnIndex } = dependencies;
@@ -14,7 +14,7 @@ export function createInspectTurn(dependencies: Dependencies) {
       const turn = await inspect(input.turnId, dependencies);
       if (turn?.sessionId !== input.sessionId) return undefined;
       if (turn.pending.length === 0) return turn;
-      // The turn that has answered may have been started a moment ago, and not be in the index yet.
+      // The turn that follows it may have been started so recently that it is not in the index yet.
       await turnIndex.reconcileRequests(turn.sessionId);
       return (await catalog.turns.isFollowed(turn.turnId)) ? { ...turn, pending: [] } : turn;
     });

@@ -1,10 +1,12 @@
 import { ApplicationFailure } from '@temporalio/activity';
-import type { SessionStart, SessionState } from '../workflows/session.ts';
+import type { SessionStart, SessionState } from '../src/core/session.ts';
 import { inspect } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
 
-/** What a session's workflow must know to go on where an earlier one, or another machine's, has stopped. */
+/**
+ * Loads the state with which a session's workflow continues where an earlier run, or another machine's, has stopped.
+ */
 export function createLoadSession(dependencies: Dependencies) {
   const { catalog, turnIndex, logs } = dependencies;
   return function loadSession({

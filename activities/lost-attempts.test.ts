@@ -1,5 +1,5 @@
 import { ActivityCancellationDetails } from '@temporalio/common';
-import { MockActivityEnvironment } from '@temporalio/testing';
+import { defaultActivityInfo, MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
 import { turnStart, TURN_ID } from '../test/support/random-turn.ts';
@@ -15,13 +15,14 @@ const place = {
   sessionId: 'ses_1',
   threadId: 'main',
   specHash: 'a1',
+  runId: defaultActivityInfo.workflowExecution?.runId ?? '',
 };
 
-/** More than any activity may lose. */
-const ENOUGH = 12;
+/** More attempts than any activity may lose. */
+const MAX_ATTEMPTS = 12;
 
-/** What an activity works with outside: it never answers, and ends when it is called off. */
-class Silence {
+/** An external service that never answers, and ends when it is aborted. */
+class SilentService {
   asked = 0;
   onAsked: () => void = () => undefined;
 
@@ -32,10 +33,13 @@ class Silence {
   }
 }
 
-/** As Temporal does with an activity whose every worker is lost in the middle of its work: gives what the last attempt returns. */
-async function untilEnded<T>(activity: () => Promise<T>, work: Silence): Promise<T> {
+/**
+ * Retries an activity as Temporal does if each of its workers is lost during its work. Returns the last attempt's
+ * result.
+ */
+async function untilEnded<T>(activity: () => Promise<T>, work: SilentService): Promise<T> {
   let heartbeatDetails: unknown;
-  for (let attempt = 1; attempt <= ENOUGH; attempt++) {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
     const env = new MockActivityEnvironment({ attempt, heartbeatDetails });
     let isLost = false;
     env.on('heartbeat', (details) => {
@@ -49,11 +53,11 @@ async function untilEnded<T>(activity: () => Promise<T>, work: Silence): Promise
     env.cancel('TIMED_OUT', new ActivityCancellationDetails({ timedOut: true }));
     await ended.catch(() => undefined);
   }
-  throw new Error(`it is tried for ever: ${work.asked} times so far`);
+  throw new Error(`it is retried for ever: ${work.asked} times so far`);
 }
 
-test('a repeatable tool that takes its worker with it, each time, ends as an unknown outcome', async () => {
-  const tool = new Silence();
+test('a repeatable tool that crashes its worker on each attempt ends with an unknown outcome', async () => {
+  const tool = new SilentService();
   const call = { id: 'call_0', name: 'look', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'look' } };
   const callTool = createCallTool(
     activityDependencies({
@@ -79,8 +83,8 @@ test('a repeatable tool that takes its worker with it, each time, ends as an unk
   expect(tool.asked).toBe(5);
 });
 
-test('a model call that takes its worker with it, each time, ends in error, and all that it may have cost is counted', async () => {
-  const model = new Silence();
+test('a model call that crashes its worker on each attempt ends in error, and its usage counts each attempt', async () => {
+  const model = new SilentService();
   const start = turnStart();
   const callModel = createCallModel(
     activityDependencies({

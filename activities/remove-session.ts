@@ -7,14 +7,14 @@ import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 
 /**
- * What was on its way as a session was deleted has come by then: a turn whose start its session had ordered, the result
- * of a tool that had just ended, a command.
+ * How long after a deletion work in progress may still leave data: a turn whose start its session had requested, the
+ * result of a tool that had just ended, a command.
  */
 const LATE_MS = 3_600_000;
 
 /**
- * Removes what belongs to a deleted session: the histories and logs of its turns, its own history, its blobs and keys. It
- * can be done again, and is, an hour later; then the session's row goes too.
+ * Removes the data of a deleted session: the histories and logs of its turns, its own history, its blobs and keys. It
+ * is idempotent, and is repeated an hour later; then it removes the session's row too.
  */
 export function createRemoveSession({ catalog, logs, blobs, client }: Dependencies) {
   return function removeSession({ sessionId }: { sessionId: string }): Promise<void> {
@@ -23,10 +23,10 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
       const again = deletedAt && new Date(Date.parse(deletedAt) + LATE_MS);
       const isLast = !again || again.getTime() <= Date.now();
       for await (const { id, sequence } of catalog.turns.all(sessionId)) {
-        // A shutdown is to end the attempt in good order, or it counts as lost.
+        // At a shutdown the attempt must throw, or it counts as lost.
         Context.current().cancellationSignal.throwIfAborted();
         const isFound = await deleteTurn(id);
-        // A request that is not a turn yet may become one: what it leaves is found by its row.
+        // A request that is not a turn yet may become one, and its row is how that turn is found.
         if (isFound || sequence !== null || isLast) await catalog.turns.remove(id);
       }
       await deleteListedRuns(sessionWorkflowId(sessionId));
@@ -36,7 +36,9 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
     });
   };
 
-  /** Deletes the runs of a turn, the first one first: each knows the one before it. False if there is none. */
+  /**
+   * Deletes the runs of a turn, oldest first, since each refers to the previous one. Returns false if there is none.
+   */
   async function deleteTurn(turnId: string): Promise<boolean> {
     const workflowId = turnWorkflowId(turnId);
     const earlier: string[] = [];
@@ -46,7 +48,7 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
       }
     } catch (error) {
       if (isUnreadable(error)) {
-        // Nobody will read it any more; what was said is to go all the same.
+        // Its key is missing, so the log cannot be read; the histories must be deleted nevertheless.
         await deleteListedRuns(workflowId);
         return true;
       }
@@ -58,7 +60,7 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
     return true;
   }
 
-  /** Deletes the runs of a workflow that Temporal lists, and its last one; they need not follow from one another. */
+  /** Deletes the runs of a workflow that Temporal lists, and its last one; they need not form a chain. */
   async function deleteListedRuns(workflowId: string): Promise<void> {
     const runs = client.workflow.list({ query: `WorkflowId = '${workflowId}'` });
     for await (const { runId } of runs) await deleteExecution(client, { workflowId, runId });

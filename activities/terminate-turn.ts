@@ -7,13 +7,13 @@ import type { Dependencies } from './dependencies.ts';
 interface TerminateTurnInput {
   turnId: string;
   reason: CancelReason;
-  /** Leave the turn alone while it runs a tool that must not be cut off. */
+  /** Do not terminate the turn while it runs a tool that must not be aborted. */
   sparesTools: boolean;
 }
 
 /**
- * Terminates a turn that was asked to end and has not: its log is closed by whoever reads it. Returns false if the turn
- * was spared.
+ * Terminates a turn that was cancelled and has not ended; the projection closes its log. Returns false if the turn was
+ * spared.
  */
 export function createTerminateTurn({ client }: Dependencies) {
   const { connection, options } = client;
@@ -29,7 +29,7 @@ export function createTerminateTurn({ client }: Dependencies) {
     return true;
   };
 
-  /** False for a turn that has closed by itself. */
+  /** Whether the turn runs a tool that must run at most once; false for a turn that has closed. */
   async function runsToolOnce(workflowId: string): Promise<boolean> {
     try {
       const { pendingActivities } = await connection.workflowService.describeWorkflowExecution({

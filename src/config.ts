@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
-import { ROLES, subjectNamed, type Caller, type Role } from './auth/rights.ts';
+import { ROLES, subjectNamed, type Caller, type Role } from './core/subject.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/sqlite.ts';
 import type { EncryptionKey } from './encryption/cipher.ts';

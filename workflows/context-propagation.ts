@@ -17,22 +17,25 @@ import {
   turnIdOf,
 } from '../src/core/temporal-names.ts';
 
-/** To the worker; what it does with it is no part of the history. */
+/** Sinks of the worker; calls to them are not part of the history. */
 export interface TraceSinks extends Sinks {
   traces: { turnEnded(span: TurnSpan): void };
 }
 
-/** What a turn gets from the command that creates it. */
+/** The headers that a turn receives from the command that creates it. */
 const PROPAGATED_HEADERS = new Set([REQUEST_HEADER, TRACE_HEADER, PREVIOUS_TRACE_HEADER]);
 
-/** So many turns of a session are remembered: the one that runs, and those that are being archived. */
+/** How many turns of a session are remembered: the running one, and those that are being archived. */
 const MAX_TURNS = 50;
 
 /**
- * Carries the origin of a turn along, in Temporal's headers: from the Update into the turn, from the turn into its
- * activities and its next run. And the request that a session was deleted by, into what removes it. Headers take no part in a replay, so a history that has none, or others, is as good. For
- * the same reason nothing here may wait or draw a random number: a tick more than before is another order of commands.
- * It is done whether this worker traces or not, so that the next one can.
+ * Propagates the request id and the trace of a turn in Temporal's headers: from the Update to the turn, and from the
+ * turn to its activities and its next run. Also propagates the id of the request that deleted a session to the
+ * activities that remove it.
+ *
+ * A replay does not compare headers, so a history without them, or with others, replays. For the same reason the
+ * interceptors must not await or draw random numbers: one more microtask can change the order of commands. They run
+ * also on a worker without tracing, so that the next worker can trace.
  */
 export function interceptors(): WorkflowInterceptors {
   const { workflowId } = workflowInfo();
@@ -80,14 +83,14 @@ function sessionInterceptors(sessionId: string): WorkflowInterceptors {
     const [oldest] = turns.keys();
     if (turns.size > MAX_TURNS && oldest !== undefined) turns.delete(oldest);
   };
-  /** The headers of what concerns a turn, whichever command or background task it is done for. */
+  /** The headers of an activity that concerns a turn, whichever command or background task schedules it. */
   const withOrigin = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
     const turnId = fieldOf(args, 'turnId');
     const given = turnId === undefined ? undefined : turns.get(turnId);
     return { headers: { ...headers, ...(turnId !== undefined && given && originOf(given, turnId)) } };
   };
-  /** The headers of a turn that begins. */
-  const begun = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
+  /** The headers of a turn that starts. */
+  const forChild = ({ headers }: { headers: Headers }, args: unknown[]): { headers: Headers } => {
     const given = turns.get(fieldOf(args, 'turnId') ?? '');
     const previous = turns.get(fieldOf(args, 'previousTurnId') ?? '')?.[TRACE_HEADER];
     return { headers: { ...headers, ...given, ...(given && previous && { [PREVIOUS_TRACE_HEADER]: previous }) } };
@@ -104,7 +107,7 @@ function sessionInterceptors(sessionId: string): WorkflowInterceptors {
     ],
     outbound: [
       {
-        startChildWorkflowExecution: (input, next) => next({ ...input, ...begun(input, input.options.args) }),
+        startChildWorkflowExecution: (input, next) => next({ ...input, ...forChild(input, input.options.args) }),
         scheduleActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
         scheduleLocalActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
         getLogAttributes: (input, next) => next({ ...input, sessionId }),
@@ -113,7 +116,7 @@ function sessionInterceptors(sessionId: string): WorkflowInterceptors {
   };
 }
 
-/** No part of a trace: it goes on long after the request. */
+/** The removal of a session is not part of a trace, since it continues long after the request. */
 function removalInterceptors(sessionId: string): WorkflowInterceptors {
   let request: Headers = {};
   return {
@@ -134,7 +137,7 @@ function removalInterceptors(sessionId: string): WorkflowInterceptors {
   };
 }
 
-/** What is done for a turn is a part of the turn's span. */
+/** The headers of a turn's activities, whose parent span is the turn's. */
 function originOf(given: Headers, turnId: string): Headers {
   const { [REQUEST_HEADER]: request } = given;
   const parent = traceIn(given, TRACE_HEADER);
@@ -145,7 +148,7 @@ function originOf(given: Headers, turnId: string): Headers {
   };
 }
 
-/** Tells the worker of the turn's span when the turn ends, beside what the workflow does. */
+/** Reports the turn's span to the worker when the turn ends, without delaying the workflow. */
 function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>): void {
   const parent = traceIn(given, TRACE_HEADER);
   if (!parent) return;
@@ -156,7 +159,7 @@ function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>):
   running.then(
     (result) => {
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the result of a turn's workflow
-      const close = result as TurnResult;
+      const { status } = result as TurnResult;
       traces.turnEnded({
         parent,
         ...(previous && { previous }),
@@ -164,10 +167,10 @@ function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>):
         sessionId,
         startedAt: Date.parse(createdAt),
         endedAt: Date.now(),
-        status: close.status,
+        status,
       });
     },
-    // It continues as new: the turn goes on.
+    // The run continues as new, so the turn has not ended.
     () => undefined,
   );
 }
@@ -185,7 +188,7 @@ function traceIn(headers: Headers, name: string): TraceContext | undefined {
   return payload && defaultPayloadConverter.fromPayload<TraceContext>(payload);
 }
 
-/** A text of what a workflow, an activity or an update is given first. */
+/** A string field of the first argument of a workflow, an activity or an update. */
 function fieldOf([first]: unknown[], name: 'turnId' | 'previousTurnId'): string | undefined {
   if (typeof first !== 'object' || first === null) return undefined;
   const value: unknown = Object.entries(first).find(([key]) => key === name)?.[1];

@@ -2,23 +2,24 @@ import { proxyActivities, sleep } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 
 /**
- * Some calls to Temporal for each turn, and a session may have thousands. Another attempt goes on where one has stopped,
- * so a worker that is silent for long is not waited for.
+ * Both make several calls to Temporal for each turn, and a session may have thousands of turns. An attempt continues
+ * where the previous one has stopped, so a short heartbeat time-out costs little.
  */
 const { endSession, removeSession } = proxyActivities<Pick<Activities, 'endSession' | 'removeSession'>>({
   startToCloseTimeout: '1 hour',
   heartbeatTimeout: '5 seconds',
-  // For ever: the session was deleted, and everything of it goes. If too many workers are lost, housekeeping begins anew.
+  // Retried for ever, since the data of a deleted session must be removed. After too many lost attempts the activity
+  // fails, and housekeeping starts the removal again.
   retry: { maximumInterval: '1 minute' },
 });
 
 /**
- * Who follows a turn that was ended with its session hears so, before the turn's history is gone: within milliseconds,
- * unless the machine is very busy.
+ * How long the histories of terminated turns are kept, so that readers that follow them see the end first. That takes
+ * milliseconds, unless the machine is very busy.
  */
 const READERS_GRACE = '5 seconds';
 
-/** Removes what is left of a session that was deleted: from the catalog's point of view it is gone already. */
+/** Removes the data of a deleted session, which no longer exists in the catalog. */
 export async function deleteSession({ sessionId }: { sessionId: string }): Promise<void> {
   await endSession({ sessionId });
   await sleep(READERS_GRACE);

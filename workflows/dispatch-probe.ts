@@ -1,14 +1,14 @@
 import { proxyActivities } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 
-/** As quick as an activity can be: what is measured is the server. */
+/** The fastest possible activity, so that the server is what is measured. */
 const { doNothing } = proxyActivities<Pick<Activities, 'doNothing'>>({ startToCloseTimeout: '10 seconds' });
 
-/** A server that limits its rate has saved up a second's worth of it while it was idle: 20 tasks as it comes. */
+/** A server with a rate limit allows a burst of one second's tasks after it was idle: 20 by default. */
 const BURST = 22;
 const ROUNDS = 7;
 
-/** How long the server takes from one step of a workflow to the next, in milliseconds: the median of a few. */
+/** Measures how long the server takes from one step of a workflow to the next: the median in milliseconds. */
 export async function dispatchProbe(): Promise<number> {
   for (let round = 0; round < BURST; round++) await doNothing();
   const times: number[] = [];

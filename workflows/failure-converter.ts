@@ -1,4 +1,4 @@
 import { DefaultFailureConverter } from '@temporalio/common';
 
-/** Puts the messages and stack traces of errors into a payload, which goes through the codec. */
+/** Encodes the messages and stack traces of errors as payloads, so that the codec encrypts them. */
 export const failureConverter = new DefaultFailureConverter({ encodeCommonAttributes: true });

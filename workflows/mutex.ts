@@ -1,4 +1,4 @@
-/** Runs one function at a time, in the order in which they came. */
+/** Runs one function at a time, in the order of the calls. */
 export class Mutex {
   #last: Promise<unknown> = Promise.resolve();
 

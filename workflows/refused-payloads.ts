@@ -1,14 +1,9 @@
 import { log, type WorkflowInterceptors } from '@temporalio/workflow';
+import { REFUSED } from '../src/core/temporal-names.ts';
 
 /**
- * How the encoding of a payload begins that the worker's codec has refused; the reason follows. No converter knows it, so
- * an Update with such an argument is rejected before it is accepted, and a workflow that was started with one never runs.
- */
-export const REFUSED = 'refused';
-
-/**
- * Drops the signals whose payloads were refused. Such a signal is in the history for ever, and its conversion would fail
- * the workflow task each time. It is dropped in each replay as well, since the codec refuses the same payloads.
+ * Drops signals whose payloads were refused. Such a signal stays in the history, and its conversion would fail each
+ * workflow task. Each replay drops it too, since the codec refuses the same payloads.
  */
 export function interceptors(): WorkflowInterceptors {
   return {

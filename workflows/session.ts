@@ -23,86 +23,67 @@ import type { Activities } from '../activities/index.ts';
 import type { TurnStart } from '../src/core/history.ts';
 import type { CancelReason, PendingCall } from '../src/core/records.ts';
 import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
-import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import {
-  cancelSession,
-  cancelTurn,
   COMMAND_LIFETIME_MS,
-  createTurn,
-  turnEnding,
   type CancelCommand,
   type CreateTurnCommand,
+  type SessionStart,
+  type SessionState,
+  type Tip,
   type TurnAccepted,
   type TurnEnding,
-} from './messages.ts';
+} from '../src/core/session.ts';
+import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
+import { errorMessage } from './errors.ts';
+import { cancelSession, cancelTurn, createTurn, turnEnding } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
 
-export interface SessionStart {
-  sessionId: string;
-  /** The turn whose command starts this run: as a rule it is not there yet. */
-  begins?: string;
-  /** Set when the session continues as new; a fresh run loads its state from the catalog and the logs of its turns. */
-  state?: SessionState;
-}
-
-export interface SessionState {
-  /** The newest turn. */
-  tip: Tip | null;
-  /** Whether the tip is still running. */
-  open: boolean;
-  closed: boolean;
-  /** Ended turns that are not in the archive yet. */
-  unarchived: string[];
-}
-
-export interface Tip extends TurnAccepted {
-  /** The calls that wait for an answer on it. */
-  pending: PendingCall[];
-}
-
 /**
- * Short reads of our own stores: retried while these are away, because nothing can be decided without them. Local ones
- * have no heartbeats that count lost workers: one that is lost takes its workflow task with it, which Temporal repeats
- * less and less often.
+ * Short reads of the catalog and of histories, retried while these are unavailable, since no command can be decided
+ * without them. They are local activities, which have no heartbeats that count lost workers: if the worker is lost, the
+ * workflow task is lost too, and Temporal retries that with a back-off.
  */
 const { loadSession, inspectTurn } = proxyLocalActivities<Pick<Activities, 'loadSession' | 'inspectTurn'>>({
   startToCloseTimeout: '10 seconds',
   retry: { initialInterval: '200 milliseconds', maximumInterval: '5 seconds' },
 });
 
-/** Ends a turn that does not end by itself: two quick calls to Temporal, retried for ever, or the session would wait. */
+/**
+ * Terminates a turn that does not end: two quick calls to Temporal, retried for ever, since the session waits for it.
+ */
 const { terminateTurn } = proxyActivities<Pick<Activities, 'terminateTurn'>>({
   startToCloseTimeout: '30 seconds',
   retry: { maximumInterval: '10 seconds' },
 });
 
-/** Long turns have long logs; a catalog that is away or full is waited for, for ever. Lost workers are counted. */
+/** Long turns have long logs. An unavailable or full catalog is retried for ever; lost workers are counted. */
 const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
   startToCloseTimeout: '10 minutes',
   heartbeatTimeout: '30 seconds',
   retry: { maximumInterval: '1 minute' },
 });
 
-/** A cancelled turn that has not ended by then is terminated: it hangs, or there is no worker to end it. */
+/** A cancelled turn that has not ended after this time is terminated: it hangs, or no worker is available. */
 const CANCEL_GRACE = '10 seconds';
-/** ... unless it runs a tool that must not be cut off; then this much longer. */
+/** The additional time for a turn that runs a tool which must not be aborted. */
 const TOOL_GRACE = '20 seconds';
 
-/** Past this a session continues as new even though a turn is open. */
+/** Beyond these a session continues as new although a turn is open. */
 const MAX_HISTORY_EVENTS = 10_000;
 const MAX_HISTORY_BYTES = 20 * 1024 * 1024;
 
-/** Nobody waits for the archive: turns that end shortly after one another go there together. */
+/** The archive is not urgent: turns that end within this time are archived together. */
 const ARCHIVE_DELAY = '1 second';
 
 /**
- * A session: owns the order of its turns. Every command that changes it is an Update or a signal here, and they are
- * carried out one at a time, so two turns never run at once and answers are checked against what really waits.
+ * A session, which owns the order of its turns. Every command that changes it is an Update or a signal of this
+ * workflow. They run one at a time, so two turns never run at once, and answers are checked against the calls that are
+ * pending.
  */
 export async function session(start: SessionStart): Promise<void> {
   const run = new SessionRun(start);
-  // First, so that an end which has come before a command is heard before it.
+  // First, so that an end that arrived before a command is handled before it.
   setHandler(turnEnding, (ending) => run.turnEnding(ending));
   setHandler(createTurn, (command) => asUpdateFailure(() => run.createTurn(command)), {
     validator: (command) => run.validateCreateTurn(command),
@@ -112,8 +93,8 @@ export async function session(start: SessionStart): Promise<void> {
     await run.untilContinued();
   } catch (error) {
     if (error instanceof TemporalFailure || error instanceof ContinueAsNew) throw error;
-    // Anything else would fail the workflow task for ever. A failed session is built anew by its next command.
-    throw ApplicationFailure.nonRetryable(messageOf(error), 'session_failed');
+    // Any other error would fail the workflow task for ever. The next command starts a failed session again.
+    throw ApplicationFailure.nonRetryable(errorMessage(error), 'session_failed');
   }
 }
 
@@ -122,7 +103,7 @@ class SessionRun {
   readonly #begins: string | undefined;
   #state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
   #loaded: boolean;
-  /** Why the session can't be loaded. */
+  /** Why the session cannot be loaded. */
   #failure: Error | undefined;
   readonly #archiving = new Set<string>();
   readonly #stopping = new Set<string>();
@@ -144,10 +125,12 @@ class SessionRun {
     return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
   }
 
-  /** A session that can't be loaded, since it was deleted or its catalog is damaged, ends when all commands have heard so. */
+  /**
+   * If the session cannot be loaded (it was deleted, or the catalog is damaged), fails after all commands have failed.
+   */
   async #load(): Promise<void> {
     try {
-      // If the turn is there all the same, the start of its child says so.
+      // Skips `begins`, which usually does not exist. If it does, the start of the child workflow fails and reports it.
       const loaded = await loadSession({ sessionId: this.#sessionId, ...(this.#begins && { begins: this.#begins }) });
       this.#state = { ...loaded, unarchived: [] };
       this.#loaded = true;
@@ -163,7 +146,7 @@ class SessionRun {
     if (this.#failure) throw this.#failure;
   }
 
-  /** Rather between turns than during one, but before the history grows too long in any case. */
+  /** Prefers to continue between turns, but continues during one before the history grows too long. */
   #mayContinue(): boolean {
     const { continueAsNewSuggested, historyLength, historySize } = workflowInfo();
     const isLong = historyLength >= MAX_HISTORY_EVENTS || historySize >= MAX_HISTORY_BYTES;
@@ -176,7 +159,7 @@ class SessionRun {
     return this.#commands.run(async () => {
       await this.#untilLoaded();
       const { tip } = this.#state;
-      if (tip?.turnId === command.turnId) return accepted(tip); // the command came twice
+      if (tip?.turnId === command.turnId) return accepted(tip); // a repeated command
       if (this.#mayExistAlready(command)) {
         const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
         if (known) return this.#adoptExisting(known);
@@ -186,7 +169,7 @@ class SessionRun {
         if (command.sparesRunning) throw refused(RUNNING);
         this.#stop(tip.turnId, 'cancelled-for-next-turn');
         await condition(() => !this.#state.open);
-        // The turn may have ended by itself just before, and wait for a human now.
+        // The turn may have ended before it was cancelled, with pending calls.
         previous = await this.#validate(command);
       }
       return this.#start(command, previous);
@@ -194,28 +177,28 @@ class SessionRun {
   }
 
   /**
-   * Whether the turn may be there: its id is older than the newest one, so another may have followed, or the command is
-   * too old to begin it. Such are the commands that Temporal gives once more to a run that came of an operator's reset.
+   * Whether the turn may exist: its id is older than the newest one, so another may have followed, or the command is
+   * too old to start it. Temporal repeats such commands to a run that results from an operator's reset.
    */
   #mayExistAlready(command: CreateTurnCommand): boolean {
     const { tip } = this.#state;
-    return command.isRepeated ?? ((tip !== null && command.turnId < tip.turnId) || isExpired(command));
+    return (tip !== null && command.turnId < tip.turnId) || isExpired(command);
   }
 
-  /** Refuses what can be refused without asking anybody: such a command leaves nothing in the history. */
+  /** Rejects a command that can be rejected from the state alone. Such a command leaves no event in the history. */
   validateCreateTurn(command: CreateTurnCommand): void {
     const { turnId, previous, input } = command;
     const { tip, open, closed } = this.#state;
     if (!this.#loaded || this.#mayExistAlready(command) || tip?.turnId === turnId) return;
     if (closed) throw refused(CLOSED);
-    // The end of an open turn, and what waits on it, may have come in the same moment and not be noted yet.
+    // The end of an open turn, with its pending calls, may have arrived in the same activation and not be handled yet.
     if (open) return;
     const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
     const refusal = isTip ? refuseInput(input, tip?.pending ?? []) : undefined;
     if (refusal) throw refused(refusal);
   }
 
-  /** Returns the turn that the new one follows, with what waits on it. */
+  /** Returns the turn that the new one follows, with its pending calls. */
   async #validate(command: CreateTurnCommand): Promise<Pick<Tip, 'turnId' | 'pending'> | null> {
     if (this.#state.closed) throw refused(CLOSED);
     if (isExpired(command)) throw refused(EXPIRED);
@@ -236,7 +219,7 @@ class SessionRun {
   }
 
   async #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): Promise<TurnAccepted> {
-    const { previous: _, isRepeated: __, sparesRunning: ___, ...rest } = command;
+    const { previous: _, sparesRunning: __, ...rest } = command;
     const start: TurnStart = {
       ...rest,
       sessionId: this.#sessionId,
@@ -246,11 +229,11 @@ class SessionRun {
     };
     const { turnId, previousTurnId, sequence } = start;
     const before = this.#state.tip;
-    // Before the start: a turn that is over at once may announce its end in the same moment.
+    // Before the start: a turn that ends immediately may signal its end in the same activation.
     this.#state.tip = { turnId, previousTurnId, sequence, pending: [] };
     this.#state.open = true;
     try {
-      // Awaited: a start that is still on its way when the session continues as new would be acknowledged and lost.
+      // Awaited: a start that is pending when the session continues as new would be acknowledged and lost.
       const child = await startChild<typeof turn>('turn', {
         workflowId: turnWorkflowId(turnId),
         args: [start],
@@ -264,14 +247,14 @@ class SessionRun {
       this.#state.tip = before;
       this.#state.open = false;
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
-      // The command came again, after a run of the session that this one knows nothing of.
+      // The command is repeated, and a run of the session that this one does not know has executed it.
       const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
       if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
       return this.#adoptExisting(seen);
     }
   }
 
-  /** Makes a turn that is there already the newest one, unless another has followed. */
+  /** Makes an existing turn the newest one, unless another has followed. */
   #adoptExisting({ turnId, previousTurnId, sequence, pending, open }: Tip & { open: boolean }): TurnAccepted {
     if (sequence > (this.#state.tip?.sequence ?? 0)) {
       this.#state.tip = { turnId, previousTurnId, sequence, pending };
@@ -286,7 +269,7 @@ class SessionRun {
       await this.#untilLoaded();
       if (close) this.#state.closed = true;
       const { tip, open } = this.#state;
-      if (open && tip && (!upTo || tip.turnId <= upTo)) this.#stop(tip.turnId, 'client-cancelled');
+      if (open && tip && tip.turnId <= upTo) this.#stop(tip.turnId, 'client-cancelled');
     });
   }
 
@@ -297,7 +280,7 @@ class SessionRun {
 
   #ended(turnId: string, pending: PendingCall[]): void {
     const { tip, unarchived } = this.#state;
-    // Once: a run that came of an operator's reset announces an end of its own.
+    // Once: a run that results from an operator's reset signals its own end.
     if (this.#runs(turnId) && tip) {
       this.#state.open = false;
       tip.pending = pending;
@@ -305,7 +288,7 @@ class SessionRun {
     if (!unarchived.includes(turnId)) unarchived.push(turnId);
   }
 
-  /** Asks a turn to end; sees to it that it does. The first reason stands. */
+  /** Cancels a turn, and terminates it if it does not end. The first reason is kept. */
   #stop(turnId: string, reason: CancelReason): void {
     if (this.#stopping.has(turnId)) return;
     this.#stopping.add(turnId);
@@ -322,7 +305,7 @@ class SessionRun {
     try {
       await getExternalWorkflowHandle(turnWorkflowId(turnId)).signal(cancelTurn, reason);
     } catch {
-      // It has closed already, and nobody may be on the way to tell us.
+      // It has closed, and its signal may have been lost.
       await this.#reconcile(turnId);
     }
     for (const sparesTools of [true, false]) {
@@ -333,14 +316,14 @@ class SessionRun {
     await this.#reconcile(turnId);
   }
 
-  /** A turn that was terminated or failed has not announced its end; as its parent we are told of it all the same. */
+  /** Waits for a turn as its parent, since a turn that was terminated or failed does not signal its end. */
   async #untilClosed(turnId: string, child: ChildWorkflowHandle<typeof turn>): Promise<void> {
     await child.result().catch(() => undefined);
     await this.#reconcile(turnId);
     await this.#poll(turnId);
   }
 
-  /** A run that did not start the turn itself is not told of its end, so it looks from time to time. */
+  /** Polls a turn that this run did not start: only its parent run is notified when it closes. */
   async #poll(turnId: string): Promise<void> {
     while (!(await condition(() => !this.#runs(turnId), '1 minute'))) await this.#reconcile(turnId);
   }
@@ -351,7 +334,10 @@ class SessionRun {
     try {
       seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
     } catch (error) {
-      log.warn('the turn of a session could not be inspected; it is tried again', { turnId, error: messageOf(error) });
+      log.warn('the turn of a session could not be inspected; it will be retried', {
+        turnId,
+        error: errorMessage(error),
+      });
       return;
     }
     if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen?.pending ?? []);
@@ -375,8 +361,8 @@ class SessionRun {
     try {
       await archiveTurn({ turnId, sessionId: this.#sessionId });
     } catch (error) {
-      // Housekeeping looks for closed turns that are not in the archive, and tries again every few minutes.
-      log.error('a turn could not be archived', { turnId, error: messageOf(error) });
+      // Housekeeping looks for closed turns that are not in the archive, and retries every few minutes.
+      log.error('a turn could not be archived', { turnId, error: errorMessage(error) });
     }
     this.#archiving.delete(turnId);
     this.#state.unarchived = this.#state.unarchived.filter((id) => id !== turnId);
@@ -386,9 +372,9 @@ class SessionRun {
 const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };
 const RUNNING: Refusal = {
   code: 'forbidden',
-  message: 'this would cancel the turn that runs, which your role does not allow: send it again when that has ended',
+  message: 'this would cancel the running turn, which your role does not allow: send it again when that turn has ended',
 };
-const EXPIRED: Refusal = { code: 'request_expired', message: 'the request was under way for too long: send it again' };
+const EXPIRED: Refusal = { code: 'request_expired', message: 'the request took too long to arrive: send it again' };
 
 function isExpired({ createdAt }: CreateTurnCommand): boolean {
   return Date.now() - Date.parse(createdAt) > COMMAND_LIFETIME_MS;
@@ -402,25 +388,25 @@ function refused({ code, message }: Refusal): ApplicationFailure {
   return ApplicationFailure.nonRetryable(message, code);
 }
 
-/** An error that is not Temporal's would fail the workflow task, and with it the session; the caller is to get it. */
+/**
+ * Turns any error into a failure of the Update. Errors that are not Temporal's would fail the workflow task instead.
+ */
 async function asUpdateFailure<T>(handler: () => Promise<T>): Promise<T> {
   try {
     return await handler();
   } catch (error) {
     if (error instanceof TemporalFailure) throw error;
-    throw ApplicationFailure.nonRetryable(messageOf(error), 'internal_error');
+    throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
   }
 }
 
-/** Runs something beside the commands. What fails there must not fail the workflow task either. */
+/** Runs a task concurrently with the commands. Its errors must not fail the workflow task either. */
 function runInBackground(task: () => Promise<void>): void {
-  task().catch((error: unknown) => log.error('a background task of the session failed', { error: messageOf(error) }));
+  task().catch((error: unknown) =>
+    log.error('a background task of the session failed', { error: errorMessage(error) }),
+  );
 }
 
 function toError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

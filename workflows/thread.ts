@@ -1,25 +1,33 @@
 import {
   ActivityCancellationType,
   ActivityFailure,
-  ApplicationFailure,
   isCancellation,
   proxyActivities,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { CallModelResult, RunGuard, TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
+import type {
+  Appended,
+  AppendingActivity,
+  CallModelResult,
+  RunGuard,
+  TurnContinuation,
+  TurnResult,
+  TurnStart,
+} from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { resolutionOf, countFailureRecords } from '../src/core/projection.ts';
 import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/core/records.ts';
+import { errorMessage } from './errors.ts';
 
-/** How far the turn has come; shared by its threads, since they share its log. */
+/** The progress of a turn, shared by its threads, since they share its log. */
 export type Progress = Pick<TurnContinuation, 'ordinal' | 'step' | 'usage'>;
 
 export type ThreadResult =
   | Exclude<TurnResult, { status: 'cancelled' }>
   /** The turn is being cancelled. */
   | { status: 'stopped' }
-  /** The history is long enough; everything that was begun has ended. */
+  /** The run should continue as new; no activity is running. */
   | { status: 'continue' };
 
 interface ThreadOptions {
@@ -29,22 +37,27 @@ interface ThreadOptions {
   stopped: () => boolean;
 }
 
-/** A tool call that may run now: it needs no approval, or has it. */
+/** A tool call that may run: it needs no approval, or is approved. */
 type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'>;
 
 /**
- * With the default a workflow sees a cancellation at once while a result may still land in its history; the log would
- * then have records that the workflow has not counted.
+ * With the default, a workflow sees a cancellation at once although a result may still be added to its history. The log
+ * would then have records that the workflow has not counted.
  */
 const cancellationType = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED;
 
-/** After so long without a word a worker is taken for lost; how often it sends one is in `activities/heartbeat.ts`. */
+/**
+ * After this time without a heartbeat a worker is considered lost. The interval is in
+ * `src/temporal/activity-heartbeat.ts`.
+ */
 const HEARTBEAT_TIMEOUT = '4 seconds';
 
 /**
- * An attempt ends by itself when its model falls silent, and ends the turn when its provider fails for too long, or too
- * many workers were lost with it; what is retried here are lost workers and shutdowns. Heartbeat and first interval are
- * short, so that another worker goes on within 5 s.
+ * Model calls have three kinds of retries. This policy retries lost workers and shutdowns; the heartbeat time-out and
+ * the first interval are short, so that another worker resumes within 5 s. The activity sets `nextRetryDelay` for a
+ * provider that fails, and ends the turn if it fails for too long or too many workers were lost.
+ * `retryWhileUnavailable` retries reads and writes of the stores within an attempt. An attempt whose model stalls ends
+ * itself.
  */
 const { callModel } = proxyActivities<Pick<Activities, 'callModel'>>({
   startToCloseTimeout: '2 hours',
@@ -53,7 +66,7 @@ const { callModel } = proxyActivities<Pick<Activities, 'callModel'>>({
   retry: { initialInterval: '100 milliseconds', maximumInterval: '30 seconds' },
 });
 
-/** Servers that can't be reached are not a failure but a result; what is retried are lost workers and shutdowns. */
+/** Unreachable servers are a result, not a failure; lost workers and shutdowns are retried. */
 const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   startToCloseTimeout: '5 minutes',
   heartbeatTimeout: HEARTBEAT_TIMEOUT,
@@ -61,17 +74,17 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   retry: { initialInterval: '100 milliseconds', maximumInterval: '10 seconds' },
 });
 
-/** So many tools run at a time: a workflow task that schedules hundreds is slow and large. */
+/** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
 const MAX_CONCURRENT_TOOLS = 50;
 
-/** The agent loop of one thread: ask the model, run the tools that it calls, until it calls none or needs somebody. */
+/** The agent loop of one thread: calls the model and runs its tool calls until it calls none, or calls are pending. */
 export class Thread {
   readonly #start: TurnStart;
   readonly #threadId: string;
   readonly #progress: Progress;
   readonly #stopped: () => boolean;
   readonly #run: RunGuard;
-  /** Stamps of the results that came since the last model call. */
+  /** Stamps of the results since the last model call. */
   #recent: string[] = [];
 
   constructor({ start, threadId, progress, stopped }: ThreadOptions) {
@@ -79,7 +92,7 @@ export class Thread {
     this.#threadId = threadId;
     this.#progress = progress;
     this.#stopped = stopped;
-    // Told to the activities only: the code must replay what was done before a reset. They know which run they are for.
+    // Only the activities check the run, since this code must replay the events before a reset.
     this.#run = { runId: workflowInfo().originalExecutionRunId, ...(start.carry?.isReset && { isReset: true }) };
   }
 
@@ -151,11 +164,11 @@ export class Thread {
         ...(this.#progress.step === 1 && isSmall(this.#start) && { start: this.#start }),
       });
     } catch (error) {
-      this.#progress.ordinal += countFailureRecords('callModel');
+      this.#count('callModel');
       if (isCancellation(error)) return { status: 'stopped' };
       return { status: 'error', message: causeOf(error) };
     }
-    this.#appended(result);
+    this.#count('callModel', result);
     for (const record of result.records) {
       if (record.kind === 'model.message') this.#progress.usage = addUsage(this.#progress.usage, record.usage);
     }
@@ -175,62 +188,58 @@ export class Thread {
     await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
   }
 
-  /** Never throws: however a tool ends, the log says so and the model is told. */
+  /** Never throws: every outcome of a tool is in the log and in the next request to the model. */
   async #callTool({ toolCallId, source }: ReadyCall): Promise<void> {
     const { turnId, sessionId, owner, specHash, limits } = this.#start;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
-      // The activity ends a call that takes too long, and still has to say so.
+      // The activity itself ends a call that takes too long, and needs time to return that.
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
       cancellationType,
       ...(source.run?.effect === 'retry'
-        ? // To take its worker for dead too soon costs little. The activity counts failures and lost workers.
+        ? // Considering its worker dead too early costs little. The activity counts failures and lost workers.
           { heartbeatTimeout: HEARTBEAT_TIMEOUT, retry: { maximumInterval: '30 seconds' } }
-        : // A tool with effects that nobody has declared repeatable runs at most once, whatever happens to its worker.
+        : // A tool with effects that is not declared repeatable runs at most once, also if its worker is lost.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });
     const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, toolCallId, source, ...this.#run };
     try {
-      this.#appended(await callTool(input));
+      this.#count('callTool', await callTool(input));
     } catch {
-      this.#failed('callTool');
+      this.#count('callTool');
     }
   }
 
   async #connectTools(): Promise<void> {
     const { turnId, sessionId, owner, specHash } = this.#start;
     try {
-      this.#appended(await connectTools({ turnId, sessionId, owner, threadId: this.#threadId, specHash }));
+      this.#count('connectTools', await connectTools({ turnId, sessionId, owner, threadId: this.#threadId, specHash }));
     } catch {
-      // The turn goes on: each model call looks for the tools itself, and is told which are not there.
-      this.#failed('connectTools');
+      // The turn continues: each model call loads the tools itself, and its prompt lists the unavailable servers.
+      this.#count('connectTools');
     }
   }
 
-  #appended({ records, stamp }: { records: unknown[]; stamp: string }): void {
-    this.#progress.ordinal += records.length;
-    this.#recent.push(stamp);
-  }
-
-  #failed(activity: 'callTool' | 'connectTools'): void {
-    const records = countFailureRecords(activity);
+  /**
+   * Counts the records that an activity returned or, without a result, those that the projection adds for its failure.
+   */
+  #count(activity: AppendingActivity, result?: Appended): void {
+    const records = result?.records.length ?? countFailureRecords(activity);
     this.#progress.ordinal += records;
-    // No worker has such a record in its cache: the next model call reads it from the history.
-    if (records > 0) this.#recent.push('');
+    // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
+    if (result || records > 0) this.#recent.push(result?.stamp ?? '');
   }
 }
 
-/** In a workflow both the clock and `Math.random` are those of its history: a replay mints the same ids. */
+/** In a workflow `Date.now` and `Math.random` are deterministic: a replay mints the same ids. */
 function newMessageId(): string {
   return ulid('msg', Date.now(), () => Math.floor(Math.random() * DIGITS));
 }
 
-/** Small enough to stand in the history twice. */
+/** Whether a start is small enough to be in the history twice. */
 function isSmall(start: TurnStart): boolean {
   return JSON.stringify(start).length <= 4096;
 }
 
 function causeOf(error: unknown): string {
-  const cause = error instanceof ActivityFailure ? error.cause : error;
-  if (cause instanceof ApplicationFailure || cause instanceof Error) return cause.message;
-  return String(error);
+  return errorMessage(error instanceof ActivityFailure ? (error.cause ?? error) : error);
 }

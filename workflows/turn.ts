@@ -14,17 +14,21 @@ import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/histor
 import { countStartRecords } from '../src/core/projection.ts';
 import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
 import { sessionWorkflowId } from '../src/core/temporal-names.ts';
+import { errorMessage } from './errors.ts';
 import { cancelTurn, turnEnding } from './messages.ts';
 import { Thread, type Progress, type ThreadResult } from './thread.ts';
 
-/** Of a run that has continued as this one: beside the steps. It may fail, since the session archives all. */
+/**
+ * Archives the previous run's part of the log after a continue-as-new. It may fail: the session archives the whole
+ * turn.
+ */
 const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
   startToCloseTimeout: '10 minutes',
   heartbeatTimeout: '30 seconds',
   retry: { maximumInterval: '1 minute' },
 });
 
-/** One request/response cycle of a session. Its history is its log. */
+/** A turn: one request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnResult> {
   const { carry } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
@@ -57,30 +61,30 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     }
   } catch (error) {
     if (error instanceof ContinueAsNew) throw error;
-    // Thrown on, it would fail the workflow task for ever.
-    end = { status: 'error', message: error instanceof Error ? error.message : String(error) };
+    // Rethrown, it would fail the workflow task for ever.
+    end = { status: 'error', message: errorMessage(error) };
   }
-  const close = closeOf(end, reason);
-  await CancellationScope.nonCancellable(() => notifySession(start, close));
-  return close;
+  const result = resultOf(end, reason);
+  await CancellationScope.nonCancellable(() => notifySession(start, result));
+  return result;
 }
 
-/** Whatever a cancelled turn still managed to do, it ends as cancelled, unless it was done by then. */
-function closeOf(end: ThreadResult, reason: CancelReason | undefined): TurnResult {
+/** A cancelled turn ends as cancelled even if its last step had a result, unless the turn was done before. */
+function resultOf(end: ThreadResult, reason: CancelReason | undefined): TurnResult {
   if (end.status === 'done') return end;
   if (reason) return { status: 'cancelled', reason };
   return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
 }
 
 /**
- * The session hears of the end before anybody can read of it, so that an answer to the turn always finds it ended.
- * A session that is gone is built anew from the logs, this one among them.
+ * Notifies the session before the workflow closes, and so before any reader sees the end: a reply to this turn always
+ * finds it ended. A session that does not run loads the end from the log of the turn later.
  */
-async function notifySession({ sessionId, turnId }: TurnStart, close: TurnResult): Promise<void> {
-  const pending = close.status === 'done' ? close.pending : [];
+async function notifySession({ sessionId, turnId }: TurnStart, result: TurnResult): Promise<void> {
+  const pending = result.status === 'done' ? result.pending : [];
   try {
     await getExternalWorkflowHandle(sessionWorkflowId(sessionId)).signal(turnEnding, { turnId, pending });
   } catch (error) {
-    log.warn('the session could not be told of the end of its turn', { error });
+    log.warn('the session could not be notified of the end of its turn', { error });
   }
 }

@@ -4,7 +4,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
 import { KeyLookups } from './key-lookups.ts';
-import { subjectNamed, type Caller } from './rights.ts';
+import { subjectNamed, type Caller } from '../core/subject.ts';
 import { randomBytes } from 'node:crypto';
 import { sha256 } from '../lib/hash.ts';
 

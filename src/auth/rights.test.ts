@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { mayOnServer, mayOnSession, mayReadAll, refusalOnSession, ROLES, type Caller, type Role } from './rights.ts';
+import { mayOnServer, mayOnSession, mayReadAll, refusalOnSession } from './rights.ts';
+import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
 const ACTIONS = ['read', 'send', 'decide', 'edit', 'cancel', 'delete'] as const;
 

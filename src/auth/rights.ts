@@ -1,20 +1,4 @@
-import type { Subject } from '../core/records.ts';
-
-export const ROLES = ['admin', 'user', 'approver'] as const;
-
-export type Role = (typeof ROLES)[number];
-
-/** The sender of a request and its roles. */
-export interface Caller {
-  subject: Subject;
-  /** The caller has the rights of each of its roles. */
-  roles: readonly Role[];
-}
-
-/** The subject of the keys with this name. */
-export function subjectNamed(name: string): Subject {
-  return { subjectId: name, subjectType: 'user', subjectSlug: name };
-}
+import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
 /** The actions on a session, and their names in error messages. */
 const SESSION_ACTIONS = {

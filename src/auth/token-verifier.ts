@@ -11,7 +11,7 @@ import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { Config } from '../config.ts';
 import { createAgent, createFetch } from '../lib/guarded-fetch.ts';
-import type { Caller } from './rights.ts';
+import type { Caller } from '../core/subject.ts';
 
 type OidcConfig = NonNullable<Config['oidc']>;
 

@@ -1,5 +1,5 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
-import type { Role } from '../auth/rights.ts';
+import type { Role } from '../core/subject.ts';
 
 /**
  * The catalog's tables: one schema for SQLite and PostgreSQL, with types that both have. Times are ISO-8601 UTC with

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { hashOfKey, newApiKey } from '../auth/api-keys.ts';
-import { ROLES, type Role } from '../auth/rights.ts';
+import { ROLES, type Role } from '../core/subject.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import { ConfigError, loadConfig, SUBJECT_NAME } from '../config.ts';

@@ -1,15 +1,15 @@
 /**
  * Sequence numbers: `ordinal * 1,000,000 + frame`. The ordinal counts the durable events of a turn; the frame counts
- * what a connection was sent since the last of them. The number of a durable event itself has frame 0, so a number
- * says which durable events its reader has. Nothing else about it is trusted, but for the frames of pieces.
+ * the events that a connection was sent since the last durable one. A durable event has frame 0, so a sequence number
+ * says which durable events its reader has. Except for the frames of pieces, no other part of it is trusted.
  */
 export const FRAMES_PER_ORDINAL = 1_000_000;
 
 /**
- * Frames from here on are not counted by a connection: they number the pieces of the durable message at the next
- * ordinal, for a reader that was cut in it. The pieces of a durable message never change, so such a number means the
- * same on every node, and a reader that is cut in a message of many pieces continues behind those that it has.
- * Frames below are more than any message needs, however often its reader reconnects; live text stops there.
+ * The first frame that numbers a piece of the durable message at the next ordinal, for a reader that was disconnected
+ * within that message; connections count only the frames below. The pieces of a durable message never change, so such a
+ * number means the same on every node, and a reader that reconnects within a message continues after the pieces that it
+ * has. The frames below are more than any message needs, however often its reader reconnects; live text stops there.
  */
 export const FIRST_PIECE = 900_000;
 const MAX_CURSOR_FRAME = 990_000;

@@ -1,22 +1,37 @@
-import type { CallSource, CancelReason, InputItem, NewRecord, PendingCall, Subject, Usage } from './records.ts';
+import type { CallSource, CancelReason, InputItem, NewRecord, PendingCall, Usage } from './records.ts';
+import type { Subject } from './subject.ts';
 
 /**
- * What the projection reads: the events of a turn workflow's history, decoded and freed of Temporal's own types
- * (`src/temporal/history.ts` makes them). Everything else in a history is of no interest to the log.
+ * The input of the projection: the events of a turn workflow's history, decoded and without Temporal's own types
+ * (`src/temporal/history.ts` makes them). The log does not depend on any other event of a history.
  */
 export type HistoryEvent =
   | { type: 'started'; at: string; start: TurnStart }
-  /** `activityId` is how Temporal's descriptions name it. */
+  /** `activityId` is the name of the activity in Temporal's descriptions. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }
   | { type: 'continued'; at: string; runId: string }
   | { type: 'closed'; at: string; close: WorkflowClose };
 
-/** The activities that append records, with the parts of their inputs that the log needs if they never end well. */
-export type ScheduledActivity =
-  | { name: 'callModel'; input: Omit<CallModelInput, keyof RunGuard | 'owner'> }
-  | { name: 'callTool'; input: Omit<CallToolInput, keyof RunGuard | 'owner'> }
-  | { name: 'connectTools'; input: Omit<ConnectToolsInput, 'owner'> };
+/**
+ * The activities whose results append records to the log. The decoder, the projection and the counts of the workflow
+ * derive from this list: a name without an input, without its records at a failure, or without an activity is a type
+ * error.
+ */
+export const APPENDING_ACTIVITIES = ['callModel', 'callTool', 'connectTools'] as const;
+
+export type AppendingActivity = (typeof APPENDING_ACTIVITIES)[number];
+
+export interface AppendingInputs {
+  callModel: CallModelInput;
+  callTool: CallToolInput;
+  connectTools: ConnectToolsInput;
+}
+
+/** An appending activity, with the parts of its input that the projection needs if the activity fails. */
+export type ScheduledActivity = {
+  [Name in AppendingActivity]: { name: Name; input: Omit<AppendingInputs[Name], keyof RunGuard | 'owner'> };
+}[AppendingActivity];
 
 export type ActivityResult =
   | { how: 'completed'; records: NewRecord[] }
@@ -30,20 +45,20 @@ export type WorkflowClose =
   | { how: 'terminated'; reason: CancelReason }
   | { how: 'timed_out' };
 
-/** The owner of a session, whoever takes part in it. */
+/** The owner of a session, who is not the creator of every turn in it. */
 export interface SessionOwner {
   subjectId: string;
   /** The roles of the author of a draft's agent, which decide what it may use; null for an agent of the registry. */
   draftRoles: readonly string[] | null;
 }
 
-/** For whom an MCP server is used: what one session or subject does there stays apart from what others do. */
+/** The session and the subject that use an MCP server: its connections are not shared between scopes. */
 export interface ToolScope {
   sessionId: string;
   owner: SessionOwner;
 }
 
-/** The input of a turn workflow: all that a turn is, but for what it refers to. */
+/** The input of a turn workflow. The agent's spec and previous turns are references. */
 export interface TurnStart extends ToolScope {
   turnId: string;
   /** The turn's place in its session, from 1. */
@@ -52,19 +67,19 @@ export interface TurnStart extends ToolScope {
   createdAt: string;
   createdBy: Subject;
   input: InputItem[];
-  /** For the session, if it has none and this is its first turn. */
+  /** The title of the session, if it has none and this is its first turn. */
   title: string | null;
-  /** The calls of the previous turn that this turn's input answers, all of them. */
+  /** All pending calls of the previous turn; the input of this turn resolves each of them. */
   resumes: PendingCall[];
   /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
   specHash: string;
   hasServers: boolean;
   limits: TurnLimits;
-  /** Set on every run but the first: where the run before it stopped. */
+  /** Set on every run but the first: the state in which the previous run stopped. */
   carry?: TurnContinuation;
 }
 
-/** What a turn's first record is made of. */
+/** The fields from which the first record of a turn is built. */
 export type TurnHeader = Pick<
   TurnStart,
   'turnId' | 'sessionId' | 'previousTurnId' | 'createdAt' | 'createdBy' | 'input' | 'specHash'
@@ -73,11 +88,11 @@ export type TurnHeader = Pick<
 export interface TurnLimits {
   /** Model calls. */
   iterations: number;
-  /** The turn's whole time. */
+  /** The time-out of the turn. */
   seconds: number;
-  /** One tool call's time. */
+  /** The time-out of one tool call. */
   toolSeconds: number;
-  /** The silence after which the worker of a call that must not run again is taken for dead. */
+  /** The heartbeat time-out of a call that must not run again, after which its worker is considered dead. */
   toolHeartbeatSeconds: number;
 }
 
@@ -85,11 +100,11 @@ export interface TurnContinuation {
   ordinal: number;
   step: number;
   usage: Usage;
-  /** The run that continued as this one. */
+  /** The run that continued as new as this one. */
   previousRunId: string;
-  /** When the turn's time is up: milliseconds since 1970. */
+  /** When the turn times out: milliseconds since 1970. */
   deadline: number;
-  /** The run that continued as this one came of an operator's reset, or was such a one's continuation. */
+  /** The previous run resulted from an operator's reset, or continued such a run. */
   isReset?: true;
 }
 
@@ -104,11 +119,11 @@ interface ThreadPlace extends ToolScope {
   threadId: string;
 }
 
-/** For whom something is done that a turn which was reset must not do: see `activities/refuse-reset.ts`. */
+/** Rejects the activities of a run that results from an operator's reset: see `src/temporal/reject-reset-run.ts`. */
 export interface RunGuard {
-  /** The run that has begun it, or the one that an operator has reset to become that run. Absent in what older servers have scheduled. */
-  runId?: string;
-  /** The run is one of those that came of a reset. */
+  /** The run that schedules the activity or, after a reset of that run, the run before the reset. */
+  runId: string;
+  /** The run results from a reset. */
   isReset?: true;
 }
 
@@ -118,14 +133,14 @@ export interface CallModelInput extends ThreadPlace, RunGuard {
   sequence: number;
   specHash: string;
   messageId: string;
-  /** `created_at` of the message, fixed so that every attempt streams the same one. */
+  /** `created_at` of the message: the same for every attempt. */
   createdAt: string;
   step: number;
-  /** The conversation to answer: the turn's records up to this ordinal. */
+  /** The conversation ends with the turn's record at this ordinal. */
   upTo: number;
-  /** The results that came since the thread's last model call, by their stamps: see `src/engine/conversations.ts`. */
+  /** The stamps of the results since the thread's last model call: see `src/engine/conversations.ts`. */
   recent: string[];
-  /** With the first model call of a turn, if it is small: spares the worker a look at the history. */
+  /** Set for the first model call of a turn, if it is small: the worker need not read it from the history. */
   start?: TurnStart;
 }
 
@@ -139,7 +154,7 @@ export interface ConnectToolsInput extends ThreadPlace {
   specHash: string;
 }
 
-/** What an activity that appends to the log returns. `stamp` is unique for each attempt. */
+/** The result of an appending activity. `stamp` is unique for each attempt. */
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;

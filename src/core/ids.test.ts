@@ -4,20 +4,20 @@ import { spanIdOf } from './trace-context.ts';
 
 const TURN = 'turn_01m80gr3nvzcagq9avex1a3eyz';
 
-test('what is derived from the id of a turn is the same for ever: it is stored nowhere', () => {
+test('ids that are derived from the id of a turn never change, since they are not stored', () => {
   expect(eventId(TURN, 1)).toBe('evt_01m80gr3nvzcagq9avex1a3ez0');
   expect(eventId(TURN, 1_234_567)).toBe('evt_01m80gr3nvzcagq9avex1b94k6');
   expect(eventId(`turn_${'0'.repeat(10)}${'z'.repeat(16)}`, 2)).toBe(`evt_${'0'.repeat(25)}1`);
   expect(spanIdOf(TURN)).toBe('0ba55b7742a1bbdf');
 });
 
-test('an id that is no ULID is no number either', () => {
+test('an id that is not a ULID is rejected', () => {
   expect(() => eventId('turn_01m80gr3nvzcagq9avex1a3eyU', 1)).toThrow(RangeError);
   expect(() => spanIdOf('turn_01m80gr3nvzcagq9avex1a3ey-')).toThrow(RangeError);
   expect(() => spanIdOf(ulid('turn', 0, () => 31))).not.toThrow();
 });
 
-test('an id is made of the time and of sixteen digits', () => {
+test('an id consists of the time and sixteen random digits', () => {
   const digits = Array.from({ length: 16 }, (_, i) => 2 * i);
   const id = ulid('turn', 1_787_212_800_123, () => digits.shift() ?? 0);
   expect(id.slice(-16)).toBe('02468acegjmprtwy');

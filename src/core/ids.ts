@@ -10,9 +10,9 @@ const RANDOM_LENGTH = 16;
 const RANDOM_SPACE = 32n ** BigInt(RANDOM_LENGTH);
 
 /**
- * An id that sorts by `now` (milliseconds since 1970) and then at random: `digit` gives whole numbers from 0 below
- * `DIGITS`. There is no default for it, since its source depends on the place: `src/new-id.ts` takes the cryptographic
- * one, which a workflow does not have; the workflow takes the one that a replay repeats.
+ * An id that sorts by `now` (milliseconds since 1970) and then at random: `digit` returns integers from 0 below
+ * `DIGITS`. It has no default, since workflows have no cryptographic source of randomness: `src/engine/new-id.ts` uses
+ * that one, and workflows use `Math.random`, which a replay repeats.
  */
 export function ulid(prefix: IdPrefix, now: number, digit: () => number): string {
   let id = '';
@@ -24,8 +24,8 @@ export function ulid(prefix: IdPrefix, now: number, digit: () => number): string
 }
 
 /**
- * The id of a turn's event at `ordinal`, derived so that nobody has to store it: the turn's ULID with the ordinal
- * added to its random part. Every reader of the log derives the same one.
+ * The id of a turn's event at `ordinal`: the turn's ULID with the ordinal added to its random part. It is not stored,
+ * since every reader of the log derives the same one.
  */
 export function eventId(turnId: string, ordinal: number): string {
   const ulid = turnId.slice(turnId.indexOf('_') + 1);
@@ -41,18 +41,18 @@ export function timeOf(id: string): number {
   return Number(numberOf(id.slice(start, start + TIME_LENGTH)));
 }
 
-/** What the letters at the end of a ULID say. @throws RangeError if they are not of its alphabet */
+/** The number that letters of a ULID encode. @throws RangeError if a letter is not in its alphabet */
 export function numberOf(letters: string): bigint {
   let sum = 0n;
   for (const letter of letters) {
     const digit = ALPHABET.indexOf(letter);
-    if (digit < 0) throw new RangeError(`${letters} is no part of a ULID`);
+    if (digit < 0) throw new RangeError(`${letters} is not part of a ULID`);
     sum = sum * 32n + BigInt(digit);
   }
   return sum;
 }
 
-/** Whether a text can be an id of ours. What can't is not asked for: neither SQL nor Temporal takes every text. */
+/** Whether a text can be an id. Other texts are not looked up: neither SQL nor Temporal accepts every text. */
 export function isId(text: string): boolean {
   return /^[\w-]{1,128}$/.test(text);
 }

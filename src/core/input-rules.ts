@@ -1,7 +1,7 @@
 import { callKey } from './projection.ts';
 import type { InputItem, PendingCall } from './records.ts';
 
-/** Why a turn can't be created; each has its place in the API's table of errors. */
+/** Why a turn cannot be created; each is an error code of the API. */
 export type Rejection =
   | 'forbidden'
   | 'session_not_found'
@@ -19,8 +19,8 @@ export interface Refusal {
 }
 
 /**
- * Whether `input` can follow a turn on which `pending` calls wait: messages only if none does, answers only for those
- * that do, and then for all of them. Undefined if it can.
+ * Checks whether `input` can follow a turn with `pending` calls: messages only if none is pending, answers only to
+ * pending calls, and then to all of them. Undefined if it can.
  */
 export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal | undefined {
   const waiting = new Map(pending.map((call) => [callKey(call), call]));
@@ -30,7 +30,7 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
     const key = callKey(item);
     const call = waiting.get(key);
     const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
-    if (!call) return { code: 'call_not_pending', message: `${what} does not wait for an answer on the previous turn` };
+    if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
     if (answered.has(key)) return { code: 'call_answered_twice', message: `${what} is answered twice` };
     const expected = call.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
     if (item.type !== expected) {
@@ -44,18 +44,18 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   if (answered.size > 0) {
     return {
       code: 'calls_unanswered',
-      message: `these tool calls wait too and must be answered with the others: ${ids}`,
+      message: `these pending tool calls must be answered in the same turn: ${ids}`,
     };
   }
   return {
     code: 'actions_pending',
-    message: `the previous turn waits for answers to these tool calls first: ${ids}`,
+    message: `these tool calls of the previous turn must be answered first: ${ids}`,
   };
 }
 
 const MAX_LENGTH = 50;
 
-/** A session's title if nobody gives it one: how the first text of its first turn begins. */
+/** The default title of a session: the beginning of the first text of its first turn. */
 export function titleOf(input: InputItem[]): string | null {
   const texts = input.flatMap((item) => {
     if (item.type !== 'user.message') return [];
@@ -63,7 +63,7 @@ export function titleOf(input: InputItem[]): string | null {
     return item.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   });
   const first = texts.find((text) => text.trim() !== '')?.trimStart() ?? '';
-  // Cut by characters, not by UTF-16 units; and PostgreSQL's text holds no NUL.
+  // Cut at code points, not UTF-16 units; PostgreSQL's text cannot hold NUL.
   const start = first
     .slice(0, 2 * MAX_LENGTH)
     .toWellFormed()

@@ -23,7 +23,7 @@ const messageText: fc.Arbitrary<MessageText> = fc.record({
   ),
 });
 
-test('a text cut into deltas folds to itself, and each delta fits', () => {
+test('a text that is cut into deltas folds to itself, and each delta fits', () => {
   fc.assert(
     fc.property(messageText, fc.integer({ min: 600, max: 2000 }), (text, maxBytes) => {
       const deltas = textDeltas(text, maxBytes);
@@ -48,7 +48,7 @@ test('a text cut into deltas folds to itself, and each delta fits', () => {
   );
 });
 
-test('whoever has a beginning and gets what is missing has all; whoever has something else is told so', () => {
+test('a beginning and the delta to the message give the message; any other text gives undefined', () => {
   fc.assert(
     fc.property(messageText, fc.integer({ min: 600, max: 900 }), fc.nat(5), (text, maxBytes, received) => {
       const held = emptyText();

@@ -1,7 +1,7 @@
 import { cutPoint, jsonBytes } from './text.ts';
 import type { ToolInfo } from './records.ts';
 
-/** A model message in progress: the part of it that grows. */
+/** The part of a model message that grows while the message is in progress. */
 export interface MessageText {
   content: string;
   refusal: string;
@@ -17,7 +17,7 @@ export interface ToolCallText {
   providerFields?: Record<string, unknown>;
 }
 
-/** What one chunk of a model's answer adds. `id`, `name` and `info` come with the first delta of a tool call. */
+/** What one chunk of a model's answer adds. The first delta of a tool call has its `id`, `name` and `info`. */
 export interface MessageDelta {
   content?: string;
   refusal?: string;
@@ -47,7 +47,7 @@ export function applyDelta(text: MessageText, delta: MessageDelta): void {
     let call = text.toolCalls[index];
     if (!call) {
       if (index !== text.toolCalls.length || !id || !name || !info) {
-        throw new Error(`tool call ${index} does not begin with an id, a name and a tool`);
+        throw new Error(`the first delta of tool call ${index} has no id, name or tool`);
       }
       call = { id, name, info, arguments: '' };
       text.toolCalls.push(call);
@@ -57,7 +57,9 @@ export function applyDelta(text: MessageText, delta: MessageDelta): void {
   }
 }
 
-/** About how much memory a text or a part of one takes; at least 1, so that nothing is for free. */
+/**
+ * Estimates the memory that a text or a part of one takes, in characters; at least 1, so that empty parts count too.
+ */
 export function charactersOf({
   content = '',
   refusal = '',
@@ -68,7 +70,7 @@ export function charactersOf({
   return toolCalls.reduce((sum, call) => sum + (call.arguments?.length ?? 0) + (call.id ? 500 : 0), texts + 1);
 }
 
-/** What a reader who holds `text` lacks of `message`, but for its end; undefined if it holds something else. */
+/** The delta from `text` to `message`, without its end; undefined if `text` is not a beginning of it. */
 export function diffMessage(text: MessageText, message: MessageText): MessageDelta | undefined {
   if (text.toolCalls.length > message.toolCalls.length) return undefined;
   const delta: MessageDelta = {};
@@ -88,12 +90,12 @@ export function diffMessage(text: MessageText, message: MessageText): MessageDel
   return toolCalls.length > 0 ? { ...delta, toolCalls } : delta;
 }
 
-/** How much of a growing text its reader has. */
+/** The lengths of the parts of a growing text that its reader has. */
 export interface TextLengths {
   content: number;
   refusal: number;
   reasoning: number;
-  /** Of the arguments of each tool call. */
+  /** The length of the arguments of each tool call. */
   toolCalls: number[];
 }
 
@@ -106,13 +108,13 @@ export function lengthsOf({ content, refusal, reasoning, toolCalls }: MessageTex
   };
 }
 
-/** What `text` has gained since it had these lengths: the fold of the text at that time and the result is `text`. */
+/** The delta since `text` had these lengths: folded into the text at that time, it gives `text`. */
 export function gainedSince(text: MessageText, had: TextLengths): MessageDelta {
   const toolCalls = text.toolCalls.flatMap((call, index): ToolCallDelta[] => {
     const length = had.toolCalls[index];
     if (length === undefined) return [{ index, ...call }];
     const { arguments: args, providerFields } = call;
-    // Provider fields may have come with any delta; a client that gets them twice holds the same.
+    // Provider fields may arrive with any delta; receiving them twice changes nothing.
     return args.length > length || providerFields
       ? [{ index, arguments: args.slice(length), ...(providerFields && { providerFields }) }]
       : [];
@@ -135,7 +137,7 @@ function isSameCall(one: ToolCallText, other: ToolCallText): boolean {
 }
 
 /**
- * `text` as deltas, as few as fit in `maxBytes` of JSON string each (UTF-8, escapes counted).
+ * Cuts `text` into as few deltas as possible, each of at most `maxBytes` inside a JSON string (UTF-8, escapes counted).
  * The fold of the result is `text` again.
  */
 export function textDeltas({ toolCalls, ...texts }: MessageText, maxBytes: number): MessageDelta[] {
@@ -160,7 +162,10 @@ export function splitDelta(delta: MessageDelta, maxBytes: number): MessageDelta[
   return packer.deltas;
 }
 
-/** JSON around a piece: field names, braces, an index. Generous, so that a delta never exceeds its limit. */
+/**
+ * Bytes of the JSON around a piece: field names, braces, an index. An upper bound, so that a delta never exceeds its
+ * limit.
+ */
 const PIECE_OVERHEAD = 64;
 
 class DeltaPacker {
@@ -185,9 +190,9 @@ class DeltaPacker {
     }
   }
 
-  /** Adds something that can't be cut. */
+  /** Adds a value that cannot be cut. */
   value(value: unknown, add: (delta: MessageDelta) => void): void {
-    // Twice: on the wire a tool carries its fields under two names.
+    // Doubled, since events carry the fields of a tool under two names.
     const bytes = 2 * jsonBytes(JSON.stringify(value)) + PIECE_OVERHEAD;
     if (this.#free < bytes) this.#next();
     this.#free -= bytes;
@@ -201,7 +206,7 @@ class DeltaPacker {
 
   #last(): MessageDelta {
     const last = this.deltas.at(-1);
-    if (!last) throw new Error('no delta was begun');
+    if (!last) throw new Error('there is no delta to add to');
     return last;
   }
 }

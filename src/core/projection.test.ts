@@ -47,7 +47,7 @@ const call = (toolCallId: string): PendingCall => ({ threadId: 'main', toolCallI
 
 const ALLOW = { status: 'allow' as const };
 
-test('a denial is part of the start: it is in the log, with its reason, before anything runs', () => {
+test('a denial is projected with the start: it is in the log, with its reason, before any activity', () => {
   const start = turnStart({
     resumes: [call('a'), call('b')],
     input: [
@@ -96,7 +96,7 @@ test('an approved call that never ran ends as cancelled, one that was started as
   expect(entries.at(-1)?.record).toMatchObject({ end: { status: 'cancelled', reason: 'client-cancelled' } });
 });
 
-test('a call that was cancelled while it waited was not executed; one that may be repeated may have been, before', () => {
+test('a call that is cancelled before it starts was not executed, unless it may be repeated', () => {
   const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
   const contentOf = (effect: 'retry' | 'once'): unknown => {
     const run = { ...source, run: { effect, callHash: 'h' } };
@@ -113,7 +113,7 @@ test('a call that was cancelled while it waited was not executed; one that may b
   expect(contentOf('retry')).not.toMatch(/not executed/);
 });
 
-test('a run that continues another counts on from it, and a wrong count is noticed', () => {
+test('a run that continues another continues its count, and a wrong count is an error', () => {
   const carry = { ordinal: 1, step: 4, usage: { ...turnUsage, inputTokens: 7 }, previousRunId: 'r1', deadline: 0 };
   const next = (ordinal: number): HistoryEvent => ({
     type: 'started',

@@ -1,6 +1,7 @@
 import { eventId } from './ids.ts';
 import {
   addUsage,
+  emptyMessage,
   NO_USAGE,
   ROOT_THREAD,
   type ActionRequired,
@@ -13,16 +14,17 @@ import {
   type ToolOutcome,
   type ToolResponse,
   type TurnCreated,
-  type TurnOutcome,
   type UnsequencedRecord,
   UNREPORTED,
   type Usage,
 } from './records.ts';
 import type {
   ActivityResult,
+  AppendingActivity,
   HistoryEvent,
   ScheduledActivity,
   TurnHeader,
+  TurnResult,
   TurnStart,
   WorkflowClose,
 } from './history.ts';
@@ -30,8 +32,8 @@ import type {
 type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
 
 /**
- * Projects a turn's history to its log, event by event: the same history always gives the same entries, whoever reads
- * it and however it is cut. When the turn closes, whatever is still open is closed with it, so a log always ends
+ * Projects a turn's history to its log, event by event. The same history always gives the same entries, for any reader
+ * and any division into pages. When the turn closes, open calls and messages are closed with it, so a log always ends
  * well-formed, also after a crash, an operator's terminate or a bug.
  *
  * A turn that continued as new has several histories; feed them one after the other, or start with a later one.
@@ -43,7 +45,7 @@ export class TurnProjection {
   #output: ModelMessage | null = null;
   #done = false;
   readonly #running = new Map<number, ScheduledActivity>();
-  /** Tool calls without a result; true once they were handed to a worker. */
+  /** Tool calls without a result; `scheduled` is true once their activity is scheduled. */
   readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
 
   /** The input of the turn's current run; undefined before its first event. */
@@ -61,7 +63,7 @@ export class TurnProjection {
     return this.#done;
   }
 
-  /** @throws Error if the event can't follow the ones before it: the history is not a turn's, or the code is wrong. */
+  /** @throws Error if the event cannot follow the previous ones: the history is not a turn's, or there is a bug. */
   feed(event: HistoryEvent): LogEntry[] {
     if (this.#done) throw new Error(`turn ${this.#start?.turnId}: an event after the turn's end`);
     switch (event.type) {
@@ -93,10 +95,10 @@ export class TurnProjection {
     const { createdAt: at } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
     for (const call of start.resumes) {
-      const answer = resolutionOf(call, start.input);
-      if (answer.status === 'deny') {
-        entries.push(this.#append(denial(call, answer.reason, at)));
-      } else if (answer.status === 'allow') {
+      const resolution = resolutionOf(call, start.input);
+      if (resolution.status === 'deny') {
+        entries.push(this.#append(denial(call, resolution.reason, at)));
+      } else if (resolution.status === 'allow') {
         this.#openCalls.set(callKey(call), { ...call, scheduled: false });
       }
     }
@@ -115,20 +117,18 @@ export class TurnProjection {
 
   #ended(scheduledId: number, at: string, end: ActivityResult): LogEntry[] {
     const activity = this.#running.get(scheduledId);
-    if (!activity) return []; // an activity that does not append, such as those of later versions
+    if (!activity) return []; // an activity that does not append
     this.#running.delete(scheduledId);
     const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
     return records.map((record) => this.#append(record));
   }
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {
-    const end = turnEnd(close);
+    const end = resultOf(close);
     const entries: LogEntry[] = [];
+    const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     for (const activity of this.#running.values()) {
-      if (activity.name === 'callModel') {
-        const finishReason = end.status === 'error' ? 'error' : 'cancelled';
-        entries.push(this.#append(emptyMessage(activity.input, finishReason)));
-      }
+      entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
     }
     this.#running.clear();
     const pending = end.status === 'done' ? end.pending : [];
@@ -187,21 +187,23 @@ export function turnCreated(start: TurnHeader): TurnCreated {
 }
 
 /**
- * How many records an activity appended, as the workflow counts them; it must agree with the projection, or model
- * calls would be pointed at the wrong part of the log.
+ * How many records the projection adds for an activity that failed. The workflow counts with it; if the two disagreed,
+ * model calls would refer to the wrong part of the log.
  */
-export function countFailureRecords(activity: ScheduledActivity['name']): number {
-  return activity === 'connectTools' ? 0 : 1;
+export function countFailureRecords(activity: AppendingActivity): number {
+  return FAILURE_RECORDS[activity];
 }
 
-/** How many records stand in the log when a turn's first run begins. */
+const FAILURE_RECORDS: Record<AppendingActivity, number> = { callModel: 1, callTool: 1, connectTools: 0 };
+
+/** How many records the log holds when a turn's first run begins. */
 export function countStartRecords(start: TurnStart): number {
   return 1 + start.resumes.filter((call) => resolutionOf(call, start.input).status === 'deny').length;
 }
 
 export type CallResolution = Approval | { status: 'response'; content: string };
 
-/** What the input of a turn says to a call that waited for it. */
+/** How the input of a turn resolves a pending call. */
 export function resolutionOf(call: CallKey, input: InputItem[]): CallResolution {
   for (const item of input) {
     if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
@@ -210,7 +212,7 @@ export function resolutionOf(call: CallKey, input: InputItem[]): CallResolution 
   throw new Error(`the input does not answer ${call.toolCallId}, which the turn resumes`);
 }
 
-/** A tool call within its turn: providers number calls per conversation, so the thread belongs to it. */
+/** Identifies a tool call within its turn, together with its thread, since providers number calls per conversation. */
 export interface CallKey {
   threadId: string;
   toolCallId: string;
@@ -220,16 +222,21 @@ export function callKey(call: CallKey): string {
   return `${call.threadId} ${call.toolCallId}`;
 }
 
-function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityResult, { how: 'completed' }>, at: string) {
+/** The records that stand for an activity which has failed; as many as `countFailureRecords` says. */
+function recordsOfFailure(
+  activity: ScheduledActivity,
+  end: Exclude<ActivityResult, { how: 'completed' }>,
+  at: string,
+): UnsequencedRecord[] {
   switch (activity.name) {
     case 'connectTools':
       return [];
     case 'callModel':
-      return [emptyMessage(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error')];
+      return [emptyMessage(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error', UNREPORTED)];
     case 'callTool': {
       const effect = activity.input.source.run?.effect;
       const outcome = outcomeOfFailure(effect, end);
-      // Of an attempt that another one was to follow nothing stands in the history: the call may have been started.
+      // An attempt that is to be retried leaves no event in the history, so the call may have been started.
       const text =
         outcome === 'cancelled' && effect === 'retry' ? 'The tool call was cancelled.' : outcomeText(outcome);
       return [toolResponse(activity.input, outcome, at, text)];
@@ -237,9 +244,22 @@ function recordsOfFailure(activity: ScheduledActivity, end: Exclude<ActivityResu
   }
 }
 
+/** The records that stand for an activity which was running when the turn closed. */
+function recordsOfUnfinished(activity: ScheduledActivity, finishReason: 'cancelled' | 'error'): UnsequencedRecord[] {
+  switch (activity.name) {
+    case 'connectTools':
+      return [];
+    case 'callModel':
+      return [emptyMessage(activity.input, finishReason, UNREPORTED)];
+    case 'callTool':
+      // Its call is still open, and is closed with the calls that were never scheduled.
+      return [];
+  }
+}
+
 /**
- * `callTool` returns every outcome that it knows. If it did not return, only a tool that may run twice, or a call that
- * never reached a worker, has an outcome that we can be sure of.
+ * The outcome of a call whose activity failed: `callTool` returns every outcome that it knows. Without a result, the
+ * outcome is certain only for a tool that may run twice, and for a call that never reached a worker.
  */
 function outcomeOfFailure(
   effect: 'retry' | 'once' | undefined,
@@ -249,13 +269,13 @@ function outcomeOfFailure(
   return effect === 'once' ? 'unknown_outcome' : 'failed';
 }
 
-/** What model and reader are told of a call that nobody's words describe. */
+/** The text for the model and the reader if a call has an outcome but no text of its own. */
 export function outcomeText(outcome: Exclude<Unsuccessful, 'denied'>): string {
   switch (outcome) {
     case 'cancelled':
       return 'This tool call was not executed: the turn ended before it could start.';
     case 'expired':
-      return 'This tool call was not executed: nobody decided on it in time.';
+      return 'This tool call was not executed: it was not approved in time.';
     case 'unknown_outcome':
       return 'The outcome of this tool call is unknown: it was started, but no result arrived. It may or may not have taken effect; check before you repeat it.';
     case 'failed':
@@ -263,7 +283,7 @@ export function outcomeText(outcome: Exclude<Unsuccessful, 'denied'>): string {
   }
 }
 
-/** What model and reader are told of how a call ended. */
+/** The text of a result for the model and the reader. */
 export function responseText({ outcome, content }: Pick<ToolResponse, 'outcome' | 'content'>): string {
   if (outcome !== 'denied') return content;
   return content ? `The user denied this tool call. Reason: ${content}` : 'The user denied this tool call.';
@@ -278,32 +298,12 @@ function toolResponse(
   return { kind: 'tool.response', at, threadId, toolCallId, outcome, content };
 }
 
-/** The content is the bare reason: it may be a reference here, which can't be built into a sentence. */
+/** The content is the bare reason: here it may be a reference, which cannot be put into a sentence. */
 function denial({ threadId, toolCallId }: CallKey, reason: string | undefined, at: string): UnsequencedRecord {
   return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
 }
 
-function emptyMessage(
-  input: { messageId: string; createdAt: string; threadId: string },
-  finishReason: 'cancelled' | 'error',
-): ModelMessage {
-  return {
-    kind: 'model.message',
-    id: input.messageId,
-    at: input.createdAt,
-    threadId: input.threadId,
-    content: '',
-    refusal: '',
-    reasoning: '',
-    toolCalls: [],
-    finishReason,
-    usage: UNREPORTED,
-  };
-}
-
-type Ending = Exclude<TurnOutcome, { status: 'done' }> | { status: 'done'; pending: PendingCall[] };
-
-function turnEnd(close: WorkflowClose): Ending {
+function resultOf(close: WorkflowClose): TurnResult {
   switch (close.how) {
     case 'completed':
       return close.result;

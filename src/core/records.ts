@@ -1,23 +1,19 @@
 /**
- * The records of a turn: what its log is made of. They are internal and neutral; what a client sees (`wire.ts`) and
- * what a model sees (`transcript.ts`) are two projections of them.
+ * The records of a turn, which make up its log. They are internal and neutral; the events that a client receives
+ * (`src/api/sessions/wire/to-wire.ts`) and the conversation that a model receives (`transcript.ts`) are projections of
+ * them.
  *
- * A string of 1 KiB or more inside a stored record may be a `BlobRef` instead, until it has been restored: see
- * `src/blobs/offload.ts`. Code that reads a record on the far side of that (workflows, the projection) may look at ids,
- * kinds and routes, never at texts.
+ * In a stored record a string of 1 KiB or more may be replaced by a `BlobRef`, until it is restored: see
+ * `src/blobs/offload.ts`. Code that reads stored records (workflows, the projection) may use ids, kinds and routes,
+ * never texts.
  */
+
+import type { Subject } from './subject.ts';
 
 /** The thread of the root agent; sub-agents get threads of their own. */
 export const ROOT_THREAD = 'main';
 
-/** Who did something: a person or a machine behind an API key. */
-export interface Subject {
-  subjectId: string;
-  subjectType: string;
-  subjectSlug: string;
-}
-
-/** A file: small ones travel inside the record, larger ones in the blob store, by the SHA-256 of their bytes in hex. */
+/** A file. A small one is inside the record, a larger one in the blob store under the SHA-256 of its bytes in hex. */
 export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: number } & (
   | { base64: string }
   | { blob: string }
@@ -25,7 +21,7 @@ export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: 
 
 export type UserContentPart = { type: 'text'; text: string } | StoredFile;
 
-/** What a turn was asked, validated; files are already in the blob store. */
+/** A validated item of a turn's input; files are already in the blob store. */
 export type InputItem =
   | { type: 'user.message'; content: string | UserContentPart[] }
   | { type: 'user.tool_approval'; threadId: string; toolCallId: string; approval: Approval }
@@ -39,17 +35,17 @@ export type ToolInfo =
       serverId: string;
       serverName: string;
       name: string;
-      /** Not offered to the model until it has searched for it. */
+      /** Not offered to the model until a search of the model has found it. */
       deferred?: true;
     }
   | { type: 'system'; name: string };
 
 /**
- * What happens to a tool call; decided once, by the activity that received it from the model.
- * - `server`: we run it, after an approval if `approval` says so. `retry` tools may run again with the same operation
- *   id, `once` tools never do. `callHash` stands for the call: see `src/engine/call-hash.ts`.
+ * Where a tool call runs; decided once, by the activity that received it from the model.
+ * - `server`: the server runs it, after an approval if `approval` is set. `retry` tools may run again with the same
+ *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`.
  * - `client`: the client answers it.
- * - `answered`: it can't run (unknown tool, arguments that don't fit); its result stands right behind the message.
+ * - `answered`: it cannot run (unknown tool, invalid arguments); its result directly follows the message.
  */
 export type ToolRoute =
   | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string }
@@ -59,7 +55,7 @@ export type ToolRoute =
 export interface ToolCall {
   id: string;
   name: string;
-  /** The arguments as the model wrote them: JSON text if the model behaved. */
+  /** The arguments as the model wrote them; usually, but not always, valid JSON. */
   arguments: string;
   info: ToolInfo;
   route: ToolRoute;
@@ -73,13 +69,13 @@ export interface Usage {
   cacheReadTokens: number;
   cacheWriteTokens: number;
   reasoningTokens: number;
-  /** Attempts at the model that ended before it had said what they cost; the tokens are without theirs. */
+  /** Attempts that ended before the provider reported their usage; the token counts do not include them. */
   unreportedAttempts?: number;
 }
 
-/** What the input tokens of a message were used for, estimated: the parts add up to its `usage.inputTokens`. */
+/** An estimate of how the input tokens of a message are divided: the parts add up to its `usage.inputTokens`. */
 export interface InputBreakdown {
-  /** What the server adds to the agent's instructions. */
+  /** The text that the server adds to the agent's instructions. */
   harness: number;
   skills: number;
   instructions: number;
@@ -118,8 +114,28 @@ export interface ModelMessage extends Base {
   finishReason: FinishReason;
   usage?: Usage;
   inputBreakdown?: InputBreakdown;
-  /** Fields of the provider that only the provider understands, such as reasoning signatures. */
+  /** Opaque fields of the provider, such as reasoning signatures. */
   providerFields?: Record<string, unknown>;
+}
+
+/** The message of a model call from which nothing arrived; `usage` is undefined if no attempt was made. */
+export function emptyMessage(
+  { messageId: id, createdAt: at, threadId }: { messageId: string; createdAt: string; threadId: string },
+  finishReason: FinishReason,
+  usage: Usage | undefined,
+): ModelMessage {
+  return {
+    kind: 'model.message',
+    id,
+    at,
+    threadId,
+    content: '',
+    refusal: '',
+    reasoning: '',
+    toolCalls: [],
+    finishReason,
+    ...(usage && { usage }),
+  };
 }
 
 export interface ToolResponse extends Base {
@@ -136,11 +152,11 @@ export interface ToolResponse extends Base {
   files?: StoredFile[];
   /** The whole text, if `content` was cut: a blob of this session. */
   fullText?: { name: string; mimeType: string; bytes: number; blob: string; sessionId: string };
-  /** Of a search for tools: those that the model is offered from now on. */
+  /** For a search for tools: the tools that are offered to the model from now on. */
   foundTools?: FoundTool[];
 }
 
-/** A tool by what does not change when its agent does: names of servers are unique in an agent. */
+/** A tool, identified independently of changes to its agent: names of servers are unique in an agent. */
 export interface FoundTool {
   server: string;
   name: string;
@@ -152,7 +168,7 @@ export interface McpInitialized extends Base {
   servers: { id: string; name: string; sessionId: string | null; transport: 'streamable-http' | 'sse' | 'stdio' }[];
 }
 
-/** A tool call that waits for a human or a client, and all that is needed to run it later, in another turn. */
+/** A tool call that waits for a human or a client, with the data to run it later, in another turn. */
 export interface PendingCall {
   threadId: string;
   toolCallId: string;
@@ -160,11 +176,11 @@ export interface PendingCall {
   source: CallSource;
 }
 
-/** Where a tool call stands: the `index`-th call of a message of a turn. */
+/** The position of a tool call: the `index`-th call of a message of a turn. */
 export interface CallSource {
   turnId: string;
   messageId: string;
-  /** Of the result that brought the message. Attempts at a message share its id; this is the one that was accepted. */
+  /** The stamp of the result with the message. Attempts at a message share its id; this is the accepted one. */
   stamp: string;
   index: number;
   /** Absent on calls that the client answers. */
@@ -184,7 +200,7 @@ export type TurnOutcome =
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
 
-/** In one word; `action_required`: it has done what it could, and waits for somebody. */
+/** The outcome in one word; `action_required`: the turn is done, and calls are pending on it. */
 export type OutcomeStatus = TurnOutcome['status'] | 'action_required';
 
 export function endStatus(end: TurnOutcome): OutcomeStatus {
@@ -201,13 +217,13 @@ export type LogRecord = TurnCreated | ModelMessage | ToolResponse | McpInitializ
 
 type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 
-/** A record that has no place in its log yet, and so no id but for a message's, which is fixed before. */
+/** A record without a position in its log, and so without an id; only a message has its id in advance. */
 export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, ModelMessage>>;
 
 /** A record as an activity returns it. */
 export type NewRecord = ModelMessage | WithoutId<ToolResponse> | WithoutId<McpInitialized>;
 
-/** A record at its place: `ordinal` counts the durable events of a turn from 1. */
+/** A record at its position: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {
   ordinal: number;
   record: LogRecord;
@@ -221,7 +237,7 @@ export const NO_USAGE: Usage = {
   reasoningTokens: 0,
 };
 
-/** An attempt of which only is known that it was made. */
+/** The usage of an attempt that reported none. */
 export const UNREPORTED: Usage = { ...NO_USAGE, unreportedAttempts: 1 };
 
 export function addUsage(a: Usage, b: Usage | undefined): Usage {

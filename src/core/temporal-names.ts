@@ -1,4 +1,4 @@
-/** Names inside Temporal, in one place; the server's code uses them too. */
+/** Names inside Temporal. Workflows and the server's code both use them. */
 
 export function sessionWorkflowId(sessionId: string): string {
   return `session/${sessionId}`;
@@ -32,14 +32,21 @@ export const TURN_WORKFLOW = 'turn';
 export const DELETE_SESSION_WORKFLOW = 'deleteSession';
 
 /**
- * A worker that dies with a workflow task in its hands blocks the workflow for this long (10 s by default). A task takes
+ * How long a workflow is blocked if a worker dies while it runs a workflow task (10 s by default). A task takes
  * milliseconds, or some hundred for a long history that has to be replayed.
  */
 export const WORKFLOW_TASK_TIMEOUT = '5 seconds';
 
-/** The headers of Temporal's in which travels what has caused something: the id of the request, and its trace. */
+/** The Temporal header with the id of the request that caused a command. */
 export const REQUEST_HEADER = 'everturn-request-id';
-/** As Temporal's own interceptors for OpenTelemetry call it. */
+/** The Temporal header with the trace of that request, named as in Temporal's interceptors for OpenTelemetry. */
 export const TRACE_HEADER = '_tracer-data';
-/** The trace of the turn before. */
+/** The Temporal header with the trace of the previous turn. */
 export const PREVIOUS_TRACE_HEADER = 'everturn-previous-trace';
+
+/**
+ * The start of the encoding of a payload that the worker's codec has refused; the reason follows. No converter has this
+ * encoding, so an Update with such an argument is rejected before it is accepted, and a workflow that was started with
+ * one never runs.
+ */
+export const REFUSED = 'refused';

@@ -4,7 +4,7 @@ import { truncateMiddle, fairShare, jsonBytes } from './text.ts';
 
 const text = fc.string({ maxLength: 500, unit: fc.constantFrom('a', '"', '\n', '\u0007', 'é', '漢', '😀', '\ud800') });
 
-test('sizes are those of JSON', () => {
+test('sizes are those of the JSON encoding', () => {
   fc.assert(
     fc.property(text, (value) => {
       expect(jsonBytes(value)).toBe(Buffer.byteLength(JSON.stringify(value)) - 2);
@@ -12,7 +12,7 @@ test('sizes are those of JSON', () => {
   );
 });
 
-test('a clipped text fits, keeps its head and tail and says how much is missing', () => {
+test('a truncated text fits, keeps its head and tail and says how much was omitted', () => {
   fc.assert(
     fc.property(text, fc.integer({ min: 100, max: 1000 }), (value, maxBytes) => {
       const clipped = truncateMiddle(value, maxBytes, (n) => `[${n} left out]`);
@@ -29,7 +29,7 @@ test('a clipped text fits, keeps its head and tail and says how much is missing'
   );
 });
 
-test('a budget is shared fairly: the small are whole, the large are cut alike', () => {
+test('a budget is shared fairly: small texts stay whole, large ones are cut to the same size', () => {
   expect(fairShare(['x'.repeat(10), 'x'.repeat(1000), 'x'.repeat(1000)], 210)).toBe(100);
   expect(fairShare(['x'.repeat(10), 'x'.repeat(20)], 100)).toBe(100);
   expect(fairShare([], 100)).toBe(100);

@@ -1,4 +1,4 @@
-/** Texts measured and cut by what they take on the wire: bytes inside a JSON string. */
+/** Measures and cuts texts by their size on the wire: bytes inside a JSON string. */
 
 /** The largest end of a piece of `value` from `from` that takes at most `maxBytes`, never within a surrogate pair. */
 export function cutPoint(value: string, from: number, maxBytes: number): number {
@@ -19,11 +19,11 @@ const encoder = new TextEncoder();
 
 /** The bytes of `value` inside a JSON string as `JSON.stringify` writes it, in UTF-8. */
 export function jsonBytes(value: string): number {
-  // In native code, not character by character. TextEncoder, since workflows have no Buffer.
+  // In native code, which is faster than a loop. TextEncoder, since workflows have no Buffer.
   return encoder.encode(JSON.stringify(value)).length - 2;
 }
 
-/** With escapes of their own in JSON: \b \t \n \f \r " \ */
+/** Characters with short escapes in JSON: \b \t \n \f \r " \ */
 const SHORT_ESCAPES = new Set([0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x22, 0x5c]);
 
 function codePointBytes(point: number): number {
@@ -61,7 +61,7 @@ function cutStart(value: string, from: number, maxBytes: number): number {
   return at;
 }
 
-/** The largest length (in JSON bytes) to which all `texts` can be clipped so that they take `budget` together. */
+/** The largest length (in JSON bytes) to which `texts` can be cut so that together they take at most `budget`. */
 export function fairShare(texts: string[], budget: number): number {
   const sizes = texts.map(jsonBytes).sort((a, b) => a - b);
   let left = budget;

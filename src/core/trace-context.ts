@@ -1,6 +1,6 @@
 import { numberOf } from './ids.ts';
 
-/** Trace context as W3C's headers carry it. */
+/** Trace context in the form of W3C's headers. */
 export interface TraceContext {
   traceparent: string;
   tracestate?: string;
@@ -9,7 +9,7 @@ export interface TraceContext {
 /** The span of a turn that has ended. */
 export interface TurnSpan {
   parent: TraceContext;
-  /** The span of the turn that this one follows, if it is known. */
+  /** The span of the previous turn, if it is known. */
   previous?: TraceContext;
   turnId: string;
   sessionId: string;
@@ -22,9 +22,9 @@ export interface TurnSpan {
 const SPAN_ID_BITS = 64;
 
 /**
- * The span of a turn, as the parent of all that is done for the turn. Its id comes from the turn's: whoever knows the
- * trace knows it, before the turn has begun and long after, on every worker, and nobody draws a random number for it.
- * Undefined if `parent` is not what W3C's Trace Context says.
+ * The span of a turn, which is the parent of all spans of the turn. Its id derives from the turn's id, so every worker
+ * that knows the trace knows the span, before the turn starts and after it ends, without a random number.
+ * Undefined if `parent` is not valid W3C Trace Context.
  */
 export function turnContext(parent: TraceContext, turnId: string): TraceContext | undefined {
   const [, trace, flags] = /^00-([\da-f]{32})-[\da-f]{16}-([\da-f]{2})$/.exec(parent.traceparent) ?? [];

@@ -5,7 +5,7 @@ import { TurnProjection } from './projection.ts';
 import { transcript, foundTools } from './transcript.ts';
 import type { UnsequencedRecord } from './records.ts';
 
-/** What a strict provider refuses: see the rules of the chat completions protocol on `tool_calls`. */
+/** Checks what a strict provider rejects: see the rules of the chat completions protocol on `tool_calls`. */
 function expectStrict(items: ReturnType<typeof transcript>): void {
   let open: string[] = [];
   for (const item of items) {
@@ -26,7 +26,7 @@ function expectStrict(items: ReturnType<typeof transcript>): void {
   expect(open).toEqual([]);
 }
 
-test('every call of every turn is answered exactly once, right behind its message', () => {
+test('every call of every turn has exactly one result, which directly follows its message', () => {
   fc.assert(
     fc.property(randomTurn(), (happenings) => {
       const projection = new TurnProjection();
@@ -56,14 +56,14 @@ function namesOf(records: UnsequencedRecord[]): string[] {
   return foundTools(records, 'main').map(({ name }) => name);
 }
 
-test('what a thread has found stays found, each once and in its place, and is of no concern to others', () => {
+test('the tools that a thread has found stay in their order, each once, and are not visible to other threads', () => {
   expect(namesOf([])).toEqual([]);
   expect(namesOf([found(['a', 'b']), found(['z'], 'other'), found(['c', 'a'])])).toEqual(['a', 'b', 'c']);
 });
 
-test('of very many the last ones stay', () => {
+test('of too many found tools the last ones stay', () => {
   const names = Array.from({ length: 70 }, (_, i) => `t${i}`);
   expect(namesOf([found(names)])).toEqual(names.slice(-64));
-  // One that was dropped can be found again.
+  // A tool that was dropped can be found again.
   expect(namesOf([found(names), found(['t0'])])).toEqual([...names.slice(-63), 't0']);
 });

@@ -9,7 +9,7 @@ import type {
   FoundTool,
 } from './records.ts';
 
-/** A conversation as a model is given it: neutral, for a provider's adapter to put into its own words. */
+/** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
 export type TranscriptItem =
   | { role: 'user'; content: UserContentPart[] }
   | { role: 'assistant'; message: ModelMessage }
@@ -23,30 +23,30 @@ export interface ToolItem {
   files: StoredFile[];
 }
 
-/** Stands for the result of a call that a paused turn asked for, on a branch that went on without it. */
-const NOT_DECIDED = 'Nobody decided on this tool call in this conversation: it was not executed here.';
+/** The result of a call that was pending on a turn, on a branch that continued without resolving it. */
+const NOT_DECIDED = 'This tool call was not approved in this conversation: it was not executed here.';
 
 /** A record or an input item that holds a tool's result. */
 type ToolResult =
   | Extract<UnsequencedRecord, { kind: 'tool.response' }>
   | Extract<InputItem, { type: 'user.tool_response' }>;
 
-/** The items made of results: each is made once, so that what is derived from an item can be kept with it. */
+/** The items of results. Each is created once, so that values derived from an item can be cached with it. */
 const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
 
 /**
  * The conversation of a thread: the records of the turns of a chain, oldest first, and of the turn in progress.
  *
- * Providers refuse a tool call without exactly one result right behind it. So the results are looked up for each call,
- * wherever in the chain they stand (an approved call runs in a later turn than the one that asked), and a call without
- * one is answered as not executed here.
+ * Providers reject a tool call that is not directly followed by exactly one result. So the result of each call is
+ * looked up in the whole chain (an approved call runs in a later turn than the one that requested it), and a call
+ * without a result gets one that says that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
   const results = toolResults(records, threadId);
   const items: TranscriptItem[] = [];
   for (const record of records) {
     if (record.kind === 'turn.created') items.push(...record.input.flatMap(userMessage));
-    if (record.kind === 'model.message' && record.threadId === threadId) items.push(...answered(record, results));
+    if (record.kind === 'model.message' && record.threadId === threadId) items.push(...assistantItems(record, results));
   }
   return items;
 }
@@ -57,8 +57,8 @@ function userMessage(item: InputItem): TranscriptItem[] {
   return [{ role: 'user', content: typeof content === 'string' ? [{ type: 'text', text: content }] : content }];
 }
 
-function answered(message: ModelMessage, results: Map<string, ToolResult>): TranscriptItem[] {
-  // A call that was cancelled or broke before it said anything leaves an empty message, which providers refuse.
+function assistantItems(message: ModelMessage, results: Map<string, ToolResult>): TranscriptItem[] {
+  // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
   const { threadId } = message;
   const toolItems = message.toolCalls.map((call) => {
@@ -96,12 +96,13 @@ function toolResults(records: UnsequencedRecord[], threadId: string): Map<string
   return results;
 }
 
-/** Providers take some 128 tools at most, and every one costs tokens. */
+/** Providers accept about 128 tools at most, and each costs tokens. */
 const MAX_FOUND = 64;
 
 /**
- * The tools that a thread has found by searching, in the order in which it found them; of very many the last. Like the
- * transcript this is a projection of the records of its branch, so a fork knows what was found before it, and no more.
+ * The tools that the searches of a thread have found, in the order in which they were found; if they are too many, the
+ * last ones. Like the transcript this is a projection of the records of a branch, so a fork has only the tools that
+ * were found before it.
  */
 export function foundTools(records: UnsequencedRecord[], threadId: string): FoundTool[] {
   const found = new Map<string, FoundTool>();
@@ -109,7 +110,7 @@ export function foundTools(records: UnsequencedRecord[], threadId: string): Foun
     if (record.kind !== 'tool.response' || record.threadId !== threadId) continue;
     for (const tool of record.foundTools ?? []) {
       const key = toolKey(tool);
-      // One that is found again keeps its place: providers cache what they are sent up to the first difference.
+      // A tool that is found again keeps its position: providers cache requests up to the first difference.
       if (!found.has(key)) found.set(key, tool);
       const [oldest] = found.keys();
       if (found.size > MAX_FOUND && oldest !== undefined) found.delete(oldest);
@@ -118,7 +119,7 @@ export function foundTools(records: UnsequencedRecord[], threadId: string): Foun
   return [...found.values()];
 }
 
-/** Of a tool within an agent. */
+/** The key of a tool within an agent. */
 export function toolKey({ server, name }: FoundTool): string {
   return JSON.stringify([server, name]);
 }

@@ -10,14 +10,10 @@ import type { Logger } from 'pino';
 import { startRemoval } from '../housekeeping/remove-deleted.ts';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
 import { SESSION_WORKFLOW, sessionWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../core/temporal-names.ts';
-import {
-  cancelSession,
-  createTurn,
-  type CancelCommand,
-  type CreateTurnCommand,
-  type TurnAccepted,
-} from '../../workflows/messages.ts';
-import type { session, SessionStart } from '../../workflows/session.ts';
+import { cancelSession, createTurn } from '../../workflows/messages.ts';
+import type { CancelCommand, CreateTurnCommand, TurnAccepted } from '../core/session.ts';
+import type { session } from '../../workflows/session.ts';
+import type { SessionStart } from '../core/session.ts';
 import { ApiError, ERRORS, type ErrorCode } from '../api/http/errors.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 

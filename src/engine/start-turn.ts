@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
-import { isOwn, mayOnSession, type Caller } from '../auth/rights.ts';
+import { isOwn, mayOnSession } from '../auth/rights.ts';
+import type { Caller } from '../core/subject.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { hashOf } from '../lib/hash.ts';
 import type { SessionOwner, TurnStart } from '../core/history.ts';
@@ -13,7 +14,7 @@ import { titleOf } from '../core/input-rules.ts';
 import { addLogContext } from '../telemetry/log-context.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { CreateTurnBody } from '../api/sessions/wire/input.ts';
-import type { CreateTurnCommand } from '../../workflows/messages.ts';
+import type { CreateTurnCommand } from '../core/session.ts';
 import { checkAgent } from '../api/sessions/agents.ts';
 import type { ApiContext } from '../api/http/context.ts';
 import { ApiError, isRefusal } from '../api/http/errors.ts';

@@ -1,4 +1,4 @@
-import type { Tip } from '../../workflows/session.ts';
+import type { Tip } from '../core/session.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { LogEntry } from '../core/records.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
-import { ROLES } from '../auth/rights.ts';
+import { ROLES } from '../core/subject.ts';
 import { ConfigError } from '../config.ts';
 import { registerSecrets } from '../lib/redact.ts';
 

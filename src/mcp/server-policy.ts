@@ -1,4 +1,4 @@
-import { ROLES } from '../auth/rights.ts';
+import { ROLES } from '../core/subject.ts';
 import type { SessionOwner } from '../core/history.ts';
 
 /** The operator's policy for a registered server. */

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { bounded } from './bounds.ts';
 
-/** An agent's definition (`contracts/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
+/** An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
 
 const name = z.string().min(1).max(256);
 const description = z.string().max(10_000).nullish();
-/** For the model to read: more than any model can. */
+/** A text for the model; the bound exceeds the context of any model. */
 const prompt = z.string().max(1_000_000);
 
 const selector = bounded(z.array(name), 1_000).nullish();

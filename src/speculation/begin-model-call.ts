@@ -3,11 +3,15 @@ import type { StartSpeculativeCall, SpeculativeCall } from './speculative-calls.
 import { endStatus, ROOT_THREAD, type UnsequencedRecord } from '../core/records.ts';
 import { turnContext } from '../core/trace-context.ts';
 import { withLogContext, logContext } from '../telemetry/log-context.ts';
-import type { Dependencies } from '../../activities/dependencies.ts';
-import { prepareModelCall } from '../agents/prepare-model-call.ts';
+import type { Conversations } from '../engine/conversations.ts';
+import { prepareModelCall, type ModelCallSources } from '../agents/prepare-model-call.ts';
+
+interface Dependencies extends ModelCallSources {
+  conversations: Pick<Conversations, 'beginning'>;
+}
 
 /** Asks the model what `callModel` will ask it as the first thing in a turn, before the turn has begun. */
-export function createBeginModelCall(dependencies: Omit<Dependencies, 'speculativeCalls'>): StartSpeculativeCall {
+export function createBeginModelCall(dependencies: Dependencies): StartSpeculativeCall {
   return (start, signal) =>
     forTurn(start, async () => {
       const records = await dependencies.conversations.beginning(start, signal);

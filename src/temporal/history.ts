@@ -3,13 +3,14 @@ import type { Connection } from '@temporalio/client';
 import type { LoadedDataConverter, Payload, SerializationContext } from '@temporalio/common';
 import { decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import type { temporal } from '@temporalio/proto';
-import type {
-  ActivityResult,
-  HistoryEvent,
-  ScheduledActivity,
-  TurnResult,
-  TurnStart,
-  WorkflowClose,
+import {
+  APPENDING_ACTIVITIES,
+  type ActivityResult,
+  type HistoryEvent,
+  type ScheduledActivity,
+  type TurnResult,
+  type TurnStart,
+  type WorkflowClose,
 } from '../core/history.ts';
 import type { CancelReason, NewRecord } from '../core/records.ts';
 import { turnWorkflowId } from '../core/temporal-names.ts';
@@ -229,8 +230,8 @@ class EventDecoder {
     if (started) return { type: 'started', at, start: await this.#first<TurnStart>(started.input?.payloads) };
     const scheduled = event.activityTaskScheduledEventAttributes;
     if (scheduled) {
-      const name = scheduled.activityType?.name;
-      if (name !== 'callModel' && name !== 'callTool' && name !== 'connectTools') return undefined;
+      const name = APPENDING_ACTIVITIES.find((one) => one === scheduled.activityType?.name);
+      if (!name) return undefined;
       const input = await this.#first<ScheduledActivity['input']>(scheduled.input?.payloads, this.#ofActivity);
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflow wrote it: the name decides the type
       const activity = { name, input } as ScheduledActivity;

@@ -8,6 +8,6 @@ import type { RunGuard } from '../core/history.ts';
  */
 export function rejectResetRun({ runId, isReset }: RunGuard): void {
   const { workflowExecution } = Context.current().info;
-  if (!isReset && (runId === undefined || runId === workflowExecution?.runId)) return;
+  if (!isReset && runId === workflowExecution?.runId) return;
   throw ApplicationFailure.nonRetryable('The turn has ended: an operator has reset it.', 'turn_reset');
 }

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SessionCommands } from '../../src/engine/session-commands.ts';
 import { newId } from '../../src/engine/new-id.ts';
-import type { CreateTurnCommand } from '../../workflows/messages.ts';
+import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { deleteSessionWorkflowId, sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use } from '../support/scripted-model.ts';
@@ -203,7 +203,7 @@ test('a command that comes late is refused, and leaves nothing behind', async ()
   };
   const outcomes = await Promise.allSettled([
     commands.createTurn(chat.sessionId, command),
-    ...[1, 2].map(() => commands.cancel(chat.sessionId, { close: false })),
+    ...[1, 2].map(() => commands.cancel(chat.sessionId, { close: false, upTo: turnId })),
   ]);
   const refused = { status: 'rejected', reason: expect.objectContaining({ code: 'session_not_found' }) };
   expect(outcomes).toEqual([refused, refused, refused]);

@@ -6,7 +6,7 @@ import { loadConfig } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { dataConverterFor } from '../../src/temporal/data-converter.ts';
-import type { CreateTurnCommand } from '../../workflows/messages.ts';
+import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 

@@ -138,7 +138,7 @@ test('a decision on an earlier turn ends the turn that runs only for a caller wh
   const late = { ...decision('allow'), previous_turn_id: await paused.turnId() };
   const { status, body } = await approver.send('POST', path, { ...late, stream: false });
   expect([status, body.error?.code]).toEqual([403, 'forbidden']);
-  expect(body.error.message).toContain('would cancel the turn that runs');
+  expect(body.error.message).toContain('would cancel the running turn');
   gate.release();
   expect(await running.end()).toMatchObject({ status: 'done', output: { content: 'I am done.' } });
   // Now nothing runs that it would end.

@@ -8,8 +8,9 @@ import type { PendingCall } from '../../src/core/records.ts';
 import type { TurnStatus } from '../../src/engine/turn-status.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
-import { createTurn, turnEnding, type CreateTurnCommand } from '../../workflows/messages.ts';
-import type { session, SessionState } from '../../workflows/session.ts';
+import { createTurn, turnEnding } from '../../workflows/messages.ts';
+import type { session } from '../../workflows/session.ts';
+import type { CreateTurnCommand, SessionState } from '../../src/core/session.ts';
 
 /** The session's workflow alone: what comes to it while no worker is there comes to it at once. */
 

@@ -1,6 +1,6 @@
 import type { Request, Response } from 'express';
 import type { Keyring } from '../../auth/api-keys.ts';
-import { subjectNamed, type Caller } from '../../auth/rights.ts';
+import { subjectNamed, type Caller } from '../../core/subject.ts';
 import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../../auth/token-verifier.ts';
 import { ApiError } from './errors.ts';
 import type { UnknownKeyLimiter } from './unknown-key-limiter.ts';

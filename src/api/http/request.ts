@@ -1,6 +1,6 @@
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
-import type { Caller } from '../../auth/rights.ts';
+import type { Caller } from '../../core/subject.ts';
 import { ApiError } from './errors.ts';
 
 /** What middleware determined about a request. */

@@ -1,6 +1,7 @@
 import type { IRouter, Request, RequestHandler, Response } from 'express';
 import { z } from 'zod';
-import { mayOnServer, refusalOnServer, type Caller, type ServerAction } from '../../auth/rights.ts';
+import { mayOnServer, refusalOnServer, type ServerAction } from '../../auth/rights.ts';
+import type { Caller } from '../../core/subject.ts';
 import { ApiError, type ErrorCode } from './errors.ts';
 import { largeJsonBody, smallJsonBody } from './json-body.ts';
 import { contextOf, parseBody, parseHeaders, parseQuery, type RequestContext } from './request.ts';

@@ -1,5 +1,5 @@
 import type { Response } from 'express';
-import type { Caller } from '../../auth/rights.ts';
+import type { Caller } from '../../core/subject.ts';
 import { ApiError } from './errors.ts';
 import type { Limits } from '../../engine/limits.ts';
 

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import type { Caller, SessionAction } from '../../auth/rights.ts';
+import type { SessionAction } from '../../auth/rights.ts';
+import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { newId } from '../../engine/new-id.ts';
 import type { SessionOwner } from '../../core/history.ts';

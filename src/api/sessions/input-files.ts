@@ -1,4 +1,4 @@
-import type { Caller } from '../../auth/rights.ts';
+import type { Caller } from '../../core/subject.ts';
 import { BlobNotFound } from '../../blobs/blob-store.ts';
 import type { FileContent } from '../../blobs/store-files.ts';
 import { fetchFile, type FetchedFile } from '../../lib/fetch-file.ts';

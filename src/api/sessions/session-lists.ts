@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { mayReadAll, type Caller } from '../../auth/rights.ts';
+import { mayReadAll } from '../../auth/rights.ts';
+import type { Caller } from '../../core/subject.ts';
 import type { SessionFilter, SessionPage } from '../../catalog/sessions.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';

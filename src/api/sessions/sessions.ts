@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { mayOnSession, refusalOnSession, type Caller, type SessionAction } from '../../auth/rights.ts';
+import { mayOnSession, refusalOnSession, type SessionAction } from '../../auth/rights.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { newId } from '../../engine/new-id.ts';
-import type { Subject } from '../../core/records.ts';
+import type { Caller, Subject } from '../../core/subject.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { idempotencyKey, metadata } from './wire/headers.ts';
 import { cancelBody, createSessionBody, dataOf, sessionResource, type CreateSessionBody } from './wire/resources.ts';

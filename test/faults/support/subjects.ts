@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { subjectNamed, type Role } from '../../../src/auth/rights.ts';
+import { subjectNamed, type Role } from '../../../src/core/subject.ts';
 
 /** Somebody with a key of their own, and with something to hide from the others. */
 export interface Subject {

@@ -14,7 +14,6 @@ import {
   type InputItem,
   type LogRecord,
   type ModelMessage,
-  type Subject,
   type StoredFile,
   type ToolInfo,
   type ToolResponse,
@@ -23,6 +22,7 @@ import {
   type Usage,
   type UserContentPart,
 } from '../../../core/records.ts';
+import type { Subject } from '../../../core/subject.ts';
 import type {
   SessionEvent,
   WireModelMessage,

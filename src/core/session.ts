@@ -1,0 +1,72 @@
+import type { TurnStart } from './history.ts';
+import type { PendingCall } from './records.ts';
+
+/** The input of a session workflow. */
+export interface SessionStart {
+  sessionId: string;
+  /** The turn whose command starts this run. It usually does not exist yet. */
+  begins?: string;
+  /** Set when the session continues as new; a fresh run loads its state from the catalog and the logs of its turns. */
+  state?: SessionState;
+}
+
+export interface SessionState {
+  /** The newest turn. */
+  tip: Tip | null;
+  /** Whether the tip is still running. */
+  open: boolean;
+  closed: boolean;
+  /** Ended turns that are not in the archive yet. */
+  unarchived: string[];
+}
+
+/** The result of the command that creates a turn. */
+export interface TurnAccepted {
+  turnId: string;
+  previousTurnId: string | null;
+  sequence: number;
+}
+
+export interface Tip extends TurnAccepted {
+  /** The calls that wait for a reply on it. */
+  pending: PendingCall[];
+}
+
+/**
+ * A turn to start, as the API sends it: validated as far as that is possible without the session.
+ *
+ * A repetition must be identical, except for fields that only the turn reads. If two commands have the same update id
+ * and the database of the Temporal server fails between them, the history may hold the second although the worker has
+ * executed the first; a replay that takes any other path then fails for ever.
+ */
+export interface CreateTurnCommand extends Pick<
+  TurnStart,
+  'turnId' | 'createdAt' | 'createdBy' | 'owner' | 'input' | 'title' | 'specHash' | 'hasServers' | 'limits'
+> {
+  /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
+  sparesRunning?: true;
+  /** The session's last turn, no turn, or the one with this id. */
+  previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };
+}
+
+/**
+ * A command that arrives later than this after its creation is rejected: what it refers to may have been removed, see
+ * `src/engine/turn-index.ts`. Half a day is far longer than any command takes, and than clocks differ.
+ */
+export const COMMAND_LIFETIME_MS = 12 * 3_600_000;
+
+export interface CancelCommand {
+  /** The session takes no further turns. */
+  close: boolean;
+  /**
+   * The newest turn that the command may cancel, by its id. Temporal repeats commands to a run that results from an
+   * operator's reset, and another turn may run at that time.
+   */
+  upTo: string;
+}
+
+/** What a turn signals to its session before it closes. */
+export interface TurnEnding {
+  turnId: string;
+  pending: PendingCall[];
+}
