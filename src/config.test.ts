@@ -10,7 +10,7 @@ test('an empty environment gives the documented defaults', () => {
     apiKeys: [],
     allowPrivateUrls: undefined,
     logLevel: 'info',
-    temporal: { foreign: undefined, namespace: 'everturn', taskQueue: 'everturn' },
+    temporal: { external: undefined, namespace: 'everturn', taskQueue: 'everturn' },
     model: { idleSeconds: 45 },
   });
   expect(config.dataDir).toMatch(/\/\.everturn$/);

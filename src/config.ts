@@ -8,7 +8,7 @@ import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/sqlite.ts';
 import type { EncryptionKey } from './encryption/cipher.ts';
 import { registerSecrets } from './lib/redact.ts';
-import { errorMessage } from './lib/errors.ts';
+import { errorMessage, StartupError } from './lib/errors.ts';
 
 /**
  * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;
@@ -108,7 +108,11 @@ export interface Config {
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
 /** A setting is wrong; the message names the variable and says what it should be. */
-export class ConfigError extends Error {}
+export class ConfigError extends StartupError {
+  static {
+    this.prototype.name = 'ConfigError';
+  }
+}
 
 /** What a process is: all of Everturn, or a part of it beside others. */
 export type ProcessRole = 'start' | 'api' | 'worker';

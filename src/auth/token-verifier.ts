@@ -23,10 +23,18 @@ interface TokenIssuerOptions {
 }
 
 /** A token of the issuer's that does not let its bearer in; the message says why. */
-export class TokenRefusedError extends Error {}
+export class TokenRefusedError extends Error {
+  static {
+    this.prototype.name = 'TokenRefusedError';
+  }
+}
 
 /** The issuer can't be asked for its keys, so nobody knows whether a token is good. */
-export class IssuerUnavailableError extends Error {}
+export class IssuerUnavailableError extends Error {
+  static {
+    this.prototype.name = 'IssuerUnavailableError';
+  }
+}
 
 /** Never one whose key is a shared secret: our copy of the issuer's public key would be the secret. */
 const ALGORITHMS = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' ');

@@ -22,7 +22,11 @@ interface BlobRef {
 }
 
 /** A value is too large for Temporal even with all of its large strings in the blob store. */
-export class PayloadTooLarge extends Error {}
+export class PayloadTooLarge extends Error {
+  static {
+    this.prototype.name = 'PayloadTooLarge';
+  }
+}
 
 /** Whether a value that could not be kept may be kept a little later: whatever is wrong with the store, it is not the value. */
 export function isRetryableStoreError(error: unknown): boolean {

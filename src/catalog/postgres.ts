@@ -126,6 +126,10 @@ class Connection implements PostgresPoolClient {
 
 /** There is no connection to the server, or it broke. */
 class PostgresUnreachable extends Error {
+  static {
+    this.prototype.name = 'PostgresUnreachable';
+  }
+
   constructor(cause: unknown) {
     super(`PostgreSQL can not be reached: ${reasonOf(cause)}`, { cause });
   }

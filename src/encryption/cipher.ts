@@ -11,6 +11,10 @@ export interface EncryptionKey {
 
 /** Something was encrypted under a key that this process does not have. */
 export class EncryptionKeyMissing extends Error {
+  static {
+    this.prototype.name = 'EncryptionKeyMissing';
+  }
+
   constructor(id: string) {
     super(`this is encrypted under the key ${JSON.stringify(id)}, which EVERTURN_ENCRYPTION_KEYS does not have`);
   }
@@ -18,6 +22,10 @@ export class EncryptionKeyMissing extends Error {
 
 /** Something can't be decrypted although its key is there: it was changed, cut off or moved, or the key is another one. */
 export class DecryptionFailed extends Error {
+  static {
+    this.prototype.name = 'DecryptionFailed';
+  }
+
   constructor(context: string, reason: string, options?: ErrorOptions) {
     super(`${context} can not be decrypted: ${reason}`, options);
   }

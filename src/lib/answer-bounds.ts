@@ -26,7 +26,11 @@ const MAX_HELD_BYTES = 128 * MIB;
 let heldBytes = 0;
 
 /** An answer that is not read any further. It says nothing of whether the server has done what it was asked. */
-export class AnswerTooLargeError extends Error {}
+export class AnswerTooLargeError extends Error {
+  static {
+    this.prototype.name = 'AnswerTooLargeError';
+  }
+}
 
 export function sizeText(bytes: number): string {
   return bytes >= MIB ? `${bytes / MIB} MiB` : `${bytes / 1024} KiB`;

@@ -1,9 +1,14 @@
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { StartupError } from './errors.ts';
 
 /** Another Everturn works in the data folder; the message says what to do. */
-export class DataDirInUseError extends Error {}
+export class DataDirInUseError extends StartupError {
+  static {
+    this.prototype.name = 'DataDirInUseError';
+  }
+}
 
 const SQLITE_BUSY = 5;
 

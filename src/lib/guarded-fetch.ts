@@ -8,6 +8,10 @@ export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>
 
 /** An address that may not be reached from an agent's URL. */
 export class RefusedAddressError extends Error {
+  static {
+    this.prototype.name = 'RefusedAddressError';
+  }
+
   /** Without the address: what names inside of a network stand for is nothing for people outside of it. */
   constructor(host: string) {
     super(

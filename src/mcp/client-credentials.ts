@@ -49,7 +49,11 @@ const tokenAnswer = z.object({
 const errorAnswer = z.object({ error: z.string(), error_description: z.string().optional() });
 
 /** No token for a server can be had. Thrown where nothing was sent to it, or where it has refused what was. */
-export class NoTokenError extends McpServerError {}
+export class NoTokenError extends McpServerError {
+  static {
+    this.prototype.name = 'NoTokenError';
+  }
+}
 
 /**
  * The token with which we call a server in our own name (RFC 6749, section 4.4), one for all who call it. The SDK's

@@ -3,6 +3,10 @@ import { isNoAnswer } from './http-transport.ts';
 
 /** A connection is of no use any more, and what was asked over it can be asked again over another one. */
 export class ConnectionLostError extends Error {
+  static {
+    this.prototype.name = 'ConnectionLostError';
+  }
+
   constructor(cause: unknown) {
     super('the connection was lost', { cause });
   }

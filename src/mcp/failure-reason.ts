@@ -8,7 +8,11 @@ const MAX_LENGTH = 300;
 const MAX_READ_LENGTH = 10_000;
 
 /** What is wrong with a server, in words of ours that read on after its name. */
-export class McpServerError extends Error {}
+export class McpServerError extends Error {
+  static {
+    this.prototype.name = 'McpServerError';
+  }
+}
 
 /** Why a server could not be used, in one line for a model or a person, without secrets; reads on after its name. */
 export function failureReason(error: unknown): string {

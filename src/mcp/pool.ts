@@ -51,6 +51,10 @@ export interface McpServerTools {
 
 /** The tools of a server can't be used now; the message says why, to a model or an operator. */
 export class McpUnavailableError extends Error {
+  static {
+    this.prototype.name = 'McpUnavailableError';
+  }
+
   /** The message without the server's name; reads on after it. */
   readonly reason: string;
 

@@ -40,6 +40,10 @@ const MAX_MESSAGE_BYTES = 2_000;
 
 /** A model call that failed, with the provider's own words in its message, but for our key if they quote it. */
 export class ModelError extends Error {
+  static {
+    this.prototype.name = 'ModelError';
+  }
+
   readonly failure: ModelFailure;
   /** How long the provider asks to wait, in milliseconds. */
   readonly retryAfterMs: number | undefined;

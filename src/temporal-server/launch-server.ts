@@ -23,7 +23,11 @@ export interface RunningServer {
 }
 
 /** The server ended while we waited for it to start. */
-export class ServerEndedError extends ProvisionError {}
+export class ServerEndedError extends ProvisionError {
+  static {
+    this.prototype.name = 'ServerEndedError';
+  }
+}
 
 const START_MS = 20_000;
 const ADOPT_MS = 3000;

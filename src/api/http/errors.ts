@@ -187,6 +187,10 @@ interface ApiErrorOptions extends ErrorOptions {
 
 /** An error with a place in the table. The message tells the client what to do. */
 export class ApiError extends Error {
+  static {
+    this.prototype.name = 'ApiError';
+  }
+
   readonly code: ErrorCode;
   /** The part of the request that is at fault. */
   readonly param: string | undefined;
