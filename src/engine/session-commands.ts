@@ -19,6 +19,7 @@ import {
 } from '../../workflows/messages.ts';
 import type { session, SessionStart } from '../../workflows/session.ts';
 import { ApiError, ERRORS, type ErrorCode } from '../api/http/errors.ts';
+import { backoffMs } from '../lib/backoff.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 
 /** Temporal lets few Updates of one workflow be under way, and collapses at its limit. */
@@ -100,7 +101,7 @@ export class SessionCommands {
           if (!mayPass || tries >= MAX_TRIES || Date.now() >= tryUntil) {
             return await this.#outcome<T>(sessionId, updateId, error);
           }
-          await sleep(FIRST_PAUSE_MS * 2 ** tries);
+          await sleep(backoffMs(tries, { first: FIRST_PAUSE_MS }));
         }
       }
     });

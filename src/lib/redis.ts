@@ -1,6 +1,6 @@
 import { createClient } from '@redis/client';
 import type { Logger } from 'pino';
-import type { Config } from '../config.ts';
+import { backoffMs } from './backoff.ts';
 
 /**
  * Two connections to one Redis. They come back by themselves, for as long as it takes; until then commands are refused at
@@ -15,7 +15,7 @@ export interface Redis {
 }
 
 /** What all names of an Everturn begin with: several may share a Redis, as they may share a Temporal. */
-export function redisPrefix({ namespace, taskQueue }: Config['temporal']): string {
+export function redisPrefix({ namespace, taskQueue }: { namespace: string; taskQueue: string }): string {
   return `everturn:${namespace}:${taskQueue}:`;
 }
 
@@ -37,7 +37,7 @@ export async function openRedis({ url, log }: { url: string; log: Logger }): Pro
       socket: {
         connectTimeout: CONNECT_MS,
         socketTimeout: 2 * PING_MS,
-        reconnectStrategy: (retries) => Math.min(MAX_RECONNECT_MS, 50 * 2 ** retries) * (0.5 + Math.random() / 2),
+        reconnectStrategy: (retries) => backoffMs(retries, { first: 50, max: MAX_RECONNECT_MS, jitter: 0.5 }),
       },
       disableOfflineQueue: true,
       commandsQueueMaxLength: MAX_COMMANDS,
