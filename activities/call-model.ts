@@ -13,6 +13,8 @@ import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/tempora
 import { prepareModelCall, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { NEVER } from '../src/lib/abort.ts';
+import { backoffMs } from '../src/lib/backoff.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
 /** What an attempt tells the next one. */
@@ -156,7 +158,7 @@ class ModelCallAttempt {
     // The answer is there and paid for: a store that is away is waited for.
     const keep = () => offloadResult(records, { blobs, sessionId });
     // Of a cancelled call nobody asks again for what was said by then.
-    const giveUp = end === 'cancelled' ? new AbortController().signal : this.#signal;
+    const giveUp = end === 'cancelled' ? NEVER : this.#signal;
     const stored = await retryWhileUnavailable(keep, giveUp, isRetryableStoreError);
     conversations.remember(stamp, records);
     return { records: stored, stamp, outcome };
@@ -200,7 +202,7 @@ class ModelCallAttempt {
   #mayRetryIn({ isRetryable, retryAfterMs = 0 }: ModelError): number | undefined {
     if (!isRetryable) return undefined;
     const { details } = this;
-    const wait = Math.max(retryAfterMs, Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** details.failures));
+    const wait = Math.max(retryAfterMs, backoffMs(details.failures, { first: FIRST_WAIT_MS, max: MAX_WAIT_MS }));
     // The first failure is tried again however long it took: a stalled model may be silent for longer than this.
     if (details.failingMs + wait > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
     details.failures += 1;

@@ -17,6 +17,7 @@ import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { NEVER, onAbort } from '../src/lib/abort.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
 /** A cancelled tool with effects may still finish within this time: to know what it did is worth the wait. */
@@ -198,19 +199,17 @@ class ToolCallAttempt {
       const grace = stopReason(this.#context) === 'cancelled' ? CANCEL_GRACE_MS : 0;
       timer = setTimeout(() => controller.abort(cancellationSignal.reason), grace);
     };
-    if (cancellationSignal.aborted) onStop();
-    cancellationSignal.addEventListener('abort', onStop, { once: true });
+    const stopListening = onAbort(cancellationSignal, onStop);
     const release = (): void => {
       clearTimeout(timer);
-      cancellationSignal.removeEventListener('abort', onStop);
+      stopListening();
     };
     return { signal: controller.signal, release };
   }
 
   /** The effect may have happened by now, so its result is kept, however long and for whatever reason that fails. */
   async #appended(ended: Ended): Promise<Appended> {
-    const never = new AbortController().signal;
-    const keep = (some: Ended) => retryWhileUnavailable(() => this.#keep(some), never, isRetryableStoreError);
+    const keep = (some: Ended) => retryWhileUnavailable(() => this.#keep(some), NEVER, isRetryableStoreError);
     let kept: Awaited<ReturnType<typeof keep>>;
     try {
       kept = await keep(ended);

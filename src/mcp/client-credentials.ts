@@ -8,7 +8,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import type { Fetch } from '../lib/guarded-fetch.ts';
-import { waitOrAbort } from '../lib/abort.ts';
+import { NEVER, waitOrAbort } from '../lib/abort.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason, McpServerError } from './failure-reason.ts';
 import { isSecure, type ClientCredentialsConfig } from './registry-file.ts';
@@ -159,19 +159,18 @@ export class ClientCredentials {
 
 /** `fetch` with the token in each request; one that is refused for its token is made once more with a new one. */
 export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch {
-  const never = new AbortController().signal;
   return async (url, init = {}) => {
     const send = async (token: string): Promise<Response> => {
       const headers = new Headers(init.headers);
       headers.set('authorization', `Bearer ${token}`);
       return fetch(url, { ...init, headers: Object.fromEntries(headers) });
     };
-    const token = await credentials.token(init.signal ?? never);
+    const token = await credentials.token(init.signal ?? NEVER);
     const response = await send(token);
     if (response.status !== 401) return response;
     await response.body?.cancel();
     credentials.refused(token);
-    return send(await credentials.token(init.signal ?? never));
+    return send(await credentials.token(init.signal ?? NEVER));
   };
 }
 

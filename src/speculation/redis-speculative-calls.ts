@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { onAbort } from '../lib/abort.ts';
 import { sha256 } from '../lib/hash.ts';
 import { withTimeout, IdleTimer } from '../lib/timeout.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
@@ -250,9 +251,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
       silence.reset();
       put(n === expected++ ? part : { type: 'lost' });
     });
-    const onAbort = (): void => put({ type: 'end' });
-    if (signal.aborted) onAbort();
-    signal.addEventListener('abort', onAbort, { once: true });
+    const stopListening = onAbort(signal, () => put({ type: 'end' }));
     let isWhole = false;
     try {
       for (;;) {
@@ -265,7 +264,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
       }
     } finally {
       silence.stop();
-      signal.removeEventListener('abort', onAbort);
+      stopListening();
       this.#asked.delete(claim);
       if (!isWhole) drop();
     }

@@ -3,6 +3,8 @@ import { mkdir, realpath } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/sqlite.ts';
+import { NEVER, onAbort } from '../lib/abort.ts';
+import { backoffMs } from '../lib/backoff.ts';
 import { lockDataDir } from '../lib/data-dir-lock.ts';
 import { endDevServers, settingsArguments } from './dev-server.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
@@ -35,8 +37,7 @@ export interface EmbeddedTemporal {
 const START_ATTEMPTS = 3;
 /** A server that nobody disturbs takes 1.4 s to end. */
 const STOP_GRACE_MS = 5000;
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 5000;
+const RESTART_BACKOFF = { first: 100, max: 5000 };
 /** One that ended after it had run for this long is started again at once. */
 const STEADY_MS = 30_000;
 
@@ -90,7 +91,7 @@ export async function databaseFileIn(dataDir: string): Promise<string> {
 async function launchOnFreePort(home: ServerHome): Promise<RunningServer> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await launchServer(home, await freePort(), new AbortController().signal);
+      return await launchServer(home, await freePort(), NEVER);
     } catch (error) {
       // Somebody else may have taken the port in the meantime.
       if (!(error instanceof ServerEndedError) || attempt === START_ATTEMPTS) throw error;
@@ -111,7 +112,7 @@ async function supervise({
   log: Logger;
 }): Promise<void> {
   const stopped = new Promise<undefined>((resolve) => {
-    stop.addEventListener('abort', () => resolve(undefined), { once: true });
+    onAbort(stop, () => resolve(undefined));
   });
   let running: RunningServer | undefined = server;
   let readyAt = Date.now();
@@ -123,7 +124,8 @@ async function supervise({
       log.warn(`Temporal's server has ended (${how}) and is started again; its log is ${home.logFile}`);
       if (Date.now() - readyAt >= STEADY_MS) failures = 0;
     }
-    if (failures > 0) await Promise.race([sleep(pauseMs(failures), undefined, { ref: false }), stopped]);
+    if (failures > 0)
+      await Promise.race([sleep(backoffMs(failures - 1, RESTART_BACKOFF), undefined, { ref: false }), stopped]);
     if (stop.aborted) return;
     failures += 1;
     try {
@@ -135,8 +137,4 @@ async function supervise({
       if (!stop.aborted) log.warn(errorMessage(error));
     }
   }
-}
-
-function pauseMs(failures: number): number {
-  return Math.min(FIRST_PAUSE_MS * 2 ** (failures - 1), LONGEST_PAUSE_MS);
 }

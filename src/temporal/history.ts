@@ -13,6 +13,7 @@ import type {
 } from '../core/history.ts';
 import type { CancelReason, NewRecord } from '../core/records.ts';
 import { turnWorkflowId } from '../core/temporal-names.ts';
+import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';
 
 type RawEvent = temporal.api.history.v1.IHistoryEvent;
@@ -190,13 +191,11 @@ export class TurnHistory {
   /** The client never removes its listener from a signal that it was given, so it is given one of its own each time. */
   async #until<T>(stop: AbortSignal, request: () => Promise<T>): Promise<T> {
     const controller = new AbortController();
-    const onStop = (): void => controller.abort(stop.reason);
-    if (stop.aborted) onStop();
-    stop.addEventListener('abort', onStop, { once: true });
+    const unlink = linkSignal(stop, controller);
     try {
       return await this.#connection.withAbortSignal(controller.signal, request);
     } finally {
-      stop.removeEventListener('abort', onStop);
+      unlink();
     }
   }
 
