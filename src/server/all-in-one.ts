@@ -4,7 +4,6 @@ import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
 import { startApi } from './api.ts';
 import { requireKeysIfExposed } from './require-keys.ts';
-import { Cleanup } from '../cleanup.ts';
 import { ConfigError, type Config } from '../config.ts';
 import { DEMO, demoAgent } from '../demo/demo-agent.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
@@ -37,48 +36,44 @@ export async function startAllInOne(
   log: Logger,
   given: { temporal?: ProvisionedTemporal; bus?: LiveBus; tracing?: Tracing | undefined } = {},
 ): Promise<RunningAllInOne> {
-  const cleanup = new Cleanup();
-  try {
-    await mkdir(config.dataDir, { recursive: true });
-    await requireKeysIfExposed(config, log);
-    const registry = await loadMcpRegistry(config.mcpServersFile);
-    const agents = await readAgentFiles(config.agentsDir);
-    const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
-    bundling.catch(() => undefined); // awaited below, unless something else fails first
-    const temporal = given.temporal ?? (await provision(config, log));
-    cleanup.add(() => temporal.stop());
+  await using cleanup = new AsyncDisposableStack();
+  await mkdir(config.dataDir, { recursive: true });
+  await requireKeysIfExposed(config, log);
+  const registry = await loadMcpRegistry(config.mcpServersFile);
+  const agents = await readAgentFiles(config.agentsDir);
+  const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
+  bundling.catch(() => undefined); // awaited below, unless something else fails first
+  const temporal = given.temporal ?? (await provision(config, log));
+  cleanup.defer(() => temporal.stop());
 
-    const realModel = modelAccess(config);
-    const model = realModel ?? (await demoAccess(cleanup));
+  const realModel = modelAccess(config);
+  const model = realModel ?? (await demoAccess(cleanup));
 
-    const services = await openServices({
-      config,
-      log,
-      temporal,
-      registry,
-      openai: model.openai,
-      bus: given.bus,
-      tracing: given.tracing,
-    });
-    cleanup.add(() => services.close());
-    if (services.keyring.isKeyless) {
-      await addDemo(services, { withAgent: !agents.has(DEMO) }, cleanup);
-    } else {
-      if (!realModel) throw new ConfigError(NO_DEMO_MODEL);
-      await removeDemoAgent(services);
-    }
-    await registerAgents(services, agents);
-    const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
-    cleanup.add(() => worker.stop());
-    const api = await startApi(services, worker.check);
-    cleanup.add(() => api.stop());
-    if (!temporal.embedded) void warnIfSlow(services);
-    const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
-    return { url: api.url, model: model.name, names, finished: worker.finished, stop: () => cleanup.run() };
-  } catch (error) {
-    await cleanup.run();
-    throw error;
+  const services = await openServices({
+    config,
+    log,
+    temporal,
+    registry,
+    openai: model.openai,
+    bus: given.bus,
+    tracing: given.tracing,
+  });
+  cleanup.defer(() => services.close());
+  if (services.keyring.isKeyless) {
+    await addDemo(services, { withAgent: !agents.has(DEMO) }, cleanup);
+  } else {
+    if (!realModel) throw new ConfigError(NO_DEMO_MODEL);
+    await removeDemoAgent(services);
   }
+  await registerAgents(services, agents);
+  const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
+  cleanup.defer(() => worker.stop());
+  const api = await startApi(services, worker.check);
+  cleanup.defer(() => api.stop());
+  if (!temporal.embedded) void warnIfSlow(services);
+  const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
+  const running = cleanup.move();
+  return { url: api.url, model: model.name, names, finished: worker.finished, stop: () => running.disposeAsync() };
 }
 
 async function provision(
@@ -96,10 +91,10 @@ const NO_DEMO_MODEL =
 async function addDemo(
   { registry, keyring, catalog, config }: Services,
   { withAgent }: { withAgent: boolean },
-  cleanup: Cleanup,
+  cleanup: AsyncDisposableStack,
 ): Promise<void> {
   const server = await startDemoMcpServer({ isKeyless: () => keyring.isKeyless });
-  cleanup.add(() => server.stop());
+  cleanup.defer(() => server.stop());
   registry.add(DEMO, { url: server.url });
   if (withAgent) await catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());
 }
@@ -110,9 +105,9 @@ async function removeDemoAgent({ catalog }: Services): Promise<void> {
   if (agent && isDeepStrictEqual(agent.spec, demoAgent(agent.spec.model.name))) await catalog.agents.delete(DEMO);
 }
 
-async function demoAccess(cleanup: Cleanup): Promise<ModelAccess> {
+async function demoAccess(cleanup: AsyncDisposableStack): Promise<ModelAccess> {
   const demo = await startDemoModel();
-  cleanup.add(() => demo.stop());
+  cleanup.defer(() => demo.stop());
   return {
     name: 'the demo model, a script (set OPENAI_API_KEY for a real one)',
     openai: { apiKey: 'none', baseUrl: demo.url },

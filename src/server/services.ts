@@ -6,7 +6,6 @@ import { Keyring } from '../auth/api-keys.ts';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { Catalog } from '../catalog/catalog.ts';
-import { Cleanup } from '../cleanup.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import type { LiveBus } from '../live/bus.ts';
@@ -79,31 +78,27 @@ interface ServicesOptions {
 export const GRPC_CHANNEL_ARGS = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
 /** Opens all or, if a part can't be opened, nothing. */
-export async function openServices(options: ServicesOptions): Promise<Services> {
-  const cleanup = new Cleanup();
-  try {
-    return await open(options, cleanup);
-  } catch (error) {
-    await cleanup.run();
-    throw error;
-  }
-}
-
-async function open(
-  { config, log, temporal, registry, bus, openai, tracing }: ServicesOptions,
-  cleanup: Cleanup,
-): Promise<Services> {
+export async function openServices({
+  config,
+  log,
+  temporal,
+  registry,
+  bus,
+  openai,
+  tracing,
+}: ServicesOptions): Promise<Services> {
+  await using cleanup = new AsyncDisposableStack();
   const { connectionOptions, namespace } = temporal;
   const cipher = new Cipher(config.encryptionKeys);
   const catalog = await Catalog.open(config.database, log, cipher);
-  cleanup.add(() => catalog.close());
+  cleanup.defer(() => catalog.close());
   await registerKeys({ catalog, cipher, log });
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
-  cleanup.add(async () => redis?.close());
+  cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
   const live = openLive({ redis, config, log, metrics, cipher });
   const keyring = await Keyring.open({ catalog, config, log });
-  cleanup.add(async () => keyring.close());
+  cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
   const blobs = FolderBlobStore.in(config.dataDir, cipher);
   // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
@@ -113,7 +108,7 @@ async function open(
     channelArgs: GRPC_CHANNEL_ARGS,
     interceptors: [],
   });
-  cleanup.add(() => connection.close());
+  cleanup.defer(() => connection.close());
   const dataConverter = dataConverterFor(cipher);
   const client = new Client({
     connection,
@@ -131,8 +126,9 @@ async function open(
   );
   const models = new ModelProviders('openai', { openai: provider });
   const toolPool = new McpPool({ allowPrivateUrls, log });
-  cleanup.add(() => toolPool.close());
+  cleanup.defer(() => toolPool.close());
   const toolsets = new ToolsetLoader({ registry, pool: toolPool });
+  const opened = cleanup.move();
   return {
     config,
     log,
@@ -155,7 +151,7 @@ async function open(
     toolPool,
     toolsets,
     agentCheck: new AgentValidator({ models, registry }),
-    close: () => cleanup.run(),
+    close: () => opened.disposeAsync(),
   };
 }
 
