@@ -1,10 +1,5 @@
 import { log, type WorkflowInterceptors } from '@temporalio/workflow';
-
-/**
- * How the encoding of a payload begins that the worker's codec has refused; the reason follows. No converter knows it, so
- * an Update with such an argument is rejected before it is accepted, and a workflow that was started with one never runs.
- */
-export const REFUSED = 'refused';
+import { REFUSED } from '../src/core/temporal-names.ts';
 
 /**
  * Drops the signals whose payloads were refused. Such a signal is in the history for ever, and its conversion would fail

@@ -43,3 +43,9 @@ export const REQUEST_HEADER = 'everturn-request-id';
 export const TRACE_HEADER = '_tracer-data';
 /** The trace of the turn before. */
 export const PREVIOUS_TRACE_HEADER = 'everturn-previous-trace';
+
+/**
+ * The prefix of the encoding of a payload that the worker's codec has refused; the reason follows. No converter knows it,
+ * so an Update with such an argument is rejected before it is accepted, and a workflow started with one never runs.
+ */
+export const REFUSED = 'refused';

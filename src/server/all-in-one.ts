@@ -70,7 +70,7 @@ export async function startAllInOne(
   cleanup.defer(() => worker.stop());
   const api = await startApi(services, worker.check);
   cleanup.defer(() => api.stop());
-  if (!temporal.embedded) void warnIfSlow(services);
+  if (!temporal.embedded) void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
   const running = cleanup.move();
   return { url: api.url, model: model.name, names, finished: worker.finished, stop: () => running.disposeAsync() };

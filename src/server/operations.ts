@@ -5,7 +5,7 @@ import { withTimeout } from '../lib/timeout.ts';
 import { describeExecution } from '../temporal/describe-workflow.ts';
 import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../core/temporal-names.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Readiness } from './readiness.ts';
+import type { ReadinessCheck, Scrape } from '../api/http/context.ts';
 import type { Services } from './services.ts';
 import { temporalMetrics } from '../telemetry/temporal-runtime.ts';
 
@@ -132,15 +132,8 @@ export class Workload {
   }
 }
 
-export interface Scraped {
-  contentType: string;
-  text: string;
-}
-
-export type Scrape = () => Promise<Scraped>;
-
 /** All metrics of a process: ours, those of Node, and those of Temporal's SDK. */
-export function createScrape(services: Services & { readiness: Readiness }): Scrape {
+export function createScrape(services: Services & { readiness: ReadinessCheck }): Scrape {
   const { metrics, readiness, log } = services;
   const workload = new Workload({ ...services, taskQueue: services.config.temporal.taskQueue });
   return async () => {

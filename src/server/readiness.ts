@@ -1,3 +1,4 @@
+import type { Finding, Findings, ReadinessCheck } from '../api/http/context.ts';
 import { withTimeout } from '../lib/timeout.ts';
 import type { Services } from './services.ts';
 import { errorMessage } from '../lib/errors.ts';
@@ -14,21 +15,6 @@ export interface Check {
   isOptional?: boolean;
 }
 
-/** What does not work. */
-export interface Finding {
-  problem: string;
-  /** What the attempt has met; it may name hosts and folders. */
-  reason: string;
-  since: string;
-}
-
-export interface Findings {
-  /** Why requests can't be answered as they should be now; empty if they can. */
-  problems: Finding[];
-  /** What else does not work. */
-  warnings: Finding[];
-}
-
 /** What takes longer than this does not work. */
 const TIMEOUT_MS = 2_000;
 
@@ -36,7 +22,7 @@ const TIMEOUT_MS = 2_000;
 const REMEMBERED_MS = 1_000;
 
 /** Finds out whether a process can do its work, and since when it can't. */
-export class Readiness {
+export class Readiness implements ReadinessCheck {
   readonly #checks: Check[];
   readonly #services: Pick<Services, 'metrics' | 'log'>;
   readonly #failingSince = new Map<Check, string>();

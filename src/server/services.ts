@@ -9,11 +9,7 @@ import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import type { LiveBus } from '../live/bus.ts';
-import {
-  InProcessSpeculativeCalls,
-  type SpeculativeCallOutcome,
-  type SpeculativeCalls,
-} from '../speculation/speculative-calls.ts';
+import { InProcessSpeculativeCalls, type SpeculativeCalls } from '../speculation/speculative-calls.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
 import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
@@ -25,7 +21,7 @@ import { dataConverterFor } from '../temporal/data-converter.ts';
 import { TurnHistory } from '../temporal/history.ts';
 import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
-import { Metrics } from '../telemetry/metrics.ts';
+import { Metrics, type SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { ObservedModel } from '../models/instrumented-model.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';

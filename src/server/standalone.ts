@@ -67,7 +67,7 @@ export async function startStandaloneWorker({ config, log, tracing }: PartOption
   const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
   cleanup.defer(() => worker.stop());
   const healthUrl = await serveHealth(services, new Readiness(services, worker.check), cleanup);
-  void warnIfSlow(services);
+  void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const running = cleanup.move();
   return { healthUrl, model, finished: worker.finished, stop: () => running.disposeAsync() };
 }

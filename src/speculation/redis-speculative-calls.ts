@@ -6,13 +6,13 @@ import { withTimeout, IdleTimer } from '../lib/timeout.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
+import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 import type { Redis } from '../lib/redis.ts';
 import {
   InProcessSpeculativeCalls,
   type StartSpeculativeCall,
   type ClaimedCall,
   type SpeculativeCall,
-  type SpeculativeCallOutcome,
   type SpeculativeCalls,
   type OnUnreported,
 } from './speculative-calls.ts';

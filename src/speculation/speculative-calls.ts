@@ -4,6 +4,7 @@ import type { LogEntry } from '../core/records.ts';
 import type { TraceContext } from '../core/trace-context.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { linkSignal, waitOrAbort } from '../lib/abort.ts';
+import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 
 /** A turn that the API has validated and is about to ask its session for: all that its first model call depends on. */
 export interface SpeculativeCall extends TurnHeader, ToolScope {
@@ -60,11 +61,6 @@ const UNCLAIMED_MS = 30_000;
 const REMEMBERED_MS = 60_000;
 
 const MAX_REMEMBERED = 10_000;
-
-/** What became of a model call that was begun: all but the first were for nothing, and may have cost something. */
-export const SPECULATIVE_CALL_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired', 'failed'] as const;
-
-export type SpeculativeCallOutcome = (typeof SPECULATIVE_CALL_OUTCOMES)[number];
 
 interface Begun extends SpeculativeCall {
   controller: AbortController;

@@ -1,8 +1,12 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import packageJson from '../../package.json' with { type: 'json' };
-import { SPECULATIVE_CALL_OUTCOMES } from '../speculation/speculative-calls.ts';
 import { endStatus, type OutcomeStatus, type LogRecord, type ToolOutcome } from '../core/records.ts';
 import { StepClock } from './step-clock.ts';
+
+/** How a speculative model call ended. All but the first were of no use, and may have cost tokens. */
+const SPECULATIVE_CALL_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired', 'failed'] as const;
+
+export type SpeculativeCallOutcome = (typeof SPECULATIVE_CALL_OUTCOMES)[number];
 
 /** From an answer of the cache to a model that thinks for minutes. */
 const CALL_BUCKETS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];

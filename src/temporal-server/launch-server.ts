@@ -87,8 +87,8 @@ export async function launchServer(home: ServerHome, port: number, stop: AbortSi
   } catch (cause) {
     await endDevServers(databaseFile, 0);
     const reason: unknown = failed.signal.aborted ? failed.signal.reason : cause;
-    const message =
-      `Temporal's server did not start: ${errorMessage(reason)}` + `${await lastLines(logFile)}\nIts log is ${logFile}`;
+    const lines = await lastLines(logFile);
+    const message = `Temporal's server did not start: ${errorMessage(reason)}${lines}\nIts log is ${logFile}`;
     throw failed.signal.aborted ? new ServerEndedError(message, { cause }) : new ProvisionError(message, { cause });
   }
   await rm(setupMark(home), { force: true });

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { Cipher, DecryptionFailed, EncryptionKeyMissing } from '../encryption/cipher.ts';
 import { dataConverterFor, failureMessage } from './data-converter.ts';
 import { EncryptionCodec } from './payload-codec.ts';
-import { REFUSED } from '../../workflows/refused-payloads.ts';
+import { REFUSED } from '../core/temporal-names.ts';
 
 const first = { id: 'k1', key: randomBytes(32) };
 const second = { id: 'k2', key: randomBytes(32) };

@@ -2,7 +2,7 @@ import type { Payload, PayloadCodec } from '@temporalio/common';
 import type { SerializationContext } from '@temporalio/common';
 import proto from '@temporalio/proto';
 import { DecryptionFailed, type Cipher } from '../encryption/cipher.ts';
-import { REFUSED } from '../../workflows/refused-payloads.ts';
+import { REFUSED } from '../core/temporal-names.ts';
 
 /** As in the other codecs for Temporal that encrypt. */
 const ENCODING = Buffer.from('binary/encrypted');

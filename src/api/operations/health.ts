@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import type { Finding } from '../../server/readiness.ts';
-import type { ApiContext } from '../http/context.ts';
+import type { ApiContext, Finding } from '../http/context.ts';
 import { ApiError, errorAnswer } from '../http/errors.ts';
 import { json, route, type Route } from '../http/route.ts';
 
@@ -13,7 +12,7 @@ const findings = z.object({
 });
 
 interface HealthContext extends Pick<ApiContext, 'readiness'> {
-  /** Whether whoever asks may know what the machines and folders inside are called. */
+  /** Whether the caller may see the names of hosts and folders. */
   saysWhy: () => boolean;
 }
 
