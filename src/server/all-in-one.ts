@@ -15,7 +15,7 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { warnIfSlow } from '../temporal/task-queue.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { workflowBundle } from '../temporal/workflow-bundle.ts';
-import { loadMcpRegistry } from '../mcp/registry.ts';
+import { loadMcpRegistry, type McpRegistry } from '../mcp/registry.ts';
 import { startWorker } from './worker.ts';
 
 /** A process that answers requests. */
@@ -60,7 +60,7 @@ export async function startAllInOne(
   });
   cleanup.defer(() => services.close());
   if (services.keyring.isKeyless) {
-    await addDemo(services, { withAgent: !agents.has(DEMO) }, cleanup);
+    await addDemo({ ...services, registry }, { withAgent: !agents.has(DEMO) }, cleanup);
   } else {
     if (!realModel) throw new ConfigError(NO_DEMO_MODEL);
     await removeDemoAgent(services);
@@ -89,7 +89,7 @@ const NO_DEMO_MODEL =
 
 /** The demo's notes are one list for all, so there is none where keys tell callers apart. */
 async function addDemo(
-  { registry, keyring, catalog, config }: Services,
+  { registry, keyring, catalog, config }: Services & { registry: McpRegistry },
   { withAgent }: { withAgent: boolean },
   cleanup: AsyncDisposableStack,
 ): Promise<void> {

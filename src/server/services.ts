@@ -51,7 +51,6 @@ export interface Services {
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   models: ModelProviders;
-  registry: McpRegistry;
   toolPool: McpPool;
   toolsets: ToolsetLoader;
   agentCheck: AgentValidator;
@@ -143,7 +142,6 @@ export async function openServices({
     logs,
     turnIndex,
     models,
-    registry,
     toolPool,
     toolsets,
     agentCheck: new AgentValidator({ models, registry }),
