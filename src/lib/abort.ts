@@ -1,4 +1,6 @@
-/** Waits for `promise`, or rejects with the signal's reason as soon as it is aborted. The work itself is not stopped. */
+/**
+ * Waits for `promise`, or rejects with the signal's reason as soon as it is aborted. The work itself is not stopped.
+ */
 export async function waitOrAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   const aborted = Promise.withResolvers<never>();
   const stopListening = onAbort(signal, () => aborted.reject(signal.reason));

@@ -21,7 +21,7 @@ export class ScopedConnection {
 
   /** Nothing is lost if it is forgotten. */
   get isUnused(): boolean {
-    return !this.isOpen && this.#opening.isBlank;
+    return !this.isOpen && this.#opening.isIdle;
   }
 
   /** @throws the reason of the signal, or what keeps the connection from being opened. */

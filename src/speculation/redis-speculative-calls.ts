@@ -341,7 +341,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
   }
 
   #subscribe(channel: string, listener: (text: string, channel: string) => void): void {
-    // If it fails, Redis is away: this is done again when it is back.
+    // If it fails, Redis is unavailable: this is done again when it is back.
     this.#redis.subscriptions.subscribe(channel, listener).catch((error: unknown) => {
       this.#log.debug({ err: error, channel }, 'no speculative calls without Redis');
     });

@@ -73,10 +73,7 @@ test('the first minutes of a stranger: start, the printed commands, an approval,
 
   // A second one on the same folder, and one on the same port, are told so.
   const second = await everturn(['start'], { EVERTURN_PORT: '0' });
-  expect([second.code, second.stderr]).toEqual([
-    1,
-    expect.stringContaining('another Everturn is running on the data folder'),
-  ]);
+  expect([second.code, second.stderr]).toEqual([1, expect.stringContaining('another Everturn uses the data folder')]);
   expect(await server.stop()).toBe(0);
   const { stdout: left } = await run('pgrep', ['-f', `db-filename ${dataDir}`]).catch(() => ({ stdout: '' }));
   expect(left).toBe('');
