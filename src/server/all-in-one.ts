@@ -18,19 +18,19 @@ import { workflowBundle } from '../temporal/workflow-bundle.ts';
 import { loadMcpRegistry, type McpRegistry } from '../mcp/registry.ts';
 import { startWorker } from './worker.ts';
 
-/** A process that answers requests. */
+/** A running server with an API. */
 export interface RunningAllInOne {
   url: string;
-  /** Who answers for the models: a name for people. */
+  /** A description of the model provider, for display. */
   model: string;
-  /** Names that have a key; undefined if nobody needs one. */
+  /** The names that have a key; undefined if no key is needed. */
   names: string[] | undefined;
-  /** Rejects if the server can't go on; settles when it has stopped. */
+  /** Rejects if the server fails; resolves when it has stopped. */
   finished: Promise<void>;
   stop: () => Promise<void>;
 }
 
-/** Starts everything in this process: Temporal if none is configured, the worker, the API, the demo. */
+/** Starts everything in this process: Temporal unless one is configured, the worker, the API and the demo. */
 export async function startAllInOne(
   config: Config,
   log: Logger,
@@ -42,7 +42,7 @@ export async function startAllInOne(
   const registry = await loadMcpRegistry(config.mcpServersFile);
   const agents = await readAgentFiles(config.agentsDir);
   const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
-  bundling.catch(() => undefined); // awaited below, unless something else fails first
+  bundling.catch(() => undefined); // awaited below, unless another step fails first
   const temporal = given.temporal ?? (await provision(config, log));
   cleanup.defer(() => temporal.stop());
 
@@ -85,9 +85,9 @@ async function provision(
 }
 
 const NO_DEMO_MODEL =
-  'there are API keys, and the demo model is only for a server without: set OPENAI_API_KEY, or OPENAI_BASE_URL for models elsewhere';
+  'the demo model is only for a server without API keys: set OPENAI_API_KEY, or OPENAI_BASE_URL for another provider';
 
-/** The demo's notes are one list for all, so there is none where keys tell callers apart. */
+/** Only for servers without keys: the demo keeps one list of notes for all callers. */
 async function addDemo(
   { registry, keyring, catalog, config }: Services & { registry: McpRegistry },
   { withAgent }: { withAgent: boolean },
@@ -99,7 +99,7 @@ async function addDemo(
   if (withAgent) await catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());
 }
 
-/** The agent of the demo that an earlier start without keys has left, but no other of that name. */
+/** Deletes the demo agent that an earlier start without keys has registered, but no other agent of that name. */
 async function removeDemoAgent({ catalog }: Services): Promise<void> {
   const agent = await catalog.agents.get(DEMO);
   if (agent && isDeepStrictEqual(agent.spec, demoAgent(agent.spec.model.name))) await catalog.agents.delete(DEMO);

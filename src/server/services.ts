@@ -28,21 +28,21 @@ import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 
-/** What the API and the worker share when they share a process, and open for themselves when they don't. */
+/** What the API and the worker need. They share it in one process; in separate processes each opens its own. */
 export interface Services {
   config: Config;
   log: Logger;
-  /** Encrypts what is stored, if there are keys. */
+  /** Encrypts stored data if there are encryption keys. */
   cipher: Cipher;
   metrics: Metrics;
-  /** Undefined if no traces are recorded. */
+  /** Undefined if tracing is off. */
   tracing: Tracing | undefined;
   catalog: Catalog;
   keyring: Keyring;
-  /** Whether URLs from outside may lead to private addresses now. */
+  /** Whether URLs from clients may currently resolve to private addresses. */
   allowPrivateUrls: () => boolean;
   blobs: BlobStore;
-  /** If there is one. */
+  /** Undefined if no Redis is configured. */
   redis: Redis | undefined;
   bus: LiveBus;
   speculativeCalls: SpeculativeCalls;
@@ -62,17 +62,17 @@ interface ServicesOptions {
   log: Logger;
   temporal: ProvisionedTemporal;
   registry: McpRegistry;
-  /** Default: over Redis if there is one, else within this process. */
+  /** Default: over Redis if it is configured, else within the process. */
   bus?: LiveBus | undefined;
-  /** Where models are, and the key for them. */
+  /** The model provider's address and key. */
   openai: { apiKey: string; baseUrl: string | undefined };
   tracing?: Tracing | undefined;
 }
 
-/** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
+/** A page of history may hold several hundred payloads of 128 KiB; gRPC's default limit is 4 MiB. */
 export const GRPC_CHANNEL_ARGS = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
-/** Opens all or, if a part can't be opened, nothing. */
+/** Opens all services. If one fails, those already open are closed. */
 export async function openServices({
   config,
   log,
@@ -96,8 +96,8 @@ export async function openServices({
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
   const blobs = FolderBlobStore.in(config.dataDir, cipher);
-  // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
-  // the connection closes ends the process.
+  // No interceptors, which means no retries by the client: they make an overloaded server look silent, and a retry that
+  // is pending when the connection closes ends the process.
   const connection = await Connection.connect({
     ...connectionOptions,
     channelArgs: GRPC_CHANNEL_ARGS,
@@ -166,8 +166,5 @@ function openLive({
 async function registerKeys({ catalog, cipher, log }: Pick<Services, 'catalog' | 'cipher' | 'log'>): Promise<void> {
   const missing = await catalog.encryptionKeys.register(cipher, new Date().toISOString());
   if (missing.length === 0) return;
-  log.warn(
-    { keys: missing },
-    'what was encrypted under these keys can not be read: EVERTURN_ENCRYPTION_KEYS lacks them',
-  );
+  log.warn({ keys: missing }, 'data encrypted under these keys cannot be read: EVERTURN_ENCRYPTION_KEYS lacks them');
 }

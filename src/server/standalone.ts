@@ -17,28 +17,28 @@ import { workflowBundle } from '../temporal/workflow-bundle.ts';
 import { loadMcpRegistry } from '../mcp/registry.ts';
 import { startWorker } from './worker.ts';
 
-interface PartOptions {
+interface StandaloneOptions {
   config: Config;
   log: Logger;
   tracing?: Tracing | undefined;
 }
 
-/** One of several processes that make up an Everturn. */
+/** One of several processes that together are one Everturn. */
 export interface RunningProcess {
-  /** Who answers for the models: a name for people. */
+  /** A description of the model provider, for display. */
   model: string;
-  /** Rejects if it can't go on; settles when it has stopped. */
+  /** Rejects if the process fails; resolves when it has stopped. */
   finished: Promise<void>;
   stop: () => Promise<void>;
 }
 
-export interface RunningWorkerPart extends RunningProcess {
-  /** Where it answers for its health, if it does. */
+export interface RunningStandaloneWorker extends RunningProcess {
+  /** The URL of its health and metrics, if they are served. */
   healthUrl: string | undefined;
 }
 
-/** Starts an API whose workers are processes of their own. */
-export async function startStandaloneApi({ config, log, tracing }: PartOptions): Promise<RunningAllInOne> {
+/** Starts an API whose workers run in other processes. */
+export async function startStandaloneApi({ config, log, tracing }: StandaloneOptions): Promise<RunningAllInOne> {
   await using cleanup = new AsyncDisposableStack();
   await requireKeysIfExposed(config, log);
   const agents = await readAgentFiles(config.agentsDir);
@@ -47,7 +47,7 @@ export async function startStandaloneApi({ config, log, tracing }: PartOptions):
   const { client, keyring } = services;
   const api = await startApi(services, {
     dependency: 'worker',
-    problem: 'no worker is there',
+    problem: 'no worker is running',
     run: () => checkPollers(client, config.temporal.taskQueue),
   });
   const stopped = Promise.withResolvers<void>();
@@ -58,11 +58,15 @@ export async function startStandaloneApi({ config, log, tracing }: PartOptions):
   return { url: api.url, model, names, finished: stopped.promise, stop: () => running.disposeAsync() };
 }
 
-/** Starts a worker beside others; if it is told a port, it answers there for its health. */
-export async function startStandaloneWorker({ config, log, tracing }: PartOptions): Promise<RunningWorkerPart> {
+/** Starts a worker, and serves its health and metrics if a port is configured. */
+export async function startStandaloneWorker({
+  config,
+  log,
+  tracing,
+}: StandaloneOptions): Promise<RunningStandaloneWorker> {
   await using cleanup = new AsyncDisposableStack();
   const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
-  bundling.catch(() => undefined); // awaited below, unless something else fails first
+  bundling.catch(() => undefined); // awaited below, unless another step fails first
   const { services, temporal, model } = await openStandalone({ config, log, tracing }, cleanup);
   const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
   cleanup.defer(() => worker.stop());
@@ -72,13 +76,13 @@ export async function startStandaloneWorker({ config, log, tracing }: PartOption
   return { healthUrl, model, finished: worker.finished, stop: () => running.disposeAsync() };
 }
 
-/** What both are made of. */
+/** Opens what a standalone API and a standalone worker have in common. */
 async function openStandalone(
-  { config, log, tracing }: PartOptions,
+  { config, log, tracing }: StandaloneOptions,
   cleanup: AsyncDisposableStack,
 ): Promise<{ services: Services; temporal: ProvisionedTemporal; model: string }> {
   const model = modelAccess(config);
-  if (!model) throw new Error('a part of Everturn was configured without models');
+  if (!model) throw new Error('no model provider is configured');
   const registry = await loadMcpRegistry(config.mcpServersFile);
   const { dataDir, cacheDir } = config;
   const { external, namespace } = config.temporal;

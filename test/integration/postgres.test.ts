@@ -57,7 +57,7 @@ test('PostgreSQL stopped and started in the middle of a turn: 503 meanwhile, and
   const ready = await server.api.send('GET', '/readyz');
   expect([ready.status, ready.body.problems]).toEqual([
     503,
-    [expect.stringMatching(/^the catalog can not be written: PostgreSQL can not be reached: /)],
+    [expect.stringMatching(/^the catalog cannot be written: PostgreSQL can not be reached: /)],
   ]);
   model.release();
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I go on' } });

@@ -87,7 +87,7 @@ test('a port that is taken is named, with what to do', async () => {
   taken.close();
   expect([code, stderr]).toEqual([
     1,
-    expect.stringMatching(new RegExp(`can't listen on 127.0.0.1:${port}.*EVERTURN_PORT`)),
+    expect.stringMatching(new RegExp(`cannot listen on 127.0.0.1:${port}.*EVERTURN_PORT`)),
   ]);
 }, 60_000);
 
