@@ -41,7 +41,7 @@ export async function startAllInOne(
   await requireKeysIfExposed(config, log);
   const registry = await loadMcpRegistry(config.mcpServersFile);
   const agents = await readAgentFiles(config.agentsDir);
-  const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
+  const bundling = workflowBundle(config.cacheDir, { encodesFailures: config.encryptionKeys.length > 0 });
   bundling.catch(() => undefined); // awaited below, unless another step fails first
   const temporal = given.temporal ?? (await provision(config, log));
   cleanup.defer(() => temporal.stop());

@@ -5,8 +5,8 @@ import { optionalTsToMs } from '@temporalio/common/lib/time.js';
 import type { Logger } from 'pino';
 
 /**
- * A poll waits up to a minute for a task. Temporal lists pollers for five minutes, so an entry older than this belongs to
- * a worker that has stopped.
+ * A poll waits up to a minute for a task. Temporal lists pollers for five minutes, so an entry older than this belongs
+ * to a worker that has stopped.
  */
 const POLLED_WITHIN_MS = 75_000;
 
@@ -27,7 +27,10 @@ export async function checkPollers(client: Client, taskQueue: string): Promise<v
   throw new Error(`no worker polls the task queue ${taskQueue}: start one with everturn worker`);
 }
 
-/** The embedded server takes 7 ms, one on PostgreSQL on a small machine 20 ms, a small server with default settings 100 ms. */
+/**
+ * The embedded server takes 7 ms, one on PostgreSQL on a small machine 20 ms, a small server with default settings 100
+ * ms.
+ */
 const SLOW_MS = 60;
 
 interface ProbeOptions {
