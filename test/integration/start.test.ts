@@ -28,7 +28,7 @@ const everturn = (args: string[], env: Record<string, string> = {}) =>
 
 test('a wrong setting stops the start with its name and what it should be', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: 'eighty' });
-  expect([code, stderr]).toEqual([1, 'everturn: EVERTURN_PORT must be a port number, 0 to 65535 (it is "eighty")\n']);
+  expect([code, stderr]).toEqual([1, 'everturn: EVERTURN_PORT must be a port number, 0 to 65535 (got "eighty")\n']);
   const file = path.join(dataDir, 'none.json');
   const mcp = await everturn(['start'], { EVERTURN_MCP_SERVERS: file });
   expect([mcp.code, mcp.stderr]).toEqual([1, expect.stringContaining(`EVERTURN_MCP_SERVERS: ${file}`)]);
