@@ -187,7 +187,7 @@ test(
     await server.stop();
     try {
       for (const { id } of [claimed, lost]) {
-        expect(await inspect(id)).toMatch(/^state +unknown$[^]*^problem +its log .*, and no Temporal runs here/m);
+        expect(await inspect(id)).toMatch(/^state +unknown$[^]*^problem +its log .*, and no Temporal is running/m);
       }
     } finally {
       await server.start();
