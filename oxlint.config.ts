@@ -1,7 +1,7 @@
 import { defineConfig, type OxlintOverride } from 'oxlint';
 
 /**
- * The folders from top to bottom: a file imports only what stands in its own folder or below it. `src/main.ts`,
+ * The folders from top to bottom: a file imports only from its own folder or from those below it. `src/main.ts`,
  * `src/config.ts` and `src/api/app.ts` compose what they need; tests and benchmarks import everything.
  */
 const LAYERS = [
@@ -39,20 +39,23 @@ interface RestrictedPattern {
   allowTypeImports?: boolean;
 }
 
-/** What the files of the `index`-th folder must not import, because it stands above them. */
+/** The imports that the `index`-th folder must not have: the folders above it. */
 function above(index: number): RestrictedPattern[] {
   return LAYERS.slice(0, index).map((folder) => ({
     group: [`**/${folder.slice(folder.lastIndexOf('/') + 1)}/**`],
-    message: 'It stands above this folder: see LAYERS in oxlint.config.ts.',
-    // A workflow names its activities by their types; their code does not enter the sandbox.
+    message: 'This folder is above the importing one: see LAYERS in oxlint.config.ts.',
+    // Workflows import the types of activities; their code does not enter the sandbox.
     allowTypeImports: LAYERS[index] === 'workflows' && folder === 'activities',
   }));
 }
 
-/** What the code of a folder must not import beside the folders above it. */
+/** Further imports that a folder must not have. */
 const RESTRICTED: Record<string, RestrictedPattern[]> = {
   'src/core': [
-    { group: ['../**', 'node:*', 'express', '@temporalio/*'], message: 'src/core is pure: workflows import it.' },
+    {
+      group: ['../**', 'node:*', 'express', '@temporalio/*'],
+      message: 'src/core is pure, because workflows import it.',
+    },
   ],
   'src/lib': [{ group: ['@temporalio/*', '../config.ts'], message: 'src/lib knows nothing of Everturn.' }],
   workflows: [

@@ -13,6 +13,8 @@ import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/tempora
 import { prepareModelCall, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { NEVER } from '../src/lib/abort.ts';
+import { backoffMs } from '../src/lib/backoff.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
 /** What an attempt passes to the next one. */
@@ -162,7 +164,7 @@ class ModelCallAttempt {
     // The message is complete and paid for, so an unavailable store is retried.
     const store = () => offloadResult(records, { blobs, sessionId });
     // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
-    const until = end === 'cancelled' ? new AbortController().signal : this.#signal;
+    const until = end === 'cancelled' ? NEVER : this.#signal;
     const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
     return { records: stored, stamp, outcome };
@@ -207,7 +209,7 @@ class ModelCallAttempt {
   #planRetry({ isRetryable, retryAfterMs = 0 }: ModelError): number | undefined {
     if (!isRetryable) return undefined;
     const { details } = this;
-    const wait = Math.max(retryAfterMs, Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** details.failures));
+    const wait = Math.max(retryAfterMs, backoffMs(details.failures, { first: FIRST_WAIT_MS, max: MAX_WAIT_MS }));
     // The first failure is always retried: a stalled model may be silent for longer than the limit.
     if (details.failingMs + wait > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
     details.failures += 1;

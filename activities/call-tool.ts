@@ -11,6 +11,7 @@ import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { NEVER, onAbort } from '../src/lib/abort.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
 /** How long a cancelled tool with effects may still run: if it ends in this time, its outcome is known. */
@@ -163,20 +164,18 @@ class ToolCallAttempt {
       const grace = stopReason(this.#context) === 'cancelled' ? CANCEL_GRACE_MS : 0;
       timer = setTimeout(() => controller.abort(cancellationSignal.reason), grace);
     };
-    if (cancellationSignal.aborted) onStop();
-    cancellationSignal.addEventListener('abort', onStop, { once: true });
+    const stopListening = onAbort(cancellationSignal, onStop);
     const release = (): void => {
       clearTimeout(timer);
-      cancellationSignal.removeEventListener('abort', onStop);
+      stopListening();
     };
     return { signal: controller.signal, release };
   }
 
   /** Stores a result. The effect may have happened, so this is retried for as long as the store fails. */
   async #store(result: UnstoredResult): Promise<Appended> {
-    const never = new AbortController().signal;
     const store = (some: UnstoredResult) =>
-      retryWhileUnavailable(() => this.#tryToStore(some), never, isRetryableStoreError);
+      retryWhileUnavailable(() => this.#tryToStore(some), NEVER, isRetryableStoreError);
     let saved: Awaited<ReturnType<typeof store>>;
     try {
       saved = await store(result);

@@ -16,15 +16,15 @@ interface Options {
 
 const CHECK_MS = 5_000;
 
-/** Runs a Temporal server on PostgreSQL until it is told to stop: as tests do, and the image for production. */
+/** Runs a Temporal server on PostgreSQL until a signal, for tests and for the production image. */
 async function main(): Promise<void> {
   await new Command('temporal-on-postgres')
     .description("Runs Temporal's server on the PostgreSQL at TEMPORAL_POSTGRES_URL, whose user may create databases.")
-    .option('--folder <folder>', "for the server's configuration", '.temporal')
-    .option('--host <address>', 'to listen on; whoever reaches it can do everything', '127.0.0.1')
-    .option('--port <port>', "of the frontend; the server's other parts take ports near it", port, 7233)
-    .option('--namespace <name>', 'made if it is not there', 'everturn')
-    .option('--check', 'only say, by the exit code, whether the server runs and has the namespace')
+    .option('--folder <folder>', "the folder of the server's configuration", '.temporal')
+    .option('--host <address>', 'the address to listen on; every client that can reach it has full access', '127.0.0.1')
+    .option('--port <port>', "the frontend's port; the server's other parts use ports near it", port, 7233)
+    .option('--namespace <name>', 'created if it does not exist', 'everturn')
+    .option('--check', 'only report, by the exit code, whether the server is running and has the namespace')
     .action(({ check, ...options }: Options & { check?: true }) => (check ? checkServer(options) : start(options)))
     .parseAsync();
 }

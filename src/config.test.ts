@@ -39,16 +39,16 @@ test.each([
   ['DATABASE_URL', 'sqlite:', 'sqlite:<file>'],
   ['DATABASE_URL', 'postgresql://host', 'postgresql://<user>'],
   ['DATABASE_URL', 'postgres://user:100%@host/database', 'percent-encoded'],
-])('%s=%s is refused with its name and what it should be', (name, value, message) => {
+])('%s=%s is rejected with its name and its valid values', (name, value, message) => {
   expect(() => loadConfig({ [name]: value })).toThrow(ConfigError);
   expect(() => loadConfig({ [name]: value })).toThrow(new RegExp(`${name} .*${message}`));
 });
 
-test('several wrong settings are all named', () => {
+test('all invalid settings are named', () => {
   expect(() => loadConfig({ EVERTURN_PORT: 'x', LOG_LEVEL: 'y' })).toThrow(/EVERTURN_PORT.*\n.*LOG_LEVEL/);
 });
 
-test('keys become subjects with a role, and never stand in an error', () => {
+test('keys become subjects with a role, and never appear in an error', () => {
   const config = loadConfig({ EVERTURN_API_KEYS: 'ann=secret-1, bob:admin=secret-2,c@d.e:approver=se=cr:et' });
   expect(config.apiKeys.map(({ key, caller }) => [key, caller.subject.subjectSlug, caller.roles])).toEqual([
     ['secret-1', 'ann', ['user']],
@@ -62,17 +62,17 @@ test('keys become subjects with a role, and never stand in an error', () => {
   }
 });
 
-test('a password in the URL of Redis never stands in an error', () => {
+test('a password in the URL of Redis never appears in an error', () => {
   expect(loadConfig({ REDIS_URL: 'rediss://:secret@redis.example:6380/2' }).redisUrl).toContain('redis.example');
   expect(() => loadConfig({ REDIS_URL: 'redis://:secret@redis.example/x' })).toThrow(/^REDIS_URL must be redis:.*TLS$/);
 });
 
-test('the catalog is a file in the data folder, another file, or on PostgreSQL, whose URL never stands in an error', () => {
+test('the catalog is a file in the data folder, another file, or on PostgreSQL, whose URL never appears in an error', () => {
   const databaseOf = (url: string, env = {}) => loadConfig({ DATABASE_URL: url, ...env }).database;
   const { database, dataDir } = loadConfig({});
   expect(database).toEqual({ kind: 'sqlite', file: `${dataDir}/catalog.db`, sync: 'normal' });
-  const foreign = { TEMPORAL_ADDRESS: 'temporal:7233' };
-  expect(databaseOf('sqlite:/tmp/x.db', foreign)).toEqual({ kind: 'sqlite', file: '/tmp/x.db', sync: 'full' });
+  const external = { TEMPORAL_ADDRESS: 'temporal:7233' };
+  expect(databaseOf('sqlite:/tmp/x.db', external)).toEqual({ kind: 'sqlite', file: '/tmp/x.db', sync: 'full' });
   for (const url of ['postgres://u:p@host:1/db', 'postgresql:///db?host=/run/postgresql']) {
     expect(databaseOf(url)).toEqual({ kind: 'postgres', url });
   }
@@ -87,7 +87,7 @@ const shared = {
   OPENAI_API_KEY: 'k',
 };
 
-test.each(['api', 'worker'] as const)('what %s shares with other processes must be said', (role) => {
+test.each(['api', 'worker'] as const)('what %s shares with other processes must be configured', (role) => {
   expect(loadConfig(shared, role).redisUrl).toBe('redis://redis');
   for (const name of Object.keys(shared)) {
     expect(() => loadConfig({ ...shared, [name]: '' }, role)).toThrow(
@@ -99,12 +99,12 @@ test.each(['api', 'worker'] as const)('what %s shares with other processes must 
   );
 });
 
-test('a worker has no keys, and keeps away from private addresses all the same', () => {
+test('a worker has no keys, but still refuses private addresses', () => {
   expect(loadConfig(shared, 'worker').allowPrivateUrls).toBe(false);
   expect(loadConfig({ ...shared, EVERTURN_ALLOW_PRIVATE_URLS: 'true' }, 'worker').allowPrivateUrls).toBe(true);
 });
 
-test('no time is longer than a timer can be set for', () => {
+test('no time exceeds the limit of timers', () => {
   const variables = CONFIG_VARIABLES.filter((name) => name.endsWith('_SECONDS'));
   const config = loadConfig(Object.fromEntries(variables.map((name) => [name, '2073600'])));
   const { model, tool, turnSeconds, shutdownSeconds } = config;
@@ -126,7 +126,7 @@ test('Temporal may be at an IPv6 address', () => {
   expect(external?.connectionOptions.address).toBe('[::1]:7233');
 });
 
-test("a foreign Temporal is configured by its own clients' names", () => {
+test("an external Temporal is configured by its own clients' variables", () => {
   const config = loadConfig({ TEMPORAL_ADDRESS: 'temporal.example:7233', TEMPORAL_API_KEY: 'k' });
   expect(config.temporal.namespace).toBe('default');
   expect(config.temporal.external?.connectionOptions).toMatchObject({ address: 'temporal.example:7233', apiKey: 'k' });
@@ -146,7 +146,7 @@ test('encryption keys have ids and 32 bytes each', () => {
   }
 });
 
-test('the issuer and the audience of tokens go together', () => {
+test('the issuer and the audience of tokens must be set together', () => {
   const set = { EVERTURN_OIDC_ISSUER: 'https://idp.example/realm', EVERTURN_OIDC_AUDIENCE: 'everturn' };
   const { oidc } = loadConfig(set);
   expect(oidc).toMatchObject({ issuer: 'https://idp.example/realm', nameClaim: 'preferred_username' });

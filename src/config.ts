@@ -8,7 +8,7 @@ import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/sqlite.ts';
 import type { EncryptionKey } from './encryption/cipher.ts';
 import { registerSecrets } from './lib/redact.ts';
-import { errorMessage } from './lib/errors.ts';
+import { errorMessage, StartupError } from './lib/errors.ts';
 
 /**
  * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;
@@ -17,100 +17,104 @@ import { errorMessage } from './lib/errors.ts';
 export interface Config {
   host: string;
   port: number;
-  /** Where an API serves its metrics without a key; nowhere else than at its port if unset. */
+  /** The port on which an API serves its metrics without a key; unset: only on its own port, with a key. */
   metricsPort: number | undefined;
-  /** Where a worker that runs apart answers for its health and its metrics; nowhere if unset. */
+  /** The port on which a standalone worker serves its health and metrics; unset: none. */
   workerPort: number | undefined;
-  /** Folder for everything that the server keeps by itself: catalog, blobs, the embedded Temporal's database. */
+  /** Folder for everything that the server stores itself: catalog, blobs, the embedded Temporal's database. */
   dataDir: string;
-  /** Folder for downloads that survive the data folder, such as Temporal's binary. */
+  /** Folder for what can be downloaded or built again, such as the Temporal CLI. */
   cacheDir: string;
-  /** API keys, beside those in the catalog. */
+  /** API keys in addition to those in the catalog. */
   apiKeys: { key: string; caller: Caller }[];
-  /** What is stored is encrypted under the first; none: it is not encrypted. */
+  /** Stored data is encrypted under the first key; without keys it is not encrypted. */
   encryptionKeys: EncryptionKey[];
-  /** Whether Temporal's commands that are not encrypted are obeyed although there are keys. */
+  /** Whether unencrypted commands from Temporal are accepted although there are keys. */
   acceptsUnencrypted: boolean;
-  /** The OpenID Connect provider whose tokens let people in. */
+  /** The OpenID Connect provider whose tokens are accepted. */
   oidc:
     | {
         issuer: string;
-        /** Tokens must be meant for this. */
+        /** The audience that tokens must have. */
         audience: string;
-        /** Where a token says what its bearer is called, and which roles. */
+        /** The claims with the name and the roles of the bearer. */
         nameClaim: string;
         roleClaim: string;
-        /** What values of that claim mean. */
+        /** The role of each value of the role claim. */
         roles: ReadonlyMap<unknown, Role>;
       }
     | undefined;
-  /** Folder of agent files, loaded at start. */
+  /** Folder of agent files that are loaded at start. */
   agentsDir: string | undefined;
   /** File that registers MCP servers by name. */
   mcpServersFile: string | undefined;
-  /** Whether a URL from outside may lead to private or loopback addresses. Unset: as long as there are no keys. */
+  /** Whether URLs from clients may resolve to private or loopback addresses. Unset: only while there are no keys. */
   allowPrivateUrls: boolean | undefined;
   logLevel: (typeof LOG_LEVELS)[number];
-  /** Whether traces are recorded; where they go and how is read by OpenTelemetry itself. */
+  /** Whether traces are recorded. OpenTelemetry reads its other settings itself. */
   tracing: boolean;
   openai: { apiKey: string | undefined; baseUrl: string | undefined };
   /** The model of the agent `demo`. */
   demoModel: string;
   temporal: {
-    /** Unset: an embedded server. */
+    /** The configured server; unset: an embedded one. */
     external: ClientConnectConfig | undefined;
     namespace: string;
     taskQueue: string;
     /** Whether the embedded server's program may be downloaded. */
     mayDownload: boolean;
   };
-  /** Redis, which carries what processes that run apart tell each other; it may hold a password. */
+  /** The Redis that connects the processes of one Everturn; the URL may contain a password. */
   redisUrl: string | undefined;
-  /** Of the catalog. */
+  /** The catalog's database. */
   database: Database;
-  /** Of the embedded Temporal. */
+  /** The synchronous mode of the embedded Temporal's SQLite. */
   sqliteSync: SqliteSync;
   model: {
-    /** A model that sends no byte for this long is asked again. */
+    /** A model call that receives no byte for this long is retried. */
     idleSeconds: number;
-    /** How long a model that fails is asked again before the turn ends in error. */
+    /** How long a failing model call is retried before the turn ends in error. */
     retrySeconds: number;
   };
   tool: {
     /** How long one tool call may run. */
     timeoutSeconds: number;
-    /** A worker that is silent for this long is taken for dead, and its at-most-once tool calls for lost. */
+    /** A worker without a heartbeat for this long is considered dead, and its at-most-once tool calls lost. */
     heartbeatSeconds: number;
   };
-  /** How much is let in; 0 is no limit, and what is not set depends on whether there are keys: see `limitsInForce`. */
+  /** Admission limits. 0 is no limit; unset limits depend on whether there are keys: see `limitsInForce`. */
   limits: {
-    /** Of one subject. */
+    /** Requests of one subject. */
     requestsPerMinute: number | undefined;
-    /** Requests with a key that nobody has, from one address. */
+    /** Requests with an unknown key, from one address. */
     unknownKeysPerMinute: number | undefined;
-    /** Turns that run at once in the sessions of one subject. */
+    /** Concurrent turns in the sessions of one subject. */
     turnsPerSubject: number | undefined;
-    /** Turns that run at once. */
+    /** Concurrent turns. */
     turns: number | undefined;
-    /** Event streams of one subject that are open in one process. */
+    /** Open event streams of one subject in one process. */
     streamsPerSubject: number | undefined;
-    /** Event streams that are open in one process. */
+    /** Open event streams in one process. */
     streams: number | undefined;
   };
-  /** Proxies whose word on where a request comes from counts: addresses or networks. */
+  /** Addresses or networks of proxies whose X-Forwarded-For header is trusted. */
   trustedProxies: string[];
   /** How long one turn may run. */
   turnSeconds: number;
-  /** How long running tool calls may finish when the server is asked to stop. */
+  /** How long running tool calls may take to finish when the server stops. */
   shutdownSeconds: number;
 }
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
-/** A setting is wrong; the message names the variable and says what it should be. */
-export class ConfigError extends Error {}
+/** A setting is invalid; the message names the variable and its valid values. */
+export class ConfigError extends StartupError {
+  static {
+    this.prototype.name = 'ConfigError';
+  }
+}
 
-/** What a process is: all of Everturn, or a part of it beside others. */
+/** Whether a process is a whole Everturn (`start`) or one part of it. */
 export type ProcessRole = 'start' | 'api' | 'worker';
 
 /** @throws ConfigError */
@@ -118,7 +122,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
   const parsed = schema.safeParse(withoutEmpty(env));
   if (!parsed.success) {
     const lines = parsed.error.issues.map(({ path: [name], message }) => {
-      const shown = SECRETS.has(String(name)) ? '' : ` (it is ${JSON.stringify(env[String(name)])})`;
+      const shown = SECRETS.has(String(name)) ? '' : ` (got ${JSON.stringify(env[String(name)])})`;
       return `${String(name)} ${message}${shown}`;
     });
     throw new ConfigError(lines.join('\n'));
@@ -127,7 +131,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
   registerSecrets(secretsOf(vars, env));
   if (role !== 'start') checkShared(vars, role);
   const dataDir = path.resolve(vars.EVERTURN_DATA);
-  // An embedded Temporal loses its last moments with ours; a Temporal elsewhere would still have them.
+  // An embedded Temporal loses its last commits together with the catalog; an external Temporal would still have them.
   const sqliteSync = vars.EVERTURN_SQLITE_SYNC ?? (vars.TEMPORAL_ADDRESS ? 'full' : 'normal');
   return {
     host: vars.EVERTURN_HOST,
@@ -151,7 +155,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
     demoModel: vars.EVERTURN_DEMO_MODEL,
     temporal: {
-      external: vars.TEMPORAL_ADDRESS ? foreignTemporal(env) : undefined,
+      external: vars.TEMPORAL_ADDRESS ? externalTemporal(env) : undefined,
       namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
       taskQueue: vars.EVERTURN_TASK_QUEUE,
       mayDownload: vars.EVERTURN_DOWNLOAD_TEMPORAL,
@@ -178,7 +182,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
   };
 }
 
-/** Timers can't be set for longer; some are set for a minute more than what is configured. */
+/** Node's timers have a limit of 2^31 ms, and some are set to a minute more than the configured time. */
 const MAX_SECONDS = 24 * 86_400;
 
 const seconds = (defaultSeconds: number) =>
@@ -214,7 +218,7 @@ const flag = z
   .enum(['true', 'false', '1', '0'], { error: 'must be true or false' })
   .transform((value) => value === 'true' || value === '1');
 
-/** What a subject that has keys can be called. */
+/** Valid names of subjects that have keys. */
 export const SUBJECT_NAME = /^[\w.@-]{1,128}$/;
 
 const apiKeys = z
@@ -252,7 +256,7 @@ const encryptionKeys = z
       code: 'custom',
       message:
         'must be <key id>:<32 bytes in base64>[,<key id>:...], each id different, of up to 32 letters, digits and . _ -; ' +
-        '`openssl rand -base64 32` makes a key',
+        '`openssl rand -base64 32` creates a key',
     });
     return [];
   })
@@ -367,7 +371,7 @@ function oidcOf(vars: z.infer<typeof schema>): Config['oidc'] {
   return { issuer, audience, nameClaim, roleClaim, roles };
 }
 
-/** The names of all variables that are read, but for Temporal's own: TLS and API key follow its clients' names. */
+/** The names of all variables that are read, except for Temporal's own: TLS and API key have its clients' names. */
 export const CONFIG_VARIABLES: readonly string[] = Object.keys(schema.shape);
 
 const SECRETS = new Set([
@@ -389,18 +393,18 @@ function secretsOf(vars: z.infer<typeof schema>, env: NodeJS.ProcessEnv): (strin
   ];
 }
 
-/** An empty variable is an unset one, as in `FOO= npm start`. */
+/** Removes empty variables, which count as unset, as in `FOO= npm start`. */
 function withoutEmpty(env: NodeJS.ProcessEnv): Record<string, string> {
   const set: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) if (value) set[name] = value;
   return set;
 }
 
-/** What processes that run apart must share, so that there is no default for it. */
+/** The settings that standalone processes must share, and which therefore have no default. */
 const SHARED: [string, string][] = [
   ['TEMPORAL_ADDRESS', 'the Temporal server that the processes of this Everturn share'],
   ['DATABASE_URL', 'the database that they share'],
-  ['REDIS_URL', 'the Redis over which text reaches readers as it is written'],
+  ['REDIS_URL', 'the Redis that carries text to readers as it is written'],
 ];
 
 /** @throws ConfigError */
@@ -408,20 +412,22 @@ function checkShared(vars: z.output<typeof schema>, role: ProcessRole): void {
   const set = new Set(Object.entries(vars).flatMap(([name, value]) => (value === undefined ? [] : [name])));
   const missing = SHARED.filter(([name]) => !set.has(name)).map(([name, what]) => `${name} must be set: ${what}`);
   if (!set.has('OPENAI_API_KEY') && !set.has('OPENAI_BASE_URL')) {
-    missing.push('OPENAI_API_KEY or OPENAI_BASE_URL must be set: the demo model comes with everturn start only');
+    missing.push('OPENAI_API_KEY or OPENAI_BASE_URL must be set: only everturn start includes the demo model');
   }
   if (missing.length === 0) return;
-  const hint = 'everturn start runs everything in one process and needs none of this';
-  throw new ConfigError([`everturn ${role} is a part of an Everturn`, ...missing, hint].join('\n'));
+  const hint = 'everturn start runs everything in one process and requires none of these';
+  throw new ConfigError(
+    [`everturn ${role} is one of several processes that share settings`, ...missing, hint].join('\n'),
+  );
 }
 
-/** Not with a broken escape either: its client would only say so later, and less clearly. */
+/** Also rejects invalid percent-encoding, which the client would report later and less clearly. */
 function isRedisUrl(value: string): boolean {
   const { protocol = '', hostname, pathname = '', href = '' } = URL.parse(value) ?? {};
   return /^rediss?:$/.test(protocol) && !!hostname && /^(\/\d*)?$/.test(pathname) && !/%(?![\da-f]{2})/i.test(href);
 }
 
-function foreignTemporal(env: NodeJS.ProcessEnv): ClientConnectConfig {
+function externalTemporal(env: NodeJS.ProcessEnv): ClientConnectConfig {
   try {
     return loadClientConnectConfig({ disableFile: true, overrideEnvVars: withoutEmpty(env) });
   } catch (error) {
@@ -429,7 +435,7 @@ function foreignTemporal(env: NodeJS.ProcessEnv): ClientConnectConfig {
   }
 }
 
-/** Whether a name or an IP address is this machine's own, which nobody else can reach. */
+/** Whether a name or an IP address is loopback, which other machines cannot reach. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }

@@ -6,13 +6,10 @@ import { addKeysCommand } from './cli/keys.ts';
 import { addStartCommand } from './cli/start.ts';
 import { addTurnCommand } from './cli/turn.ts';
 import { addWorkerCommand } from './cli/worker.ts';
-import { CatalogError } from './catalog/migrate.ts';
-import { ConfigError } from './config.ts';
-import { DataDirInUseError } from './lib/data-dir-lock.ts';
+import { StartupError } from './lib/errors.ts';
 import { redact } from './lib/redact.ts';
-import { ProvisionError } from './lib/errors.ts';
 
-/** The command line. Gives the exit code. */
+/** Runs a command line and returns the exit code. */
 async function main(argv: string[]): Promise<number> {
   const program = new Command('everturn')
     .description('Runs AI agent conversations as durable Temporal workflows.')
@@ -28,18 +25,13 @@ async function main(argv: string[]): Promise<number> {
     await program.parseAsync(argv, { from: 'user' });
     return 0;
   } catch (error) {
-    // It has printed what is wrong, or the help that was asked for.
+    // Commander has already printed the problem, or the requested help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    const message = isForThePerson(error) ? error.message : inspect(error);
+    const message = error instanceof StartupError ? error.message : inspect(error);
     process.stderr.write(redact(`everturn: ${message}\n`));
     return 1;
   }
 }
 
-/** Errors whose message says what to do; a stack trace would only hide it. */
-function isForThePerson(error: unknown): error is Error {
-  return [ConfigError, ProvisionError, CatalogError, DataDirInUseError].some((type) => error instanceof type);
-}
-
-// Temporal's runtime would keep a process alive that has failed to start.
+// After a failed start Temporal's runtime would keep the process alive.
 process.exit(await main(process.argv.slice(2)));

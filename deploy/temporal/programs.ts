@@ -8,22 +8,22 @@ import { ProvisionError } from '../../src/lib/errors.ts';
 
 const run = promisify(execFile);
 
-/** The version in the Dockerfile is the same. */
+/** The Dockerfile has the same version. */
 export const TEMPORAL_VERSION = '1.29.1';
 
 const MODULE = 'go.temporal.io/server';
 
 export interface TemporalPrograms {
   server: string;
-  /** Makes and updates the schemas. */
+  /** Creates and updates the schemas. */
   sqlTool: string;
 }
 
 /**
- * Temporal's server and its schema tool, in the cache's folder `bin`. What is not there is built with Go, which takes two
- * minutes. They are known to run.
+ * Finds Temporal's server and its schema tool in the cache's folder `bin`. Missing programs are built with Go, which
+ * takes two minutes, and run once as a check.
  *
- * @throws ProvisionError with what can be done
+ * @throws ProvisionError that names the remedy
  */
 export async function temporalPrograms({
   cacheDir,
@@ -42,7 +42,7 @@ export async function temporalPrograms({
   const [go] = await onPath('go', env);
   if (!go) {
     throw new ProvisionError(
-      `Temporal ${TEMPORAL_VERSION} is not in ${binDir}, and there is no Go to build it: https://go.dev/dl`,
+      `Temporal ${TEMPORAL_VERSION} is not in ${binDir}, and Go is missing to build it: https://go.dev/dl`,
     );
   }
   await installPrograms(binDir, async (folder) => {

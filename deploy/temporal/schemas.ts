@@ -6,7 +6,7 @@ import type { PostgresAccess } from './postgres-access.ts';
 
 const run = promisify(execFile);
 
-/** The two databases, and the schema that the tool has for each. */
+/** The two databases and their schemas in the tool. */
 export const DATABASES = {
   store: { name: 'temporal', schema: 'postgresql/v12/temporal' },
   visibility: { name: 'temporal_visibility', schema: 'postgresql/v12/visibility' },
@@ -14,7 +14,7 @@ export const DATABASES = {
 
 export const SQL_PLUGIN = 'postgres12';
 
-/** Makes Temporal's databases and their tables; of those that exist, brings the tables up to date. */
+/** Creates Temporal's databases and tables, and updates those that exist. */
 export async function prepareSchemas({
   postgresUrl,
   access,
@@ -65,11 +65,11 @@ async function orProvisionError<T>(work: Promise<T>): Promise<T> {
     return await work;
   } catch (cause) {
     const reason = errorMessage(cause);
-    throw new ProvisionError(`PostgreSQL can not be used for Temporal: ${reason}`, { cause });
+    throw new ProvisionError(`PostgreSQL cannot be used for Temporal: ${reason}`, { cause });
   }
 }
 
-/** In the environment, since arguments can be seen by everybody on the machine. */
+/** In the environment, because every user of the machine can see arguments. */
 function toolEnvironment({ host, port, user, password, tls }: PostgresAccess, database: string): NodeJS.ProcessEnv {
   return {
     SQL_PLUGIN,

@@ -2,7 +2,7 @@ import { DYNAMIC_CONFIG } from '../../src/temporal-server/dynamic-config.ts';
 import type { PostgresAccess } from './postgres-access.ts';
 import { DATABASES, SQL_PLUGIN } from './schemas.ts';
 
-/** Where the parts of one server listen, as far apart as Temporal has them; only the frontend is for others. */
+/** The ports of a server's parts, with Temporal's standard distances. Only the frontend is for clients. */
 export function portsOf(frontend: number) {
   const service = (grpcPort: number) => ({ grpcPort, membershipPort: grpcPort - 300 });
   return {
@@ -15,16 +15,16 @@ export function portsOf(frontend: number) {
 
 interface ServerConfigOptions {
   access: PostgresAccess;
-  /** The address of the frontend, and its port. */
+  /** The frontend's address and port. */
   host: string;
   port: number;
-  /** Stands in the database from the first start on, and is not changed any more. */
+  /** Stored in the database at the first start, and cannot be changed later. */
   historyShards: number;
   dynamicConfigFile: string;
 }
 
 const LOOPBACK = '127.0.0.1';
-/** Of one server to each database. */
+/** The maximum number of one server's connections to each database. */
 const CONNECTIONS = { store: 20, visibility: 10 };
 
 /** The server's configuration: all of Temporal's services in one process, on PostgreSQL. */
@@ -80,7 +80,7 @@ function sqlStore({ host, port, user, password, tls }: PostgresAccess, database:
   };
 }
 
-/** The settings that make a server fit for turns, in the form of its file: a list of values for each. */
+/** The settings that make a server fast enough for turns, in the format of its file: a list of values per key. */
 export function dynamicConfig(): Record<string, { value: string | number | boolean }[]> {
   return Object.fromEntries(Object.entries(DYNAMIC_CONFIG).map(([key, value]) => [key, [{ value }]]));
 }

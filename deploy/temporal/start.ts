@@ -15,22 +15,22 @@ import { prepareSchemas } from './schemas.ts';
 import { dynamicConfig, serverConfig } from './server-config.ts';
 
 export interface TemporalOnPostgresOptions {
-  /** Of a user who may create databases, or to whom `temporal` and `temporal_visibility` belong. */
+  /** The URL of a user who may create databases or owns `temporal` and `temporal_visibility`. */
   postgresUrl: string;
-  /** For the server's configuration, in which the password stands. */
+  /** The folder of the server's configuration, which contains the password. */
   folder: string;
-  /** Where Temporal's programs are, or are put. */
+  /** The cache of Temporal's programs. */
   cacheDir: string;
   log: Logger;
-  /** The address that clients reach; default 127.0.0.1. */
+  /** The address that clients connect to; default 127.0.0.1. */
   host?: string;
-  /** Default 7233. Other parts of the server take ports near it, and 300 below; its tables hold none above 32767. */
+  /** Default 7233. Other parts use ports near it and 300 below; the server's tables cannot store ports above 32767. */
   port?: number;
   /** Default `everturn`. */
   namespace?: string;
-  /** Default 512. It can't be changed later, and more of them serve larger clusters. */
+  /** Default 512. Larger clusters need more. It cannot be changed later. */
   historyShards?: number;
-  /** Where the server logs to; default our own output. */
+  /** The server's log output; default `inherit`. */
   output?: 'inherit' | 'ignore';
 }
 
@@ -38,7 +38,7 @@ export interface TemporalOnPostgres {
   /** For clients on this machine. */
   address: string;
   namespace: string;
-  /** Rejects if the server ends by itself; settles when it is stopped. */
+  /** Rejects if the server ends by itself; resolves when it is stopped. */
   finished: Promise<void>;
   stop: () => Promise<void>;
 }
@@ -47,8 +47,8 @@ const START_MS = 60_000;
 const STOP_GRACE_MS = 15_000;
 
 /**
- * Runs a Temporal server as in production: all of its services in one process, on PostgreSQL. The databases, their
- * schemas and the namespace are made if they are not there, and schemas of an older version are brought up to date.
+ * Runs a Temporal server as in production: all services in one process, on PostgreSQL. Creates the databases, schemas
+ * and namespace if they do not exist, and updates schemas of an older version.
  *
  * @throws ProvisionError
  */
@@ -63,7 +63,7 @@ export async function startTemporalOnPostgres(options: TemporalOnPostgresOptions
   await mkdir(configFolder, { recursive: true, mode: 0o700 });
   const dynamicConfigFile = path.join(configFolder, 'dynamic.yaml');
   const config = serverConfig({ access, host, port, historyShards, dynamicConfigFile });
-  // JSON is YAML, too.
+  // JSON is also YAML.
   await writeFile(dynamicConfigFile, JSON.stringify(dynamicConfig()));
   await writeFile(path.join(configFolder, 'prod.yaml'), JSON.stringify(config), { mode: 0o600 });
 
@@ -95,7 +95,7 @@ function run(
     if (isStopping) return;
     throw new ProvisionError(`Temporal's server ended with ${signal ?? `exit code ${code}`}; its log says why`);
   });
-  finished.catch(() => undefined); // for those who wait for it
+  finished.catch(() => undefined); // handled by the callers that await it
   return {
     finished,
     stop: async () => {

@@ -23,10 +23,18 @@ interface TokenIssuerOptions {
 }
 
 /** A token claims to be from the issuer but is not valid here; the message says why. */
-export class TokenRefusedError extends Error {}
+export class TokenRefusedError extends Error {
+  static {
+    this.prototype.name = 'TokenRefusedError';
+  }
+}
 
 /** The issuer's keys cannot be fetched, so a token cannot be verified. */
-export class IssuerUnavailableError extends Error {}
+export class IssuerUnavailableError extends Error {
+  static {
+    this.prototype.name = 'IssuerUnavailableError';
+  }
+}
 
 /** Asymmetric only: with a shared-secret algorithm, the issuer's public key would be accepted as the secret. */
 const ALGORITHMS = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' ');

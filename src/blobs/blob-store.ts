@@ -30,6 +30,10 @@ export interface ListedBlob {
 }
 
 export class BlobNotFound extends Error {
+  static {
+    this.prototype.name = 'BlobNotFound';
+  }
+
   constructor(sessionId: string, blob: string, options?: ErrorOptions) {
     super(`session ${sessionId} has no blob ${blob}`, options);
   }

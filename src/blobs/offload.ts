@@ -21,8 +21,12 @@ interface BlobRef {
   $blob: string;
 }
 
-/** A value is too large for Temporal even with all its large strings in the blob store. */
-export class PayloadTooLarge extends Error {}
+/** A value is too large for Temporal even with all of its large strings in the blob store. */
+export class PayloadTooLarge extends Error {
+  static {
+    this.prototype.name = 'PayloadTooLarge';
+  }
+}
 
 /**
  * Whether storing a value may succeed on a retry: true for every failure of the store, false if the value is too large.

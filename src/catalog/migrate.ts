@@ -5,10 +5,14 @@ import type { Logger } from 'pino';
 import { dialectOf, isCatalogUnavailable, type Database } from './database.ts';
 import { migrations } from './migrations.ts';
 import { isPostgresRejection, PgDialect } from './postgres.ts';
-import { errorMessage } from '../lib/errors.ts';
+import { errorMessage, StartupError } from '../lib/errors.ts';
 
 /** The catalog is unusable; the message says what to do about it. */
-export class CatalogError extends Error {}
+export class CatalogError extends StartupError {
+  static {
+    this.prototype.name = 'CatalogError';
+  }
+}
 
 /** The database may be starting at the same time as this process. */
 const CONNECT_TIMEOUT_MS = 10_000;

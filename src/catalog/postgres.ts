@@ -127,6 +127,10 @@ class Connection implements PostgresPoolClient {
 
 /** No connection to the server could be opened, or the connection broke. */
 class PostgresUnreachable extends Error {
+  static {
+    this.prototype.name = 'PostgresUnreachable';
+  }
+
   constructor(cause: unknown) {
     super(`PostgreSQL cannot be reached: ${reasonOf(cause)}`, { cause });
   }

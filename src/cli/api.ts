@@ -6,11 +6,11 @@ import { describeKeys, bootstrap, runUntilSignal } from './process.ts';
 export function addApiCommand(program: Command): void {
   program
     .command('api')
-    .description('the API alone, beside workers and other APIs')
+    .description('run the API only; workers and other APIs run in their own processes')
     .action(async () => {
-      const begun = await bootstrap('api');
-      const { tracing } = begun;
-      const api = await startStandaloneApi(begun);
+      const bootstrapped = await bootstrap('api');
+      const { tracing } = bootstrapped;
+      const api = await startStandaloneApi(bootstrapped);
       const { url, names, model } = api;
       process.stdout.write(`Everturn's API listens on ${url}\n  key    ${describeKeys(names)}\n  model  ${model}\n`);
       await runUntilSignal(api);

@@ -10,21 +10,21 @@ import { newId } from '../engine/new-id.ts';
 
 const DAY_MS = 86_400_000;
 
-/** `everturn keys create|list|revoke`: on the catalog of a server, whether it runs or not. */
+/** `everturn keys create|list|revoke`: works on a server's catalog, whether or not the server is running. */
 export function addKeysCommand(program: Command): void {
-  const keys = program.command('keys').description('API keys: make, list and revoke them');
+  const keys = program.command('keys').description('create, list and revoke API keys');
   keys
     .command('create')
-    .description('Make a key. It is shown this once, alone on standard output.')
-    .argument('<name>', 'who it is for; several keys may have one name, and the sessions are of the name', subjectName)
-    .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).default('user'))
-    .option('--expires-days <days>', 'it ends after so many days', positiveDays)
+    .description('create a key, which is shown only once, alone on standard output')
+    .argument('<name>', 'the owner; several keys may share a name, and sessions belong to the name', subjectName)
+    .addOption(new Option('--role <role>', 'what the key permits').choices(ROLES).default('user'))
+    .option('--expires-days <days>', 'expire after this many days', positiveDays)
     .action(create);
-  keys.command('list').description('All keys, also those that were revoked').action(list);
+  keys.command('list').description('list all keys, including revoked ones').action(list);
   keys
     .command('revoke')
-    .description('End a key: it stops working within seconds, and open streams with it')
-    .argument('<id>', 'as list shows it')
+    .description('revoke a key; it stops working within seconds, and its open streams end')
+    .argument('<id>', 'the id that list shows')
     .action(revoke);
 }
 
@@ -34,7 +34,7 @@ async function create(name: string, options: { role: Role; expiresDays?: number 
   const id = newId('key', now);
   const { role, expiresDays } = options;
   const config = loadConfig();
-  // It may be made for a server that is yet to start.
+  // The key may be for a server that has not been started yet.
   await openDataDir(config.dataDir);
   const catalog = await Catalog.open(config.database, createLogger(config));
   await closing(catalog, async () => {
@@ -49,8 +49,7 @@ async function create(name: string, options: { role: Role; expiresDays?: number 
     });
     process.stderr.write(`${id} is a key for ${name}, role ${role}. It is not stored and not shown again:\n`);
     process.stdout.write(`${key}\n`);
-    if (isFirst)
-      process.stderr.write('It is the first key here: from now on every request to this server needs one.\n');
+    if (isFirst) process.stderr.write('This is the first key: from now on every request to this server needs one.\n');
   });
 }
 
@@ -71,16 +70,16 @@ async function list(): Promise<void> {
 async function revoke(id: string): Promise<void> {
   const key = await withCatalog((catalog) => catalog.keys.revoke(id, new Date().toISOString()));
   if (!key) throw new ConfigError(`there is no key ${id}: \`everturn keys list\` shows them`);
-  process.stderr.write(`${id} of ${key.name} is revoked since ${key.revoked_at}\n`);
+  process.stderr.write(`${id} of ${key.name} was revoked at ${key.revoked_at}\n`);
 }
 
 function stateOf({ revoked_at: revoked, expires_at: expires }: KeyRow, now: string): string {
   if (revoked !== null) return `revoked ${revoked}`;
-  if (expires === null) return 'works';
-  return expires <= now ? `expired ${expires}` : `works until ${expires}`;
+  if (expires === null) return 'active';
+  return expires <= now ? `expired ${expires}` : `active until ${expires}`;
 }
 
-/** Columns as wide as their longest cell. */
+/** Formats rows with columns as wide as their longest cell. */
 function table(rows: string[][]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   const lines = rows.map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '));
@@ -109,5 +108,5 @@ function subjectName(value: string): string {
 function positiveDays(value: string): number {
   const days = Number(value);
   if (days > 0 && days <= 36_500) return days;
-  throw new InvalidArgumentError('It must be a positive number of days.');
+  throw new InvalidArgumentError('It must be a positive number of days, at most 36500.');
 }

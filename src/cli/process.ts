@@ -5,19 +5,19 @@ import { createLogger } from '../telemetry/logger.ts';
 import { installTemporalRuntime } from '../telemetry/temporal-runtime.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 
-/** What runs until it is told to stop. */
+/** A server or a part of one. */
 export interface Running {
-  /** Rejects if it can't go on; settles when it has stopped. */
+  /** Rejects if it fails; resolves when it has stopped. */
   finished: Promise<void>;
   stop: () => Promise<void>;
 }
 
-/** Lets it run until a signal asks for its end, then stops it. Rejects if it can't go on. */
+/** Waits for SIGINT or SIGTERM, then stops `running`. Rejects if that fails before. */
 export async function runUntilSignal(running: Running): Promise<void> {
   const signal = new Promise<void>((resolve) => {
     for (const name of ['SIGINT', 'SIGTERM'] as const) {
       process.once(name, () => {
-        // Who asks twice does not want to wait; nothing is lost by it.
+        // A second signal exits immediately, which loses nothing.
         process.once(name, () => process.exit(130));
         resolve();
       });
@@ -36,21 +36,21 @@ export interface Bootstrapped {
   tracing: Tracing | undefined;
 }
 
-/** What every process that serves begins with, before anything else: settings, data folder, log, metrics and traces. */
+/** Initializes settings, data folder, log, metrics and tracing, as every serving process does first. */
 export async function bootstrap(role: ProcessRole): Promise<Bootstrapped> {
   const config = loadConfig(process.env, role);
   await openDataDir(config.dataDir);
   const log = createLogger(config);
   await installTemporalRuntime(log);
   if (!config.tracing) return { config, log, tracing: undefined };
-  // It takes memory, and time to load.
+  // Loaded on demand: it takes memory, and time to load.
   const { startTracing } = await import('../telemetry/tracing.ts');
   return { config, log, tracing: startTracing(log) };
 }
 
-/** What a greeting says of keys. `names` get in; undefined if everybody does. */
+/** Describes who may connect. `names` are those that have a key; undefined if no key is needed. */
 export function describeKeys(names: string[] | undefined): string {
-  if (!names) return 'none needed: only this machine can connect';
-  if (names.length === 0) return 'needed, and nobody has one: `everturn keys create` makes one';
-  return `needed; these get in: ${names.join(', ')}`;
+  if (!names) return 'not required: only this machine can connect';
+  if (names.length === 0) return 'required, and there is none: create one with `everturn keys create`';
+  return `required; keys exist for ${names.join(', ')}`;
 }

@@ -4,7 +4,7 @@ import { bootstrap, describeKeys, runUntilSignal } from './process.ts';
 
 /** `everturn start` */
 export function addStartCommand(program: Command): void {
-  program.command('start').description('Temporal, the worker and the API in one process').action(start);
+  program.command('start').description('run Temporal, the worker and the API in one process').action(start);
 }
 
 async function start(): Promise<void> {

@@ -2,25 +2,25 @@ import type { InputItem, LogRecord, ModelMessage } from '../core/records.ts';
 import { responseText } from '../core/projection.ts';
 import type { TurnReport, Wait } from './turn-report.ts';
 
-/** How much of a text a line shows. */
+/** The characters of a text that a line shows. */
 const MAX_SHOWN = 100;
 
-/** A report for people: what the turn is, what is wrong, its log line by line, and what it waits for. */
+/** Formats a report for display: the turn, its problems, its log line by line, and what it waits for. */
 export function textOf(report: TurnReport): string {
   const { turnId, sessionId, previousTurnId, state, workflow, archive, log, waitsFor, problems, isFollowed } = report;
-  const kept = archive.complete ? 'whole' : `up to entry ${archive.through}`;
+  const archived = archive.complete ? 'complete' : `up to entry ${archive.through}`;
   const head = [
     ['turn', turnId],
     ['session', sessionId],
     ['previous', previousTurnId ?? 'none'],
-    ['state', isFollowed && state === 'action_required' ? `${state}, and answered by a turn that has followed` : state],
+    ['state', isFollowed && state === 'action_required' ? `${state}, answered by a later turn` : state],
     [
       'workflow',
       workflow
         ? `${workflow.workflowId}, ${workflow.status}, run ${workflow.runId}, history of ${workflow.historyEvents} events and ${workflow.historyBytes} bytes`
         : 'unknown',
     ],
-    ['archive', kept],
+    ['archive', archived],
   ].map(([name = '', value]) => `${name.padEnd(9)} ${value}`);
   const width = String(log.at(-1)?.ordinal ?? 0).length;
   const kinds = Math.max(0, ...log.map(({ record }) => record.kind.length));
@@ -41,8 +41,8 @@ export function textOf(report: TurnReport): string {
 }
 
 function nothing({ state }: TurnReport): string {
-  return ['running', 'asked', 'unknown'].includes(state)
-    ? 'Nothing is known that it waits for.'
+  return ['running', 'requested', 'unknown'].includes(state)
+    ? 'It is not known what it waits for.'
     : 'It waits for nothing.';
 }
 
@@ -53,7 +53,7 @@ function waitText({ for: what, toolCallId, tool, since, activity }: Wait): strin
     tools: 'the lists of tools',
     tool: `the tool call${call}`,
     activity: `the activity ${activity?.name}`,
-    worker: 'a worker to go on with it',
+    worker: 'a worker to continue it',
     approval: `an approval of the tool call${call}`,
     response: `the client's response to the tool call${call}`,
   };
@@ -70,11 +70,11 @@ function waitText({ for: what, toolCallId, tool, since, activity }: Wait): strin
   return parts.join(', ');
 }
 
-/** What a record says, in short. */
+/** A record in one line. */
 function summary(record: LogRecord): string {
   switch (record.kind) {
     case 'turn.created':
-      return `by ${record.createdBy.subjectSlug}: ${record.input.map(inputText).join(', ') || 'nothing new'}`;
+      return `by ${record.createdBy.subjectSlug}: ${record.input.map(inputText).join(', ') || 'no input'}`;
     case 'model.message':
       return messageText(record);
     case 'tool.response':
@@ -116,12 +116,12 @@ function messageText({ content, refusal, toolCalls, finishReason, usage }: Model
   return parts.join(' ');
 }
 
-/** The beginning of a text, in quotes. */
+/** The beginning of a text, quoted. */
 function shown(text: string): string {
   return JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
 }
 
-/** A line without what a terminal would take for a command, or for another direction of writing. */
+/** Replaces characters that a terminal would interpret as commands, or that change the direction of text. */
 function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '�');
 }

@@ -9,26 +9,26 @@ import type { TurnHistory } from '../temporal/history.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../core/temporal-names.ts';
 import { errorMessage } from '../lib/errors.ts';
 
-/** All that can be known of a turn. */
+/** Everything that the stores know about a turn. */
 export interface TurnReport {
   turnId: string;
   sessionId: string;
   previousTurnId: string | null;
-  /** `asked`: nobody has confirmed that it has become a turn. `unknown`: those who know can't be asked, or have lost it. */
-  state: 'asked' | 'running' | 'unknown' | OutcomeStatus;
-  /** How much of the log is in the archive: up to this ordinal, and whether that is all. */
+  /** `requested`: no session has confirmed it. `unknown`: the store that would know is unavailable or has lost it. */
+  state: 'requested' | 'running' | 'unknown' | OutcomeStatus;
+  /** The last archived ordinal, and whether the archived log is complete. */
   archive: { through: number; complete: boolean };
-  /** The turn's workflow; absent if Temporal has none, or can't be asked. */
+  /** The turn's workflow; absent if Temporal has none or is unavailable. */
   workflow?: Execution;
-  /** Whether another turn has followed: what waited on this one has been answered. */
+  /** Whether another turn has followed, which has answered the pending calls of this one. */
   isFollowed: boolean;
   log: LogEntry[];
   waitsFor: Wait[];
-  /** What is out of order, for a person to read. */
+  /** Descriptions of what is wrong, for display. */
   problems: string[];
 }
 
-/** Something that has to happen before the turn goes on. */
+/** Something that must happen before the turn continues. */
 export interface Wait {
   for: 'model' | 'tools' | 'tool' | 'activity' | 'worker' | 'approval' | 'response';
   /** The tool call. */
@@ -43,11 +43,11 @@ export interface ReportSources {
   catalog: Catalog;
   logs: TurnLogReader;
   history: TurnHistory;
-  /** Undefined: there is no Temporal to ask. */
+  /** Undefined if no Temporal is running. */
   client: Client | undefined;
 }
 
-/** More failures than a worker on its way out explains. */
+/** More attempts than a worker that was stopping explains. */
 const MANY_ATTEMPTS = 3;
 
 /** @throws TurnNotFound */
@@ -81,7 +81,7 @@ export async function reportTurn(turnId: string, sources: ReportSources): Promis
   };
 }
 
-/** Null: Temporal has no such workflow. Undefined: it can't be asked. */
+/** Null if Temporal has no such workflow, undefined if Temporal is unavailable. */
 async function execution(
   client: Client,
   workflowId: string,
@@ -91,12 +91,12 @@ async function execution(
     return (await describeExecution(client, workflowId)) ?? null;
   } catch (error) {
     if (!isTemporalUnavailable(error)) throw error;
-    problems.push(`Temporal can not be asked now: ${errorMessage(error)}`);
+    problems.push(`Temporal is unavailable: ${errorMessage(error)}`);
     return undefined;
   }
 }
 
-/** As much as there is: what can't be read is a problem of the turn, not of the report. */
+/** Reads as much of the log as possible. An unreadable log is a problem of the turn, not a failure of the report. */
 async function readLog(
   turnId: string,
   row: TurnRow | undefined,
@@ -105,22 +105,22 @@ async function readLog(
 ): Promise<LogEntry[]> {
   const log: LogEntry[] = [];
   if (!client && row?.archived !== 1) {
-    problems.push('its log is not in the archive, and no Temporal runs here that has it: start the server');
+    problems.push('its log is not archived, and no Temporal is running that has it: start the server');
     return log;
   }
   try {
     for await (const entries of logs.read(turnId)) log.push(...entries);
   } catch (error) {
     if (error instanceof TurnNotFound) return log;
-    problems.push(`the log can not be read to its end: ${errorMessage(error)}`);
+    problems.push(`the log cannot be read to its end: ${errorMessage(error)}`);
   }
   return log;
 }
 
-/** Of a turn of whose end nothing can be read. */
+/** The state of a turn whose end is not in the log. */
 function stateBeforeEnd(row: TurnRow | undefined, workflow: Execution | null | undefined): TurnReport['state'] {
   if (workflow) return workflow.status === 'running' ? 'running' : 'unknown';
-  return workflow === null && row?.sequence === null ? 'asked' : 'unknown';
+  return workflow === null && row?.sequence === null ? 'requested' : 'unknown';
 }
 
 async function sessionProblems(client: Client, sessionId: string): Promise<string[]> {
@@ -141,11 +141,10 @@ function stateProblems(
   row: TurnRow | undefined,
   workflow: Execution | null | undefined,
 ): string[] {
-  if (state === 'asked') return [`it was asked for at ${row?.created_at}, and its session has not begun it`];
+  if (state === 'requested') return [`it was requested at ${row?.created_at}, and its session has not started it`];
   if (state === 'unknown' && workflow === null)
-    return ['its log is not in the archive to its end, and Temporal has nothing of it any more: the rest is lost'];
-  if (!row)
-    return ['it is not in the index of the catalog: the next command to its session, or the archive, enters it'];
+    return ['its archived log is incomplete, and Temporal no longer has the turn: the rest is lost'];
+  if (!row) return ['it is not indexed in the catalog: the next command to its session, or archiving it, adds it'];
   return [];
 }
 
@@ -167,7 +166,7 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
   }
   if (workflow?.status !== 'running') return [];
   const calls = await runningCalls(turnId, sources);
-  for (const [id, name] of await namesBefore(log, sources)) if (!tools.has(id)) tools.set(id, name);
+  for (const [id, name] of await previousNames(log, sources)) if (!tools.has(id)) tools.set(id, name);
   const pending = workflow.pendingActivities.map((activity): Wait => {
     const call = calls.get(activity.activityId);
     const what = WAITS[activity.name] ?? 'activity';
@@ -182,14 +181,14 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
 
 const WAITS: Record<string, Wait['for']> = { callModel: 'model', callTool: 'tool', connectTools: 'tools' };
 
-/** The tools of the calls in a log. */
+/** The names of the tools that a log's messages call, by call id. */
 function namesOf(log: LogEntry[]): Map<string, string> {
   const messages = log.flatMap(({ record }) => (record.kind === 'model.message' ? [record] : []));
   return new Map(messages.flatMap(({ toolCalls }) => toolCalls.map(({ id, name }) => [id, name] as const)));
 }
 
-/** A call that was approved stands in the log of the turn before. */
-async function namesBefore(log: LogEntry[], { logs }: ReportSources): Promise<Map<string, string>> {
+/** The tools called in the previous turn's log, where a call that was approved is recorded. */
+async function previousNames(log: LogEntry[], { logs }: ReportSources): Promise<Map<string, string>> {
   const created = log[0]?.record;
   const previous = created?.kind === 'turn.created' ? created.previousTurnId : null;
   return previous === null ? new Map() : namesOf(await logs.all(previous).catch(() => []));
@@ -200,7 +199,7 @@ function named(tools: Map<string, string>, toolCallId: string): { tool?: string 
   return tool === undefined ? {} : { tool };
 }
 
-/** The tool calls that are under way, by the ids of their activities. */
+/** The tool calls that were scheduled, by the ids of their activities. */
 async function runningCalls(turnId: string, { history }: ReportSources): Promise<Map<string, string>> {
   const calls = new Map<string, string>();
   for await (const { events } of history.read(turnId)) {

@@ -14,17 +14,15 @@ import { TurnHistory } from '../temporal/history.ts';
 import { reportTurn, type TurnReport } from './turn-report.ts';
 import { textOf } from './turn-report-text.ts';
 
-/** `everturn turn inspect`: on the stores of a server, while it runs or not. */
+/** `everturn turn inspect`: reads a server's stores, whether or not the server is running. */
 export function addTurnCommand(program: Command): void {
   program
     .command('turn')
-    .description('Look at a turn')
+    .description('inspect a turn')
     .command('inspect')
-    .description(
-      "Print a turn's log and what it waits for; it shows what was said, to whoever has the server's settings",
-    )
-    .argument('<id>', 'of the turn')
-    .option('--json', 'all of it, for programs')
+    .description("print a turn's log, with its content, and what the turn waits for; requires the server's settings")
+    .argument('<id>', 'the id of the turn')
+    .option('--json', 'print the whole report as JSON')
     .action(inspect);
 }
 
@@ -56,7 +54,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
     if (!(error instanceof TurnNotFound)) throw error;
     const where = address
       ? 'Neither the catalog nor Temporal has'
-      : 'The catalog does not have, and no Temporal runs here that could have,';
+      : 'The catalog does not have, and no Temporal is running that could have,';
     throw new ConfigError(`${where} the turn ${turnId}`, { cause: error });
   } finally {
     await connection.close();
@@ -64,7 +62,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
   }
 }
 
-/** The server's Temporal: the foreign one, or the embedded one if it is running. */
+/** The address of the server's Temporal: the external one, or the embedded one if it is running. */
 async function temporalAddress({ temporal, dataDir }: Config): Promise<ConnectionOptions | undefined> {
   if (temporal.external) return temporal.external.connectionOptions;
   const databaseFile = await databaseFileIn(dataDir).catch(() => undefined);

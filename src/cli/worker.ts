@@ -6,11 +6,11 @@ import { bootstrap, runUntilSignal } from './process.ts';
 export function addWorkerCommand(program: Command): void {
   program
     .command('worker')
-    .description('a worker alone, beside others and APIs')
+    .description('run a worker only; APIs and other workers run in their own processes')
     .action(async () => {
-      const begun = await bootstrap('worker');
-      const { config, tracing } = begun;
-      const worker = await startStandaloneWorker(begun);
+      const bootstrapped = await bootstrap('worker');
+      const { config, tracing } = bootstrapped;
+      const worker = await startStandaloneWorker(bootstrapped);
       const health = worker.healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';
       process.stdout.write(
         `Everturn's worker polls the task queue ${config.temporal.taskQueue}\n  model  ${worker.model}\n  health ${health}\n`,

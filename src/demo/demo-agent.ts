@@ -3,7 +3,7 @@ import type { AgentSpec } from '../spec/agent-spec.ts';
 /** The MCP server's name in the registry, and the agent's. */
 export const DEMO = 'demo';
 
-/** An agent to try the server with: on the demo model, or on a real one if there is a key for it. */
+/** The agent for first steps: on the demo model, or on a real model if a key is configured. */
 export function demoAgent(model: string): AgentSpec {
   return {
     model: { name: model },

@@ -2,7 +2,7 @@ import { request } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { startDemoMcpServer } from './demo-mcp-server.ts';
 
-/** The status of a request that says where it is meant to go. */
+/** The status of a request with this Host header. */
 async function statusFor(url: string, host: string): Promise<number | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
   const headers = { host, 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
@@ -15,7 +15,7 @@ async function statusFor(url: string, host: string): Promise<number | undefined>
   return promise;
 }
 
-test('the demo answers what is sent to this machine by its own names, while there are no keys', async () => {
+test("the demo answers only requests under the machine's own names, while there are no keys", async () => {
   let isKeyless = true;
   const server = await startDemoMcpServer({ isKeyless: () => isKeyless });
   onTestFinished(() => server.stop());

@@ -6,13 +6,13 @@ import { z } from 'zod';
 import { listen, type LocalServer } from './local-server.ts';
 
 /**
- * An MCP server to try approvals and slow tools with. It keeps its notes in memory, one list for all callers, so it
- * answers only as long as there are no keys that tell these apart.
+ * Starts an MCP server for trying approvals and slow tools. It keeps one list of notes in memory for all callers, so it
+ * answers only while there are no keys that distinguish them.
  */
 export async function startDemoMcpServer({ isKeyless }: { isKeyless: () => boolean }): Promise<LocalServer> {
   const notes = ['Everturn keeps a turn alive through crashes.', 'The demo model is a script.'];
   const handler = createMcpHandler(() => serve(notes));
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- made for Node's requests; its types are only less exact
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- made for Node's requests, with less exact types
   const server = await listen(toNodeHandler(handler) as RequestListener, '/mcp', isKeyless);
   return {
     ...server,

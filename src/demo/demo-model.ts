@@ -5,10 +5,10 @@ import { z } from 'zod';
 import { newId } from '../engine/new-id.ts';
 import { listen, type LocalServer } from './local-server.ts';
 
-/** About as fast as a model talks. */
+/** The pause between words, similar to a model's. */
 const WORD_MS = 40;
 
-/** What the script looks at in a request. */
+/** The parts of a request that the script reads. */
 const chatRequest = z.object({
   model: z.string(),
   messages: z.array(z.object({ role: z.string(), content: z.unknown() })).default([]),
@@ -19,14 +19,14 @@ type ChatRequest = z.infer<typeof chatRequest>;
 type Reply = { text: string } | { tool: string; arguments: Record<string, unknown>; text: string };
 
 /**
- * A model that is a script: it speaks OpenAI's streaming protocol over a real socket, says that it is a script, and
- * calls tools when it is told to. For the first steps without an API key.
+ * Starts a scripted model for first steps without an API key. It speaks OpenAI's streaming protocol over a real socket,
+ * says that it is a script, and calls tools on request.
  */
 export async function startDemoModel(): Promise<LocalServer> {
   return listen((request, response) => {
     const { pathname } = new URL(request.url ?? '/', 'http://localhost');
     if (request.method === 'GET' && pathname.endsWith('/models')) {
-      // Whatever it is called, it answers.
+      // Model names are not checked: the script answers under any name.
       response.writeHead(501).end();
       return;
     }
@@ -67,7 +67,7 @@ async function answer(request: ChatRequest, response: ServerResponse): Promise<v
   response.end(`data: ${JSON.stringify({ id, choices: [], usage })}\n\ndata: [DONE]\n\n`);
 }
 
-/** The script. */
+/** The script: chooses a reply by keywords in the last message. */
 function replyTo({ messages, tools }: ChatRequest): Reply {
   const last = messages.at(-1);
   if (last?.role === 'tool')

@@ -1,15 +1,15 @@
 import { createServer, type RequestListener } from 'node:http';
 
-/** A server of our own for this machine only. */
+/** A server for this machine only. */
 export interface LocalServer {
   url: string;
   stop: () => Promise<void>;
 }
 
-/** The names of this machine to itself. A web page may be called by another name that leads here (DNS rebinding). */
+/** Loopback names. A web page could reach the server under another name that resolves to it (DNS rebinding). */
 const LOOPBACK_HOST = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/;
 
-/** Listens on a free loopback port. Requests under another name than this machine's own, or while not `isOpen`, are refused. */
+/** Listens on a free loopback port. Requests with a Host that is no loopback name, or while not `isOpen`, get 403. */
 export async function listen(
   listener: RequestListener,
   path: string,

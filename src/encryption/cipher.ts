@@ -11,6 +11,10 @@ export interface EncryptionKey {
 
 /** A value was encrypted with a key that this process does not have. */
 export class EncryptionKeyMissing extends Error {
+  static {
+    this.prototype.name = 'EncryptionKeyMissing';
+  }
+
   constructor(id: string) {
     super(`encrypted with the key ${JSON.stringify(id)}, which EVERTURN_ENCRYPTION_KEYS does not contain`);
   }
@@ -21,6 +25,10 @@ export class EncryptionKeyMissing extends Error {
  * differs.
  */
 export class DecryptionFailed extends Error {
+  static {
+    this.prototype.name = 'DecryptionFailed';
+  }
+
   constructor(aad: string, reason: string, options?: ErrorOptions) {
     super(`${aad} cannot be decrypted: ${reason}`, options);
   }

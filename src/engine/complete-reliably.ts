@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ActivityNotFoundError, type Client } from '@temporalio/client';
 import { Context } from '@temporalio/activity';
+import { NEVER } from '../lib/abort.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { retryWhileUnavailable } from './retry.ts';
 
@@ -23,11 +24,7 @@ export function completeReliably({ client }: { client: Client }, result: unknown
     } catch (error) {
       if (!isTemporalUnavailable(error)) throw error;
       const complete = (): Promise<void> => soon(() => client.activity.complete(taskToken, result));
-      await retryWhileUnavailable(
-        complete,
-        new AbortController().signal,
-        (cause) => !(cause instanceof ActivityNotFoundError),
-      );
+      await retryWhileUnavailable(complete, NEVER, (cause) => !(cause instanceof ActivityNotFoundError));
     }
   };
   // Not found: it was delivered after all, or has timed out.

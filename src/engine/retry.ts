@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { log, ApplicationFailure } from '@temporalio/activity';
 import { isUnavailable } from './unavailable.ts';
+import { backoffMs } from '../lib/backoff.ts';
 import { errorMessage } from '../lib/errors.ts';
 
 const FIRST_WAIT_MS = 200;
@@ -15,13 +16,13 @@ export async function retryWhileUnavailable<T>(
   signal: AbortSignal,
   isWorthWaiting: (error: unknown) => boolean = isUnavailable,
 ): Promise<T> {
-  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(MAX_WAIT_MS, wait * 2)) {
+  for (let retries = 0; ; retries++) {
     try {
       return await work();
     } catch (error) {
       if (!isWorthWaiting(error) || signal.aborted) throw error;
-      if (wait === FIRST_WAIT_MS) log.warn('something that an activity needs is not available; it waits', { error });
-      await sleep(wait, undefined, { signal });
+      if (retries === 0) log.warn('something that an activity needs is not available; it waits', { error });
+      await sleep(backoffMs(retries, { first: FIRST_WAIT_MS, max: MAX_WAIT_MS }), undefined, { signal });
     }
   }
 }

@@ -15,6 +15,7 @@ import type { CancelCommand, CreateTurnCommand, TurnAccepted } from '../core/ses
 import type { session } from '../../workflows/session.ts';
 import type { SessionStart } from '../core/session.ts';
 import { ApiError, ERRORS, type ErrorCode } from '../api/http/errors.ts';
+import { backoffMs } from '../lib/backoff.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 
 /** Temporal lets few Updates of one workflow be under way, and collapses at its limit. */
@@ -96,7 +97,7 @@ export class SessionCommands {
           if (!mayPass || tries >= MAX_TRIES || Date.now() >= tryUntil) {
             return await this.#outcome<T>(sessionId, updateId, error);
           }
-          await sleep(FIRST_PAUSE_MS * 2 ** tries);
+          await sleep(backoffMs(tries, { first: FIRST_PAUSE_MS }));
         }
       }
     });

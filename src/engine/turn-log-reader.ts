@@ -12,6 +12,10 @@ import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
 
 /** Neither the archive nor Temporal knows the turn. */
 export class TurnNotFound extends Error {
+  static {
+    this.prototype.name = 'TurnNotFound';
+  }
+
   constructor(turnId: string, options?: ErrorOptions) {
     super(`there is no turn ${turnId}`, options);
   }

@@ -1,14 +1,50 @@
-import { expect, test } from 'vitest';
-import { waitOrAbort } from './abort.ts';
+import { getEventListeners } from 'node:events';
+import { expect, test, vi } from 'vitest';
+import { linkSignal, NEVER, onAbort, waitOrAbort } from './abort.ts';
 
-test('whoever is aborted waits no longer, while the others do', async () => {
+test('an aborted caller stops waiting while the others continue', async () => {
   const { promise, resolve } = Promise.withResolvers<number>();
   const abort = new AbortController();
-  const gone = waitOrAbort(promise, abort.signal);
-  const there = waitOrAbort(promise, new AbortController().signal);
+  const aborted = waitOrAbort(promise, abort.signal);
+  const waiting = waitOrAbort(promise, NEVER);
   abort.abort(new Error('enough'));
-  await expect(gone).rejects.toThrow('enough');
+  await expect(aborted).rejects.toThrow('enough');
   await expect(waitOrAbort(promise, abort.signal)).rejects.toThrow('enough');
   resolve(1);
-  expect(await there).toBe(1);
+  expect(await waiting).toBe(1);
+});
+
+test('waiting leaves no listener on the signal', async () => {
+  const { signal } = new AbortController();
+  await waitOrAbort(Promise.resolve(), signal);
+  await expect(waitOrAbort(Promise.reject(new Error('no')), signal)).rejects.toThrow('no');
+  expect(getEventListeners(signal, 'abort')).toEqual([]);
+});
+
+test('a listener is called once, immediately if the signal is already aborted', () => {
+  const abort = new AbortController();
+  const listener = vi.fn<() => void>();
+  onAbort(abort.signal, listener);
+  expect(listener).not.toHaveBeenCalled();
+  abort.abort();
+  expect(listener).toHaveBeenCalledTimes(1);
+  onAbort(abort.signal, listener);
+  expect(listener).toHaveBeenCalledTimes(2);
+});
+
+test('a linked controller is aborted with the reason of its parent, until it is unlinked', () => {
+  const parent = new AbortController();
+  const [linked, unlinked, late] = [new AbortController(), new AbortController(), new AbortController()];
+  linkSignal(parent.signal, linked);
+  linkSignal(parent.signal, unlinked)();
+  parent.abort('enough');
+  linkSignal(parent.signal, late);
+  expect([linked, unlinked, late].map(({ signal }) => signal.reason)).toEqual(['enough', undefined, 'enough']);
+});
+
+test('the signal that is never aborted keeps no listeners', () => {
+  const remove = onAbort(NEVER, () => undefined);
+  expect(getEventListeners(NEVER, 'abort')).toEqual([]);
+  remove();
+  expect(AbortSignal.any([NEVER, AbortSignal.abort('enough')]).reason).toBe('enough');
 });

@@ -1,32 +1,36 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** How much others may answer, in unpacked bytes. */
+/** Limits of a response from another server, in decompressed bytes. */
 export interface AnswerBounds {
-  /** Of what is parsed at once: a whole answer, or an event of an event stream. */
+  /** Size of a unit that is parsed at once: a whole response, or one event of an event stream. */
   maxBytes: number;
-  /** Of an event stream in all; without it a stream may go on for as long as its connection lives. */
+  /** Total size of an event stream; without it a stream may last as long as its connection. */
   maxStreamBytes?: number;
 }
 
 const MIB = 1024 * 1024;
 
 /**
- * The bounds of one JSON text. The number of its values, not its length, decides what parsing and checking it costs: with
- * 50,000 of them this takes less than 100 ms for the least favourable texts, and 4 MiB of `{},` without this bound 140 ms.
+ * Limits of one JSON text. The cost of parsing and validating depends on the number of values, not on the length:
+ * 50,000 values take less than 100 ms in the worst case, while 4 MiB of `{},` would take 140 ms.
  */
 const MAX_VALUES = 50_000;
 const MAX_DEPTH = 100;
 
-/** What is handed on in one turn of the event loop: its receivers work on it without a pause. */
+/** Limits of what is passed on in one turn of the event loop, since receivers process it without a pause. */
 const MAX_PART_BYTES = 64 * 1024;
 const MAX_PART_ENDS = 32;
 
-/** Of answers whose end has not come, in the whole process: 32 of the largest. */
+/** Total size of incomplete responses in the whole process: 32 of the largest. */
 const MAX_HELD_BYTES = 128 * MIB;
 let heldBytes = 0;
 
-/** An answer that is not read any further. It says nothing of whether the server has done what it was asked. */
-export class AnswerTooLargeError extends Error {}
+/** A response exceeds its limits and is not read further. The server may or may not have carried out the request. */
+export class AnswerTooLargeError extends Error {
+  static {
+    this.prototype.name = 'AnswerTooLargeError';
+  }
+}
 
 export function sizeText(bytes: number): string {
   return bytes >= MIB ? `${bytes / MIB} MiB` : `${bytes / 1024} KiB`;
@@ -36,8 +40,8 @@ const [LF, CR, QUOTE, BACKSLASH, COMMA] = [0x0a, 0x0d, 0x22, 0x5c, 0x2c];
 const [OPENING, CLOSING] = [new Set([0x5b, 0x7b]), new Set([0x5d, 0x7d])];
 
 /**
- * Measures JSON texts as their bytes come in, before anything is parsed. `framing` says where one text ends and the next
- * begins: nowhere, at the end of each line, or at each empty line (server-sent events).
+ * Measures JSON texts as their bytes arrive, before anything is parsed. `framing` says where a text ends: at the end of
+ * the body, at the end of each line, or at each empty line (server-sent events).
  */
 export class AnswerGauge {
   readonly #bounds: AnswerBounds;
@@ -58,8 +62,8 @@ export class AnswerGauge {
   }
 
   /**
-   * Takes bytes in from the beginning of `chunk`, and gives how many: what may be handed on in one turn of the loop.
-   * @throws AnswerTooLargeError, or an error when this process holds too much of all answers.
+   * Measures the beginning of `chunk` and returns how many bytes may be passed on in this turn of the event loop.
+   * @throws AnswerTooLargeError, or an Error if the process holds too many bytes of incomplete responses
    */
   take(chunk: Uint8Array): number {
     const end = Math.min(chunk.length, MAX_PART_BYTES);
@@ -67,7 +71,7 @@ export class AnswerGauge {
     for (let ends = 0; at < end && ends < MAX_PART_ENDS; at++) {
       const byte = chunk[at] ?? 0;
       if (byte === LF || byte === CR) {
-        // JSON has no line breaks in strings, so no text outside of JSON can hide what follows.
+        // JSON strings contain no line breaks, so a quote outside of JSON cannot hide what follows.
         this.#isInString = false;
         if (this.#endsText(byte)) this.#begin();
         ends += 1;
@@ -84,7 +88,7 @@ export class AnswerGauge {
     return at;
   }
 
-  /** Nothing of the answer is held any longer. */
+  /** Stops counting the response towards the total of the process. */
   release(): void {
     heldBytes -= this.#held;
     this.#held = 0;
@@ -97,7 +101,7 @@ export class AnswerGauge {
   }
 
   #begin(): void {
-    // A text that ends in this part has been taken in whole, so it is judged before the next one begins.
+    // The text that ends here is complete, so it is checked before the counters are reset.
     this.#check();
     this.#bytes = 0;
     this.#values = 0;
@@ -135,7 +139,7 @@ export class AnswerGauge {
   }
 }
 
-/** Gives `chunk` to `use` in parts, each in a turn of the event loop of its own. */
+/** Passes `chunk` to `use` in parts, one part per turn of the event loop. */
 export async function inParts(chunk: Uint8Array, gauge: AnswerGauge, use: (part: Uint8Array) => void): Promise<void> {
   for (let rest = chunk; rest.length > 0;) {
     const length = gauge.take(rest);
@@ -147,21 +151,21 @@ export async function inParts(chunk: Uint8Array, gauge: AnswerGauge, use: (part:
 
 const overflows = new WeakMap<Response, AnswerTooLargeError>();
 
-/** Why the body of a bounded answer broke off, if it was too large. */
+/** The error that ended the body of a bounded response, if the body was too large. */
 export function overflowOf(response: Response): AnswerTooLargeError | undefined {
   return overflows.get(response);
 }
 
-/** Answers that are dropped without being read to their end. */
+/** Releases responses that are garbage-collected before they were read to the end. */
 const dropped = new FinalizationRegistry((gauge: AnswerGauge) => gauge.release());
 
-/** The same response, whose body fails as soon as it exceeds the bounds, with the connection behind it cut. */
+/** Returns the response with a body that fails, and closes its connection, as soon as it exceeds the bounds. */
 export function boundedResponse(response: Response, bounds: AnswerBounds): Response {
   const { body } = response;
   if (!body) return response;
   const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') === true;
   const gauge = new AnswerGauge(bounds, isStream ? 'events' : 'document');
-  // Not before it is read: undici ends what nobody has begun to read.
+  // Acquired at the first read: undici itself ends a body that was never read.
   let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   let rest: Uint8Array = new Uint8Array();
   const stream = new ReadableStream<Uint8Array>(
@@ -172,7 +176,7 @@ export function boundedResponse(response: Response, bounds: AnswerBounds): Respo
           if (rest.length > 0) await nextTurn();
           while (rest.length === 0) {
             const { done, value } = await reader.read();
-            // A chunk that lay ready would go out in the same turn as the one before.
+            // A chunk that was already buffered would otherwise be passed on in the same turn as the previous one.
             await nextTurn();
             if (done) {
               gauge.release();
@@ -202,7 +206,7 @@ export function boundedResponse(response: Response, bounds: AnswerBounds): Respo
   return withBody(response, new Response(stream));
 }
 
-/** A new response would lose the URL, and can not have every status that a server may send. */
+/** Replaces the body in place: a new Response would lose the URL and rejects some status codes that servers send. */
 function withBody(response: Response, bounded: Response): Response {
   for (const read of ['arrayBuffer', 'blob', 'bytes', 'json', 'text'] as const) {
     Object.defineProperty(response, read, { value: () => bounded[read](), configurable: true });

@@ -21,7 +21,7 @@ test('a data folder belongs to one Everturn at a time', async () => {
   lockDataDir(dataDir)();
 });
 
-test('the lock of another process holds until that is killed, and not longer', async () => {
+test('the lock of another process is released when the process is killed', async () => {
   const dataDir = await temporaryFolder();
   const script = `
     import { lockDataDir } from ${JSON.stringify(new URL('data-dir-lock.ts', import.meta.url))};

@@ -2,10 +2,10 @@ import { chmod, mkdir, readdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 
 /**
- * Makes the data folder, if it is not there, and closes it to other users: conversations, keys' hashes and the lock are in
- * it. What this process and those that it starts make from here on is closed as well, Temporal's database included.
+ * Creates the data folder if it does not exist and closes it to other users: it holds conversations, hashes of keys and
+ * the lock. The umask closes all files that this process and its children create later, Temporal's database included.
  *
- * A folder that belongs to another user, such as a volume, is left as its owner has arranged it.
+ * The permissions of a folder that belongs to another user, such as a volume, are left unchanged.
  */
 export async function openDataDir(dataDir: string): Promise<void> {
   process.umask(0o077);
@@ -13,7 +13,7 @@ export async function openDataDir(dataDir: string): Promise<void> {
   const { mode, uid } = await stat(dataDir);
   const isOpen = (mode & 0o077) !== 0;
   if (!isOpen || uid !== process.geteuid?.()) return;
-  // First, so that nothing is read or held while the rest is on its way.
+  // The folder first, so that no other user can open its files while they are being closed.
   await chmod(dataDir, 0o700);
   for (const entry of await readdir(dataDir, { recursive: true, withFileTypes: true })) {
     const place = path.join(entry.parentPath, entry.name);

@@ -1,7 +1,23 @@
-/** What an error says, whatever was thrown. */
+/** The message of a thrown value, which need not be an Error. */
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** There is no Temporal to work with; the message says what to do about it. */
-export class ProvisionError extends Error {}
+/**
+ * A process cannot start or a command cannot run. The message says what to do, so it is shown without a stack trace.
+ *
+ * Each class of error sets its name on the prototype: an instance takes the first line of its stack from there, before
+ * its own fields are set, and Temporal takes the failure's type from it.
+ */
+export class StartupError extends Error {
+  static {
+    this.prototype.name = 'StartupError';
+  }
+}
+
+/** There is no usable Temporal server. */
+export class ProvisionError extends StartupError {
+  static {
+    this.prototype.name = 'ProvisionError';
+  }
+}

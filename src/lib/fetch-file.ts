@@ -7,10 +7,10 @@ export interface FetchedFile {
 }
 
 export interface FetchFileOptions {
-  /** Whether the URL may lead to a private address. */
+  /** Whether the URL may resolve to a private address. */
   allowPrivate: boolean;
   maxBytes: number;
-  /** Ends the attempt, and with it the connection. */
+  /** Aborts the request and closes its connection. */
   signal: AbortSignal;
 }
 
@@ -18,14 +18,14 @@ const MAX_REDIRECTS = 5;
 const CONNECT_MS = 10_000;
 
 /**
- * Fetches what a URL from outside leads to. Where it leads is judged at each connection, also behind redirects.
- * @throws with a cause that `failureReason` can put into words
+ * Fetches a file from a URL that a client supplied. The address is checked at each connection, also after redirects.
+ * @throws an error that `failureReason` can describe
  */
 export async function fetchFile(
   url: string,
   { allowPrivate, maxBytes, signal }: FetchFileOptions,
 ): Promise<FetchedFile> {
-  // With an agent of its own: no connection that was allowed once is used again.
+  // An agent per file, so that no connection that was allowed for another request is reused.
   const agent = createAgent({ connectTimeoutMs: CONNECT_MS, ...(!allowPrivate && { refuses: isPrivateAddress }) });
   try {
     const response = await follow(createFetch(agent), url, signal);
@@ -39,27 +39,27 @@ export async function fetchFile(
 async function follow(fetch: Fetch, url: string, signal: AbortSignal): Promise<Response> {
   let at = parsed(url);
   for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
-    if (!/^https?:$/.test(at.protocol)) throw new Error('it leads to a URL that is neither http nor https');
-    if (at.username || at.password) throw new Error('URLs with a user name or password can not be used');
+    if (!/^https?:$/.test(at.protocol)) throw new Error('its URL is neither http nor https');
+    if (at.username || at.password) throw new Error('URLs with a user name or password cannot be used');
     const response = await fetch(at, { signal, redirect: 'manual', headers: { 'user-agent': 'everturn' } });
     const location = response.headers.get('location');
     if (![301, 302, 303, 307, 308].includes(response.status) || location === null) return response;
     await response.body?.cancel();
     at = parsed(location, at);
   }
-  throw new Error(`it leads through more than ${MAX_REDIRECTS} redirects`);
+  throw new Error(`it redirects more than ${MAX_REDIRECTS} times`);
 }
 
 function parsed(url: string, base?: URL): URL {
   const at = URL.parse(url, base?.href);
-  if (!at) throw new Error('it leads to what is not a URL');
+  if (!at) throw new Error('it redirects to an invalid URL');
   return at;
 }
 
 async function read(response: Response, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let length = 0;
-  // Counted as they are unpacked: a small answer may unpack to a huge file.
+  // Decompressed bytes are counted: a small response may decompress to a huge file.
   for await (const chunk of response.body ?? []) {
     length += chunk.length;
     if (length > maxBytes) throw new Error(`it is larger than ${maxBytes} bytes`);

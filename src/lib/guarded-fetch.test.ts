@@ -29,11 +29,10 @@ async function failure(promise: Promise<Response>): Promise<unknown> {
   return error instanceof Error && error.cause instanceof Error ? error.cause.message : error;
 }
 
-test('private addresses are refused, by number and by name, with what to do', async () => {
+test('private addresses are refused, by number and by name, and the error says what to do', async () => {
   const port = await listen();
   const fetch = fetchRefusing(isPrivateAddress);
-  const remedy =
-    'is at a private address: that takes EVERTURN_ALLOW_PRIVATE_URLS=true, or for an MCP server its registration by name';
+  const remedy = 'is at a private address: set EVERTURN_ALLOW_PRIVATE_URLS=true, or register the MCP server by name';
   expect(await failure(fetch(`http://127.0.0.1:${port}/`))).toBe(`127.0.0.1 ${remedy}`);
   expect(await failure(fetch(`http://[::ffff:127.0.0.1]:${port}/`))).toBe(`::ffff:7f00:1 ${remedy}`);
   expect(await failure(fetch(`https://localhost:${port}/`))).toBe(`localhost ${remedy}`);
@@ -58,12 +57,12 @@ test.each([
   'localhost',
   'LOCALHOST',
   '127。0。0。1',
-])('no way of writing a private address leads to it: %s', async (host) => {
+])('a private address is refused in every notation: %s', async (host) => {
   const port = await listen();
   expect(await failure(fetchRefusing(isPrivateAddress)(`http://${host}:${port}/`))).toMatch(/is at a private address/);
 });
 
-test('a redirect is judged like any other address', async () => {
+test('the address of a redirect is checked like any other', async () => {
   const inner = await listen();
   const fetch = fetchRefusing((address) => address !== '127.0.0.1' && isPrivateAddress(address));
   for (const host of ['127.0.0.2', '2130706434', '[::ffff:127.0.0.1]', '[::1]', '0.0.0.0']) {
@@ -73,7 +72,7 @@ test('a redirect is judged like any other address', async () => {
   expect(await (await fetch(`http://127.0.0.1:${inner}/`)).text()).toBe('hello');
 });
 
-test('each connection is judged anew, by the address that it is made to: a name may change its address', async () => {
+test('the address is checked at each connection, because a name may change its address', async () => {
   const port = await listen();
   const judged: string[] = [];
   let isPrivate = false;

@@ -3,29 +3,30 @@ import { isIP } from 'node:net';
 import { Agent, buildConnector, fetch, type Dispatcher } from 'undici';
 import { boundedResponse, type AnswerBounds } from './answer-bounds.ts';
 
-/** The fetch of Node and of the SDKs; its own types come from another copy of undici. */
+/** The type of fetch in Node and in the SDKs; undici's own fetch has types from another copy of undici. */
 export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 
-/** An address that may not be reached from an agent's URL. */
+/** A host resolves to an address that no connection may be made to. */
 export class RefusedAddressError extends Error {
-  /** Without the address: what names inside of a network stand for is nothing for people outside of it. */
+  static {
+    this.prototype.name = 'RefusedAddressError';
+  }
+
+  /** The message omits the address: clients outside of a network must not learn what its names resolve to. */
   constructor(host: string) {
-    super(
-      `${host} is at a private address: that takes EVERTURN_ALLOW_PRIVATE_URLS=true, or for an MCP server its ` +
-        'registration by name',
-    );
+    super(`${host} is at a private address: set EVERTURN_ALLOW_PRIVATE_URLS=true, or register the MCP server by name`);
   }
 }
 
 export interface AgentOptions {
-  /** Addresses that no connection is made to; all are allowed if it is absent. */
+  /** Returns true for addresses that no connection may be made to; without it all are allowed. */
   refuses?: (address: string) => boolean;
   connectTimeoutMs: number;
 }
 
 /**
- * Connections for `createFetch`. An address is judged where the connection to it is made: after the name was resolved,
- * and again at each redirect, so that neither DNS nor a redirect leads around it.
+ * Creates the connection pool for `createFetch`. Addresses are checked when a connection is made, after DNS resolution
+ * and again at each redirect, so that neither DNS nor a redirect circumvents the check.
  */
 export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent {
   const connector = {
@@ -35,13 +36,13 @@ export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent 
   };
   const connect = buildConnector(connector);
   return new Agent({
-    // HTTP/2 may resend a request that the server refused or has not seen, out of our sight; HTTP/1.1 never does.
+    // An HTTP/2 client may silently resend a request that the server refused or has not seen; HTTP/1.1 never does.
     allowH2: false,
-    // Models and tools take as long as they are allowed to, which is not decided here.
+    // The callers set the time limits of models and tools.
     headersTimeout: 0,
     bodyTimeout: 0,
     connect: (options, callback) => {
-      // net.connect does not look an IP address up.
+      // net.connect does not call `lookup` for an IP address.
       if (refuses && isIP(options.hostname) !== 0 && refuses(options.hostname)) {
         const error = new RefusedAddressError(options.hostname);
         queueMicrotask(() => callback(error, null));
@@ -53,8 +54,8 @@ export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent 
 }
 
 /**
- * Node's own fetch takes no dispatcher of undici 8, so this is undici's. A body that exceeds the bounds fails there;
- * without bounds, which are those of JSON, the caller counts what it reads.
+ * Wraps undici's fetch, because Node's own does not accept a dispatcher of undici 8. A body that exceeds the bounds,
+ * which are those of JSON, fails; without bounds the caller counts the bytes that it reads.
  */
 export function createFetch(dispatcher: Dispatcher, bounds?: AnswerBounds): Fetch {
   const bound = (url: string | URL, init: object = {}): unknown => fetch(url, { ...init, dispatcher });

@@ -5,7 +5,7 @@ export function sha256(bytes: string | Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 
-/** SHA-256 of a JSON value, whatever the order of its keys. */
+/** SHA-256 of a JSON value in hex, independent of the order of its keys. */
 export function hashOf(value: unknown): string {
   return sha256(JSON.stringify(value, (_, inner: unknown) => (isObject(inner) ? sorted(inner) : inner)));
 }

@@ -1,4 +1,4 @@
-/** Runs at most `limit` functions at a time for each key; the others wait in their order. */
+/** Runs at most `limit` functions at a time for each key; the others wait in first-in, first-out order. */
 export class KeyedSemaphore {
   readonly #limit: number;
   readonly #queues = new Map<string, { running: number; waiting: (() => void)[] }>();
@@ -15,7 +15,7 @@ export class KeyedSemaphore {
     try {
       return await fn();
     } finally {
-      // The place goes over to the next in line, so nobody can slip in between.
+      // The slot passes directly to the next in the queue, so that no other caller can take it in between.
       const next = queue.waiting.shift();
       if (next) next();
       else queue.running -= 1;

@@ -9,7 +9,7 @@ function linesOf(chunks: (string | Buffer)[], maxBytes = 100): [string, boolean]
   return lines;
 }
 
-test('lines are the same however they are cut', () => {
+test('lines are the same however their chunks are cut', () => {
   const bytes = Buffer.from('one\r\n\nzwölf\nthree');
   const whole = [
     ['one', true],
@@ -23,7 +23,7 @@ test('lines are the same however they are cut', () => {
   }
 });
 
-test('of a line that is too long the beginning is left, and the next one is whole again', () => {
+test('a line that is too long is truncated, and the next one is whole again', () => {
   expect(linesOf(['12345', '678', '90\nshort\n12345\n123456'], 5)).toEqual([
     ['12345', false],
     ['short', true],

@@ -1,13 +1,13 @@
 const NEWLINE = 0x0a;
 
-/** Puts the lines of a stream of bytes together, in time linear in their length however they are cut. */
+/** Splits a stream of bytes into lines, in time linear in their length however the chunks are cut. */
 export class LineReader {
   readonly #maxBytes: number;
   readonly #onLine: (line: string, isWhole: boolean) => void;
   #parts: Uint8Array[] = [];
   #bytes = 0;
 
-  /** Of a line that is longer than `maxBytes` so much is reported, as not whole. */
+  /** A line longer than `maxBytes` is reported truncated to that, with `isWhole` false. */
   constructor(maxBytes: number, onLine: (line: string, isWhole: boolean) => void) {
     this.#maxBytes = maxBytes;
     this.#onLine = onLine;
@@ -23,7 +23,7 @@ export class LineReader {
     this.#add(chunk.subarray(from));
   }
 
-  /** Reports what stands behind the last newline, if anything. */
+  /** Reports the text after the last newline, if any. */
   end(): void {
     const isWhole = this.#bytes <= this.#maxBytes;
     const line = Buffer.concat(this.#parts).toString('utf8').replace(/\r$/, '');

@@ -1,6 +1,6 @@
 import { BlockList, isIPv6 } from 'node:net';
 
-/** A set of addresses and networks, such as `10.0.0.0/8`. Those of IPv4 also hold their mapped IPv6 addresses. */
+/** A set of addresses and networks, such as `10.0.0.0/8`. IPv4 entries also match their mapped IPv6 addresses. */
 export class Networks {
   readonly #list = new BlockList();
 

@@ -39,7 +39,7 @@ test.each([
   'fe80::1%eth0',
   'fec0::1',
   'ff02::1',
-  // Outside of what is allocated: the benchmarks' and dummy prefixes, overlay networks such as Yggdrasil, reserved space.
+  // Outside of allocated space: benchmark and dummy prefixes, overlay networks such as Yggdrasil, reserved space.
   '100::1',
   '100:0:0:1::1',
   '201:db8::1',

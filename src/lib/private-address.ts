@@ -2,9 +2,9 @@ import { isIP, isIPv6 } from 'node:net';
 import { Networks } from './networks.ts';
 
 /**
- * What an outsider must not reach through us: the IANA special-purpose registries (RFC 6890), multicast, and addresses
- * from public space that lead to a cloud's own services. Other metadata services are in these ranges too, such as
- * 169.254.169.254, 100.100.100.200 (Alibaba), 192.0.0.192 (Oracle), fd00:ec2::254 (AWS).
+ * IPv4 ranges that a client must not reach through the server: the IANA special-purpose registries (RFC 6890),
+ * multicast, and public addresses that belong to a cloud's own services. Other metadata services are in these ranges
+ * too, such as 169.254.169.254, 100.100.100.200 (Alibaba), 192.0.0.192 (Oracle), fd00:ec2::254 (AWS).
  */
 const IPV4 = [
   '0.0.0.0/8', // this network
@@ -26,16 +26,16 @@ const IPV4 = [
 ];
 
 /**
- * The only IPv6 addresses that are on the public internet. All else is private, link-local, multicast or not allocated,
- * and what is not allocated is used by overlay networks.
+ * The only IPv6 ranges on the public internet. All others are private, link-local, multicast or unallocated, and
+ * unallocated ranges are used by overlay networks.
  */
 const PUBLIC_IPV6 = [
   '2000::/3', // global unicast
   '::ffff:0:0/96', // mapped IPv4
-  '64:ff9b::/96', // NAT64 (RFC 6052). Where it is in use every public IPv4 host has such an address.
+  '64:ff9b::/96', // NAT64 (RFC 6052): networks that use it give every public IPv4 host such an address
 ];
 
-/** What is special within global unicast. */
+/** Special-purpose ranges within global unicast. */
 const IPV6 = [
   '2001::/23', // Teredo and other protocol assignments
   '2001:db8::/32',
@@ -46,7 +46,7 @@ const IPV6 = [
 const special = new Networks([...IPV4, ...IPV4.map((range) => embedded('64:ff9b::', range)), ...IPV6]);
 const publicIpv6 = new Networks(PUBLIC_IPV6);
 
-/** A range of IPv4 behind a prefix of 96 bits. */
+/** Embeds an IPv4 range in IPv6 after a prefix of 96 bits. */
 function embedded(prefix: string, range: string): string {
   const [net = '', bits = ''] = range.split('/');
   return `${prefix}${net}/${96 + Number(bits)}`;
@@ -54,7 +54,8 @@ function embedded(prefix: string, range: string): string {
 
 /**
  * Whether an IP address is not on the public internet: private, loopback, link-local, shared (CGNAT), multicast,
- * unspecified or reserved, also where IPv6 maps or embeds such an IPv4 address. Anything but an IP address is private.
+ * unspecified or reserved, also if IPv6 maps or embeds such an IPv4 address. Anything that is not an IP address counts
+ * as private.
  */
 export function isPrivateAddress(address: string): boolean {
   const [withoutZone = ''] = address.split('%');

@@ -7,15 +7,15 @@ import { createServer } from 'node:net';
 
 const run = promisify(execFile);
 
-/** A process of the user that we are; its arguments, the program's own name first, are joined by blanks. */
+/** A process of the current user. `commandLine` is the program's name and its arguments, joined by spaces. */
 export interface Process {
   pid: number;
   commandLine: string;
 }
 
 /**
- * The processes that run as the same user as this one. A process of another user can have any command line, and so
- * claim to be whatever it likes.
+ * Lists the processes that run as the current user. Those of other users are excluded because any process can choose
+ * its own command line.
  */
 export async function listOwnProcesses(): Promise<Process[]> {
   const ownId = userId();
@@ -31,11 +31,11 @@ export async function listOwnProcesses(): Promise<Process[]> {
   return Promise.all(own.flat().map(async (pid) => ({ pid, commandLine: await commandLineOf(pid) })));
 }
 
-/** Empty if there is no such process, or one that has ended and whose parent has not waited for it. */
+/** The command line of a process; empty if the process does not exist or is a zombie. */
 export async function commandLineOf(pid: number): Promise<string> {
   try {
     if (process.platform !== 'linux') return (await run('ps', ['-ww', '-o', 'args=', '-p', String(pid)])).stdout.trim();
-    // Not by `ps`, which slim container images lack.
+    // Without `ps`, which slim container images lack.
     return (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0').join(' ').trimEnd();
   } catch {
     return '';
@@ -53,14 +53,14 @@ export async function isEnding(pid: number): Promise<boolean> {
   return status !== '' && !isZombie;
 }
 
-/** The file that a process runs, without symbolic links. Undefined if that cannot be known: only Linux says it. */
+/** The executable of a process, with symbolic links resolved. Undefined if it is unknown; only Linux provides it. */
 export async function programOf(pid: number): Promise<string | undefined> {
   return readlink(`/proc/${pid}/exe`).catch(() => undefined);
 }
 
 /**
- * Whether what listens on a port of 127.0.0.1 runs as the same user as this process: while our server is not there,
- * another user's can take its port. Where the system does not say it, the port is taken to be ours.
+ * Whether the process that listens on a port of 127.0.0.1 runs as the current user: while the own server is down,
+ * another user's program can take its port. Returns true on systems that do not provide this.
  */
 export async function isListenerOurs(port: number): Promise<boolean> {
   const table = await readFile('/proc/net/tcp', 'utf8').catch(() => undefined);
@@ -75,7 +75,7 @@ export async function isListenerOurs(port: number): Promise<boolean> {
 
 const LISTENING = '0A';
 
-/** Not the owner of `/proc/<pid>`: that is root for every process that may not be traced. */
+/** Read from `status`, because the owner of `/proc/<pid>` is root for every process that cannot be traced. */
 async function userOf(pid: number): Promise<number | undefined> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
   const [, real, effective] = /^Uid:\t(\d+)\t(\d+)/m.exec(status) ?? [];
@@ -88,7 +88,7 @@ function userId(): number | undefined {
 
 const POLL_MS = 20;
 
-/** Ends the processes of a group: asks them to, and kills those that are still there after `graceMs`. */
+/** Sends SIGTERM to a process group, and SIGKILL to the processes that are left after `graceMs`. */
 export async function endGroup(group: number, graceMs: number): Promise<void> {
   signalGroup(group, 'SIGTERM');
   for (const end = performance.now() + graceMs; performance.now() < end; await sleep(POLL_MS)) {
@@ -97,7 +97,7 @@ export async function endGroup(group: number, graceMs: number): Promise<void> {
   signalGroup(group, 'SIGKILL');
 }
 
-/** False if nobody is there. */
+/** Returns false if the group has no process. */
 function signalGroup(group: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(-group, signal);
@@ -106,13 +106,13 @@ function signalGroup(group: number, signal: NodeJS.Signals | 0): boolean {
   }
 }
 
-/** A port of 127.0.0.1 on which nobody listens at the moment. */
+/** Finds a port of 127.0.0.1 that is currently free. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
   server.close();
   await once(server, 'close');
-  if (!address || typeof address === 'string') throw new Error('no TCP port could be had on 127.0.0.1');
+  if (!address || typeof address === 'string') throw new Error('no TCP port is available on 127.0.0.1');
   return address.port;
 }

@@ -36,11 +36,11 @@ test.each([
   'bearer of bad news',
   '{"turnId":"turn_1","input_tokens":7,"url":"/v1/agents/sessions?page_token=eyJsaXN0Ijoi&limit=2"}',
   'mail to ann@example.com about https://example.com/a@b',
-])('nothing else is: %s', (text) => {
+])('other text is unchanged: %s', (text) => {
   expect(redact(text)).toBe(text);
 });
 
-test('what this process knows to be secret is hidden, however it stands', () => {
+test('a registered secret is hidden in every encoding', () => {
   const secret = 'pass"word/+ü';
   const short = 'short';
   registerSecrets([secret, short, undefined]);
@@ -51,12 +51,12 @@ test('what this process knows to be secret is hidden, however it stands', () => 
   expect(redact(short)).toBe(short);
 });
 
-test('of a credential with its scheme also the credential alone is hidden', () => {
+test('a credential registered with its scheme is also hidden without it', () => {
   registerSecrets(['Token 0f1e2d3c4b5a']);
   expect(redact('the token 0f1e2d3c4b5a is no good')).toBe('the token [hidden] is no good');
 });
 
-test('credentials are told by their names', () => {
+test('credentials are recognized by their names', () => {
   const named = {
     HTTP_AUTHORIZATION: 'a',
     STRIPE_KEY: 'b',
@@ -68,10 +68,10 @@ test('credentials are told by their names', () => {
   expect(credentialsIn(named)).toEqual(['a', 'b', 'c', 'd']);
 });
 
-test('long lines take no long time', () => {
-  const begun = process.cpuUsage().user;
+test('long lines are redacted in linear time', () => {
+  const before = process.cpuUsage().user;
   for (const part of ['a', '"', '\\', '\\"', '://', '?a', '?token', 'eyJ', 'bearer ', '"token":"'])
     redact(part.repeat(200_000));
-  // A quadratic pattern takes minutes.
-  expect((process.cpuUsage().user - begun) / 1e6).toBeLessThan(20);
+  // A quadratic pattern would take minutes.
+  expect((process.cpuUsage().user - before) / 1e6).toBeLessThan(20);
 });

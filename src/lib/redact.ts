@@ -1,18 +1,18 @@
 const HIDDEN = '[hidden]';
 
-/** Shorter values would be found in words that have nothing to do with them. */
+/** Shorter values would also match unrelated words. */
 const MIN_SECRET_LENGTH = 8;
 
 const CREDENTIAL = '(?:authorization|cookie|password|passwd|secret|signature|credential|api[_-]?key|auth|token)';
 const CREDENTIAL_NAME = new RegExp(`${CREDENTIAL}|(?:^|[_-])(?:key|pat)$`, 'i');
 
-/** Repetitions that may fail are bounded, or a long line that is made for it would take hours. */
+/** Repetitions that can backtrack are bounded: otherwise a long line made for it would take hours. */
 const PATTERNS: [RegExp, string][] = [
-  // Our own keys, and the tokens of OpenID Connect.
+  // API keys, and tokens of OpenID Connect.
   [/\beverturn_[0-9a-f]{64}\b/g, HIDDEN],
   [/\beyJ[\w-]{8,500}\.[\w-]{8,}\.[\w-]*/g, HIDDEN],
   [/\b(bearer|basic) {1,9}[\w.~+/=-]{8,}/gi, `$1 ${HIDDEN}`],
-  // In URLs: user and password, and parameters that are called like credentials.
+  // In URLs: user and password, and parameters with the name of a credential.
   [/\b([a-z][a-z\d+.-]{0,20}:\/\/)[^\s/?#"'\\]{0,500}@/gi, `$1${HIDDEN}@`],
   [
     new RegExp(
@@ -21,7 +21,7 @@ const PATTERNS: [RegExp, string][] = [
     ),
     `$1${HIDDEN}`,
   ],
-  // In JSON, also where it stands as text in JSON.
+  // In JSON, also in JSON that is a string in JSON.
   [
     new RegExp(`(\\\\{0,3}")([\\w.-]{0,40}${CREDENTIAL})\\1(\\s{0,9}:\\s{0,9})\\1(?:(?!\\1)(?:[^\\\\"]|\\\\.))*`, 'gi'),
     `$1$2$1$3$1${HIDDEN}`,
@@ -31,12 +31,12 @@ const PATTERNS: [RegExp, string][] = [
 const secrets = new Set<string>();
 let known: RegExp | undefined;
 
-/** From here on this process never says these: a key, a password, the value of a header. */
+/** Adds keys, passwords or values of headers that `redact` hides from now on. */
 export function registerSecrets(values: (string | undefined)[]): void {
-  // Of `Bearer …` the second word is the secret.
+  // In `Bearer …` the second word alone is a secret, too.
   for (const value of values.flatMap((given) => (given === undefined ? [] : [given, given.replace(/^\w+ +/, '')]))) {
     if (value.length < MIN_SECRET_LENGTH) continue;
-    // As it stands in JSON too, and as JSON that stands in JSON.
+    // Also as escaped in JSON, and in JSON that is a string in JSON.
     const inJson = JSON.stringify(value).slice(1, -1);
     for (const form of [value, inJson, JSON.stringify(inJson).slice(1, -1), encodeURIComponent(value)])
       secrets.add(form);
@@ -45,12 +45,12 @@ export function registerSecrets(values: (string | undefined)[]): void {
   known = longestFirst.length > 0 ? new RegExp(longestFirst.map(escaped).join('|'), 'g') : undefined;
 }
 
-/** The values of what is called like a credential, in a set of variables. */
+/** The values of the variables that have the name of a credential. */
 export function credentialsIn(named: Record<string, string>): string[] {
   return Object.entries(named).flatMap(([name, value]) => (CREDENTIAL_NAME.test(name) ? [value] : []));
 }
 
-/** A text that may be shown: without the secrets that this process knows, and what looks like one. */
+/** Hides the registered secrets in a text, and everything that looks like a credential. */
 export function redact(text: string): string {
   let shown = known ? text.replace(known, HIDDEN) : text;
   for (const [pattern, replacement] of PATTERNS) shown = shown.replace(pattern, replacement);

@@ -1,21 +1,22 @@
 import { createClient } from '@redis/client';
 import type { Logger } from 'pino';
-import type { Config } from '../config.ts';
+import { backoffMs } from './backoff.ts';
 
 /**
- * Two connections to one Redis. They come back by themselves, for as long as it takes; until then commands are refused at
- * once. Commands on a Redis that hangs are refused after some seconds: who can't wait for that sets a limit.
+ * Two connections to one Redis. They reconnect without a limit of attempts; while disconnected, commands fail
+ * immediately. If Redis hangs, commands fail after some seconds: callers that cannot wait that long set their own time
+ * limit.
  */
 export interface Redis {
-  /** For everything but subscriptions. */
+  /** For all commands except subscriptions. */
   commands: RedisClient;
-  /** Redis wants a connection of their own for them. */
+  /** Redis requires a separate connection for subscriptions. */
   subscriptions: RedisClient;
   close: () => void;
 }
 
-/** What all names of an Everturn begin with: several may share a Redis, as they may share a Temporal. */
-export function redisPrefix({ namespace, taskQueue }: Config['temporal']): string {
+/** The prefix of all names of one Everturn, because several may share a Redis as they may share a Temporal. */
+export function redisPrefix({ namespace, taskQueue }: { namespace: string; taskQueue: string }): string {
   return `everturn:${namespace}:${taskQueue}:`;
 }
 
@@ -23,12 +24,12 @@ export type RedisClient = ReturnType<typeof createClient>;
 
 const CONNECT_MS = 5_000;
 const MAX_RECONNECT_MS = 1_000;
-/** A Redis that has not answered for this long hangs, or is behind a connection that nobody closed. */
+/** Without a response for this long, Redis hangs or the connection was lost without being closed. */
 const PING_MS = 5_000;
-/** Commands that wait for their turn or for an answer. */
+/** Commands that are queued or await their response. */
 const MAX_COMMANDS = 10_000;
 
-/** Connects; if that fails it is tried again behind the caller's back, and the log says so once. */
+/** Connects. Failed attempts are retried in the background and logged once. */
 export async function openRedis({ url, log }: { url: string; log: Logger }): Promise<Redis> {
   const outage = new Outage(log);
   const open = (): RedisClient => {
@@ -37,7 +38,7 @@ export async function openRedis({ url, log }: { url: string; log: Logger }): Pro
       socket: {
         connectTimeout: CONNECT_MS,
         socketTimeout: 2 * PING_MS,
-        reconnectStrategy: (retries) => Math.min(MAX_RECONNECT_MS, 50 * 2 ** retries) * (0.5 + Math.random() / 2),
+        reconnectStrategy: (retries) => backoffMs(retries, { first: 50, max: MAX_RECONNECT_MS, jitter: 0.5 }),
       },
       disableOfflineQueue: true,
       commandsQueueMaxLength: MAX_COMMANDS,
@@ -48,7 +49,7 @@ export async function openRedis({ url, log }: { url: string; log: Logger }): Pro
   };
   const clients = [open(), open()] as const;
   const watches = clients.map(watch);
-  await Promise.all(clients.map(firstWord));
+  await Promise.all(clients.map(connectOnce));
   const [commands, subscriptions] = clients;
   return {
     commands,
@@ -60,22 +61,22 @@ export async function openRedis({ url, log }: { url: string; log: Logger }): Pro
   };
 }
 
-/** Begins to connect, and waits until it has worked or failed once. */
-async function firstWord(client: RedisClient): Promise<void> {
-  const word = new Promise<void>((resolve) => {
+/** Starts to connect and waits until the first attempt has succeeded or failed. */
+async function connectOnce(client: RedisClient): Promise<void> {
+  const attempted = new Promise<void>((resolve) => {
     client.once('ready', resolve);
     client.once('error', () => resolve());
   });
   connect(client);
-  await word;
+  await attempted;
 }
 
-/** Fails only if it is destroyed before: the strategy never gives up. */
+/** Rejects only if the client is destroyed first, since the reconnect strategy never gives up. */
 function connect(client: RedisClient): void {
   client.connect().catch(() => undefined);
 }
 
-/** The client itself does not notice that answers fail to come, as long as it has something to send. */
+/** Pings regularly: the client itself does not notice missing responses as long as it has something to send. */
 function watch(client: RedisClient): NodeJS.Timeout {
   let waiting = false;
   client.on('ready', () => (waiting = false));
@@ -90,15 +91,15 @@ function watch(client: RedisClient): NodeJS.Timeout {
     waiting = true;
     client.ping().then(
       () => (waiting = false),
-      // Refused, because too much waits already, or lost with its connection.
+      // The queue is full, or the ping was lost with its connection.
       () => undefined,
     );
   }, PING_MS).unref();
 }
 
-/** One line in the log when Redis goes and one when it is back, however many connections and attempts there are. */
+/** Logs one line when Redis becomes unavailable and one when it is back, for any number of connections and attempts. */
 class Outage {
-  readonly #away = new Set<RedisClient>();
+  readonly #unavailable = new Set<RedisClient>();
   readonly #log: Logger;
 
   constructor(log: Logger) {
@@ -106,11 +107,11 @@ class Outage {
   }
 
   begin(client: RedisClient, { message }: Error): void {
-    if (this.#away.size === 0) this.#log.warn({ reason: message }, 'Redis is away; it is tried again until it is back');
-    this.#away.add(client);
+    if (this.#unavailable.size === 0) this.#log.warn({ reason: message }, 'Redis is unavailable; reconnecting');
+    this.#unavailable.add(client);
   }
 
   end(client: RedisClient): void {
-    if (this.#away.delete(client) && this.#away.size === 0) this.#log.info('Redis is back');
+    if (this.#unavailable.delete(client) && this.#unavailable.size === 0) this.#log.info('Redis is available again');
   }
 }

@@ -1,15 +1,15 @@
 import { expect, test, vi } from 'vitest';
 import { SingleFlight } from './single-flight.ts';
 
-test('all who ask share one attempt, and the next ones make another', async () => {
+test('concurrent callers share one attempt, and later callers make another', async () => {
   const shared = new SingleFlight<number>(() => 0);
   const first = Promise.withResolvers<number>();
   const attempt = vi.fn<() => Promise<number>>(() => first.promise);
-  const asked = [shared.run(attempt), shared.run(attempt)];
-  expect(shared.isBlank).toBe(false);
+  const callers = [shared.run(attempt), shared.run(attempt)];
+  expect(shared.isIdle).toBe(false);
   first.resolve(1);
-  expect(await Promise.all(asked)).toEqual([1, 1]);
-  expect(shared.isBlank).toBe(true);
+  expect(await Promise.all(callers)).toEqual([1, 1]);
+  expect(shared.isIdle).toBe(true);
   expect(await shared.run(() => Promise.resolve(2))).toBe(2);
   expect(attempt).toHaveBeenCalledTimes(1);
 });
@@ -29,9 +29,9 @@ test.each([
   now += rememberedMs - 1;
   await expect(shared.run(attempt)).rejects.toThrow('down');
   expect(attempt).toHaveBeenCalledTimes(1);
-  expect(shared.isBlank).toBe(false);
+  expect(shared.isIdle).toBe(false);
   now += 1;
-  expect(shared.isBlank).toBe(true);
+  expect(shared.isIdle).toBe(true);
   expect(await shared.run(() => Promise.resolve(1))).toBe(1);
   expect(await shared.run(() => Promise.resolve(2))).toBe(2);
 });

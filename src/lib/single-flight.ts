@@ -2,25 +2,25 @@ const MIN_REMEMBERED_MS = 1_000;
 const MAX_REMEMBERED_MS = 30_000;
 
 /**
- * Does something that may fail slowly for all who ask for it at once, and remembers a failure for three times as long as
- * it took (1 to 30 s): so no more than a quarter of a caller's time is spent on a server that is down.
+ * Shares one attempt among concurrent callers, and repeats a failure to later callers for three times as long as the
+ * attempt took (1 to 30 s): so at most a quarter of a caller's time is spent on a server that is down.
  */
 export class SingleFlight<T> {
   #running: Promise<T> | undefined;
   #failure: { error: unknown; until: number } | undefined;
   readonly #now: () => number;
 
-  /** `now`: milliseconds that never run backwards. */
+  /** @param now a monotonic clock, in milliseconds */
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** Nothing is under way, and nothing remembered. */
-  get isBlank(): boolean {
+  /** No attempt is running and no failure is remembered. */
+  get isIdle(): boolean {
     return !this.#running && !this.#remembered;
   }
 
-  /** The outcome of the attempt that is under way, the failure that is remembered, or else of a new attempt. */
+  /** Returns the outcome of the running attempt, else the remembered failure, else the outcome of a new attempt. */
   run(attempt: () => Promise<T>): Promise<T> {
     if (this.#running) return this.#running;
     if (this.#remembered) return Promise.reject(this.#remembered.error);
@@ -31,7 +31,7 @@ export class SingleFlight<T> {
     return running;
   }
 
-  /** When the attempt that is under way has come to an end, of whatever kind. */
+  /** Resolves when the running attempt, if any, has succeeded or failed. */
   async settled(): Promise<void> {
     await this.#running?.catch(() => undefined);
   }

@@ -4,14 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const script = new Script('work()');
 const context = createContext({ work: (): unknown => undefined });
 
-/** How often work is begun again, each time with twice as long by the clock, that others on this machine have held up. */
+/** How often work is started that other processes slow down, each time with twice the wall-clock time. */
 const MAX_TRIES = 4;
 
 /**
- * Runs `work` for at most about `ms` milliseconds of this thread's time, for code whose cost others decide (a regular
- * expression can take years). V8 measures by the clock: work that got less than three quarters of that from the processor is begun
- * again, so it must not have effects. The limit itself costs 0.2 ms.
- * @throws an error with the code `ERR_SCRIPT_EXECUTION_TIMEOUT`, and whatever `work` throws.
+ * Runs `work` for at most about `ms` milliseconds of this thread's processor time, for code whose cost depends on
+ * foreign input (a regular expression can take years). V8 measures wall-clock time: work that got less than three
+ * quarters of it from the processor is restarted, so it must have no side effects. The limit itself costs 0.2 ms.
+ * @throws an error with the code `ERR_SCRIPT_EXECUTION_TIMEOUT`, or what `work` throws
  */
 export function withCpuLimit<T>(ms: number, work: () => T): T {
   const before = process.threadCpuUsage();
@@ -44,7 +44,7 @@ function runFor<T>(ms: number, work: () => T): T {
   return result.value;
 }
 
-/** Aborts when nothing has been heard for too long. */
+/** Aborts its signal if it is not reset for `idleMs` milliseconds. */
 export class IdleTimer {
   readonly #controller = new AbortController();
   readonly #timer: NodeJS.Timeout;
@@ -57,7 +57,7 @@ export class IdleTimer {
     return this.#controller.signal;
   }
 
-  /** Something was heard. */
+  /** Starts the interval again. */
   reset(): void {
     this.#timer.refresh();
   }
@@ -67,21 +67,21 @@ export class IdleTimer {
   }
 }
 
-/** What `work` comes to, or an error if that takes longer than `ms` milliseconds; whatever comes later is ignored. */
+/** Waits for `work`, or rejects if it takes longer than `ms` milliseconds; its outcome is then ignored. */
 export async function withTimeout<T>(
   ms: number,
   work: Promise<T>,
-  tooLate = `no answer within ${ms / 1000} s`,
+  message = `no answer within ${ms / 1000} s`,
 ): Promise<T> {
   const timer = new AbortController();
   const late = sleep(ms, undefined, { signal: timer.signal, ref: false }).then(() => {
-    throw new Error(tooLate);
+    throw new Error(message);
   });
   try {
     return await Promise.race([work, late]);
   } finally {
     timer.abort();
-    // Whatever comes now comes too late.
+    // A rejection of the promise that lost the race must not be unhandled.
     late.catch(() => undefined);
     work.catch(() => undefined);
   }

@@ -6,6 +6,7 @@ import { isUnavailable } from '../engine/unavailable.ts';
 import type { LiveBus } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { TurnFeed } from './turn-feed.ts';
+import { backoffMs } from '../lib/backoff.ts';
 import { withoutRequest } from '../telemetry/log-context.ts';
 
 interface TailOptions {
@@ -120,7 +121,7 @@ export class TurnTail {
         if (!isUnavailable(error)) faults += 1;
         if (error instanceof TurnNotFound || faults > MAX_FAULTS) throw error;
         log.warn({ turnId, err: error, failures }, 'a turn can not be followed for the moment');
-        await sleep(Math.min(MAX_RETRY_MS, 100 * 2 ** failures) * (0.5 + Math.random() / 2));
+        await sleep(backoffMs(failures, { first: 100, max: MAX_RETRY_MS, jitter: 0.5 }));
       }
     }
   }

@@ -445,7 +445,7 @@ test('a host that does not exist, a server without TLS and a private address are
   expect(await at(server.url.replace('http:', 'https:'))).toMatchObject({ status: 'not_sent' });
   expect(await pool.call({ ...endpoint, trusted: false }, SCOPE, 'act', {}, calling())).toEqual({
     status: 'not_sent',
-    message: expect.stringContaining('127.0.0.1 is at a private address: that takes EVERTURN_ALLOW_PRIVATE_URLS=true'),
+    message: expect.stringContaining('127.0.0.1 is at a private address: set EVERTURN_ALLOW_PRIVATE_URLS=true'),
   });
   expect(await at('http://user:secret@127.0.0.1/')).toEqual({
     status: 'not_sent',

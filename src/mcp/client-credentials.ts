@@ -8,7 +8,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import type { Fetch } from '../lib/guarded-fetch.ts';
-import { waitOrAbort } from '../lib/abort.ts';
+import { NEVER, waitOrAbort } from '../lib/abort.ts';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
 import { failureReason } from './failure-reason.ts';
@@ -50,7 +50,11 @@ const tokenResponse = z.object({
 const errorResponse = z.object({ error: z.string(), error_description: z.string().optional() });
 
 /** No token could be obtained. Thrown before the request was sent, or after the server rejected it for its token. */
-export class NoTokenError extends McpServerError {}
+export class NoTokenError extends McpServerError {
+  static {
+    this.prototype.name = 'NoTokenError';
+  }
+}
 
 /**
  * The client credentials token of a server (RFC 6749, section 4.4), shared by all callers of the server. The SDK's
@@ -163,19 +167,18 @@ export class ClientCredentials {
 
 /** `fetch` that adds the token to each request, and repeats a request once with a new token after HTTP 401. */
 export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch {
-  const never = new AbortController().signal;
   return async (url, init = {}) => {
     const send = async (token: string): Promise<Response> => {
       const headers = new Headers(init.headers);
       headers.set('authorization', `Bearer ${token}`);
       return fetch(url, { ...init, headers: Object.fromEntries(headers) });
     };
-    const token = await credentials.token(init.signal ?? never);
+    const token = await credentials.token(init.signal ?? NEVER);
     const response = await send(token);
     if (response.status !== 401) return response;
     await response.body?.cancel();
     credentials.discard(token);
-    return send(await credentials.token(init.signal ?? never));
+    return send(await credentials.token(init.signal ?? NEVER));
   };
 }
 

@@ -9,6 +9,10 @@ export class McpServerError extends Error {
 
 /** The connection is unusable, and the request can be repeated over a new one. */
 export class ConnectionLostError extends Error {
+  static {
+    this.prototype.name = 'ConnectionLostError';
+  }
+
   constructor(cause: unknown) {
     super('the connection was lost', { cause });
   }

@@ -51,6 +51,10 @@ export interface McpServerTools {
 
 /** The tools of a server are currently unavailable. The message says why, to a model or an operator. */
 export class McpUnavailableError extends Error {
+  static {
+    this.prototype.name = 'McpUnavailableError';
+  }
+
   /** The message without the server's name, as a predicate that continues after it. */
   readonly reason: string;
 

@@ -21,7 +21,7 @@ export class ScopedConnection {
 
   /** Whether it holds no state and can be dropped. */
   get isUnused(): boolean {
-    return !this.isOpen && this.#opening.isBlank;
+    return !this.isOpen && this.#opening.isIdle;
   }
 
   /** @throws the reason of the signal, or the error with which the connection could not be opened */

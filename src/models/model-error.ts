@@ -38,6 +38,10 @@ const MAX_MESSAGE_BYTES = 2_000;
 
 /** A model call that failed. The message is the provider's own, with the API key redacted. */
 export class ModelError extends Error {
+  static {
+    this.prototype.name = 'ModelError';
+  }
+
   readonly failure: ModelFailure;
   /** The wait that the provider requests, in milliseconds. */
   readonly retryAfterMs: number | undefined;

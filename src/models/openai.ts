@@ -7,6 +7,7 @@ import type {
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
+import { onAbort } from '../lib/abort.ts';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
 import { createAgent, createFetch } from '../lib/guarded-fetch.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
@@ -64,10 +65,10 @@ export class OpenAIProvider implements ModelProvider {
     const body = await this.#body(request);
     const idle = new IdleTimer(this.#idleMs);
     const controller = new AbortController();
+    // Without a reason: the client recognizes an aborted stream by the AbortError that results.
     const stop = (): void => controller.abort();
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
-    idle.signal.addEventListener('abort', stop, { once: true });
+    const stopListening = onAbort(signal, stop);
+    onAbort(idle.signal, stop);
     let finishing: NodeJS.Timeout | undefined;
     let length = 0;
     try {
@@ -89,7 +90,7 @@ export class OpenAIProvider implements ModelProvider {
     } finally {
       idle.stop();
       clearTimeout(finishing);
-      signal.removeEventListener('abort', stop);
+      stopListening();
       controller.abort();
     }
     // Some servers keep the connection open after a complete answer.

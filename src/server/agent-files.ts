@@ -5,7 +5,7 @@ import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
 import type { Services } from './services.ts';
 
 /**
- * Reads the folder of `EVERTURN_AGENTS`: `<name>.json` with an AgentSpec each.
+ * Reads the folder of `EVERTURN_AGENTS`, whose files `<name>.json` hold one AgentSpec each.
  * @throws ConfigError that names the file and what is wrong with it
  */
 export async function readAgentFiles(folder: string | undefined): Promise<Map<string, AgentSpec>> {
@@ -15,7 +15,7 @@ export async function readAgentFiles(folder: string | undefined): Promise<Map<st
   try {
     names = (await readdir(folder)).filter((name) => name.endsWith('.json')).toSorted();
   } catch (error) {
-    throw wrong(`the folder ${folder} can't be read: ${String(error)}`);
+    throw wrong(`the folder ${folder} cannot be read: ${String(error)}`);
   }
   const agents = new Map<string, AgentSpec>();
   for (const name of names) {
@@ -38,7 +38,7 @@ export async function readAgentFiles(folder: string | undefined): Promise<Map<st
 
 /**
  * Registers the agents of a folder.
- * @throws ConfigError that names the first one that can't run here
+ * @throws ConfigError that names the first agent that cannot run on this server
  */
 export async function registerAgents(
   { catalog, agentCheck }: Pick<Services, 'catalog' | 'agentCheck'>,

@@ -4,7 +4,6 @@ import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
 import { startApi } from './api.ts';
 import { requireKeysIfExposed } from './require-keys.ts';
-import { Cleanup } from '../cleanup.ts';
 import { ConfigError, type Config } from '../config.ts';
 import { DEMO, demoAgent } from '../demo/demo-agent.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
@@ -16,69 +15,65 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { warnIfSlow } from '../temporal/task-queue.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { workflowBundle } from '../temporal/workflow-bundle.ts';
-import { loadMcpRegistry } from '../mcp/registry.ts';
+import { loadMcpRegistry, type McpRegistry } from '../mcp/registry.ts';
 import { startWorker } from './worker.ts';
 
-/** A process that answers requests. */
+/** A running server with an API. */
 export interface RunningAllInOne {
   url: string;
-  /** Who answers for the models: a name for people. */
+  /** A description of the model provider, for display. */
   model: string;
-  /** Names that have a key; undefined if nobody needs one. */
+  /** The names that have a key; undefined if no key is needed. */
   names: string[] | undefined;
-  /** Rejects if the server can't go on; settles when it has stopped. */
+  /** Rejects if the server fails; resolves when it has stopped. */
   finished: Promise<void>;
   stop: () => Promise<void>;
 }
 
-/** Starts everything in this process: Temporal if none is configured, the worker, the API, the demo. */
+/** Starts everything in this process: Temporal unless one is configured, the worker, the API and the demo. */
 export async function startAllInOne(
   config: Config,
   log: Logger,
   given: { temporal?: ProvisionedTemporal; bus?: LiveBus; tracing?: Tracing | undefined } = {},
 ): Promise<RunningAllInOne> {
-  const cleanup = new Cleanup();
-  try {
-    await mkdir(config.dataDir, { recursive: true });
-    await requireKeysIfExposed(config, log);
-    const registry = await loadMcpRegistry(config.mcpServersFile);
-    const agents = await readAgentFiles(config.agentsDir);
-    const bundling = workflowBundle(config.cacheDir, { hidesFailures: config.encryptionKeys.length > 0 });
-    bundling.catch(() => undefined); // awaited below, unless something else fails first
-    const temporal = given.temporal ?? (await provision(config, log));
-    cleanup.add(() => temporal.stop());
+  await using cleanup = new AsyncDisposableStack();
+  await mkdir(config.dataDir, { recursive: true });
+  await requireKeysIfExposed(config, log);
+  const registry = await loadMcpRegistry(config.mcpServersFile);
+  const agents = await readAgentFiles(config.agentsDir);
+  const bundling = workflowBundle(config.cacheDir, { encodesFailures: config.encryptionKeys.length > 0 });
+  bundling.catch(() => undefined); // awaited below, unless another step fails first
+  const temporal = given.temporal ?? (await provision(config, log));
+  cleanup.defer(() => temporal.stop());
 
-    const realModel = modelAccess(config);
-    const model = realModel ?? (await demoAccess(cleanup));
+  const realModel = modelAccess(config);
+  const model = realModel ?? (await demoAccess(cleanup));
 
-    const services = await openServices({
-      config,
-      log,
-      temporal,
-      registry,
-      openai: model.openai,
-      bus: given.bus,
-      tracing: given.tracing,
-    });
-    cleanup.add(() => services.close());
-    if (services.keyring.isKeyless) {
-      await addDemo(services, { withAgent: !agents.has(DEMO) }, cleanup);
-    } else {
-      if (!realModel) throw new ConfigError(NO_DEMO_MODEL);
-      await removeDemoAgent(services);
-    }
-    await registerAgents(services, agents);
-    const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
-    cleanup.add(() => worker.stop());
-    const api = await startApi(services, worker.check);
-    cleanup.add(() => api.stop());
-    if (!temporal.embedded) void warnIfSlow(services);
-    const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
-    return { url: api.url, model: model.name, names, finished: worker.finished, stop: () => cleanup.run() };
-  } catch (error) {
-    await cleanup.run();
-    throw error;
+  const services = await openServices({
+    config,
+    log,
+    temporal,
+    registry,
+    openai: model.openai,
+    bus: given.bus,
+    tracing: given.tracing,
+  });
+  cleanup.defer(() => services.close());
+  if (services.keyring.isKeyless) {
+    await addDemo({ ...services, registry }, { withAgent: !agents.has(DEMO) }, cleanup);
+  } else {
+    if (!realModel) throw new ConfigError(NO_DEMO_MODEL);
+    await removeDemoAgent(services);
   }
+  await registerAgents(services, agents);
+  const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
+  cleanup.defer(() => worker.stop());
+  const api = await startApi(services, worker.check);
+  cleanup.defer(() => api.stop());
+  if (!temporal.embedded) void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
+  const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
+  const running = cleanup.move();
+  return { url: api.url, model: model.name, names, finished: worker.finished, stop: () => running.disposeAsync() };
 }
 
 async function provision(
@@ -90,29 +85,29 @@ async function provision(
 }
 
 const NO_DEMO_MODEL =
-  'there are API keys, and the demo model is only for a server without: set OPENAI_API_KEY, or OPENAI_BASE_URL for models elsewhere';
+  'the demo model is only for a server without API keys: set OPENAI_API_KEY, or OPENAI_BASE_URL for another provider';
 
-/** The demo's notes are one list for all, so there is none where keys tell callers apart. */
+/** Only for servers without keys: the demo keeps one list of notes for all callers. */
 async function addDemo(
-  { registry, keyring, catalog, config }: Services,
+  { registry, keyring, catalog, config }: Services & { registry: McpRegistry },
   { withAgent }: { withAgent: boolean },
-  cleanup: Cleanup,
+  cleanup: AsyncDisposableStack,
 ): Promise<void> {
   const server = await startDemoMcpServer({ isKeyless: () => keyring.isKeyless });
-  cleanup.add(() => server.stop());
+  cleanup.defer(() => server.stop());
   registry.add(DEMO, { url: server.url });
   if (withAgent) await catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());
 }
 
-/** The agent of the demo that an earlier start without keys has left, but no other of that name. */
+/** Deletes the demo agent that an earlier start without keys has registered, but no other agent of that name. */
 async function removeDemoAgent({ catalog }: Services): Promise<void> {
   const agent = await catalog.agents.get(DEMO);
   if (agent && isDeepStrictEqual(agent.spec, demoAgent(agent.spec.model.name))) await catalog.agents.delete(DEMO);
 }
 
-async function demoAccess(cleanup: Cleanup): Promise<ModelAccess> {
+async function demoAccess(cleanup: AsyncDisposableStack): Promise<ModelAccess> {
   const demo = await startDemoModel();
-  cleanup.add(() => demo.stop());
+  cleanup.defer(() => demo.stop());
   return {
     name: 'the demo model, a script (set OPENAI_API_KEY for a real one)',
     openai: { apiKey: 'none', baseUrl: demo.url },

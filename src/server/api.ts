@@ -12,7 +12,7 @@ import { Readiness, type Check } from './readiness.ts';
 import { createScrape } from './operations.ts';
 import type { Services } from './services.ts';
 
-/** Starts the HTTP API. `workerCheck` fails if nobody does the work. */
+/** Starts the HTTP API. `workerCheck` fails if no worker runs. */
 export async function startApi(services: Services, workerCheck: Check): Promise<HttpServer> {
   const { config, catalog, keyring, client, logs, bus, log } = services;
   const limits = () => limitsInForce(config.limits, keyring);

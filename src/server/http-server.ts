@@ -7,51 +7,51 @@ import { ConfigError } from '../config.ts';
 
 export interface HttpServer {
   url: string;
-  /** Refuses new requests, lets others have their answers, and cuts off streams: their readers come back elsewhere. */
+  /** Stops accepting requests, completes pending ones, and closes event streams: their readers reconnect elsewhere. */
   stop: () => Promise<void>;
 }
 
 interface Address {
   host: string;
   port: number;
-  /** The setting that the port is from, for who has to change it. */
+  /** The environment variable of the port, for error messages. */
   setting: string;
-  /** Where strangers can reach it. */
+  /** For servers that untrusted clients can reach. */
   connectionLimit?: ConnectionLimit;
 }
 
-/** How long requests may take that are under way when the server stops. */
+/** How long pending requests may take when the server stops. */
 const GRACE_MS = 5_000;
 
-/** How long the server waits for its clients; what it answers may take any time. */
+/** How long the server waits for its clients. Its own answers have no time limit. */
 interface HttpTimeouts {
-  /** For a request that has begun to come. */
+  /** For the head of a request, from its first byte. */
   headMs: number;
-  /** With its body: 30 MB over a slow line take minutes. */
+  /** For a request with its body: 30 MB take minutes over a slow connection. */
   requestMs: number;
   checkMs: number;
-  /** While nothing is sent or taken on a connection: streams send something every 15 s, and no command takes a minute. */
+  /** For a connection without traffic: streams send something every 15 s, and no command takes a minute. */
   idleMs: number;
 }
 
-const PATIENCE: HttpTimeouts = { headMs: 15_000, requestMs: 300_000, checkMs: 2_000, idleMs: 120_000 };
+const TIMEOUTS: HttpTimeouts = { headMs: 15_000, requestMs: 300_000, checkMs: 2_000, idleMs: 120_000 };
 
-/** Longer than proxies keep theirs, which is a minute: or they send into a connection that has just been closed. */
+/** Longer than the minute of most proxies: otherwise they send requests on a connection that was just closed. */
 const KEEP_ALIVE_MS = 75_000;
 
 const MAX_HEADERS = 200;
 
-/** More are closed at once: each takes memory and a file handle. */
+/** Further connections are closed at once: each takes memory and a file handle. */
 const MAX_CONNECTIONS = 10_000;
 
-/** @throws ConfigError if it can't listen there */
+/** @throws ConfigError if the address cannot be listened on */
 export async function serveHttp(
   app: Express,
   address: Address,
-  { headMs, requestMs, checkMs, idleMs }: HttpTimeouts = PATIENCE,
+  { headMs, requestMs, checkMs, idleMs }: HttpTimeouts = TIMEOUTS,
 ): Promise<HttpServer> {
   const options = {
-    // A request without Host is refused by the app, in the form of its other errors.
+    // The app rejects a request without Host, in the same form as its other errors.
     requireHostHeader: false,
     headersTimeout: headMs,
     requestTimeout: requestMs,
@@ -59,7 +59,7 @@ export async function serveHttp(
     keepAliveTimeout: KEEP_ALIVE_MS,
   };
   const server = createServer(options, app);
-  // Who does not take an answer holds it in our memory: the times above are for what comes, this one is for what goes.
+  // The time-outs above are for receiving. This one is for sending: an answer that is not read is held in memory.
   server.timeout = idleMs;
   server.maxHeadersCount = MAX_HEADERS;
   server.maxConnections = MAX_CONNECTIONS;
@@ -94,10 +94,10 @@ export async function serveHttp(
 
 function listenError(error: NodeJS.ErrnoException, { host, port, setting }: Address): Error {
   const reasons: Record<string, string> = {
-    EADDRINUSE: `something else listens there: choose another ${setting}`,
-    EACCES: `it needs more rights: choose an ${setting} above 1023`,
+    EADDRINUSE: `the port is in use: choose another ${setting}`,
+    EACCES: `the port requires privileges: choose an ${setting} above 1023`,
     EADDRNOTAVAIL: 'this machine does not have that address: set EVERTURN_HOST',
   };
   const reason = error.code && reasons[error.code];
-  return reason ? new ConfigError(`can't listen on ${host}:${port}, ${reason}`, { cause: error }) : error;
+  return reason ? new ConfigError(`cannot listen on ${host}:${port}, ${reason}`, { cause: error }) : error;
 }

@@ -5,7 +5,7 @@ import { withTimeout } from '../lib/timeout.ts';
 import { describeExecution } from '../temporal/describe-workflow.ts';
 import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../core/temporal-names.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Readiness } from './readiness.ts';
+import type { ReadinessCheck, Scrape } from '../api/http/context.ts';
 import type { Services } from './services.ts';
 import { temporalMetrics } from '../telemetry/temporal-runtime.ts';
 
@@ -17,7 +17,7 @@ interface WorkloadOptions {
   log: Logger;
 }
 
-interface Found {
+interface WorkloadSample {
   turnsRunning: number;
   archiveBacklog: number;
   /** Seconds. */
@@ -25,71 +25,73 @@ interface Found {
   stuckWorkflows: Record<string, number>;
 }
 
-/** However often somebody asks, the stores are asked this often. */
+/** The stores are queried at most this often, however often metrics are scraped. */
 const MIN_AGE_MS = 5_000;
 
-/** All together; a scrape must not hang for a store that does. */
+/** For all queries together: a scrape must not hang when a store does. */
 const TIMEOUT_MS = 3_000;
 
-/** What is done quickly is not worth a look at how it does. */
-const LOOK_AFTER_MS = 30_000;
+/** Younger workflows are not examined. */
+const MIN_WORKFLOW_AGE_MS = 30_000;
 
-/** So many are looked at one by one, the oldest first; there are no more unless something is badly wrong. */
-const MAX_LOOKED_AT = 200;
+/**
+ * The number of workflows of a type that are examined, oldest first; there are more only if something is badly wrong.
+ */
+const MAX_EXAMINED = 200;
 
-/** A workflow task that fails once has met a worker on its way out; one that goes on failing has met a bug. */
+/** A single failed workflow task may have met a worker that was stopping; repeated failures indicate a bug. */
 const STUCK_ATTEMPTS = 3;
 
 /**
- * What only the stores know, for all processes together: the turns that run, those that have ended and are not in the
- * archive, and the workflows that do not get on. Server 1.29 has no list of the last, so those are looked at that somebody
- * waits for: turns that run, the sessions of turns that are not in the archive, and removals of sessions.
+ * Sets the gauges that cover all processes and are read from the stores: running turns, ended turns that are not
+ * archived, and workflows whose tasks keep failing. Temporal 1.29 cannot list the last, so the workflows that matter
+ * are examined one by one: running turns, the sessions of turns that are not archived, and removals of sessions.
  */
 export class Workload {
   readonly #options: WorkloadOptions;
-  #askedAt = -Infinity;
-  #asking: Promise<void> = Promise.resolve();
+  #refreshedAt = -Infinity;
+  #refreshing: Promise<void> = Promise.resolve();
 
   constructor(options: WorkloadOptions) {
     this.#options = options;
   }
 
-  /** Brings the gauges up to date. What can't be found out now has no value. Never rejects. */
+  /** Updates the gauges. While a store is unavailable they have no value. Never rejects. */
   refresh(): Promise<void> {
-    if (performance.now() - this.#askedAt < MIN_AGE_MS) return this.#asking;
-    this.#askedAt = performance.now();
-    this.#asking = this.#refresh();
-    return this.#asking;
+    if (performance.now() - this.#refreshedAt < MIN_AGE_MS) return this.#refreshing;
+    this.#refreshedAt = performance.now();
+    this.#refreshing = this.#refresh();
+    return this.#refreshing;
   }
 
   async #refresh(): Promise<void> {
     const { client, log, metrics } = this.#options;
     const { turnsRunning, archiveBacklog, archiveBacklogAge, stuckWorkflows } = metrics;
     try {
-      // The deadline is for Temporal alone; a catalog that hangs is left to itself.
-      const asking = client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#ask());
-      const found = await withTimeout(TIMEOUT_MS, asking);
+      // The deadline applies to Temporal only; queries to a catalog that hangs are not cancelled.
+      const querying = client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#query());
+      const found = await withTimeout(TIMEOUT_MS, querying);
       turnsRunning.set(found.turnsRunning);
       archiveBacklog.set(found.archiveBacklog);
       archiveBacklogAge.set(found.archiveBacklogAge);
       for (const [type, count] of Object.entries(found.stuckWorkflows)) stuckWorkflows.set({ type }, count);
     } catch (error) {
       for (const gauge of [turnsRunning, archiveBacklog, archiveBacklogAge]) gauge.remove();
-      // All its labels; of a gauge without labels this would make a 0.
+      // Removes all label sets. On a gauge without labels `reset` would set 0.
       stuckWorkflows.reset();
       log.warn({ err: error }, 'the workload could not be measured');
     }
   }
 
-  async #ask(): Promise<Found> {
+  async #query(): Promise<WorkloadSample> {
     const { catalog } = this.#options;
     const running = await this.#running(TURN_WORKFLOW);
     const removals = await this.#running(DELETE_SESSION_WORKFLOW);
     const unarchived = await catalog.turns.unarchived();
     const ended = unarchived.filter(({ id }) => !running.has(turnWorkflowId(id)));
-    const endedAt = await Promise.all(ended.slice(0, MAX_LOOKED_AT).map(({ id }) => this.#endOf(id)));
+    const endedAt = await Promise.all(ended.slice(0, MAX_EXAMINED).map(({ id }) => this.#endOf(id)));
     const waiting = endedAt.filter((at) => at !== undefined);
-    const before = Date.now() - LOOK_AFTER_MS;
+    const before = Date.now() - MIN_WORKFLOW_AGE_MS;
     const oldest = (workflows: Map<string, number>): string[] => {
       const slow = [...workflows].filter(([, startedAt]) => startedAt < before);
       return slow.toSorted(([, a], [, b]) => a - b).map(([id]) => id);
@@ -98,7 +100,7 @@ export class Workload {
     const sessions = new Set(old.map(({ session_id: id }) => id));
     return {
       turnsRunning: running.size,
-      archiveBacklog: waiting.length + Math.max(0, ended.length - MAX_LOOKED_AT),
+      archiveBacklog: waiting.length + Math.max(0, ended.length - MAX_EXAMINED),
       archiveBacklogAge: waiting.length > 0 ? (Date.now() - Math.min(...waiting)) / 1000 : 0,
       stuckWorkflows: {
         turn: await this.#stuck(oldest(running)),
@@ -108,7 +110,7 @@ export class Workload {
     };
   }
 
-  /** The workflows of a type that run, with the times at which they began. */
+  /** The running workflows of a type, with their start times. */
   async #running(type: string): Promise<Map<string, number>> {
     const { client, taskQueue } = this.#options;
     const running = new Map<string, number>();
@@ -119,7 +121,7 @@ export class Workload {
     return running;
   }
 
-  /** When a turn has ended, if it has; one that has just begun may not be among those that run yet. */
+  /** When a turn ended; undefined for a turn so new that Temporal does not list it as running yet. */
   async #endOf(turnId: string): Promise<number | undefined> {
     const { closedAt } = (await describeExecution(this.#options.client, turnWorkflowId(turnId))) ?? {};
     return closedAt === undefined ? undefined : Date.parse(closedAt);
@@ -127,31 +129,24 @@ export class Workload {
 
   async #stuck(workflowIds: string[]): Promise<number> {
     const { client } = this.#options;
-    const found = await Promise.all(workflowIds.slice(0, MAX_LOOKED_AT).map((id) => describeExecution(client, id)));
+    const found = await Promise.all(workflowIds.slice(0, MAX_EXAMINED).map((id) => describeExecution(client, id)));
     return found.filter((one) => (one?.workflowTask?.attempt ?? 0) >= STUCK_ATTEMPTS).length;
   }
 }
 
-export interface Scraped {
-  contentType: string;
-  text: string;
-}
-
-export type Scrape = () => Promise<Scraped>;
-
-/** All metrics of a process: ours, those of Node, and those of Temporal's SDK. */
-export function createScrape(services: Services & { readiness: Readiness }): Scrape {
+/** Collects all metrics of the process: its own, those of Node, and those of Temporal's SDK. */
+export function createScrape(services: Services & { readiness: ReadinessCheck }): Scrape {
   const { metrics, readiness, log } = services;
   const workload = new Workload({ ...services, taskQueue: services.config.temporal.taskQueue });
   return async () => {
-    const theirs = temporalMetrics().catch((error: unknown) => {
-      log.warn({ err: error }, "the metrics of Temporal's SDK can not be read");
+    const sdkMetrics = temporalMetrics().catch((error: unknown) => {
+      log.warn({ err: error }, "the metrics of Temporal's SDK cannot be read");
       return '';
     });
     await Promise.all([workload.refresh(), readiness.check()]);
     const { registry } = metrics;
-    // The library writes it in its own way.
-    const ours = (await registry.metrics()).replaceAll(/ Nan$/gm, ' NaN');
-    return { contentType: registry.contentType, text: ours + (await theirs) };
+    // prom-client writes `Nan`, which Prometheus does not accept.
+    const ownMetrics = (await registry.metrics()).replaceAll(/ Nan$/gm, ' NaN');
+    return { contentType: registry.contentType, text: ownMetrics + (await sdkMetrics) };
   };
 }

@@ -1,50 +1,36 @@
+import type { Finding, Findings, ReadinessCheck } from '../api/http/context.ts';
 import { withTimeout } from '../lib/timeout.ts';
 import type { Services } from './services.ts';
 import { errorMessage } from '../lib/errors.ts';
 
-/** One thing that a process stands on. */
+/** A check of one dependency of the process. */
 export interface Check {
-  /** As metrics name it. */
+  /** Its label in metrics. */
   dependency: 'catalog' | 'blobs' | 'temporal' | 'worker' | 'redis';
-  /** What to say if it does not work. */
+  /** The message if the check fails. */
   problem: string;
-  /** Throws if it does not work. */
+  /** Rejects if the dependency does not work. */
   run: () => Promise<unknown>;
-  /** Requests are answered without it, if not as well: no reason to send them elsewhere. */
+  /** Requests are answered without it, if less well, so a failure does not make the process unready. */
   isOptional?: boolean;
 }
 
-/** What does not work. */
-export interface Finding {
-  problem: string;
-  /** What the attempt has met; it may name hosts and folders. */
-  reason: string;
-  since: string;
-}
-
-export interface Findings {
-  /** Why requests can't be answered as they should be now; empty if they can. */
-  problems: Finding[];
-  /** What else does not work. */
-  warnings: Finding[];
-}
-
-/** What takes longer than this does not work. */
+/** A check that takes longer has failed. */
 const TIMEOUT_MS = 2_000;
 
-/** Anybody may ask, as often as they like, and finding out writes to the stores. */
-const REMEMBERED_MS = 1_000;
+/** Checks write to the stores, and any client may request them at any rate. */
+const CACHE_MS = 1_000;
 
-/** Finds out whether a process can do its work, and since when it can't. */
-export class Readiness {
+/** Checks whether the process can do its work, and since when it cannot. */
+export class Readiness implements ReadinessCheck {
   readonly #checks: Check[];
   readonly #services: Pick<Services, 'metrics' | 'log'>;
   readonly #failingSince = new Map<Check, string>();
   readonly #now: () => number;
-  #found: Promise<Findings> | undefined;
-  #foundAt = Infinity;
+  #findings: Promise<Findings> | undefined;
+  #checkedAt = Infinity;
 
-  /** @param worker how to find out whether somebody does the work */
+  /** @param worker checks that a worker runs */
   constructor(
     services: Pick<Services, 'catalog' | 'blobs' | 'client' | 'redis' | 'metrics' | 'log'>,
     worker: Check,
@@ -55,30 +41,30 @@ export class Readiness {
     this.#now = now;
   }
 
-  /** Whoever asks while somebody is being answered, or shortly after, gets the same answer. */
+  /** Concurrent callers share a check, and its result is cached for a second. */
   check(): Promise<Findings> {
-    if (!this.#found || this.#now() - this.#foundAt >= REMEMBERED_MS) {
-      this.#foundAt = Infinity;
-      this.#found = this.#check().finally(() => (this.#foundAt = this.#now()));
+    if (!this.#findings || this.#now() - this.#checkedAt >= CACHE_MS) {
+      this.#checkedAt = Infinity;
+      this.#findings = this.#check().finally(() => (this.#checkedAt = this.#now()));
     }
-    return this.#found;
+    return this.#findings;
   }
 
   async #check(): Promise<Findings> {
     const found = await Promise.all(this.#checks.map((check) => this.#run(check)));
-    const those = (isOptional: boolean) =>
+    const select = (isOptional: boolean) =>
       this.#checks.flatMap((check, i) => ((check.isOptional ?? false) === isOptional ? (found[i] ?? []) : []));
-    return { problems: those(false), warnings: those(true) };
+    return { problems: select(false), warnings: select(true) };
   }
 
-  /** What is wrong, if anything is. */
+  /** Returns a finding if the check fails. */
   async #run(check: Check): Promise<Finding[]> {
     const { metrics, log } = this.#services;
     const { dependency, problem } = check;
     try {
       await withTimeout(TIMEOUT_MS, check.run());
       metrics.up.set({ dependency }, 1);
-      if (this.#failingSince.delete(check)) log.info({ dependency }, `it is over that ${problem}`);
+      if (this.#failingSince.delete(check)) log.info({ dependency }, `recovered: ${problem}`);
       return [];
     } catch (error) {
       metrics.up.set({ dependency }, 0);
@@ -101,21 +87,21 @@ function storeChecks({
   const checks: Check[] = [
     {
       dependency: 'catalog',
-      problem: 'the catalog can not be written',
+      problem: 'the catalog cannot be written',
       run: () => catalog.check(new Date().toISOString()),
     },
-    { dependency: 'blobs', problem: 'the blob store can not be written', run: () => blobs.check() },
+    { dependency: 'blobs', problem: 'the blob store cannot be written', run: () => blobs.check() },
     {
       dependency: 'temporal',
-      problem: 'Temporal can not be reached',
+      problem: 'Temporal cannot be reached',
       run: () =>
         client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => workflowService.describeNamespace({ namespace })),
     },
   ];
-  // Without it readers see each message when it is whole.
+  // Optional: without Redis, readers get each message when it is complete.
   if (redis) {
     const run = () => redis.commands.ping();
-    checks.push({ dependency: 'redis', problem: 'Redis can not be reached', run, isOptional: true });
+    checks.push({ dependency: 'redis', problem: 'Redis cannot be reached', run, isOptional: true });
   }
   return checks;
 }

@@ -3,8 +3,9 @@ import { Catalog } from '../catalog/catalog.ts';
 import { ConfigError, isLoopback, type Config } from '../config.ts';
 
 /**
- * Looks before anything is started, which may take minutes.
- * @throws ConfigError if others could reach the server and nobody would need a key.
+ * Ensures that a server which other hosts can reach requires a key. Runs before the other steps, which may take
+ * minutes.
+ * @throws ConfigError if the server would be reachable without a key
  */
 export async function requireKeysIfExposed(config: Config, log: Logger): Promise<void> {
   const { host, apiKeys, oidc } = config;
@@ -16,7 +17,7 @@ export async function requireKeysIfExposed(config: Config, log: Logger): Promise
     await catalog.close();
   }
   throw new ConfigError(
-    `EVERTURN_HOST is ${host}, which others can reach, but there are no API keys: make one with ` +
+    `EVERTURN_HOST is ${host}, which other hosts can reach, but there are no API keys: create one with ` +
       '`everturn keys create <name>`, set EVERTURN_API_KEYS=<name>=<key>,... or EVERTURN_OIDC_ISSUER, or listen on 127.0.0.1',
   );
 }

@@ -7,15 +7,10 @@ import { Keyring } from '../auth/api-keys.ts';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { Catalog } from '../catalog/catalog.ts';
-import { Cleanup } from '../cleanup.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import type { LiveBus } from '../live/bus.ts';
-import {
-  InProcessSpeculativeCalls,
-  type SpeculativeCallOutcome,
-  type SpeculativeCalls,
-} from '../speculation/speculative-calls.ts';
+import { InProcessSpeculativeCalls, type SpeculativeCalls } from '../speculation/speculative-calls.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
 import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
@@ -27,28 +22,28 @@ import { dataConverterFor } from '../temporal/data-converter.ts';
 import { TurnHistory } from '../temporal/history.ts';
 import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
-import { Metrics } from '../telemetry/metrics.ts';
+import { Metrics, type SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { InstrumentedModel } from '../models/instrumented-model.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 
-/** What the API and the worker share when they share a process, and open for themselves when they don't. */
+/** What the API and the worker need. They share it in one process; in separate processes each opens its own. */
 export interface Services {
   config: Config;
   log: Logger;
-  /** Encrypts what is stored, if there are keys. */
+  /** Encrypts stored data if there are encryption keys. */
   cipher: Cipher;
   metrics: Metrics;
-  /** Undefined if no traces are recorded. */
+  /** Undefined if tracing is off. */
   tracing: Tracing | undefined;
   catalog: Catalog;
   keyring: Keyring;
-  /** Whether URLs from outside may lead to private addresses now. */
+  /** Whether URLs from clients may currently resolve to private addresses. */
   allowPrivateUrls: () => boolean;
   blobs: BlobStore;
-  /** If there is one. */
+  /** Undefined if no Redis is configured. */
   redis: Redis | undefined;
   bus: LiveBus;
   speculativeCalls: SpeculativeCalls;
@@ -57,7 +52,6 @@ export interface Services {
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   models: ModelProviders;
-  registry: McpRegistry;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
   agentCheck: AgentValidator;
@@ -69,52 +63,48 @@ interface ServicesOptions {
   log: Logger;
   temporal: ProvisionedTemporal;
   registry: McpRegistry;
-  /** Default: over Redis if there is one, else within this process. */
+  /** Default: over Redis if it is configured, else within the process. */
   bus?: LiveBus | undefined;
-  /** Where models are, and the key for them. */
+  /** The model provider's address and key. */
   openai: { apiKey: string; baseUrl: string | undefined };
   tracing?: Tracing | undefined;
 }
 
-/** A page of history may hold some hundred payloads of 128 KiB; gRPC's own limit is 4 MiB. */
+/** A page of history may hold several hundred payloads of 128 KiB; gRPC's default limit is 4 MiB. */
 export const GRPC_CHANNEL_ARGS = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
-/** Opens all or, if a part can't be opened, nothing. */
-export async function openServices(options: ServicesOptions): Promise<Services> {
-  const cleanup = new Cleanup();
-  try {
-    return await open(options, cleanup);
-  } catch (error) {
-    await cleanup.run();
-    throw error;
-  }
-}
-
-async function open(
-  { config, log, temporal, registry, bus, openai, tracing }: ServicesOptions,
-  cleanup: Cleanup,
-): Promise<Services> {
+/** Opens all services. If one fails, those already open are closed. */
+export async function openServices({
+  config,
+  log,
+  temporal,
+  registry,
+  bus,
+  openai,
+  tracing,
+}: ServicesOptions): Promise<Services> {
+  await using cleanup = new AsyncDisposableStack();
   const { connectionOptions, namespace } = temporal;
   const cipher = new Cipher(config.encryptionKeys);
   const catalog = await Catalog.open(config.database, log, cipher);
-  cleanup.add(() => catalog.close());
+  cleanup.defer(() => catalog.close());
   await registerKeys({ catalog, cipher, log });
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
-  cleanup.add(async () => redis?.close());
+  cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
   const live = openLive({ redis, config, log, metrics, cipher });
   const keyring = await Keyring.open({ catalog, config, log });
-  cleanup.add(async () => keyring.close());
+  cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
   const blobs = FolderBlobStore.in(config.dataDir, cipher);
-  // Without retries of the client's own: they show an overloaded server as a silent one, and one that is waiting when
-  // the connection closes ends the process.
+  // No interceptors, which means no retries by the client: they make an overloaded server look silent, and a retry that
+  // is pending when the connection closes ends the process.
   const connection = await Connection.connect({
     ...connectionOptions,
     channelArgs: GRPC_CHANNEL_ARGS,
     interceptors: [],
   });
-  cleanup.add(() => connection.close());
+  cleanup.defer(() => connection.close());
   const dataConverter = dataConverterFor(cipher);
   const client = new Client({
     connection,
@@ -132,9 +122,10 @@ async function open(
   );
   const models = new ModelProviders('openai', { openai: provider });
   const toolPool = new McpPool({ allowPrivateUrls, log });
-  cleanup.add(() => toolPool.close());
+  cleanup.defer(() => toolPool.close());
   const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });
   const toolsets = new ToolsetLoader(toolKinds);
+  const opened = cleanup.move();
   return {
     config,
     log,
@@ -153,11 +144,10 @@ async function open(
     logs,
     turnIndex,
     models,
-    registry,
     toolKinds,
     toolsets,
     agentCheck: new AgentValidator({ models, registry }),
-    close: () => cleanup.run(),
+    close: () => opened.disposeAsync(),
   };
 }
 
@@ -178,8 +168,5 @@ function openLive({
 async function registerKeys({ catalog, cipher, log }: Pick<Services, 'catalog' | 'cipher' | 'log'>): Promise<void> {
   const missing = await catalog.encryptionKeys.register(cipher, new Date().toISOString());
   if (missing.length === 0) return;
-  log.warn(
-    { keys: missing },
-    'what was encrypted under these keys can not be read: EVERTURN_ENCRYPTION_KEYS lacks them',
-  );
+  log.warn({ keys: missing }, 'data encrypted under these keys cannot be read: EVERTURN_ENCRYPTION_KEYS lacks them');
 }

@@ -20,15 +20,15 @@ import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
 
 export interface RunningWorker {
-  /** Fails if the worker does not work. */
+  /** Fails if the worker is not running. */
   check: Check;
-  /** Rejects if the worker fails; settles when it has stopped. */
+  /** Rejects if the worker fails; resolves when it has stopped. */
   finished: Promise<void>;
-  /** Lets running tools finish, hands model calls to other workers, then stops. */
+  /** Waits for running tools, releases model calls to other workers, then stops. */
   stop: () => Promise<void>;
 }
 
-/** Starts the worker that runs sessions, turns and all that they do. */
+/** Starts the worker and its housekeeping. */
 export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
@@ -57,12 +57,12 @@ export async function startWorker(
     archiveTurn: (turnId, signal) => archive({ ...services, turnId, signal }),
   });
   const finished = worker.run().catch((error: unknown) => {
-    // Some activity did not even end when it was cut off; its time-out will tell.
+    // An activity did not end even when it was cancelled; its time-out will end it.
     if (!(error instanceof GracefulShutdownPeriodExpiredError)) throw error;
     log.warn({ err: error }, 'the worker was stopped with work in progress');
   });
   return {
-    check: { dependency: 'worker', problem: 'the worker does not run', run: () => checkState(worker) },
+    check: { dependency: 'worker', problem: 'the worker is not running', run: () => checkState(worker) },
     finished,
     stop: async () => {
       draining.abort();
@@ -84,17 +84,17 @@ interface WorkerSettings {
   taskQueue: string;
   workflowBundle: { code: string };
   cipher: Cipher;
-  /** Whether what is not encrypted is obeyed although there are keys. */
+  /** Whether unencrypted commands are accepted although there are keys. */
   acceptsUnencrypted: boolean;
   activities: ReturnType<typeof createActivities>;
   activityInterceptors: ActivityInterceptorsFactory[];
-  /** Told of each turn with a trace that ends here. */
+  /** Called for each turn with a trace that ends on this worker. */
   onTurnEnded: (span: TurnSpan) => void;
-  /** How long tools that must not be cut off may take to finish when the worker is asked to stop. */
+  /** How long at-most-once tools may take to finish when the worker stops. */
   shutdownSeconds: number;
 }
 
-/** The worker that runs sessions, turns and their activities: one task queue for all, as eager dispatch needs it. */
+/** Creates the worker for sessions, turns and their activities: one task queue, which eager dispatch requires. */
 export async function createWorker(settings: WorkerSettings): Promise<Worker> {
   const { shutdownSeconds, activityInterceptors, onTurnEnded, cipher, acceptsUnencrypted, ...options } = settings;
   const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
@@ -107,18 +107,18 @@ export async function createWorker(settings: WorkerSettings): Promise<Worker> {
     interceptors: { activity: activityInterceptors },
     sinks,
     shutdownGraceTime: shutdownSeconds * 1000,
-    // An activity that does not even end when it is cut off must not keep the process.
+    // An activity that does not end even when it is cancelled must not keep the process alive.
     shutdownForceTime: (shutdownSeconds + 10) * 1000,
-    // Model and tool calls only wait; what they cost is memory.
+    // Model and tool calls mostly wait, so their cost is memory.
     maxConcurrentActivityTaskExecutions: 1_000,
     maxConcurrentLocalActivityExecutions: 200,
     maxConcurrentWorkflowTaskExecutions: 100,
     maxCachedWorkflows: 2_000,
-    // With the default of 3 a message with more tool calls goes through the task queue.
+    // With the default of 3, the further tool calls of a message go through the task queue.
     maxEagerActivityReservationsPerWorkflowTask: 50,
-    // After a crash the tasks of the dead worker wait for this long on its own queue.
+    // After a crash, workflow tasks wait this long on the dead worker's sticky queue.
     stickyQueueScheduleToStartTimeout: '1 second',
-    // An activity hears of its cancellation with a heartbeat; by default it may take most of the heartbeat time-out.
+    // A cancellation arrives with a heartbeat response; by default that may take most of the heartbeat time-out.
     maxHeartbeatThrottleInterval: '500 milliseconds',
     defaultHeartbeatThrottleInterval: '500 milliseconds',
   });

@@ -1,17 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { onAbort } from '../lib/abort.ts';
 import { sha256 } from '../lib/hash.ts';
 import { withTimeout, IdleTimer } from '../lib/timeout.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
+import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 import type { Redis } from '../lib/redis.ts';
 import {
   InProcessSpeculativeCalls,
   type StartSpeculativeCall,
   type ClaimedCall,
   type SpeculativeCall,
-  type SpeculativeCallOutcome,
   type SpeculativeCalls,
   type OnUnreported,
 } from './speculative-calls.ts';
@@ -250,9 +251,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
       silence.reset();
       put(n === expected++ ? part : { type: 'lost' });
     });
-    const onAbort = (): void => put({ type: 'end' });
-    if (signal.aborted) onAbort();
-    signal.addEventListener('abort', onAbort, { once: true });
+    const stopListening = onAbort(signal, () => put({ type: 'end' }));
     let isWhole = false;
     try {
       for (;;) {
@@ -265,7 +264,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
       }
     } finally {
       silence.stop();
-      signal.removeEventListener('abort', onAbort);
+      stopListening();
       this.#asked.delete(claim);
       if (!isWhole) drop();
     }
@@ -342,7 +341,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
   }
 
   #subscribe(channel: string, listener: (text: string, channel: string) => void): void {
-    // If it fails, Redis is away: this is done again when it is back.
+    // If it fails, Redis is unavailable: this is done again when it is back.
     this.#redis.subscriptions.subscribe(channel, listener).catch((error: unknown) => {
       this.#log.debug({ err: error, channel }, 'no speculative calls without Redis');
     });

@@ -1,12 +1,8 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { ModelChunk } from '../models/provider.ts';
-import {
-  InProcessSpeculativeCalls,
-  type StartSpeculativeCall,
-  type SpeculativeCall,
-  type SpeculativeCallOutcome,
-} from './speculative-calls.ts';
+import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
+import { InProcessSpeculativeCalls, type StartSpeculativeCall, type SpeculativeCall } from './speculative-calls.ts';
 
 const START: SpeculativeCall = {
   turnId: 'turn_1',

@@ -3,7 +3,8 @@ import type { CallModelInput, ToolScope, TurnHeader } from '../core/history.ts';
 import type { LogEntry } from '../core/records.ts';
 import type { TraceContext } from '../core/trace-context.ts';
 import type { ModelChunk } from '../models/provider.ts';
-import { waitOrAbort } from '../lib/abort.ts';
+import { linkSignal, waitOrAbort } from '../lib/abort.ts';
+import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 
 /** A turn that the API has validated and is about to ask its session for: all that its first model call depends on. */
 export interface SpeculativeCall extends TurnHeader, ToolScope {
@@ -60,11 +61,6 @@ const UNCLAIMED_MS = 30_000;
 const REMEMBERED_MS = 60_000;
 
 const MAX_REMEMBERED = 10_000;
-
-/** What became of a model call that was begun: all but the first were for nothing, and may have cost something. */
-export const SPECULATIVE_CALL_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired', 'failed'] as const;
-
-export type SpeculativeCallOutcome = (typeof SPECULATIVE_CALL_OUTCOMES)[number];
 
 interface Begun extends SpeculativeCall {
   controller: AbortController;
@@ -137,14 +133,11 @@ export class InProcessSpeculativeCalls implements SpeculativeCalls {
       return undefined;
     }
     this.#onEnd('claimed');
-    const stop = (): void => begun.controller.abort();
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
+    const release = linkSignal(signal, begun.controller);
     const answer = await waitOrAbort(
       begun.answer.catch(() => undefined),
       signal,
     );
-    const release = (): void => signal.removeEventListener('abort', stop);
     if (answer) return releasing(answer, release);
     release();
     return undefined;

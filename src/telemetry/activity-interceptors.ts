@@ -7,9 +7,8 @@ import type { Metrics } from './metrics.ts';
 import { withLogContext, type LogScope } from './log-context.ts';
 
 /**
- * An attempt at an activity is a span of the turn's trace; one of a turn that began without a trace stays without.
- * Unlike the one of Temporal's own interceptors it does not have the words of an error, which are a provider's or a
- * tool's.
+ * Records each attempt at an activity as a span of the turn's trace; turns that began without a trace stay without.
+ * Unlike Temporal's own interceptor it omits error messages, which contain text from providers and tools.
  */
 export const traceActivity: ActivityInterceptorsFactory = ({ info }) => ({
   inbound: {
@@ -35,8 +34,8 @@ export const traceActivity: ActivityInterceptorsFactory = ({ info }) => ({
 });
 
 /**
- * Counts the attempts that throw: what our activities do not want to be tried again they return. Those that died with
- * their worker are counted by the attempt after, of an activity that tells them from others: `callModel`.
+ * Counts the attempts that throw, which are those to be retried: activities return their final failures. Attempts that
+ * died with their worker are counted by the next attempt, in `callModel`, the only activity that can tell.
  */
 export function countRetries(metrics: Metrics): ActivityInterceptorsFactory {
   return ({ info }) => ({
@@ -54,14 +53,14 @@ export function countRetries(metrics: Metrics): ActivityInterceptorsFactory {
   });
 }
 
-/** Undefined if nobody tries again. Our own failures have types of which there are few. */
+/** Undefined if there is no retry. The values are bounded, since the project's own failures have few types. */
 function reasonOf(error: unknown): string | undefined {
   if (error instanceof CancelledFailure) return undefined;
   if (!(error instanceof ApplicationFailure)) return 'unavailable';
   return error.nonRetryable ? undefined : (error.type ?? 'error');
 }
 
-/** Whatever an activity logs, and the SDK of it, says which turn, session and request it is for. */
+/** Adds the ids of turn, session and request to the log lines of an activity and of the SDK about it. */
 export const activityScope: ActivityInterceptorsFactory = ({ info }) => {
   const scope: LogScope = {
     activityType: info.activityType,
@@ -79,7 +78,7 @@ export const activityScope: ActivityInterceptorsFactory = ({ info }) => {
       },
     },
     outbound: {
-      // The SDK's own lines about an activity come from outside of its scope.
+      // The SDK's own lines about an activity are logged outside of its context.
       getLogAttributes: (input, next) => next({ ...input, ...scope }),
     },
   };

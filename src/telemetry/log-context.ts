@@ -1,11 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-/** What the lines of a log belong to; the names are the same in every line that has them. */
+/** The fields that log lines have in common. */
 export interface LogScope {
   requestId?: string | undefined;
   sessionId?: string | undefined;
   turnId?: string | undefined;
-  /** Of an activity: its name, the try, and the run of the workflow that wants it. */
+  /** For activities: the name, the attempt, and the run id of the workflow. */
   activityType?: string;
   attempt?: number;
   runId?: string;
@@ -13,27 +13,27 @@ export interface LogScope {
 
 const scopes = new AsyncLocalStorage<LogScope>();
 
-/** What is being worked on here; empty outside of every scope. */
+/** The current context; empty outside of any. */
 export function logContext(): Readonly<LogScope> {
   return scopes.getStore() ?? {};
 }
 
-/** Runs `work`, whose lines all say what they belong to. */
+/** Runs `work` with these fields in all of its log lines. */
 export function withLogContext<T>(scope: LogScope, work: () => T): T {
   return scopes.run(scope, work);
 }
 
-/** Adds what has been found out about the work in hand to all of its lines to come. */
+/** Adds fields to all further log lines of the current context. */
 export function addLogContext(found: LogScope): void {
   const scope = scopes.getStore();
   if (scope) Object.assign(scope, found);
 }
 
-/** Runs `work` that outlives the request which has set it off, and serves others too: on its turn, for no request. */
+/** Runs work that outlives its request: keeps the session and turn ids, drops the request id. */
 export function withoutRequest<T>(work: () => T): T {
   const { sessionId, turnId } = logContext();
   return scopes.run({ sessionId, turnId }, work);
 }
 
-/** Runs `work` that somebody happens to set off and all will share: for no turn and no request, and in no trace. */
+/** Runs work that callers share, without the context and the trace of the caller that happens to start it. */
 export const withoutContext: <T>(work: () => T) => T = AsyncLocalStorage.snapshot();

@@ -5,8 +5,8 @@ import { redact } from '../lib/redact.ts';
 import { logContext } from './log-context.ts';
 
 /**
- * Logs as JSON lines, on standard error: standard output is for people. Every line has the ids of the session, the turn
- * and the request that it belongs to. Keys, passwords and tokens are hidden, whoever has put them into the line.
+ * Creates a logger that writes JSON lines to standard error; standard output is for the user. Each line has the ids of
+ * its session, turn and request. Keys, passwords and tokens are hidden, wherever in the line they are.
  */
 export function createLogger(
   { logLevel: level }: Pick<Config, 'logLevel'>,

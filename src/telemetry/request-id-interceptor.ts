@@ -3,7 +3,7 @@ import { defaultPayloadConverter, type Headers } from '@temporalio/common';
 import { logContext } from './log-context.ts';
 import { REQUEST_HEADER } from '../core/temporal-names.ts';
 
-/** Sends the id of the request along with the commands that it makes: `workflows/origin.ts` carries it on. */
+/** Sends the request id as a header of commands; `workflows/context-propagation.ts` passes it on. */
 export const requestHeader: WorkflowClientInterceptor = {
   startUpdateWithStart: (input, next) => next({ ...input, updateHeaders: { ...input.updateHeaders, ...header() } }),
   startWithDetails: (input, next) => next({ ...input, headers: { ...input.headers, ...header() } }),

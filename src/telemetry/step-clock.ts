@@ -4,25 +4,25 @@ import { logContext } from './log-context.ts';
 
 interface TurnCalls {
   running: number;
-  /** When the last of them ended well, if none runs. */
+  /** When the last of them succeeded, if none is running. */
   endedAt: number | undefined;
 }
 
 /**
- * Measures what a turn's time is spent on beside its models and tools: from the end of one call, or of the last of
- * several, to the beginning of the next. What waits on purpose, for a failed provider, is left out; so is what the clocks
- * of two processes would have to be compared for.
+ * Measures the time that a turn spends outside of its models and tools: from the end of a call, or of the last of
+ * several parallel calls, to the start of the next. Excluded are waits for a retry, and calls of which another process
+ * made one, because their clocks cannot be compared.
  */
 export class StepClock {
   readonly #overhead: Histogram;
   readonly #turns = new LRUCache<string, TurnCalls>({ max: 10_000 });
 
-  /** `overhead`: of seconds. */
+  /** @param overhead in seconds */
   constructor(overhead: Histogram) {
     this.#overhead = overhead;
   }
 
-  /** A call begins, for the turn in whose scope this is. Returns what to call when it ends. */
+  /** Starts a call for the turn of the current log context. Returns a function to call when it ends. */
   begin(): (end: 'well' | 'badly') => void {
     const { turnId } = logContext();
     if (turnId === undefined) return () => undefined;

@@ -6,21 +6,21 @@ import { freePort } from '../lib/processes.ts';
 import { deletedSessionIdOf, sessionIdOf, turnIdOf } from '../core/temporal-names.ts';
 import type { LogScope } from './log-context.ts';
 
-/** Where the SDK's native part serves its metrics; nobody else is told. */
+/** Where the SDK's native part serves its metrics, for this process only. */
 let metricsUrl: string | undefined;
 
 const MAX_TRIES = 3;
 const METRICS_TIMEOUT_MS = 2_000;
 
 /**
- * Sends what Temporal's SDK has to say to our log, a level lower: its information is for us, not for operators. And has
- * it count. Once per process, before anything else of the SDK is used.
+ * Redirects the log of Temporal's SDK to `log`, one level lower because its messages are for developers rather than
+ * operators, and turns its metrics on. To be called once per process, before anything else of the SDK is used.
  */
 export async function installTemporalRuntime(log: Logger): Promise<void> {
-  // It says of each activity when it begins and ends; that is made only for those who want to read it.
+  // The SDK logs the start and end of each activity at DEBUG; these lines are produced only if they are shown.
   const least = log.isLevelEnabled('trace') ? 'DEBUG' : 'INFO';
   const logger = new DefaultLogger(least, ({ level, message, meta = {} }) => {
-    // Others may quote what was said; of this one it has to be known which key a workflow lacks.
+    // Only this error is logged in full, because it names the missing key; others may quote content.
     const unreadable = isUnreadable(meta['error']) && { err: meta['error'] };
     log[LEVELS[level]]({ ...idsOf(meta), ...meta, ...unreadable }, message);
   });
@@ -31,20 +31,20 @@ export async function installTemporalRuntime(log: Logger): Promise<void> {
       metricsUrl = `http://${address}/metrics`;
       return;
     } catch (error) {
-      // Somebody else may have taken the port in the meantime.
+      // Another process may have taken the port in the meantime.
       if (tries === MAX_TRIES) throw error;
     }
   }
 }
 
-/** What the SDK has counted in this process, in Prometheus' text format. */
+/** The metrics of the SDK in this process, in the text format of Prometheus. */
 export async function temporalMetrics(): Promise<string> {
   if (metricsUrl === undefined) return '';
   const response = await fetch(metricsUrl, { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) });
   return response.text();
 }
 
-/** It listens on a port of its own, and can not tell which if it may choose. */
+/** The SDK serves its metrics on a port of its own, and does not report which if it chooses the port itself. */
 function telemetryAt(bindAddress: string): NonNullable<RuntimeOptions['telemetryOptions']> {
   return {
     logging: { filter: 'temporalio_sdk_core=WARN', forward: {} },
@@ -54,12 +54,12 @@ function telemetryAt(bindAddress: string): NonNullable<RuntimeOptions['telemetry
   };
 }
 
-/** Of the turns that were at work here lately. */
+/** The session and request of the turns that were recently active in this process. */
 const origins = new LRUCache<string, Pick<LogScope, 'sessionId' | 'requestId'>>({ max: 2_000 });
 
 /**
- * What a line of the SDK belongs to. Those from inside of a workflow or an activity say it; the SDK's own name a
- * workflow, and the rest is known from the others.
+ * The ids for a log line of the SDK. Lines from workflows and activities have them. The SDK's own lines name only a
+ * workflow; the other ids are those that earlier lines had for it.
  */
 function idsOf({ workflowId, sessionId, requestId }: LogMetadata & LogScope): LogScope {
   if (typeof workflowId !== 'string') return {};

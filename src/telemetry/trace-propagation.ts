@@ -1,7 +1,7 @@
 import { type Attributes, context, propagation } from '@opentelemetry/api';
 import type { LogScope } from './log-context.ts';
 
-/** What a span belongs to; a session is what OpenTelemetry calls a conversation. */
+/** The ids of a span's session, turn and request. OpenTelemetry calls a session a conversation. */
 export function scopeAttributes({ sessionId, turnId, requestId }: LogScope): Attributes {
   return {
     ...(sessionId && { 'gen_ai.conversation.id': sessionId, 'everturn.session.id': sessionId }),
@@ -10,7 +10,7 @@ export function scopeAttributes({ sessionId, turnId, requestId }: LogScope): Att
   };
 }
 
-/** Where we are in a trace, as headers for whoever is asked next; none unless traces are recorded. */
+/** The trace context as headers of an outgoing request; empty if tracing is off. */
 export function traceHeaders(): Record<string, string> {
   const headers: Record<string, string> = {};
   propagation.inject(context.active(), headers);

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { freePort } from '../lib/processes.ts';
 import { startTracing } from './tracing.ts';
 
-test('a collector that is away keeps nobody from stopping', async () => {
+test('an unavailable collector does not prevent the process from stopping', async () => {
   vi.stubEnv('OTEL_EXPORTER_OTLP_ENDPOINT', `http://127.0.0.1:${await freePort()}`);
   vi.stubEnv('OTEL_EXPORTER_OTLP_TIMEOUT', '200');
   onTestFinished(() => void vi.unstubAllEnvs());

@@ -26,19 +26,19 @@ import { spanIdOf, type TraceContext, type TurnSpan } from '../core/trace-contex
 import { logContext } from './log-context.ts';
 import { scopeAttributes } from './trace-propagation.ts';
 
-/** What records traces, if they are. */
+/** Records traces. */
 export interface Tracing {
-  /** For the client of Temporal: a command is a span, and what it starts is in its trace. */
+  /** An interceptor for Temporal's client: each command is a span, and what it starts is in its trace. */
   commands: WorkflowClientInterceptor;
   /** Records the span of a turn that has ended. */
   turnEnded: (turn: TurnSpan) => void;
-  /** Sends what has been recorded, and records nothing more. Never rejects. */
+  /** Stops recording and sends the remaining spans. Never rejects. */
   stop: () => Promise<void>;
 }
 
 /**
- * Records traces and sends them by OTLP over HTTP, as the variables of OpenTelemetry say. Once per process. Spans have
- * ids, names and numbers, and nothing of what was said.
+ * Records traces and sends them by OTLP over HTTP, configured by the variables of OpenTelemetry. To be called once per
+ * process. Spans have ids, names and numbers, but no content.
  */
 export function startTracing(log: Logger): Tracing {
   const tell =
@@ -74,7 +74,7 @@ export function startTracing(log: Logger): Tracing {
   };
 }
 
-/** Every span says what it belongs to, as every line of the log does. */
+/** Adds the ids of the log context to every span. */
 class ScopeAttributes implements SpanProcessor {
   onStart(span: Span): void {
     span.setAttributes(scopeAttributes(logContext()));
@@ -100,7 +100,7 @@ function linksTo(previous: TraceContext | undefined): Link[] {
   return span ? [{ context: span }] : [];
 }
 
-/** Random ids, but for a span whose id is known before. */
+/** Generates random ids, except for a span whose id is known in advance. */
 export class SpanIds implements IdGenerator {
   readonly #random: IdGenerator;
   #next: string | undefined;
@@ -109,7 +109,7 @@ export class SpanIds implements IdGenerator {
     this.#random = random;
   }
 
-  /** Runs `begin`, whose first span gets this id. */
+  /** Runs `begin` and gives this id to the first span that it starts. */
   with<T>(spanId: string, begin: () => T): T {
     this.#next = spanId;
     try {

@@ -5,28 +5,28 @@ import type { SqliteSync } from '../catalog/sqlite.ts';
 import { DYNAMIC_CONFIG, type DynamicConfig } from './dynamic-config.ts';
 import { isEnding, listOwnProcesses, programOf } from '../lib/processes.ts';
 
-/** How a server is run, but for its port. */
+/** The settings of a server, without its port. */
 export interface DevServerSettings {
   databaseFile: string;
-  /** Created in the database before the server starts, so that it can be used at once. */
+  /** Created in the database before the server starts, so that it is usable immediately. */
   namespace: string;
   sqliteSync: SqliteSync;
   dynamicConfig: DynamicConfig;
 }
 
-/** A server that is running on our database. */
+/** A server that is running on the data folder's database. */
 export interface FoundServer {
   pid: number;
   port: number;
-  /** As of {@link settingsArguments}, joined by blanks. */
+  /** Its arguments as returned by {@link settingsArguments}, joined by spaces. */
   settings: string;
-  /** The file that it runs; undefined where the system does not say it. */
+  /** Its executable; undefined on systems that do not provide it. */
   program: string | undefined;
 }
 
 /**
- * The server has an HTTP interface beside gRPC, on a port that it chooses, and it cannot be turned off. A web page could
- * send commands to it, and nothing of ours uses it. No request can name this host: Go refuses a blank in a Host header.
+ * Disables the server's HTTP interface, which listens on a port that the server chooses, cannot be turned off, and
+ * would accept commands from web pages. No request can name this host, because Go rejects a space in a Host header.
  */
 const HTTP_ALLOWED_HOSTS = ['no host'];
 
@@ -40,7 +40,7 @@ export function settingsArguments(settings: DevServerSettings): string[] {
     '--ip',
     '127.0.0.1',
     '--headless',
-    // A step takes 25 ms without the log ahead.
+    // Without write-ahead logging a step takes 25 ms.
     '--sqlite-pragma',
     'journal_mode=WAL',
     '--sqlite-pragma',
@@ -52,9 +52,9 @@ export function settingsArguments(settings: DevServerSettings): string[] {
 }
 
 /**
- * Starts a server that outlives us and writes to `logFile`, which is overwritten.
+ * Starts a server that survives this process. It writes to `logFile`, which is overwritten.
  *
- * Gives a promise that resolves, with how it ended, once the server has: also if the program can't be run.
+ * @returns `ended`, which resolves with the reason once the server has ended, also if the program cannot be run
  */
 export async function spawnDevServer({
   binary,
@@ -70,7 +70,7 @@ export async function spawnDevServer({
   const output = await open(logFile, 'w');
   try {
     const child = spawn(binary, ['server', 'start-dev', '--port', String(port), ...settings], {
-      // In a process group of its own it does not get the terminal's ctrl-C, and is there until we have drained.
+      // In a process group of its own it does not get the terminal's ctrl-C, so it runs until the worker has drained.
       detached: true,
       stdio: ['ignore', output.fd, output.fd],
     });
@@ -86,36 +86,35 @@ export async function spawnDevServer({
 }
 
 /**
- * The servers of this user that are running on a database. They are found by their command lines and not by a file of
- * ours that says which there are: it would be missing if we were killed right after starting a server, and after a
- * reboot it would name the process id of another program.
+ * Finds this user's servers that are running on a database, by their command lines. A file with their process ids would
+ * be missing if this process was killed right after starting a server, and stale after a reboot.
  */
 export async function findDevServers(databaseFile: string): Promise<FoundServer[]> {
   const processes = await listOwnProcesses();
   const found = processes.map(async ({ pid, commandLine }) => {
     const [, before = '', port, after = ''] = / server start-dev (.* )?--port (\d+)( .*)?$/.exec(commandLine) ?? [];
     const settings = `${before}${after.trimStart()}`;
-    const ours = ` ${settings} `.includes(` --db-filename ${databaseFile} `);
-    return ours ? [{ pid, port: Number(port), settings, program: await programOf(pid) }] : [];
+    const isOnDatabase = ` ${settings} `.includes(` --db-filename ${databaseFile} `);
+    return isOnDatabase ? [{ pid, port: Number(port), settings, program: await programOf(pid) }] : [];
   });
   return (await Promise.all(found)).flat();
 }
 
 /**
- * Ends the servers that are running on a database; those that have not done so within `graceMs` are killed. Their ports are
- * free then.
+ * Terminates the servers that are running on a database, and kills those left after `graceMs`. Their ports are free
+ * then.
  */
 export async function endDevServers(databaseFile: string, graceMs: number): Promise<void> {
   const deadline = Date.now() + graceMs;
-  const asked = new Set<number>();
+  const signalled = new Set<number>();
   for (;;) {
     const servers = await findDevServers(databaseFile);
-    const ending = await Promise.all(Array.from(asked, isEnding));
+    const ending = await Promise.all(Array.from(signalled, isEnding));
     if (servers.length === 0 && !ending.includes(true)) return;
     for (const { pid } of servers) {
       if (Date.now() >= deadline) signal(pid, 'SIGKILL');
-      else if (!asked.has(pid)) signal(pid, 'SIGTERM');
-      asked.add(pid);
+      else if (!signalled.has(pid)) signal(pid, 'SIGTERM');
+      signalled.add(pid);
     }
     await sleep(20);
   }
@@ -125,7 +124,7 @@ function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);
   } catch (error) {
-    // It has ended; with EPERM its id is another user's process by now.
+    // The server has ended; EPERM means that its id was reused by another user's process.
     const gone = error instanceof Error && 'code' in error && (error.code === 'ESRCH' || error.code === 'EPERM');
     if (!gone) throw error;
   }

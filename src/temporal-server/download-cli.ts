@@ -1,8 +1,8 @@
 /**
- * Has Temporal's SDK download the CLI into the folder that is the argument. It is a program of its own because a
- * download by the SDK can't be given up, and because asking for one settles how the SDK runs in the process that asks.
+ * Downloads the CLI with Temporal's SDK into the folder given as argument. It is a separate program because the SDK's
+ * downloads cannot be cancelled, and because a download initializes the SDK's runtime for the whole process.
  *
- * The SDK downloads only in order to start a server; with `--help` that does not start.
+ * The SDK downloads only in order to start a server; with `--help` the server does not start.
  */
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 
@@ -11,7 +11,7 @@ try {
   const executable = { type: 'cached-download', downloadDir } as const;
   await TestWorkflowEnvironment.createLocal({ server: { executable, extraArgs: ['--help'] } });
 } catch (error) {
-  // A long chain of causes, each with the whole address; the last ones tell what is wrong.
+  // The message is a long chain of causes, each with the whole address; the last ones name the problem.
   console.error(String(error).split(': ').slice(-3).join(': '));
 }
 process.exit();

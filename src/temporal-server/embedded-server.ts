@@ -3,6 +3,8 @@ import { mkdir, realpath } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/sqlite.ts';
+import { NEVER, onAbort } from '../lib/abort.ts';
+import { backoffMs } from '../lib/backoff.ts';
 import { lockDataDir } from '../lib/data-dir-lock.ts';
 import { endDevServers, settingsArguments } from './dev-server.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
@@ -11,38 +13,37 @@ import { adoptServer, launchServer, ServerEndedError, type RunningServer, type S
 import { errorMessage } from '../lib/errors.ts';
 
 export interface EmbeddedTemporalOptions {
-  /** The server's files are in its folder `temporal`. */
+  /** The server's files are in its subfolder `temporal`. */
   dataDir: string;
   /** The Temporal CLI. */
   binary: string;
   namespace: string;
   /** Default `normal`. */
   sqliteSync?: SqliteSync;
-  /** In addition to what the server is always run with. */
+  /** In addition to the server's standard settings. */
   dynamicConfig?: DynamicConfig;
   log: Logger;
 }
 
 export interface EmbeddedTemporal {
-  /** Stays the same until `stop`, whatever happens to the server's process. */
+  /** Stays the same until `stop`, also when the server's process is restarted. */
   address: string;
-  /** The server was found running, left behind by an Everturn that was killed. */
+  /** Whether the server was already running, left by an Everturn that was killed. */
   adopted: boolean;
-  /** Ends the server and lets go of the data folder. */
+  /** Stops the server and unlocks the data folder. */
   stop: () => Promise<void>;
 }
 
 const START_ATTEMPTS = 3;
-/** A server that nobody disturbs takes 1.4 s to end. */
+/** An idle server takes 1.4 s to stop. */
 const STOP_GRACE_MS = 5000;
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 5000;
-/** One that ended after it had run for this long is started again at once. */
+const RESTART_BACKOFF = { first: 100, max: 5000 };
+/** A server that ends after it has run for this long is restarted without a pause. */
 const STEADY_MS = 30_000;
 
 /**
- * Runs a Temporal server for a data folder, and starts it again if it ends. If an Everturn that was killed has left
- * its server running, that one is used.
+ * Runs a Temporal server for a data folder and restarts it if it ends. A server that an Everturn left running when it
+ * was killed is adopted.
  *
  * @throws DataDirInUseError
  * @throws ProvisionError if the server does not start
@@ -82,7 +83,7 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   }
 }
 
-/** One name for the database, however the data folder is reached: it is how a server that already runs is found. */
+/** The canonical path of the database, independent of symbolic links: running servers are found by it. */
 export async function databaseFileIn(dataDir: string): Promise<string> {
   return path.join(await realpath(dataDir), 'temporal', 'temporal.db');
 }
@@ -90,15 +91,15 @@ export async function databaseFileIn(dataDir: string): Promise<string> {
 async function launchOnFreePort(home: ServerHome): Promise<RunningServer> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await launchServer(home, await freePort(), new AbortController().signal);
+      return await launchServer(home, await freePort(), NEVER);
     } catch (error) {
-      // Somebody else may have taken the port in the meantime.
+      // Another process may have taken the port in the meantime.
       if (!(error instanceof ServerEndedError) || attempt === START_ATTEMPTS) throw error;
     }
   }
 }
 
-/** Starts the server again whenever it ends, on the same port: clients and workers hold connections to it. */
+/** Restarts the server whenever it ends, on the same port, because clients and workers hold connections to it. */
 async function supervise({
   home,
   server,
@@ -111,7 +112,7 @@ async function supervise({
   log: Logger;
 }): Promise<void> {
   const stopped = new Promise<undefined>((resolve) => {
-    stop.addEventListener('abort', () => resolve(undefined), { once: true });
+    onAbort(stop, () => resolve(undefined));
   });
   let running: RunningServer | undefined = server;
   let readyAt = Date.now();
@@ -120,23 +121,20 @@ async function supervise({
     if (running) {
       const how = await Promise.race([running.ended, stopped]);
       if (how === undefined) return;
-      log.warn(`Temporal's server has ended (${how}) and is started again; its log is ${home.logFile}`);
+      log.warn(`Temporal's server has ended (${how}) and is restarted; its log is ${home.logFile}`);
       if (Date.now() - readyAt >= STEADY_MS) failures = 0;
     }
-    if (failures > 0) await Promise.race([sleep(pauseMs(failures), undefined, { ref: false }), stopped]);
+    if (failures > 0)
+      await Promise.race([sleep(backoffMs(failures - 1, RESTART_BACKOFF), undefined, { ref: false }), stopped]);
     if (stop.aborted) return;
     failures += 1;
     try {
       running = await launchServer(home, server.port, stop);
       readyAt = Date.now();
-      log.info(`Temporal's server is back`);
+      log.info(`Temporal's server is running again`);
     } catch (error) {
       running = undefined;
       if (!stop.aborted) log.warn(errorMessage(error));
     }
   }
-}
-
-function pauseMs(failures: number): number {
-  return Math.min(FIRST_PAUSE_MS * 2 ** (failures - 1), LONGEST_PAUSE_MS);
 }

@@ -18,12 +18,12 @@ beforeEach(async () => {
   onTestFinished(() => rm(root, { recursive: true, force: true }));
 });
 
-/** Looks for it in folders below `root`. */
+/** Searches with a PATH of folders below `root`. */
 function find(...pathFolders: string[]): Promise<string> {
   return findIn(pathFolders, false);
 }
 
-/** The SDK's download goes to a proxy that is not there. */
+/** Downloads by the SDK go to a proxy that does not exist. */
 async function findIn(pathFolders: string[], mayDownload: boolean): Promise<string> {
   const env = {
     PATH: pathFolders.map((folder) => path.join(root, folder)).join(path.delimiter),
@@ -69,14 +69,14 @@ function printed(program: string): string {
 
 const cachedFile = (): string => path.join(cacheDir, 'bin/temporal');
 
-test('temporal on PATH comes before the cached one', async () => {
+test('temporal on PATH precedes the cached one', async () => {
   await writeTemporal('cache/bin/temporal');
   const onPath = await writeTemporal('one/temporal');
   expect(await find('none', 'one')).toBe(onPath);
   expect(messages).toEqual([]);
 });
 
-test('without temporal on PATH the cached one is taken, and nothing is installed', async () => {
+test('without temporal on PATH the cached one is used, and nothing is installed', async () => {
   await writeTemporal('cache/bin/temporal');
   await writeGo('one/go', 'exit 1');
   expect(await find('one')).toBe(cachedFile());
@@ -88,12 +88,12 @@ test.each([
   ['for another machine', 'exec /no/such/loader', 'does not run'],
   ['that is something else', 'echo temporal 0.1, the time series tool', 'not the Temporal CLI'],
   ['that is too old', temporalLine('1.26.9'), 'its server is 1.26.9, and 1.27 or newer'],
-])('a program on PATH %s is passed over, with a message', async (_, line, problem) => {
+])('a program on PATH %s is skipped, with a message', async (_, line, problem) => {
   const broken = await writeProgram('one/temporal', line);
   const good = await writeTemporal('two/temporal', '1.27.0');
   expect(await find('one', 'two')).toBe(good);
   expect(messages).toHaveLength(1);
-  expect(messages[0]).toContain(`${broken} is passed over`);
+  expect(messages[0]).toContain(`${broken} is skipped`);
   expect(messages[0]).toContain(problem);
 });
 
@@ -104,7 +104,7 @@ test('a directory or a file without permission to run it is not temporal', async
   expect(await find('one', 'two', 'three')).toBe(good);
 });
 
-test('else Go builds it into the cache, where it is found the next time', async () => {
+test('without either, Go builds it into the cache, where it is found the next time', async () => {
   await writeProgram('cache/bin/temporal', 'exit 1');
   const go = await writeGo('one/go', printed(temporalLine('1.29.1')));
   expect(await find('one')).toBe(cachedFile());
@@ -123,12 +123,12 @@ test('else Go builds it into the cache, where it is found the next time', async 
   expect(await readdir(path.join(cacheDir, 'bin'))).toEqual(['temporal']);
 });
 
-test('two that install at once both get a whole program', async () => {
+test('two concurrent installations both get a complete program', async () => {
   await writeGo(
     'one/go',
     'printf "#!/bin/sh\\n" > "$GOBIN/temporal"',
     'chmod +x "$GOBIN/temporal"',
-    // Half of it is written; go on when the other is as far, and not for ever.
+    // Half of it is written; wait, for a limited time, until the other installation has reached the same point.
     'for i in $(seq 1000); do [ $(cat "$0.calls" | wc -l) -ge 2 ] && break; sleep 0.01; done',
     `printf '%s\\n' "${temporalLine('1.29.1')}" >> "$GOBIN/temporal"`,
   );
@@ -137,13 +137,13 @@ test('two that install at once both get a whole program', async () => {
   expect(await find()).toBe(cachedFile());
 });
 
-test('what was installed and does not run does not get into the cache', async () => {
+test('an installed program that does not run is not cached', async () => {
   await writeGo('one/go', printed('exit 1'));
   await expect(find('one')).rejects.toThrow(/build with Go: it does not run/);
   expect(await readdir(path.join(cacheDir, 'bin'))).toEqual([]);
 });
 
-test('when nothing helps, one error says what would', async () => {
+test('if no program can be found or installed, one error lists the remedies', async () => {
   const error = await find('one').catch((error: unknown) => error);
   expect(error).toBeInstanceOf(ProvisionError);
   expect(String(error)).toContain('https://docs.temporal.io/cli');
@@ -157,7 +157,7 @@ test('when nothing helps, one error says what would', async () => {
   await expect(find('one')).rejects.toThrow(/build with Go: go install: go: no space left on device/);
 });
 
-test('the program is downloaded only where that is permitted, since nothing checks its digest', async () => {
+test('the program is downloaded only if permitted, because its digest is not checked', async () => {
   const error = await findIn([], true).catch((error: unknown) => error);
   expect(String(error)).toMatch(/download by the Temporal SDK: .*Connection refused/);
   expect(String(error)).not.toContain('EVERTURN_DOWNLOAD_TEMPORAL');

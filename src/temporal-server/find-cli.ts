@@ -7,21 +7,21 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
 export interface BinaryOptions {
-  /** What is installed goes into its folder `bin`, and is found there the next time. */
+  /** The CLI is installed into its subfolder `bin`, and found there the next time. */
   cacheDir: string;
-  /** PATH is where `temporal` and `go` are looked for; the rest is for those that install. */
+  /** Its PATH is searched for `temporal` and `go`; installers get the whole environment. */
   env: NodeJS.ProcessEnv;
-  /** Whether it may be downloaded, by the SDK; default false. */
+  /** Whether the SDK may download the CLI; default false. */
   mayDownload?: boolean;
   log: Logger;
 }
 
 /**
- * The Temporal CLI: `temporal` on PATH, else the one in the cache, else one that is installed into the cache: built with
- * Go, which checks its sources against the public checksum database, or downloaded by the SDK, which checks nothing. It
- * is known to run.
+ * Finds a Temporal CLI that runs: `temporal` on PATH, else in the cache, else installed into the cache. It is built
+ * with Go, which verifies the sources against the public checksum database, or downloaded by the SDK, which verifies
+ * nothing.
  *
- * @throws ProvisionError with what can be done
+ * @throws ProvisionError that lists the remedies
  */
 export async function findTemporalBinary({ cacheDir, env, mayDownload = false, log }: BinaryOptions): Promise<string> {
   const binDir = path.resolve(cacheDir, 'bin');
@@ -30,7 +30,7 @@ export async function findTemporalBinary({ cacheDir, env, mayDownload = false, l
     if (!(await isExecutable(file))) continue;
     const problem = await checkTemporalCli(file);
     if (!problem) return file;
-    log.warn(`${file} is passed over: ${problem}`);
+    log.warn(`${file} is skipped: ${problem}`);
   }
 
   const [go] = await onPath('go', env);
@@ -59,15 +59,15 @@ export async function findTemporalBinary({ cacheDir, env, mayDownload = false, l
   }
   throw new ProvisionError(
     [
-      'There is no Temporal server to run. One of these helps:',
+      'No Temporal server is available. Do one of the following:',
       '- install the Temporal CLI, so that `temporal` is on PATH: https://docs.temporal.io/cli',
-      `- put its program at ${cached}`,
-      ...(go ? [] : ['- install Go, with which it is built, in two minutes: https://go.dev/dl']),
+      `- put the CLI at ${cached}`,
+      ...(go ? [] : ['- install Go, which builds the CLI in about two minutes: https://go.dev/dl']),
       ...(mayDownload
         ? []
-        : ['- set EVERTURN_DOWNLOAD_TEMPORAL=true: its SDK downloads it, over TLS and without checking a digest']),
-      '- set TEMPORAL_ADDRESS to a Temporal server that is running elsewhere',
-      ...(failures.length > 0 ? ['Tried without success:', ...failures.map((failure) => `- ${failure}`)] : []),
+        : ['- set EVERTURN_DOWNLOAD_TEMPORAL=true: the SDK downloads the CLI over TLS, without checking a digest']),
+      '- set TEMPORAL_ADDRESS to a running Temporal server',
+      ...(failures.length > 0 ? ['These attempts failed:', ...failures.map((failure) => `- ${failure}`)] : []),
     ].join('\n'),
   );
 }
@@ -77,12 +77,12 @@ const run = promisify(execFile);
 const VERSION_MS = 20_000;
 
 /**
- * Servers before it were seen to lose the outcome of an Update whose workflow has closed (1.25), or have
- * Update-with-start turned off.
+ * Older servers lose the outcome of an Update whose workflow has closed (observed with 1.25), or have Update-with-start
+ * turned off.
  */
 const OLDEST_SERVER = { major: 1, minor: 27 };
 
-/** Runs a program to see whether it is a Temporal CLI whose server is good enough; says why not if it isn't. */
+/** Runs a program to check that it is a Temporal CLI with a recent enough server. Returns the problem, if any. */
 export async function checkTemporalCli(file: string): Promise<string | undefined> {
   let output: string;
   try {
@@ -91,11 +91,11 @@ export async function checkTemporalCli(file: string): Promise<string | undefined
     return `it does not run: ${error instanceof Error ? (error.message.trim().split('\n').at(-1) ?? '') : String(error)}`;
   }
   const [, version, major, minor] = /^temporal version .*\(Server ((\d+)\.(\d+)[^,)]*)/.exec(output) ?? [];
-  if (!version) return `it is not the Temporal CLI: it says ${JSON.stringify(output.trim().slice(0, 80))}`;
-  const enough =
+  if (!version) return `it is not the Temporal CLI: it prints ${JSON.stringify(output.trim().slice(0, 80))}`;
+  const isRecent =
     Number(major) > OLDEST_SERVER.major ||
     (Number(major) === OLDEST_SERVER.major && Number(minor) >= OLDEST_SERVER.minor);
-  return enough
+  return isRecent
     ? undefined
     : `its server is ${version}, and ${OLDEST_SERVER.major}.${OLDEST_SERVER.minor} or newer is needed`;
 }

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 
 export interface InstallOptions {
-  /** An empty folder; the program ends up in it. */
+  /** An empty folder that gets the program. */
   folder: string;
   env: NodeJS.ProcessEnv;
   log: Logger;
@@ -18,12 +18,12 @@ const CLI_PACKAGE = 'github.com/temporalio/cli/cmd/temporal@v1.5.1';
 
 const POLL_MS = 200;
 const PROGRESS_MS = 10_000;
-/** A download of which nothing new has arrived for this long is given up. */
+/** A download that receives nothing for this long is cancelled. */
 const STALLED_MS = 20_000;
 
-/** Downloads the CLI as Temporal's SDK does it; gives its file. */
+/** Downloads the CLI with Temporal's SDK and returns its file. */
 export async function downloadBySdk({ folder, env, log }: InstallOptions): Promise<string> {
-  log.info('downloading Temporal, as its SDK does');
+  log.info('downloading Temporal with its SDK');
   const script = fileURLToPath(new URL('download-cli.ts', import.meta.url));
   const child = spawn(process.execPath, [script, folder], { env, stdio: ['ignore', 'ignore', 'pipe'] });
   const output: string[] = [];
@@ -35,16 +35,16 @@ export async function downloadBySdk({ folder, env, log }: InstallOptions): Promi
   let size = 0;
   try {
     for (let ended = false; ;) {
-      // Under this suffix until it is complete.
+      // A file has the suffix `.downloading` until it is complete.
       const names = await readdir(folder);
       const program = names.find((name) => !name.endsWith('.downloading'));
       if (program) return path.join(folder, program);
-      if (ended) throw new Error(output.findLast((line) => line.trim()) ?? 'the SDK does not say why');
+      if (ended) throw new Error(output.findLast((line) => line.trim()) ?? 'the SDK printed no reason');
       const sizes = await Promise.all(names.map((name) => sizeOf(path.join(folder, name))));
       const now = Date.now();
       const grown = sizes.reduce((sum, part) => sum + part, 0);
       if (grown > size) [size, grownAt] = [grown, now];
-      if (now - grownAt > STALLED_MS) throw new Error(`nothing has arrived for ${seconds(STALLED_MS)}`);
+      if (now - grownAt > STALLED_MS) throw new Error(`nothing was received for ${seconds(STALLED_MS)}`);
       if (now - reportedAt >= PROGRESS_MS) {
         reportedAt = now;
         log.info(`downloading Temporal: ${(size / 1e6).toFixed(0)} MB after ${seconds(now - startedAt)}`);
@@ -56,7 +56,7 @@ export async function downloadBySdk({ folder, env, log }: InstallOptions): Promi
   }
 }
 
-/** Builds the CLI from its source with the Go toolchain; gives its file. */
+/** Builds the CLI from source with the Go toolchain and returns its file. */
 export async function buildByGo({ go, folder, env, log }: InstallOptions & { go: string }): Promise<string> {
   await goInstall({ go, folder, env, log, packages: [CLI_PACKAGE] });
   return path.join(folder, 'temporal');
@@ -66,7 +66,7 @@ async function sizeOf(file: string): Promise<number> {
   try {
     return (await stat(file)).size;
   } catch {
-    // It has its final name now.
+    // The file was renamed in the meantime, because it is complete.
     return 0;
   }
 }
@@ -76,15 +76,15 @@ const BUILD_MS = 20 * 60_000;
 interface GoInstallOptions {
   /** The Go tool. */
   go: string;
-  /** Where the programs end up. */
+  /** The folder that gets the programs. */
   folder: string;
   env: NodeJS.ProcessEnv;
   log: Logger;
-  /** With their versions, which must be the same if there are several. */
+  /** The packages with their versions, which must be equal. */
   packages: readonly string[];
 }
 
-/** Builds parts of Temporal from their source with the Go toolchain. */
+/** Builds parts of Temporal from source with the Go toolchain. */
 export async function goInstall({ go, folder, env, log, packages }: GoInstallOptions): Promise<void> {
   log.info(`building Temporal from source with ${go}; this takes about two minutes, once`);
   const child = spawn(go, ['install', '-v', ...packages], {
@@ -109,7 +109,7 @@ export async function goInstall({ go, folder, env, log, packages }: GoInstallOpt
       child.once('error', reject);
       child.once('close', (code, signal) => resolve(code === 0 ? undefined : (signal ?? lastLine)));
     });
-    if (failure !== undefined) throw new Error(`go install: ${failure || 'it does not say why'}`);
+    if (failure !== undefined) throw new Error(`go install: ${failure || 'it printed no reason'}`);
   } finally {
     clearInterval(reports);
   }

@@ -7,7 +7,7 @@ import { commandLineOf, isListenerOurs } from '../lib/processes.ts';
 import { errorMessage, ProvisionError } from '../lib/errors.ts';
 import { waitUntilReady } from './wait-until-ready.ts';
 
-/** A server's files, and what it is run with. */
+/** A server's files and settings. */
 export interface ServerHome {
   databaseFile: string;
   logFile: string;
@@ -18,12 +18,16 @@ export interface ServerHome {
 
 export interface RunningServer {
   port: number;
-  /** Resolves, with how it ended, once the server has. */
+  /** Resolves with the reason once the server has ended. */
   ended: Promise<string>;
 }
 
-/** The server ended while we waited for it to start. */
-export class ServerEndedError extends ProvisionError {}
+/** The server ended before it was ready. */
+export class ServerEndedError extends ProvisionError {
+  static {
+    this.prototype.name = 'ServerEndedError';
+  }
+}
 
 const START_MS = 20_000;
 const ADOPT_MS = 3000;
@@ -31,8 +35,8 @@ const REPLACE_GRACE_MS = 5000;
 const WATCH_MS = 1000;
 
 /**
- * Takes over the server that is already running on a database, because its Everturn was killed. One that is run with
- * other settings, is not known to run our program, or does not answer, is ended instead.
+ * Adopts the server that is already running on a database because its Everturn was killed. A server with other
+ * settings, with another or an unknown executable, or that does not respond is stopped instead.
  */
 export async function adoptServer(home: ServerHome, log: Logger): Promise<RunningServer | undefined> {
   const servers = await findDevServers(home.databaseFile);
@@ -54,16 +58,16 @@ export async function adoptServer(home: ServerHome, log: Logger): Promise<Runnin
     await waitUntilReady({ port, namespace, timeoutMs: ADOPT_MS, signal: AbortSignal.timeout(ADOPT_MS) });
     await checkListener(port);
   } catch {
-    log.warn(`replacing Temporal's server (process ${pid}): it does not answer`);
+    log.warn(`replacing Temporal's server (process ${pid}): it does not respond`);
     await endDevServers(home.databaseFile, 0);
     return undefined;
   }
-  await rm(setupMark(home), { force: true });
+  await rm(setupMarker(home), { force: true });
   return { port, ended: endOf(pid) };
 }
 
 /**
- * Starts a server and waits until it can be used.
+ * Starts a server and waits until it is usable.
  *
  * @throws ProvisionError
  */
@@ -77,38 +81,38 @@ export async function launchServer(home: ServerHome, port: number, stop: AbortSi
   try {
     const signal = AbortSignal.any([failed.signal, stop]);
     await waitUntilReady({ port, namespace, timeoutMs: START_MS, signal });
-    // It may have been another program's server that answered, on a port which ours could not have.
+    // Another program's server may have answered, on a port that this one could not get.
     failed.signal.throwIfAborted();
     await checkListener(port);
   } catch (cause) {
     await endDevServers(databaseFile, 0);
     const reason: unknown = failed.signal.aborted ? failed.signal.reason : cause;
-    const message =
-      `Temporal's server did not start: ${errorMessage(reason)}` + `${await lastLines(logFile)}\nIts log is ${logFile}`;
+    const lines = await lastLines(logFile);
+    const message = `Temporal's server did not start: ${errorMessage(reason)}${lines}\nIts log is ${logFile}`;
     throw failed.signal.aborted ? new ServerEndedError(message, { cause }) : new ProvisionError(message, { cause });
   }
-  await rm(setupMark(home), { force: true });
+  await rm(setupMarker(home), { force: true });
   return { port, ended };
 }
 
-/** @throws if another user's program answers on the port */
+/** @throws Error if another user's program listens on the port */
 async function checkListener(port: number): Promise<void> {
   if (!(await isListenerOurs(port))) throw new Error(`another user's program listens on port ${port}`);
 }
 
 /**
- * A server that is killed while it creates its tables leaves a database behind with which no server starts again.
- * Until its first server has been ready a database has a mark beside it, and nothing in it that could be missed.
+ * Deletes a database whose tables are incomplete: no server starts on it if the first was killed while creating them. A
+ * marker file exists beside the database until its first server is ready; until then it holds no data.
  */
 async function prepareDatabase(home: ServerHome): Promise<void> {
   const { databaseFile } = home;
-  if (existsSync(setupMark(home))) {
+  if (existsSync(setupMarker(home))) {
     await Promise.all(['', '-wal', '-shm'].map((suffix) => rm(`${databaseFile}${suffix}`, { force: true })));
   }
-  if (!existsSync(databaseFile)) await writeFile(setupMark(home), '');
+  if (!existsSync(databaseFile)) await writeFile(setupMarker(home), '');
 }
 
-function setupMark({ databaseFile }: ServerHome): string {
+function setupMarker({ databaseFile }: ServerHome): string {
   return `${databaseFile}-setup`;
 }
 
@@ -122,11 +126,11 @@ async function lastLines(logFile: string): Promise<string> {
   return lines.map((line) => `\n  ${line.slice(0, 300)}`).join('');
 }
 
-/** Of a process that is not our child, so that nobody tells us. */
+/** Waits for the end of a process that is not a child of this one, by polling. */
 async function endOf(pid: number): Promise<string> {
   const commandLine = await commandLineOf(pid);
   for (let now = commandLine; now && now === commandLine; now = await commandLineOf(pid)) {
     await sleep(WATCH_MS, undefined, { ref: false });
   }
-  return 'its process is gone';
+  return 'its process has ended';
 }

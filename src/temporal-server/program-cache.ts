@@ -3,14 +3,14 @@ import { access, mkdir, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promi
 import path from 'node:path';
 
 const INSTALL_PREFIX = '.install-';
-/** No installation takes this long: it was killed. */
+/** An installation that is older than this was killed. */
 const ABANDONED_MS = 3_600_000;
 
 /**
- * Makes programs in an empty folder, and moves them into `binDir`. The cache only ever gets whole programs that run,
- * under their names at once: others may be installing as well.
+ * Creates programs in an empty folder and moves them into `binDir`. The moves are atomic, so the cache only has
+ * complete programs that run, even with concurrent installations.
  *
- * @param make gives the files by the names that they get; it throws if one of them does not run
+ * @param make returns the files by their names in the cache; it throws if one of them does not run
  */
 export async function installPrograms(
   binDir: string,
@@ -26,7 +26,7 @@ export async function installPrograms(
   }
 }
 
-/** The programs of a name on PATH, the first to be used first. */
+/** The programs with this name on PATH, in its order. */
 export async function onPath(name: string, env: NodeJS.ProcessEnv): Promise<string[]> {
   const files = (env['PATH'] ?? '')
     .split(path.delimiter)
@@ -49,7 +49,7 @@ async function removeAbandoned(binDir: string): Promise<void> {
   for (const name of await readdir(binDir)) {
     const folder = path.join(binDir, name);
     if (!name.startsWith(INSTALL_PREFIX)) continue;
-    // Another process may be removing it as well.
+    // Another process may be removing it, too.
     const { mtimeMs } = await stat(folder).catch(() => ({ mtimeMs: Infinity }));
     if (Date.now() - mtimeMs > ABANDONED_MS) await rm(folder, { recursive: true, force: true });
   }

@@ -19,30 +19,30 @@ export interface ProvisionOptions {
   log: Logger;
   /** For the embedded server; default `normal`. */
   sqliteSync?: SqliteSync;
-  /** For the embedded server, in addition to what it is always run with. */
+  /** For the embedded server, in addition to its standard settings. */
   dynamicConfig?: DynamicConfig;
   env?: NodeJS.ProcessEnv;
   /** Whether the embedded server's program may be downloaded; default false. */
   mayDownload?: boolean;
 }
 
-/** A Temporal server with a namespace that can be used. */
+/** A Temporal server with a usable namespace. */
 export interface ProvisionedTemporal {
   /** For clients and workers. */
   connectionOptions: NativeConnectionOptions;
   namespace: string;
   embedded: boolean;
-  /** Ends the embedded server; a foreign one is left alone. */
+  /** Stops the embedded server; an external one is left running. */
   stop: () => Promise<void>;
 }
 
-/** How long a server of ours keeps the histories of turns that have closed; the embedded one starts with a day. */
+/** How long Everturn's own servers keep the histories of closed turns. The embedded one's default is a day. */
 export const RETENTION = '3650d';
 
-const FOREIGN_MS = 5000;
+const EXTERNAL_MS = 5000;
 
 /**
- * Sees to it that there is a Temporal server with our namespace: the foreign one that is configured, else our own.
+ * Provides a Temporal server with the namespace: the configured external one, else the embedded one.
  *
  * @throws ProvisionError, DataDirInUseError
  */
@@ -50,13 +50,13 @@ export async function provisionTemporal(options: ProvisionOptions): Promise<Prov
   const { dataDir, cacheDir, external, namespace, log, env = process.env, mayDownload = false, ...settings } = options;
   if (external) {
     const { connectionOptions } = external;
-    await checkForeign(connectionOptions, namespace);
+    await checkExternal(connectionOptions, namespace);
     return { connectionOptions, namespace, embedded: false, stop: () => Promise.resolve() };
   }
   const binary = await findTemporalBinary({ cacheDir, env, mayDownload, log });
   const { address, stop } = await startEmbeddedTemporal({ ...settings, dataDir, binary, namespace, log });
   try {
-    await keepHistories(address, namespace);
+    await setRetention(address, namespace);
   } catch (error) {
     await stop();
     throw error;
@@ -64,7 +64,7 @@ export async function provisionTemporal(options: ProvisionOptions): Promise<Prov
   return { connectionOptions: { address }, namespace, embedded: true, stop };
 }
 
-async function keepHistories(address: string, namespace: string): Promise<void> {
+async function setRetention(address: string, namespace: string): Promise<void> {
   const connection = await Connection.connect({ address });
   try {
     const { workflowService } = connection;
@@ -76,38 +76,38 @@ async function keepHistories(address: string, namespace: string): Promise<void> 
   }
 }
 
-async function checkForeign(options: NativeConnectionOptions, namespace: string): Promise<void> {
+async function checkExternal(options: NativeConnectionOptions, namespace: string): Promise<void> {
   const { address = '' } = options;
   const connection = Connection.lazy(options);
   const { workflowService } = connection;
   try {
-    // The client tries again until then: the server may be starting, like us.
-    await connection.withDeadline(Date.now() + FOREIGN_MS, () => workflowService.describeNamespace({ namespace }));
+    // The client retries until the deadline, because the server may be starting as well.
+    await connection.withDeadline(Date.now() + EXTERNAL_MS, () => workflowService.describeNamespace({ namespace }));
   } catch (cause) {
-    throw new ProvisionError(whyNotForeign(cause, address, namespace), { cause });
+    throw new ProvisionError(externalProblem(cause, address, namespace), { cause });
   } finally {
     await connection.close();
   }
 }
 
-function whyNotForeign(error: unknown, address: string, namespace: string): string {
+function externalProblem(error: unknown, address: string, namespace: string): string {
   if (isNotFound(error)) {
     return (
       `the Temporal server at TEMPORAL_ADDRESS ${address} has no namespace ${namespace}: set TEMPORAL_NAMESPACE ` +
-      `to one that it has, or create it, on a server of your own with\n` +
+      `to an existing one, or create it, on your own server with\n` +
       `  temporal operator namespace create --address ${address} --namespace ${namespace} --retention 90d`
     );
   }
   const details = errorMessage(error);
   if (isTemporalUnavailable(error)) {
     return (
-      `no Temporal server answers at TEMPORAL_ADDRESS ${address} within ${FOREIGN_MS / 1000} s (${details}): ` +
-      `see whether it is running and can be reached from here, and whether it wants TLS (TEMPORAL_TLS); ` +
-      `without TEMPORAL_ADDRESS Everturn runs its own`
+      `no Temporal server answers at TEMPORAL_ADDRESS ${address} within ${EXTERNAL_MS / 1000} s (${details}): ` +
+      `check that it is running and reachable from here, and whether it requires TLS (TEMPORAL_TLS); ` +
+      `without TEMPORAL_ADDRESS Everturn runs its own server`
     );
   }
   return (
-    `the Temporal server at TEMPORAL_ADDRESS ${address} refuses us (${details}): ` +
+    `the Temporal server at TEMPORAL_ADDRESS ${address} rejects the connection (${details}): ` +
     `check TEMPORAL_NAMESPACE, TEMPORAL_API_KEY and TEMPORAL_TLS_*`
   );
 }

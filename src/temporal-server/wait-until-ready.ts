@@ -5,9 +5,9 @@ const ATTEMPT_MS = 1000;
 const PAUSE_MS = 20;
 
 /**
- * Waits until the server on a port of this machine answers for a namespace, which takes its frontend and its database.
+ * Waits until the server on a local port can describe a namespace, which requires its frontend and its database.
  *
- * @throws if it does not within `timeoutMs`, or `signal` is aborted before
+ * @throws an error if it cannot within `timeoutMs`, or if `signal` is aborted first
  */
 export async function waitUntilReady({
   port,
@@ -22,7 +22,7 @@ export async function waitUntilReady({
 }): Promise<void> {
   const connection = Connection.lazy({
     address: `127.0.0.1:${port}`,
-    // The client's own retries wait for seconds, and so does gRPC before it connects anew.
+    // No retries by the client, which wait for seconds; gRPC would also wait that long before it reconnects.
     interceptors: [],
     channelArgs: { 'grpc.initial_reconnect_backoff_ms': PAUSE_MS, 'grpc.max_reconnect_backoff_ms': PAUSE_MS },
   });

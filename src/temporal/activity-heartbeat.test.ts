@@ -3,8 +3,8 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test } from 'vitest';
 import { MAX_LOST_ATTEMPTS, withHeartbeat } from './activity-heartbeat.ts';
 
-/** An activity as Temporal repeats it: each attempt is told what was last reported. */
-class Repeated {
+/** An activity as Temporal retries it: each attempt gets the last heartbeat's details. */
+class RetriedActivity {
   #attempt = 0;
   #reported: unknown;
 
@@ -13,7 +13,7 @@ class Repeated {
     return run(this.#next(), work);
   }
 
-  /** An attempt that is not heard of any more in the middle of its work. */
+  /** An attempt that stops sending heartbeats while it works. */
   async lose(): Promise<void> {
     const env = this.#next();
     const stopped = new Promise<void>((resolve) => {
@@ -26,7 +26,7 @@ class Repeated {
     await ended;
   }
 
-  /** An attempt that its worker can't begin. */
+  /** An attempt that its worker cannot start. */
   skip(): void {
     this.#next();
   }
@@ -46,8 +46,8 @@ function run<T>(env: MockActivityEnvironment, work: () => Promise<T>): Promise<T
 const shutdown = () => Promise.reject(ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown'));
 const work = () => Promise.resolve('done');
 
-test('an activity fails for good when five attempts were lost, whatever came in between', async () => {
-  const activity = new Repeated();
+test('an activity is not retried after five lost attempts, even with failures in between', async () => {
+  const activity = new RetriedActivity();
   for (let lost = 0; lost < MAX_LOST_ATTEMPTS; lost++) {
     await expect(activity.try(shutdown)).rejects.toThrow('the worker is shutting down');
     await activity.lose();
@@ -55,20 +55,20 @@ test('an activity fails for good when five attempts were lost, whatever came in 
   await expect(activity.try(work)).rejects.toMatchObject({ nonRetryable: true, type: 'attempts_lost' });
 });
 
-test('four lost attempts are not too many', async () => {
-  const activity = new Repeated();
+test('an activity is retried after four lost attempts', async () => {
+  const activity = new RetriedActivity();
   for (let lost = 0; lost < MAX_LOST_ATTEMPTS - 1; lost++) await activity.lose();
   expect(await activity.try(work)).toBe('done');
 });
 
-test('attempts that fail, or end with the shutdown of their worker, are not lost', async () => {
-  const activity = new Repeated();
+test('attempts that fail or end with the shutdown of their worker do not count as lost', async () => {
+  const activity = new RetriedActivity();
   for (let n = 0; n < 20; n++) await expect(activity.try(shutdown)).rejects.toThrow('the worker is shutting down');
   expect(await activity.try(work)).toBe('done');
 });
 
-test('attempts that no worker could begin, since the key to their input was missing, are not lost', async () => {
-  const activity = new Repeated();
+test('attempts that no worker could start, because the key to their input was missing, do not count as lost', async () => {
+  const activity = new RetriedActivity();
   for (let n = 0; n < 20; n++) activity.skip();
   expect(await activity.try(work)).toBe('done');
 });

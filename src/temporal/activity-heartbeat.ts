@@ -1,51 +1,51 @@
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
 
-/** Also how soon an activity learns that it is cancelled; short ones end before they report at all. */
+/** Also the cancellation latency: a cancel arrives with a heartbeat response. Shorter activities never heartbeat. */
 const HEARTBEAT_MS = 500;
 
-/** Each is a write to Temporal's database. A worker with many activities sends those of each less often ... */
+/** Each heartbeat is a write to Temporal's database, so a worker with many activities sends each one's less often. */
 const MAX_PER_SECOND = 150;
-/** ... but for this, at which two may be lost before the activity is taken for dead. */
+/** The longest interval, at which two heartbeats may be lost before the activity times out. */
 const MAX_HEARTBEAT_MS = 1_300;
 
 /**
- * How many attempts an activity may lose: an attempt may itself be what ended its worker, or what blocked the event loop
- * until the heartbeats were late, and the next one does the same to everything that runs on its worker. Five leave room
- * for workers that are killed for other reasons, such as a deploy that goes wrong.
+ * The number of attempts that an activity may lose. The attempt itself may have crashed its worker, or blocked the
+ * event loop until heartbeats were late, and the next attempt would do the same to everything on its worker. Five leave
+ * room for workers that are killed for other reasons, such as a failed deploy.
  *
  * Temporal's `maximumAttempts` cannot be used: it also counts the attempts that a shutdown of their worker has ended.
  */
 export const MAX_LOST_ATTEMPTS = 5;
 
 export const GIVEN_UP =
-  `${MAX_LOST_ATTEMPTS} attempts were lost: their workers died, or stalled until they were taken for dead. ` +
-  'It is not tried again.';
+  `${MAX_LOST_ATTEMPTS} attempts were lost: their workers died, or stalled until the attempts timed out. ` +
+  'It is not retried.';
 
 let running = 0;
 
-/** Why an activity is to stop. Three things that must never be taken for each other. */
+/** Why an activity must stop. Each reason is handled differently. */
 export type StopReason = 'cancelled' | 'shutdown' | 'lost';
 
-/** What a heartbeat says to the next attempt. */
+/** The details of a heartbeat, for the next attempt. */
 interface Report {
-  /** The attempts that were lost before the one that reports. */
+  /** The attempts that were lost before the one that sends the heartbeat. */
   lost: number;
-  /** False in the last report of an attempt that fails by itself: it was not lost. */
+  /** False in the last heartbeat of an attempt that throws, which was therefore not lost. */
   isRunning: boolean;
-  /** The activity's own. */
+  /** The activity's own details. */
   details: unknown;
 }
 
 interface HeartbeatOptions<T> {
   /** Read for each heartbeat; the next attempt gets them by `detailsLeft`. */
   details?: () => unknown;
-  /** Replaces the work when too many attempts were lost. Default: the activity fails for good. */
+  /** Runs instead of the work when too many attempts were lost. Default: a non-retryable failure. */
   giveUp?: () => Promise<T>;
 }
 
 /**
- * Runs the work of an attempt and sends heartbeats until it ends. An attempt whose work throws says so in its last
- * heartbeat and is not lost, so whatever Temporal is to retry must be thrown in here.
+ * Runs the work of an attempt and sends heartbeats until it ends. If the work throws, a last heartbeat marks the
+ * attempt as not lost, so errors that Temporal is to retry must be thrown inside of `work`.
  */
 export async function withHeartbeat<T>(
   work: () => Promise<T>,
@@ -62,10 +62,10 @@ export async function withHeartbeat<T>(
   running += 1;
   let timer = setTimeout(beat, intervalMs());
   try {
-    // Immediately, since an attempt that is lost without a heartbeat is not counted.
+    // Immediately, since an attempt that is lost before its first heartbeat is not counted.
     if (context.info.attempt > 1) report(true);
     if (lost < MAX_LOST_ATTEMPTS) return await work();
-    log.error('an activity is given up: too many attempts were lost', { lost });
+    log.error('an activity is not retried: too many attempts were lost', { lost });
     return await giveUp();
   } catch (error) {
     report(false);
@@ -82,9 +82,9 @@ export function detailsLeft(): unknown {
 }
 
 /**
- * How many attempts before this one were lost. An attempt without any heartbeat does not count, since its worker may lack
- * the key to decrypt the input, and that may go on until the key is back. The first attempt does: it sends its first
- * heartbeat after half a second.
+ * The number of lost attempts before this one. An attempt without a heartbeat does not count, because its worker may
+ * have lacked the key to decrypt the input, which may last until the key is restored. The first attempt counts without
+ * one: it sends its first heartbeat only after half a second.
  */
 function lostAttempts(context: Context): number {
   const last = lastReport(context);
@@ -93,7 +93,7 @@ function lostAttempts(context: Context): number {
 }
 
 function lastReport({ info }: Context): Report | undefined {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by an attempt before this one
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by an earlier attempt
   return info.heartbeatDetails as Report | undefined;
 }
 
@@ -106,8 +106,8 @@ function fail(): Promise<never> {
 }
 
 /**
- * Why the signal of an activity was aborted: the workflow cancelled it, this worker shuts down, or nobody waits for it
- * any more (it timed out, or its workflow has closed).
+ * Why the signal of an activity was aborted: the workflow cancelled it, this worker is shutting down, or the result is
+ * no longer awaited (the attempt timed out, or its workflow has closed).
  */
 export function stopReason({ cancellationDetails: details }: Context): StopReason {
   if (details?.cancelRequested) return 'cancelled';

@@ -8,13 +8,13 @@ import { EncryptionCodec, type Refusal } from './payload-codec.ts';
 /** Also a part of the workflow bundle. */
 export const FAILURE_CONVERTER_PATH = fileURLToPath(new URL('../../workflows/failure-converter.ts', import.meta.url));
 
-/** For clients. Undefined: Temporal's own, which hides nothing. */
+/** The data converter of clients. Undefined without keys: Temporal's default, which encrypts nothing. */
 export function dataConverterFor(cipher: Cipher, refusal?: Refusal): DataConverter | undefined {
   if (!cipher.isOn) return undefined;
   return { payloadCodecs: [new EncryptionCodec(cipher, refusal)], failureConverterPath: FAILURE_CONVERTER_PATH };
 }
 
-/** For workers, and for replays of what they did: unless `acceptsUnencrypted`, only what is encrypted is obeyed. */
+/** The data converter of workers and replays: unless `acceptsUnencrypted`, unencrypted payloads are refused. */
 export function workerConverterFor(
   cipher: Cipher,
   { acceptsUnencrypted }: { acceptsUnencrypted: boolean },
@@ -22,13 +22,13 @@ export function workerConverterFor(
   return dataConverterFor(cipher, acceptsUnencrypted ? 'throws' : 'marks');
 }
 
-/** What a failure in a history says, wherever it says it. */
+/** The message of a failure in a history, decrypted if it is in the encoded attributes. */
 export async function failureMessage(
   { payloadCodecs, payloadConverter }: LoadedDataConverter,
   failure: temporal.api.failure.v1.IFailure | null | undefined,
 ): Promise<string> {
   if (!failure) return 'unknown failure';
   const { message, encodedAttributes } = await decodeFailure(payloadCodecs, failure);
-  const hidden = encodedAttributes && payloadConverter.fromPayload<{ message?: string } | null>(encodedAttributes);
-  return hidden?.message || message || 'unknown failure';
+  const encoded = encodedAttributes && payloadConverter.fromPayload<{ message?: string } | null>(encodedAttributes);
+  return encoded?.message || message || 'unknown failure';
 }

@@ -4,7 +4,7 @@ import proto, { type temporal } from '@temporalio/proto';
 import { failureMessage } from './data-converter.ts';
 import { isNotFound } from './errors.ts';
 
-/** How a workflow stands, as Temporal sees it, beside its history. */
+/** The state of a workflow according to Temporal, without its history. */
 export interface Execution {
   workflowId: string;
   runId: string;
@@ -18,12 +18,12 @@ export interface Execution {
 }
 
 export interface PendingActivity {
-  /** As in the history. */
+  /** The id in the history. */
   activityId: string;
   name: string;
   state: string;
   attempt: number;
-  /** When the current attempt, or the next, was or will be given out. */
+  /** When the current or next attempt was or will be scheduled. */
   scheduledAt: string | undefined;
   startedAt: string | undefined;
   heartbeatAt: string | undefined;
@@ -31,19 +31,19 @@ export interface PendingActivity {
   lastFailure?: { type: string | undefined; message: string };
 }
 
-/** A piece of workflow code that waits to be run. */
+/** A workflow task that has not completed. */
 export interface WorkflowTask {
   state: string;
-  /** From 1; more than a few say that the code fails. */
+  /** From 1; more than a few attempts mean that the code fails. */
   attempt: number;
   since: string | undefined;
-  /** Why the last one failed. */
+  /** Why the last attempt failed. */
   failure?: string;
 }
 
 type Timestamp = temporal.api.workflow.v1.IPendingActivityInfo['lastStartedTime'];
 
-/** Undefined if there is no such workflow. */
+/** Describes a workflow. Undefined if it does not exist. */
 export async function describeExecution(client: Client, workflowId: string): Promise<Execution | undefined> {
   const { connection, options } = client;
   const { namespace } = options;
@@ -98,7 +98,7 @@ async function pendingActivity(
   };
 }
 
-/** Of a workflow task; only the first of a row of failures stands in the history. */
+/** The last failure of a workflow task. The history has only the first of consecutive failures. */
 async function lastFailure(client: Client, workflowId: string): Promise<string> {
   const { connection, options } = client;
   const { history } = await connection.workflowService.getWorkflowExecutionHistoryReverse({
@@ -109,14 +109,14 @@ async function lastFailure(client: Client, workflowId: string): Promise<string> 
   for (const event of history?.events ?? []) {
     const failed = event.workflowTaskFailedEventAttributes;
     if (failed?.failure) return failureMessage(options.loadedDataConverter, failed.failure);
-    if (event.workflowTaskTimedOutEventAttributes) return 'the worker did not answer in time';
+    if (event.workflowTaskTimedOutEventAttributes) return 'the worker did not respond in time';
   }
   return 'unknown failure';
 }
 
 const states = proto.temporal.api.enums.v1;
 
-/** `PENDING_ACTIVITY_STATE_CANCEL_REQUESTED` is `cancel requested`. */
+/** Formats an enum value: `PENDING_ACTIVITY_STATE_CANCEL_REQUESTED` becomes `cancel requested`. */
 function nameOf(states: Record<number, string>, value: number | null | undefined): string {
   const name = states[value ?? 0] ?? '';
   return name

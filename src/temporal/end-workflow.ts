@@ -5,11 +5,11 @@ import { isNotFound } from './errors.ts';
 
 interface Run {
   workflowId: string;
-  /** Without it: the current one, or the last. */
+  /** Default: the current or last run. */
   runId?: string;
 }
 
-/** Ends a workflow without asking it. One that has closed, or does not exist, is left as it is. */
+/** Terminates a workflow. Does nothing if it has closed or does not exist. */
 export async function terminateWorkflow(
   { connection, options }: Client,
   { workflowId, reason, details }: { workflowId: string; reason: string; details?: CancelReason },
@@ -27,7 +27,7 @@ export async function terminateWorkflow(
   );
 }
 
-/** Deletes a run of a workflow with its history; one that does not exist is deleted already. */
+/** Deletes a workflow run and its history. Does nothing if it does not exist. */
 export async function deleteExecution({ connection, options }: Client, workflowExecution: Run): Promise<void> {
   await ignoreNotFound(() =>
     connection.workflowService.deleteWorkflowExecution({ namespace: options.namespace, workflowExecution }),

@@ -6,10 +6,10 @@ type GrpcStatus = Parameters<typeof isRetryableError>[0];
 const DEADLINE_EXCEEDED = 4;
 const NOT_FOUND = 5;
 const ALREADY_EXISTS = 6;
-/** How Temporal refuses Updates of a workflow whose last task has failed; the next one may not. */
+/** Temporal rejects Updates with this while the workflow's last task has failed; the next task may succeed. */
 const FAILED_PRECONDITION = 9;
 
-/** The workflow does not exist, or no longer. */
+/** Whether the workflow does not exist, or no longer. */
 export function isNotFound(error: unknown): boolean {
   const code: number | undefined = grpcError(error)?.code;
   return code === NOT_FOUND;
@@ -20,7 +20,7 @@ export function isAlreadyExists(error: unknown): boolean {
   return code === ALREADY_EXISTS;
 }
 
-/** Temporal can't be reached, or not now: the request may or may not have been carried out. */
+/** Whether Temporal is unavailable. The request may or may not have been carried out. */
 export function isTemporalUnavailable(error: unknown): boolean {
   const status = grpcError(error);
   if (!status) return false;
@@ -28,7 +28,7 @@ export function isTemporalUnavailable(error: unknown): boolean {
   return code === DEADLINE_EXCEEDED || code === FAILED_PRECONDITION || isRetryableError(status);
 }
 
-/** The client wraps gRPC's errors in its own, several deep. */
+/** Finds the gRPC error that the client has wrapped in its own errors, several levels deep. */
 function grpcError(error: unknown): GrpcStatus | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     if (isGrpcServiceError(cause)) return cause;

@@ -4,14 +4,14 @@ import { defaultDataConverter } from '@temporalio/common';
 import { expect, test } from 'vitest';
 import { TurnHistory } from './history.ts';
 
-test('a reader who follows for long leaves nothing on the signal that would end it', async () => {
+test('a reader that follows for long leaves no listeners on its signal', async () => {
   const pages = 20;
   let polls = 0;
   const signals = new Set<AbortSignal>();
   const connection = {
     withDeadline: <T>(_: number, work: () => T) => work(),
     withAbortSignal: <T>(signal: AbortSignal, work: () => T) => {
-      // As the client does, which never takes its listener back.
+      // Like the client, which never removes its listener.
       signal.addEventListener('abort', () => undefined);
       signals.add(signal);
       return work();
@@ -28,7 +28,7 @@ test('a reader who follows for long leaves nothing on the signal that would end 
   };
   const converter = { ...defaultDataConverter, payloadCodecs: [] };
   const history = new TurnHistory({
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the parts that are used here
     connection: connection as unknown as Connection,
     namespace: 'n',
     converter,

@@ -14,43 +14,44 @@ import {
 } from '../core/history.ts';
 import type { CancelReason, NewRecord } from '../core/records.ts';
 import { turnWorkflowId } from '../core/temporal-names.ts';
+import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';
 
 type RawEvent = temporal.api.history.v1.IHistoryEvent;
 
 /** A part of a run's history. */
 export interface HistoryPage {
-  /** Those of interest to the log. */
+  /** The events that are relevant to the log. */
   events: HistoryEvent[];
-  /** Of the last event of the page, whatever it is. */
+  /** The id of the page's last event, relevant or not. */
   lastEventId: number;
 }
 
 interface Page extends HistoryPage {
-  /** Absent at the end of a closed run, or of what there is now if the reader does not follow. */
+  /** Undefined at the end of a closed run, and at the current end if the reader does not follow. */
   next: Uint8Array | undefined;
-  /** Set where a run that an operator has reset was given another continuation: the run, as it went on in truth. */
+  /** Set at the point to which an operator has reset the run: the id of the run that was reset. */
   resetRunId: string | undefined;
 }
 
-/** Events per page: a page of them stays far below what a gRPC message may hold, at 128 KiB a payload. */
+/** Events per page. With payloads of 128 KiB a page stays far below the limit of a gRPC message. */
 const PAGE_SIZE = 250;
 
-/** From the end, where what is looked for stands near it. */
+/** Events per page when reading backwards, where the relevant ones are near the end. */
 const REVERSE_PAGE_SIZE = 50;
 
 /**
- * Between two polls of a reader who follows. Each commit to a history answers a poll, and of the three that an activity
- * makes only one is of interest; asked a little later, one poll hears of all.
+ * The pause between two polls of a reader that follows. Each commit to a history ends a poll, and only one of an
+ * activity's three is relevant; after a short pause one poll returns all of them.
  */
 const POLL_INTERVAL_MS = 10;
 
-/** The server answers a long poll within 20 s; past this one is lost. */
+/** The server answers a long poll within 20 s; a poll that takes longer than this was lost. */
 const LONG_POLL_DEADLINE_MS = 40_000;
 
 /**
- * Reads the histories of turn workflows as the projection wants them. This is the one place that decodes raw history:
- * the client does not, and payloads may have to go through a codec.
+ * Reads the histories of turn workflows in the form that the projection expects. Only this class decodes raw history:
+ * the client does not, and payloads may have to pass through a codec.
  */
 export class TurnHistory {
   readonly #connection: Connection;
@@ -72,11 +73,12 @@ export class TurnHistory {
   }
 
   /**
-   * The events of a run, oldest first: up to now, or with `follow` also those to come, until the run ends or the signal
-   * is aborted (which throws). Without `runId`: the turn's current, or last, run.
+   * Reads the events of a run, oldest first: the current ones, and with `follow` also further ones until the run ends
+   * or the signal is aborted (which throws). Default run: the turn's current or last one.
    *
-   * An operator's reset ends a turn: what readers have seen, and tools have done, can't be taken back. So a run that came
-   * of a reset is read as the run that was reset, whose events up to there it shares, and so is what it continued as.
+   * A reset by an operator ends a turn, because what readers have seen and tools have done cannot be undone. So a run
+   * that results from a reset is read as the run that was reset, with which it shares its first events, and so are the
+   * runs that it continues as.
    */
   async *read(turnId: string, runId?: string, follow?: AbortSignal, after = 0): AsyncGenerator<HistoryPage> {
     for (let page: Page | undefined; !page || page.next;) {
@@ -93,7 +95,7 @@ export class TurnHistory {
     }
   }
 
-  /** The events of a run behind event `after`, read from the end, so that it costs what is new and not what is old. */
+  /** Reads the events of a run after event `after`, from the end, so that the cost depends on the new events only. */
   async readSince(turnId: string, runId: string, after: number): Promise<HistoryPage> {
     const raw: RawEvent[] = [];
     let token: Uint8Array | undefined;
@@ -105,7 +107,7 @@ export class TurnHistory {
     return this.#decodePage(turnId, raw.filter((event) => Number(event.eventId) > after).reverse(), after);
   }
 
-  /** The events of a turn's current, or last, run in batches from its end; those of a batch are in their order. */
+  /** Reads the events of a turn's current or last run in batches from the end; each batch is in order. */
   async *readBackwards(turnId: string): AsyncGenerator<HistoryEvent[]> {
     let token: Uint8Array | undefined;
     do {
@@ -116,7 +118,7 @@ export class TurnHistory {
     } while (token.length > 0);
   }
 
-  /** What a turn was started with, from the first event of its current run, or of `runId`. */
+  /** The input of a turn, from the first event of its current run or of `runId`. */
   async start(turnId: string, runId?: string): Promise<TurnStart> {
     const { events } = await this.#page({ turnId, runId, token: undefined, pageSize: 1 });
     const [first] = events;
@@ -124,7 +126,7 @@ export class TurnHistory {
     return first.start;
   }
 
-  /** How a turn's workflow closed; undefined while it is still at work. */
+  /** How a turn's workflow closed; undefined while it is running. */
   async close(turnId: string): Promise<WorkflowClose | undefined> {
     const { history } = await this.#reverse(turnId, { pageSize: 1 });
     const { events } = await this.#decodePage(turnId, history?.events ?? [], 0);
@@ -163,7 +165,7 @@ export class TurnHistory {
     token: Uint8Array | undefined;
     pageSize: number;
     follow?: AbortSignal | undefined;
-    /** Events up to this one are left out. */
+    /** Events up to this id are omitted. */
     after?: number;
   }): Promise<Page> {
     const request = () =>
@@ -188,16 +190,14 @@ export class TurnHistory {
     return { ...page, resetRunId, next: isLast ? undefined : response.nextPageToken };
   }
 
-  /** The client never removes its listener from a signal that it was given, so it is given one of its own each time. */
+  /** Passes the client a new signal per request, because the client never removes its listener from a signal. */
   async #until<T>(stop: AbortSignal, request: () => Promise<T>): Promise<T> {
     const controller = new AbortController();
-    const onStop = (): void => controller.abort(stop.reason);
-    if (stop.aborted) onStop();
-    stop.addEventListener('abort', onStop, { once: true });
+    const unlink = linkSignal(stop, controller);
     try {
       return await this.#connection.withAbortSignal(controller.signal, request);
     } finally {
-      stop.removeEventListener('abort', onStop);
+      unlink();
     }
   }
 
@@ -233,7 +233,7 @@ class EventDecoder {
       const name = APPENDING_ACTIVITIES.find((one) => one === scheduled.activityType?.name);
       if (!name) return undefined;
       const input = await this.#first<ScheduledActivity['input']>(scheduled.input?.payloads, this.#ofActivity);
-      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflow wrote it: the name decides the type
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the turn workflow; the name decides the type
       const activity = { name, input } as ScheduledActivity;
       const { activityId } = scheduled;
       return { type: 'scheduled', eventId: Number(event.eventId), ...(activityId && { activityId }), at, activity };
@@ -279,7 +279,7 @@ class EventDecoder {
     if (event.workflowExecutionTimedOutEventAttributes) return { how: 'timed_out' };
     const terminated = event.workflowExecutionTerminatedEventAttributes;
     if (terminated) {
-      // Our own terminate says why, as its details; an operator's does not.
+      // `terminateWorkflow` passes the reason as details; an operator's terminate has none.
       const reason = await this.#first<CancelReason | undefined>(terminated.details?.payloads);
       return { how: 'terminated', reason: reason ?? 'abandoned' };
     }
@@ -289,7 +289,7 @@ class EventDecoder {
 
   async #first<T>(payloads: Payload[] | null | undefined, context = this.#own): Promise<T> {
     const [value] = await decodeArrayFromPayloads(this.#converter, payloads, context);
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- our own workflows and activities wrote it
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the project's workflows and activities
     return value as T;
   }
 }

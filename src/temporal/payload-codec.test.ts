@@ -20,7 +20,7 @@ function inWorkflow(workflowId: string): SerializationContext {
 const payload = defaultPayloadConverter.toPayload({ said: 'hello' });
 const here = inWorkflow('turn/1');
 
-test('a payload comes back as it was, whatever the namespace; stored is nothing of it but its workflow and its key', async () => {
+test('a payload is restored in any namespace; only its workflow and its key are stored in plain text', async () => {
   const [stored] = await codec.encode([payload], here);
   expect(Object.keys(stored?.metadata ?? {})).toEqual([
     'encoding',
@@ -35,11 +35,11 @@ test('a payload comes back as it was, whatever the namespace; stored is nothing 
   }
 });
 
-test('a payload that was not encrypted passes a client', async () => {
+test("a client's codec passes unencrypted payloads", async () => {
   expect(await codec.decode([payload, {}], here)).toEqual([payload, {}]);
 });
 
-test('a payload in another workflow is refused, also if it says that it belongs there', async () => {
+test('a payload in another workflow is rejected, even if its metadata names that workflow', async () => {
   const stored = await codec.encode([payload], here);
   await expect(codec.decode(stored, inWorkflow('turn/2'))).rejects.toThrow(DecryptionFailed);
   const forged = stored.map(({ metadata, data }) => ({
@@ -49,14 +49,14 @@ test('a payload in another workflow is refused, also if it says that it belongs 
   await expect(codec.decode(forged, inWorkflow('turn/2'))).rejects.toThrow(DecryptionFailed);
 });
 
-test("a payload of an activity is refused as the workflow's own, and one that is not bound in any workflow", async () => {
+test("a payload of an activity is rejected as the workflow's own, and an unbound payload in any workflow", async () => {
   const ofActivity = await codec.encode([payload], { ...here, type: 'activity', isLocal: false });
   await expect(codec.decode(ofActivity, here)).rejects.toThrow(DecryptionFailed);
   const unbound = await codec.encode([payload]);
   await expect(codec.decode(unbound, here)).rejects.toThrow(DecryptionFailed);
 });
 
-test("a worker's codec marks what it refuses, so that no converter reads it, and throws only for a key that is missing", async () => {
+test("a worker's codec marks what it refuses so that no converter reads it, and throws only for a missing key", async () => {
   const [whole] = await codec.encode([payload], here);
   const [moved] = await codec.encode([payload], inWorkflow('turn/2'));
   const metadata = whole?.metadata;
@@ -66,7 +66,7 @@ test("a worker's codec marks what it refuses, so that no converter reads it, and
   for (const [refused, reason] of [
     [payload, 'EVERTURN_ACCEPT_UNENCRYPTED'],
     [{}, 'EVERTURN_ACCEPT_UNENCRYPTED'],
-    [moved ?? {}, 'it stands in temporal/workflow/turn/1'],
+    [moved ?? {}, 'it is stored in temporal/workflow/turn/1'],
     [cutOff, 'it is truncated'],
   ] as const) {
     const [read] = await ofWorker.decode([refused], here);
@@ -76,7 +76,7 @@ test("a worker's codec marks what it refuses, so that no converter reads it, and
   await expect(ofWorker.decode(await rotated.encode([payload], here), here)).rejects.toThrow(EncryptionKeyMissing);
 });
 
-test('a payload that was cut off or changed is refused, and a key that is not there is named', async () => {
+test('a truncated or changed payload is rejected, and a missing key is named', async () => {
   const [stored] = await codec.encode([payload], here);
   const metadata = stored?.metadata;
   const data = stored?.data ?? new Uint8Array();
@@ -94,7 +94,7 @@ test('a payload that was cut off or changed is refused, and a key that is not th
   expect(read && defaultPayloadConverter.fromPayload(read)).toEqual({ said: 'hello' });
 });
 
-test('what an error says is hidden, and so is what has caused it', async () => {
+test('the message of an error and its cause are encrypted', async () => {
   const converter = loadDataConverter(dataConverterFor(new Cipher([first])));
   const cause = new Error('it was about the door code');
   const error = ApplicationFailure.create({ message: 'the provider says: door code', type: 'overloaded', cause });
@@ -106,6 +106,6 @@ test('what an error says is hidden, and so is what has caused it', async () => {
   expect(await failureMessage(converter, { message: 'as it was before' })).toBe('as it was before');
 });
 
-test('without keys Temporal has its own converter', () => {
+test("without keys Temporal's default converter is used", () => {
   expect(dataConverterFor(new Cipher([]))).toBeUndefined();
 });

@@ -4,24 +4,24 @@ import proto from '@temporalio/proto';
 import { DecryptionFailed, type Cipher } from '../encryption/cipher.ts';
 import { REFUSED } from '../core/temporal-names.ts';
 
-/** As in the other codecs for Temporal that encrypt. */
+/** The encoding that Temporal's encryption samples use. */
 const ENCODING = Buffer.from('binary/encrypted');
 
 const { Payload: message } = proto.temporal.api.common.v1;
 
 /**
- * What becomes of a payload that is not encrypted, or was changed or moved: the codec of a client passes the one and throws
- * for the other. That of a worker marks both as refused, so that they are commands to nothing: see `REFUSED`. It does not
- * throw, since that would fail the workflow task, and a forged command would stop a session for ever.
+ * How a payload is handled that is not encrypted, or that was changed or moved. A client's codec passes the former and
+ * throws for the latter. A worker's codec marks both as refused, so that they have no effect: see `REFUSED`. It does
+ * not throw, because that would fail the workflow task, and a forged command would block a session for ever.
  */
 export type Refusal = 'throws' | 'marks';
 
 /**
- * Encrypts the payloads of Temporal.
+ * Encrypts Temporal's payloads.
  *
- * A payload is bound to the id of its workflow, and to whether it is the workflow's own or of an activity. Both stand beside
- * it and are authenticated with it: in another place it cannot be decrypted. An id outlives continue-as-new, resets, and a
- * restore into another namespace or server.
+ * A payload is bound to the id of its workflow, and to whether it belongs to the workflow or to an activity. Both are
+ * stored in its metadata and authenticated with it, so a payload that is moved cannot be decrypted. A workflow id
+ * survives continue-as-new, resets, and a restore into another namespace or server.
  */
 export class EncryptionCodec implements PayloadCodec {
   readonly #cipher: Cipher;
@@ -33,62 +33,62 @@ export class EncryptionCodec implements PayloadCodec {
   }
 
   encode(payloads: Payload[], context?: SerializationContext): Promise<Payload[]> {
-    return Promise.resolve(payloads.map((payload) => this.#encode(payload, placeIn(context))));
+    return Promise.resolve(payloads.map((payload) => this.#encode(payload, bindingOf(context))));
   }
 
-  // Async, so that what cannot be decrypted is a rejection.
+  // Async, so that a failed decryption rejects.
   async decode(payloads: Payload[], context?: SerializationContext): Promise<Payload[]> {
-    return payloads.map((payload) => this.#decodeOrRefuse(payload, context && placeIn(context)));
+    return payloads.map((payload) => this.#decodeOrRefuse(payload, context && bindingOf(context)));
   }
 
-  #encode(payload: Payload, place: Place): Payload {
-    const { keyId, data } = this.#cipher.seal(message.encode(payload).finish(), nameOf(place));
+  #encode(payload: Payload, binding: Binding): Payload {
+    const { keyId, data } = this.#cipher.seal(message.encode(payload).finish(), aadFor(binding));
     const metadata = {
       encoding: ENCODING,
       'encryption-key-id': Buffer.from(keyId),
-      'encryption-owner': Buffer.from(place.owner),
-      ...(place.workflowId && { 'encryption-workflow-id': Buffer.from(place.workflowId) }),
+      'encryption-owner': Buffer.from(binding.owner),
+      ...(binding.workflowId && { 'encryption-workflow-id': Buffer.from(binding.workflowId) }),
     };
     return { metadata, data };
   }
 
-  #decodeOrRefuse(payload: Payload, place: Place | undefined): Payload {
-    if (this.#refusal === 'throws') return isEncrypted(payload) ? this.#decode(payload, place) : payload;
+  #decodeOrRefuse(payload: Payload, binding: Binding | undefined): Payload {
+    if (this.#refusal === 'throws') return isEncrypted(payload) ? this.#decode(payload, binding) : payload;
     if (!isEncrypted(payload)) return refused('it is not encrypted: see EVERTURN_ACCEPT_UNENCRYPTED');
     try {
-      return this.#decode(payload, place);
+      return this.#decode(payload, binding);
     } catch (error) {
-      // A key that is missing is another matter: when it is back, this can be read.
+      // A missing key throws: once it is restored, the payload can be read.
       if (!(error instanceof DecryptionFailed)) throw error;
       return refused(error.message);
     }
   }
 
-  #decode({ metadata, data }: Payload, place: Place | undefined): Payload {
-    const boundTo: Place = {
+  #decode({ metadata, data }: Payload, binding: Binding | undefined): Payload {
+    const boundTo: Binding = {
       owner: textOf(metadata?.['encryption-owner']),
       workflowId: textOf(metadata?.['encryption-workflow-id']),
     };
-    // Failures of a workflow task are not bound, and are decoded without a place: the SDK does not say whose they are.
-    if (place && nameOf(place) !== nameOf(boundTo)) {
-      throw new DecryptionFailed(nameOf(boundTo), `it stands in ${nameOf(place)}`);
+    // Failures of workflow tasks are not bound and are decoded without a context, which the SDK does not provide.
+    if (binding && aadFor(binding) !== aadFor(boundTo)) {
+      throw new DecryptionFailed(aadFor(boundTo), `it is stored in ${aadFor(binding)}`);
     }
     const sealed = { keyId: textOf(metadata?.['encryption-key-id']), data: data ?? new Uint8Array() };
-    return message.decode(this.#cipher.open(sealed, nameOf(boundTo)));
+    return message.decode(this.#cipher.open(sealed, aadFor(boundTo)));
   }
 }
 
-interface Place {
-  /** `workflow` or `activity`; empty if the SDK does not say it. */
+interface Binding {
+  /** `workflow` or `activity`; empty if the SDK does not provide it. */
   owner: string;
   workflowId: string;
 }
 
-function placeIn(context: SerializationContext | undefined): Place {
+function bindingOf(context: SerializationContext | undefined): Binding {
   return { owner: context?.type ?? '', workflowId: context?.workflowId ?? '' };
 }
 
-function nameOf({ owner, workflowId }: Place): string {
+function aadFor({ owner, workflowId }: Binding): string {
   return `temporal/${owner}/${workflowId}`;
 }
 

@@ -1,12 +1,12 @@
+import { randomUUID } from 'node:crypto';
 import proto from '@temporalio/proto';
 import type { Client } from '@temporalio/client';
 import { optionalTsToMs } from '@temporalio/common/lib/time.js';
-import { newId } from '../engine/new-id.ts';
-import type { Services } from '../server/services.ts';
+import type { Logger } from 'pino';
 
 /**
- * A poll waits for a task for a minute. Temporal remembers who polled for five, so one that came earlier than this is
- * from a worker that is gone.
+ * A poll waits up to a minute for a task. Temporal lists pollers for five minutes, so an entry older than this belongs
+ * to a worker that has stopped.
  */
 const POLLED_WITHIN_MS = 75_000;
 
@@ -24,28 +24,37 @@ export async function checkPollers(client: Client, taskQueue: string): Promise<v
   );
   const since = Date.now() - POLLED_WITHIN_MS;
   if (pollers.some(({ lastAccessTime }) => (optionalTsToMs(lastAccessTime) ?? 0) >= since)) return;
-  throw new Error(`none polls the task queue ${taskQueue}: start one with everturn worker`);
+  throw new Error(`no worker polls the task queue ${taskQueue}: start one with everturn worker`);
 }
 
-/** An embedded server takes 7 ms, one on PostgreSQL on a small machine 20; with the default settings of a small server it is 100. */
+/**
+ * The embedded server takes 7 ms, one on PostgreSQL on a small machine 20 ms, a small server with default settings 100
+ * ms.
+ */
 const SLOW_MS = 60;
 
-/** Says so if Temporal takes much longer than it need between the steps of a workflow: each turn has many. */
-export async function warnIfSlow({ client, config, log }: Pick<Services, 'client' | 'config' | 'log'>): Promise<void> {
+interface ProbeOptions {
+  client: Client;
+  taskQueue: string;
+  log: Logger;
+}
+
+/** Logs a warning if Temporal dispatches the steps of a workflow slowly, since each turn has many. Never rejects. */
+export async function warnIfSlow({ client, taskQueue, log }: ProbeOptions): Promise<void> {
   try {
     const stepMs = await client.workflow.execute<() => Promise<number>>('dispatchProbe', {
-      workflowId: `dispatch-probe/${newId('req')}`,
-      taskQueue: config.temporal.taskQueue,
+      workflowId: `dispatch-probe/${randomUUID()}`,
+      taskQueue,
       workflowExecutionTimeout: '1 minute',
     });
     if (stepMs < SLOW_MS) return;
     log.warn(
       { stepMs },
-      `Temporal takes ${stepMs} ms from one activity to the next, so turns are slow. If it is a small server of your own, ` +
-        'set in its dynamic configuration history.transferProcessorMaxPollRPS to 2000 (by default it is 20 per shard) ' +
-        'and system.enableActivityEagerExecution to true',
+      `Temporal takes ${stepMs} ms from one activity to the next, so turns are slow. If you run the server yourself, set ` +
+        'history.transferProcessorMaxPollRPS to 2000 (the default is 20 per shard) and ' +
+        'system.enableActivityEagerExecution to true in its dynamic configuration',
     );
   } catch (error) {
-    log.warn({ err: error }, 'how fast Temporal dispatches could not be measured');
+    log.warn({ err: error }, "Temporal's dispatch time could not be measured");
   }
 }

@@ -9,19 +9,17 @@ import { FAILURE_CONVERTER_PATH } from './data-converter.ts';
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const WORKFLOWS = path.join(ROOT, 'workflows');
 
-/** All source files that workflows are made of: the import rules hold them in these folders. */
+/** All folders with source files of workflows; the import rules keep them there. */
 const SOURCES = [WORKFLOWS, path.join(ROOT, 'src', 'core')];
 
 /**
- * The workflow code, bundled for the worker's sandbox. Bundling takes a second and 130 MB, so the result is kept in
- * `cacheDir` under a hash of its sources. With encryption errors are hidden inside the sandbox, where the codec is not.
+ * Bundles the workflow code for the worker's sandbox. Bundling takes a second and 130 MB, so the result is cached in
+ * `cacheDir` under a hash of its sources. With encryption the bundle contains the failure converter that moves error
+ * messages to the attributes that the codec, which runs outside of the sandbox, encrypts.
  */
-export async function workflowBundle(
-  cacheDir: string,
-  { hidesFailures: encodesFailures = false } = {},
-): Promise<{ code: string }> {
+export async function workflowBundle(cacheDir: string, { encodesFailures = false } = {}): Promise<{ code: string }> {
   const folder = path.join(cacheDir, 'workflows');
-  const file = path.join(folder, `${await sourceHash()}${encodesFailures ? '-hides-failures' : ''}.js`);
+  const file = path.join(folder, `${await sourceHash()}${encodesFailures ? '-encodes-failures' : ''}.js`);
   const cached = await readFile(file, 'utf8').catch(() => undefined);
   if (cached !== undefined) return { code: cached };
   const { code } = await bundleWorkflowCode({
@@ -33,9 +31,9 @@ export async function workflowBundle(
     logger: new DefaultLogger('ERROR'),
   });
   await mkdir(folder, { recursive: true });
-  const aside = path.join(folder, `.${randomUUID()}`);
-  await writeFile(aside, code);
-  await rename(aside, file);
+  const temporary = path.join(folder, `.${randomUUID()}`);
+  await writeFile(temporary, code);
+  await rename(temporary, file);
   return { code };
 }
 

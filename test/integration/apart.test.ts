@@ -233,7 +233,7 @@ test('an API whose workers are not there says so, until one comes', async () => 
   onTestFinished(async () => void (await Promise.all([api.stop(), worker.stop()])));
   await api.start();
   const { status, body } = await api.api.send('GET', '/readyz');
-  expect([status, body.problems]).toEqual([503, [expect.stringMatching(/^no worker is there: .*everturn worker/)]]);
+  expect([status, body.problems]).toEqual([503, [expect.stringMatching(/^no worker is running: .*everturn worker/)]]);
   await worker.start();
   await expect.poll(async () => (await api.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
 });

@@ -176,7 +176,7 @@ test('one that does not answer any more is replaced', async () => {
   expect(server.adopted).toBe(false);
   expect((await theServer()).pid).not.toBe(left.pid);
   expect(await isThere(await clientOf(server.address), 'kept')).toBe(true);
-  expect(messages.join('')).toContain('does not answer');
+  expect(messages.join('')).toContain('does not respond');
 });
 
 test('one that runs with other settings is replaced', async () => {
@@ -211,7 +211,7 @@ test.each(['started', 'adopted'])(
 test('stopping while the server is being started again leaves none behind', async () => {
   const server = await start();
   process.kill((await theServer()).pid, 'SIGKILL');
-  await eventually(() => expect(messages.join('')).toContain('is started again'));
+  await eventually(() => expect(messages.join('')).toContain('is restarted'));
   await server.stop();
   expect(await findDevServers(databaseFile())).toEqual([]);
 });

@@ -184,7 +184,7 @@ test('with keys URLs do not lead to private addresses unless that is allowed; wi
       input: message(file(url)),
     });
     expect([status, body.error.code]).toEqual([422, 'file_unavailable']);
-    expect(body.error.message).toMatch(/is at a private address: that takes EVERTURN_ALLOW_PRIVATE_URLS=true/);
+    expect(body.error.message).toMatch(/is at a private address: set EVERTURN_ALLOW_PRIVATE_URLS=true/);
   }
   await keyed.stop();
   const keyless = await startTestServer();

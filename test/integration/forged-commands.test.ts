@@ -114,7 +114,9 @@ test('a command that is not encrypted is refused, no tool runs, and the session 
 test('a command that was encrypted for another session, or was changed, is refused, and the session goes on', async () => {
   const [mine, other] = [await waitingChat(), await waitingChat()];
   const [stored] = await storedCommands(other.sessionId);
-  expect(await rejection(sender(stored!), mine.sessionId, 'createTurn')).toContain('it stands in temporal/workflow/');
+  expect(await rejection(sender(stored!), mine.sessionId, 'createTurn')).toContain(
+    'it is stored in temporal/workflow/',
+  );
   const [own] = await storedCommands(mine.sessionId);
   const changed = { ...own, data: Buffer.from(own!.data!).fill(0, 60, 61) };
   expect(await rejection(sender(changed), mine.sessionId, 'createTurn')).toContain('it was altered or moved');

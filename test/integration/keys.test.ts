@@ -64,7 +64,7 @@ test('keys come and go while servers run', async () => {
   const stays = here(first.key).subscribe(held, await reader.turnId());
   await reader.says('Slowly');
   const revoked = await keys('revoke', second.id);
-  expect([revoked.code, revoked.stderr]).toEqual([0, expect.stringContaining(`${second.id} of ann is revoked`)]);
+  expect([revoked.code, revoked.stderr]).toEqual([0, expect.stringContaining(`${second.id} of ann was revoked`)]);
   await expect.poll(() => statusOf(here(second.key)), { timeout: 10_000 }).toBe(401);
   await expect.poll(() => statusOf(there(second.key)), { timeout: 10_000 }).toBe(401);
   await expect(reader.done).rejects.toThrow(/terminated/);
@@ -81,7 +81,7 @@ test('keys come and go while servers run', async () => {
     [second.id, 'ann', 'user'],
     [bob.id, 'bob', 'user'],
   ]);
-  expect(list.map((line) => line.split(/ {2,}/)[5]?.split(' ')[0])).toEqual(['state', 'works', 'revoked', 'works']);
+  expect(list.map((line) => line.split(/ {2,}/)[5]?.split(' ')[0])).toEqual(['state', 'active', 'revoked', 'active']);
 
   // Without a key that works nobody gets in.
   await keys('revoke', first.id);

@@ -213,8 +213,8 @@ test('where keys are needed the metrics are for admins, or at a port of their ow
     await writeFile(blobs, 'not a folder');
     const unready = async ({ url }: { url: string }) =>
       (await new ApiClient(url).send('GET', '/readyz')).body.problems?.join();
-    await expect.poll(() => unready(keyed.api)).toMatch(/^the blob store can not be written \(since \S+Z\)$/);
-    expect(await unready(own)).toMatch(/^the blob store can not be written: .*EEXIST.* \(since \S+Z\)$/);
+    await expect.poll(() => unready(keyed.api)).toMatch(/^the blob store cannot be written \(since \S+Z\)$/);
+    expect(await unready(own)).toMatch(/^the blob store cannot be written: .*EEXIST.* \(since \S+Z\)$/);
   } finally {
     await keyed.stop();
   }
@@ -227,7 +227,7 @@ test('a Redis that is away is told of, and keeps nobody from being answered', as
     expect(await apart.api.get('/readyz')).toEqual({
       status: 'ready',
       problems: [],
-      warnings: [expect.stringMatching(/^Redis can not be reached: .* \(since .*Z\)$/)],
+      warnings: [expect.stringMatching(/^Redis cannot be reached: .* \(since .*Z\)$/)],
     });
     const text = await (await fetch(`${apart.api.url}/metrics`)).text();
     const metrics = new Exposition(text);

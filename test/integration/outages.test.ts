@@ -43,7 +43,7 @@ test('Temporal away: 503 and never a false success; ended turns are read from th
   expect(Number(created.headers.get('retry-after'))).toBeGreaterThan(0);
   expect((await server.api.send('POST', `${chat.path}/cancel`, {})).status).toBe(503);
   const ready = await server.api.send('GET', '/readyz');
-  expect([ready.status, ready.body.problems[0]]).toEqual([503, expect.stringMatching(/^Temporal can not be reached/)]);
+  expect([ready.status, ready.body.problems[0]]).toEqual([503, expect.stringMatching(/^Temporal cannot be reached/)]);
 
   expect((await server.api.get(`${chat.path}/turns/${turnId}`)).data.state.status).toBe('done');
   expect(folded(await server.api.subscribe(chat.sessionId, turnId).done)).toEqual(folded(frames));
@@ -93,7 +93,7 @@ test('the catalog away: readiness says so, running turns go on, the archive catc
     const ready = await server.api.send('GET', '/readyz');
     expect([ready.status, ready.body.problems[0]]).toEqual([
       503,
-      expect.stringMatching(/^the catalog can not be written/),
+      expect.stringMatching(/^the catalog cannot be written/),
     ]);
     const refused = await server.api.send('POST', `${chat.path}/turns`, {
       input: [{ type: 'user.message', content: 'x' }],
@@ -115,7 +115,7 @@ test('the disk of the blobs full: readiness says so', async () => {
   await writeFile(blobs, 'not a folder');
   // It is remembered for a second that all was well.
   const problem = async () => (await server.api.send('GET', '/readyz')).body.problems[0];
-  await expect.poll(problem, { timeout: 20_000 }).toMatch(/^the blob store can not be written/);
+  await expect.poll(problem, { timeout: 20_000 }).toMatch(/^the blob store cannot be written/);
   expect((await server.api.send('GET', '/readyz')).status).toBe(503);
 });
 

@@ -16,8 +16,8 @@ async function openWithLog(server: TestRedis) {
   return { redis, messages: () => lines.map(({ msg }) => msg) };
 }
 
-const AWAY = 'Redis is away; it is tried again until it is back';
-const BACK = 'Redis is back';
+const UNAVAILABLE = 'Redis is unavailable; reconnecting';
+const AVAILABLE = 'Redis is available again';
 
 test('a Redis that is away is no reason not to start; commands are refused at once, and the log has one line for each outage', async () => {
   const server = await TestRedis.start();
@@ -26,15 +26,15 @@ test('a Redis that is away is no reason not to start; commands are refused at on
   const { redis, messages } = await openWithLog(server);
   await expect(redis.commands.ping()).rejects.toThrow('offline');
   await server.up();
-  await expect.poll(messages, { timeout: 10_000 }).toEqual([AWAY, BACK]);
+  await expect.poll(messages, { timeout: 10_000 }).toEqual([UNAVAILABLE, AVAILABLE]);
   expect(await redis.commands.ping()).toBe('PONG');
 
   const heard: string[] = [];
   await redis.subscriptions.subscribe('news', (text) => heard.push(text));
   await server.down();
-  await expect.poll(messages).toEqual([AWAY, BACK, AWAY]);
+  await expect.poll(messages).toEqual([UNAVAILABLE, AVAILABLE, UNAVAILABLE]);
   await server.up();
-  await expect.poll(messages, { timeout: 10_000 }).toEqual([AWAY, BACK, AWAY, BACK]);
+  await expect.poll(messages, { timeout: 10_000 }).toEqual([UNAVAILABLE, AVAILABLE, UNAVAILABLE, AVAILABLE]);
   await redis.commands.publish('news', 'subscribed still');
   await expect.poll(() => heard).toEqual(['subscribed still']);
 });
@@ -48,8 +48,8 @@ test('a Redis that hangs is left, also while there is something to send, and com
   pending.catch(() => undefined);
   const busy = setInterval(() => void redis.commands.set('x', 'y').catch(() => undefined), 100);
   onTestFinished(() => clearInterval(busy));
-  await expect.poll(messages, { timeout: 30_000 }).toEqual([AWAY]);
+  await expect.poll(messages, { timeout: 30_000 }).toEqual([UNAVAILABLE]);
   await expect(pending).rejects.toThrow('Disconnects client');
   server.goOn();
-  await expect.poll(messages, { timeout: 30_000 }).toEqual([AWAY, BACK]);
+  await expect.poll(messages, { timeout: 30_000 }).toEqual([UNAVAILABLE, AVAILABLE]);
 });

@@ -118,7 +118,7 @@ test('no secret is in the log at its most talkative, nor in what users are told'
   expect(told.join('\n')).toMatch(/not you: .*\[hidden\]/);
   await server.stop();
   const { output } = server;
-  expect(output).toMatch(/Redis is away/);
+  expect(output).toMatch(/Redis is unavailable/);
   expect(output).toMatch(/"msg":"request completed"/);
   expect(output).toContain('api_key=[hidden]');
   const all = { ...secrets, key: secrets.key, created: key, token, redisEncoded: encodeURIComponent(secrets.redis) };

@@ -28,7 +28,7 @@ const everturn = (args: string[], env: Record<string, string> = {}) =>
 
 test('a wrong setting stops the start with its name and what it should be', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: 'eighty' });
-  expect([code, stderr]).toEqual([1, 'everturn: EVERTURN_PORT must be a port number, 0 to 65535 (it is "eighty")\n']);
+  expect([code, stderr]).toEqual([1, 'everturn: EVERTURN_PORT must be a port number, 0 to 65535 (got "eighty")\n']);
   const file = path.join(dataDir, 'none.json');
   const mcp = await everturn(['start'], { EVERTURN_MCP_SERVERS: file });
   expect([mcp.code, mcp.stderr]).toEqual([1, expect.stringContaining(`EVERTURN_MCP_SERVERS: ${file}`)]);
@@ -73,10 +73,7 @@ test('the first minutes of a stranger: start, the printed commands, an approval,
 
   // A second one on the same folder, and one on the same port, are told so.
   const second = await everturn(['start'], { EVERTURN_PORT: '0' });
-  expect([second.code, second.stderr]).toEqual([
-    1,
-    expect.stringContaining('another Everturn is running on the data folder'),
-  ]);
+  expect([second.code, second.stderr]).toEqual([1, expect.stringContaining('another Everturn uses the data folder')]);
   expect(await server.stop()).toBe(0);
   const { stdout: left } = await run('pgrep', ['-f', `db-filename ${dataDir}`]).catch(() => ({ stdout: '' }));
   expect(left).toBe('');
@@ -90,7 +87,7 @@ test('a port that is taken is named, with what to do', async () => {
   taken.close();
   expect([code, stderr]).toEqual([
     1,
-    expect.stringMatching(new RegExp(`can't listen on 127.0.0.1:${port}.*EVERTURN_PORT`)),
+    expect.stringMatching(new RegExp(`cannot listen on 127.0.0.1:${port}.*EVERTURN_PORT`)),
   ]);
 }, 60_000);
 

@@ -115,7 +115,7 @@ test(
       approval: { status: 'allow' },
     };
     await server.api.turn(sessionId, [approval]).done;
-    expect(await inspect(turnId)).toMatch(/answered by a turn that has followed[^]*It waits for nothing\.\n$/);
+    expect(await inspect(turnId)).toMatch(/answered by a later turn[^]*It waits for nothing\.\n$/);
     const report = JSON.parse(await inspect(turnId, '--json')) as Record<string, unknown>;
     expect(report).toMatchObject({
       turnId,
@@ -179,13 +179,15 @@ test(
     await rows.insertInto('turns').values([claimed, lost]).execute();
     await rows.destroy();
     const asked = await inspect(claimed.id);
-    expect(asked).toMatch(/^state +asked$[^]*^problem +it was asked for at .*, and its session has not begun it$/m);
-    expect(asked).toMatch(/^Nothing is known that it waits for\.$/m);
-    expect(await inspect(lost.id)).toMatch(/^state +unknown$[^]*^problem +its log is not in the archive .*is lost$/m);
+    expect(asked).toMatch(
+      /^state +requested$[^]*^problem +it was requested at .*, and its session has not started it$/m,
+    );
+    expect(asked).toMatch(/^It is not known what it waits for\.$/m);
+    expect(await inspect(lost.id)).toMatch(/^state +unknown$[^]*^problem +its archived log is incomplete.*is lost$/m);
     await server.stop();
     try {
       for (const { id } of [claimed, lost]) {
-        expect(await inspect(id)).toMatch(/^state +unknown$[^]*^problem +its log .*, and no Temporal runs here/m);
+        expect(await inspect(id)).toMatch(/^state +unknown$[^]*^problem +its log .*, and no Temporal is running/m);
       }
     } finally {
       await server.start();

@@ -71,12 +71,12 @@ test('what is not ready says so in the form of all errors too, and when to ask a
   expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
   expect(body).toEqual({
     status: 'not ready',
-    problems: [expect.stringMatching(/^Temporal can not be reached.* \(since 20\d\d-.*Z\)$/)],
+    problems: [expect.stringMatching(/^Temporal cannot be reached.* \(since 20\d\d-.*Z\)$/)],
     warnings: [],
     error: {
       type: 'server_error',
       code: 'unavailable',
-      message: expect.stringContaining('Temporal can not be reached'),
+      message: expect.stringContaining('Temporal cannot be reached'),
     },
   });
 });

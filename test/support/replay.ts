@@ -18,7 +18,7 @@ export async function expectReplays(config: Config): Promise<void> {
     const client = new Client({ connection, namespace: temporal.namespace });
     const histories = client.workflow.list({ query: `TaskQueue = '${temporal.taskQueue}'` }).intoHistories();
     const dataConverter = workerConverterFor(new Cipher(encryptionKeys), config);
-    const bundle = await workflowBundle(cacheDir, { hidesFailures: encryptionKeys.length > 0 });
+    const bundle = await workflowBundle(cacheDir, { encodesFailures: encryptionKeys.length > 0 });
     const options = { workflowBundle: bundle, ...(dataConverter && { dataConverter }) };
     for await (const { workflowId, runId, error } of Worker.runReplayHistories(options, histories)) {
       if (!error) continue;

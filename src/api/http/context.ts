@@ -10,8 +10,6 @@ import type { TurnIndex } from '../../engine/turn-index.ts';
 import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
-import type { Scrape } from '../../server/operations.ts';
-import type { Readiness } from '../../server/readiness.ts';
 import type { Redis } from '../../lib/redis.ts';
 import type { ConnectionLimit } from './connection-limit.ts';
 import type { Limits } from '../../engine/limits.ts';
@@ -19,6 +17,29 @@ import type { SessionCommands } from '../../engine/session-commands.ts';
 import type { StreamLimits } from './stream-limits.ts';
 import type { TurnSpeculations } from '../../speculation/turn-speculation.ts';
 import type { TurnLimits } from '../../engine/turn-limits.ts';
+
+/** Something that does not work. */
+export interface Finding {
+  problem: string;
+  /** The error that the check met; it may name hosts and folders. */
+  reason: string;
+  since: string;
+}
+
+export interface Findings {
+  /** Why requests cannot be answered as they should; empty if they can. */
+  problems: Finding[];
+  /** Failures without which requests are answered, if less well. */
+  warnings: Finding[];
+}
+
+/** Checks whether the process can do its work. */
+export interface ReadinessCheck {
+  check: () => Promise<Findings>;
+}
+
+/** All metrics of a process, in the format of Prometheus. */
+export type Scrape = () => Promise<{ contentType: string; text: string }>;
 
 /** The services of the routes; one object per server. */
 export interface ApiContext {
@@ -40,7 +61,7 @@ export interface ApiContext {
   redis: Redis | undefined;
   speculativeCalls: TurnSpeculations;
   agentCheck: AgentValidator;
-  readiness: Readiness;
+  readiness: ReadinessCheck;
   log: Logger;
   metrics: Metrics;
   scrape: Scrape;

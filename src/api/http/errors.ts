@@ -212,6 +212,10 @@ interface ApiErrorOptions extends ErrorOptions {
 
 /** An error of the table. The message says what is wrong and what the client can do about it. */
 export class ApiError extends Error {
+  static {
+    this.prototype.name = 'ApiError';
+  }
+
   readonly code: ErrorCode;
   /** The part of the request that caused the error. */
   readonly param: string | undefined;

@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import type { Finding } from '../../server/readiness.ts';
-import type { ApiContext } from '../http/context.ts';
+import type { ApiContext, Finding } from '../http/context.ts';
 import { ApiError, errorAnswer } from '../http/errors.ts';
 import { json, route, type Route } from '../http/route.ts';
 
