@@ -52,7 +52,7 @@ const bytesOf = (frames: StreamFrame[]): number => Buffer.byteLength(JSON.string
 function tailFrom(from: Promise<number>, bus: InProcessBus, entries: LogEntry[]) {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of them as a tail reads
   const logs = {
-    liveFrom: () => from,
+    firstUnarchived: () => from,
     read: async function* () {
       yield entries;
       await new Promise(() => undefined);

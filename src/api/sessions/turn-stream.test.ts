@@ -19,7 +19,7 @@ const MESSAGE = { turnId: 'turn_1', threadId: 'main', messageId: 'msg_1', create
 async function subscriber(bus: InProcessBus): Promise<{ response: Response; client: IncomingMessage }> {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a log in which nothing happens
   const logs = {
-    liveFrom: () => Promise.resolve(1),
+    firstUnarchived: () => Promise.resolve(1),
     read: async function* (_: string, { follow }: { follow: AbortSignal }) {
       yield [];
       await once(follow, 'abort');
