@@ -3,9 +3,9 @@ import type { LogEntry, LogRecord } from '../core/records.ts';
 import type { LiveFrame, LiveSnapshot } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { ReceivedMessages, type LiveChange } from './received-messages.ts';
-import type { FollowedEntry, StreamFrame, StreamSequencer } from './stream-sequencer.ts';
+import type { FollowedEntry, NumberedFrame, StreamSequencer } from './stream-sequencer.ts';
 
-export type Send = (frames: StreamFrame[]) => void;
+export type Send = (frames: NumberedFrame[]) => void;
 
 /** What is kept for readers to come, in entries and about characters; what is older they read from the log. */
 const MAX_ENTRIES = 4_000;
@@ -74,7 +74,7 @@ export class TurnFeed {
   }
 
   /** What a reader lacks of the messages in progress. */
-  inProgress(reader: StreamSequencer): StreamFrame[] {
+  inProgress(reader: StreamSequencer): NumberedFrame[] {
     return [...this.#live.all].flatMap((message) => reader.live(message));
   }
 
@@ -145,7 +145,7 @@ export class TurnFeed {
     return change.type !== 'gap';
   }
 
-  #each(next: (reader: StreamSequencer) => StreamFrame[]): void {
+  #each(next: (reader: StreamSequencer) => NumberedFrame[]): void {
     for (const [reader, send] of this.#readers) {
       const frames = next(reader);
       if (frames.length > 0) send(frames);

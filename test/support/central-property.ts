@@ -2,10 +2,11 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { LiveBus, LiveFrame } from '../../src/live/bus.ts';
 import { TurnFeed } from '../../src/live/turn-feed.ts';
-import { StreamSequencer, type StreamFrame } from '../../src/live/stream-sequencer.ts';
+import { StreamSequencer, type NumberedFrame } from '../../src/live/stream-sequencer.ts';
 import { parseCursor, type Cursor } from '../../src/core/cursor.ts';
 import { TurnProjection } from '../../src/core/projection.ts';
 import type { LogEntry } from '../../src/core/records.ts';
+import { frameToWire } from '../../src/api/sessions/turn-stream.ts';
 import { toWire } from '../../src/api/sessions/wire/to-wire.ts';
 import { BusTap } from './bus-tap.ts';
 import { ClientFold } from './client-fold.ts';
@@ -78,7 +79,7 @@ export async function deliveries(
   };
 }
 
-/** Waits until what the worker says reaches the tap. */
+/** Waits until a frame that the worker publishes reaches the tap. */
 async function untilHeard(worker: LiveBus, tap: BusTap): Promise<void> {
   const frame: LiveFrame = {
     turnId: TURN_ID,
@@ -96,13 +97,13 @@ async function untilHeard(worker: LiveBus, tap: BusTap): Promise<void> {
   tap.frames.length = 0;
 }
 
-export function fold(frames: StreamFrame[]): ClientFold {
+export function fold(frames: NumberedFrame[]): ClientFold {
   const client = new ClientFold();
-  for (const { event } of frames) client.add(event);
+  for (const { frame } of frames) client.add(frameToWire(frame));
   return client;
 }
 
-export function expectRising(frames: StreamFrame[]): void {
+export function expectRising(frames: NumberedFrame[]): void {
   for (const [i, { sequenceNumber }] of frames.entries()) {
     const before = frames[i - 1];
     if (before) expect(sequenceNumber).toBeGreaterThan(before.sequenceNumber);
@@ -111,7 +112,7 @@ export function expectRising(frames: StreamFrame[]): void {
 
 /** A client that takes so many events from each of its connections, and no more. */
 class FewAtATime {
-  readonly frames: StreamFrame[] = [];
+  readonly frames: NumberedFrame[] = [];
   connections = 0;
   readonly #feed: TurnFeed;
   readonly #each: number;
@@ -125,7 +126,8 @@ class FewAtATime {
   }
 
   get isAtEnd(): boolean {
-    return this.frames.at(-1)?.event.type === 'turn.done';
+    const last = this.frames.at(-1)?.frame;
+    return last?.kind === 'record' && last.record.kind === 'turn.done';
   }
 
   /** Connects again, if it has taken what it takes from one connection. */
@@ -159,16 +161,16 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number): Prom
 
         // Each reader is cut after its `cut`-th frame, stays away for a while and comes back at its cursor.
         interface Cut {
-          frames: StreamFrame[];
+          frames: NumberedFrame[];
           reader: StreamSequencer;
           back: number | undefined;
         }
         const feed = new TurnFeed();
-        const whole: StreamFrame[] = [];
+        const whole: NumberedFrame[] = [];
         feed.join(new StreamSequencer(), (frames) => whole.push(...frames));
         const cuts: Cut[] = [];
         for (let cut = 0; cut < happenings.length + entries.length; cut++) {
-          const frames: StreamFrame[] = [];
+          const frames: NumberedFrame[] = [];
           const reader = new StreamSequencer();
           const state: Cut = { frames, reader, back: undefined };
           cuts.push(state);
@@ -212,12 +214,12 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number): Prom
   );
 }
 
-function resume(feed: TurnFeed, cut: StreamSequencer, frames: StreamFrame[]): void {
+function resume(feed: TurnFeed, cut: StreamSequencer, frames: NumberedFrame[]): void {
   feed.leave(cut);
   feed.join(new StreamSequencer(cursorAfter(frames)), (sent) => frames.push(...sent));
 }
 
-export function cursorAfter(frames: StreamFrame[]): Cursor {
+export function cursorAfter(frames: NumberedFrame[]): Cursor {
   const cursor = parseCursor(frames.at(-1)?.sequenceNumber ?? 0);
   if (!cursor) throw new Error('a stream sent a number that is no cursor');
   return cursor;

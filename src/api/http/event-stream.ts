@@ -1,7 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { StreamFrame } from '../../live/stream-sequencer.ts';
 
 /** A comment often enough for every proxy and client on the way; both SDKs give up after 60 s of silence. */
 const HEARTBEAT_MS = 15_000;
@@ -14,6 +13,12 @@ const STALLED_MS = 60_000;
  * no trouble: what they lack is in the log.
  */
 const MAX_BUFFERED_BYTES = 256 * 1024;
+
+/** An event of a stream. `data` is sent as JSON; `id` is what a client that reconnects sends as `Last-Event-ID`. */
+export interface ServerSentEvent {
+  id: number;
+  data: object;
+}
 
 type StreamMetrics = Pick<Metrics, 'readers' | 'readersDisconnected'>;
 
@@ -28,7 +33,6 @@ export class EventStream {
   readonly #metrics: StreamMetrics;
   #heartbeat: NodeJS.Timeout | undefined;
   #onDelivered: (() => void) | undefined;
-  #onDelta: (() => void) | undefined;
   /** What may wait to be taken. */
   #allowance = MAX_BUFFERED_BYTES;
 
@@ -51,11 +55,6 @@ export class EventStream {
   /** Calls `listener` once when the first event has been given to the network. */
   onDelivered(listener: () => void): void {
     this.#onDelivered = listener;
-  }
-
-  /** Calls `listener` once when the first delta is given to the network. */
-  onFirstDelta(listener: () => void): void {
-    this.#onDelta = listener;
   }
 
   /** Sends the headers; from here on the answer is a 200. */
@@ -82,19 +81,20 @@ export class EventStream {
     this.#response.status(204).end();
   }
 
-  /** Sends what a reader has missed, at the reader's pace. */
-  async write(frames: StreamFrame[]): Promise<void> {
-    for (const frame of frames) {
+  /** Sends what a reader has missed, at the reader's pace: an event is taken from `events` when it is sent. */
+  async write(events: Iterable<ServerSentEvent>): Promise<void> {
+    if (this.isClosed) return;
+    for (const event of events) {
+      if (!this.#send(serialize(event))) await this.drained();
       if (this.isClosed) return;
-      if (!this.#send([frame])) await this.drained();
     }
   }
 
   /** Sends what happens now. False if the reader does not keep up: wait for `drained` then, and let it catch up. */
-  push(frames: StreamFrame[]): boolean {
+  push(events: Iterable<ServerSentEvent>): boolean {
     if (this.isClosed) return true;
     const keptUp = this.#response.writableLength === 0;
-    this.#send(frames);
+    this.#send(Array.from(events, serialize).join(''));
     const waiting = this.#response.writableLength;
     // However much it is that a reader is sent at once, such as a long result: it must be able to take that.
     if (keptUp) this.#allowance = waiting + MAX_BUFFERED_BYTES;
@@ -124,20 +124,15 @@ export class EventStream {
     this.#response.end();
   }
 
-  #send(frames: StreamFrame[]): boolean {
-    if (this.#onDelta && frames.some(({ event }) => event.type === 'model.message.delta')) {
-      this.#onDelta();
-      this.#onDelta = undefined;
-    }
+  #send(text: string): boolean {
     const onDelivered = this.#onDelivered;
     this.#onDelivered = undefined;
-    return this.#response.write(frames.map(serialize).join(''), (error) => {
+    return this.#response.write(text, (error) => {
       if (!error) onDelivered?.();
     });
   }
 }
 
-function serialize({ sequenceNumber, event }: StreamFrame): string {
-  const data = JSON.stringify({ ...event, sequence_number: sequenceNumber });
-  return `id: ${sequenceNumber}\ndata: ${data}\n\n`;
+function serialize({ id, data }: ServerSentEvent): string {
+  return `id: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
 }

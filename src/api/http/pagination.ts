@@ -1,6 +1,16 @@
 import { z } from 'zod';
-import type { Pagination } from '../sessions/wire/resources.ts';
 import { ApiError } from './errors.ts';
+
+/** Where a page of a listing stands. */
+export const paginationResource = z
+  .object({
+    limit: z.int(),
+    next_page_token: z.string().nullable().describe('null: this is the last page'),
+    previous_page_token: z.string().nullable(),
+  })
+  .meta({ id: 'Pagination' });
+
+export type Pagination = z.infer<typeof paginationResource>;
 
 /** A place in a listing, opaque to clients. */
 function encodePageToken(place: Record<string, unknown>): string {

@@ -79,6 +79,8 @@ interface Declaration<
   largeBody?: true;
   /** None: 204. */
   answer?: A;
+  /** Schemas that the answer refers to by name, such as that of the JSON text in a server-sent event. */
+  schemas?: Record<string, z.ZodType>;
   /** Of the answer; 200 unless said otherwise. */
   status?: 201;
   /**

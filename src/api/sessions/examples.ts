@@ -1,12 +1,11 @@
-import type { z } from 'zod';
+import type { Pagination } from '../http/pagination.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import type { streamFrame, WireModelMessage } from './wire/events.ts';
+import type { NumberedStreamEvent, WireModelMessage } from './wire/events.ts';
 import type { WireInputItem } from './wire/input.ts';
 import type {
   AgentResource,
   AgentVersionResource,
   DraftResource,
-  Pagination,
   SessionResource,
   TurnResource,
 } from './wire/resources.ts';
@@ -106,5 +105,5 @@ export const exampleServerSentEvent = {
     thread_id: 'main',
     content: 'Two orders',
     sequence_number: 1_000_002,
-  } satisfies z.infer<typeof streamFrame>),
+  } satisfies NumberedStreamEvent),
 };

@@ -63,3 +63,17 @@ test('the text so far of a message waits for its reader in the log and on the bu
   const contents = [...text.matchAll(/"content":"([^"]*)"/g)].map(([, content]) => content);
   expect(contents.join('')).toBe(`${piece.repeat(40)}the last of it`);
 });
+
+test('the id of an event is its sequence number, which its data has too', async () => {
+  const bus = new InProcessBus();
+  bus.publish({ ...MESSAGE, n: 0, delta: { content: 'a\nb' } });
+  const { client } = await subscriber(bus);
+  let text = '';
+  client.setEncoding('utf8');
+  client.on('data', (chunk: string) => (text += chunk));
+  while (!text.includes('a\\nb')) await once(client, 'data');
+  expect(text).toBe(
+    'id: 1\ndata: {"type":"model.message","id":"msg_1","created_at":"now","thread_id":"main","content":"","tool_calls":[],"sequence_number":1}\n\n' +
+      'id: 2\ndata: {"type":"model.message.delta","id":"msg_1","thread_id":"main","content":"a\\nb","sequence_number":2}\n\n',
+  );
+});

@@ -213,7 +213,7 @@ export const sessionEvent = z
 /** The events of a stream; each carries its `sequence_number` besides. */
 export const streamEvent = z.discriminatedUnion('type', [...sessionEvent.options, modelMessageDelta]);
 
-export const streamFrame = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
+export const numberedStreamEvent = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
 
 /** How a `StreamEvent` travels (section 2). */
 export const serverSentEvent = z
@@ -238,3 +238,4 @@ export type WireRequiredAction = z.infer<typeof requiredAction>;
 export type TurnEvent = z.infer<typeof turnEvent>;
 export type SessionEvent = z.infer<typeof sessionEvent>;
 export type StreamEvent = z.infer<typeof streamEvent>;
+export type NumberedStreamEvent = z.infer<typeof numberedStreamEvent>;

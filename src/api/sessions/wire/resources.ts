@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { agentSpec } from '../../../spec/agent-spec.ts';
 import { identifier, line } from '../../../spec/bounds.ts';
+import { paginationResource } from '../../http/pagination.ts';
 import { sessionEvent, subject, timestamp, turnState } from './events.ts';
 import { inputItem } from './input.ts';
 
@@ -69,14 +70,6 @@ export const anySessionResource = z.discriminatedUnion('type', [sessionResource,
 /** An item of `GET …/{sid}/events`. */
 export const sessionEventItem = z.object({ turn_id: z.string(), event: sessionEvent }).meta({ id: 'SessionEventItem' });
 
-const paginationResource = z
-  .object({
-    limit: z.int(),
-    next_page_token: z.string().nullable().describe('null: this is the last page'),
-    previous_page_token: z.string().nullable(),
-  })
-  .meta({ id: 'Pagination' });
-
 /** How one resource is answered. */
 export function dataOf<T extends z.ZodType>(resource: T) {
   return z.object({ data: resource });
@@ -95,4 +88,3 @@ export type AgentResource = z.infer<typeof agentResource>;
 export type AgentVersionResource = z.infer<typeof agentVersionResource>;
 export type AnySessionResource = z.infer<typeof anySessionResource>;
 export type SessionEventItem = z.infer<typeof sessionEventItem>;
-export type Pagination = z.infer<typeof paginationResource>;
