@@ -11,7 +11,7 @@ function textOf(frames: LiveFrame[]) {
   return text;
 }
 
-test('a message in progress is always a prefix of its latest attempt, whatever order frames come in', () => {
+test('a message in progress is always a prefix of its latest attempt, in any order of frames', () => {
   fc.assert(
     fc.property(randomTurn(), fc.array(fc.nat(), { minLength: 40, maxLength: 40 }), (happenings, shuffle) => {
       const frames = happenings.flatMap((one) => ('frame' in one ? [one.frame] : []));
@@ -33,7 +33,7 @@ test('a message in progress is always a prefix of its latest attempt, whatever o
   );
 });
 
-test('a settled message takes nothing more', () => {
+test('a settled message accepts no more frames', () => {
   const live = new ReceivedMessages();
   const frame: LiveFrame = {
     turnId: 'turn_1',

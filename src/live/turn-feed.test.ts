@@ -76,7 +76,7 @@ test('frames of a message from before the run began, sent by a worker that wakes
   void tail.run();
   bus.publish(frame(1, 'before it has begun ', zombie));
   from.resolve(401);
-  await tail.begun;
+  await tail.ready;
   expect(await tail.reaches(401, 10_000)).toBe(true);
   const frames: NumberedFrame[] = [];
   tail.feed.join(new StreamSequencer({ ordinal: 400, frame: 0 }), (sent) => frames.push(...sent));
@@ -236,7 +236,7 @@ test('of a message that is too long to be live no snapshot is given', () => {
   bus.subscribe('turn_1', { frame: ignore, snapshot: ({ frames }) => snapshots.push(frames), lost: ignore });
   for (let n = 0; n < 8; n++) {
     bus.publish(frame(n, piece));
-    bus.ask('turn_1');
+    bus.requestSnapshots('turn_1');
   }
   expect(snapshots).toEqual([1, 2, 3, 4]);
 });

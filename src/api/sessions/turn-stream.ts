@@ -143,7 +143,7 @@ async function follow({ logs, turnId, reader, lease, endsWithNothing }: Followin
   const { tail } = lease;
   const { feed } = tail;
   lease.run();
-  await tail.begun;
+  await tail.ready;
   // A client that reconnects to a deleted turn must stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
