@@ -42,7 +42,7 @@ export interface LiveListener {
 /**
  * The live bus carries the text in progress from the workers to the readers of a turn. It is lossy by contract: frames
  * may be dropped, duplicated or reordered, and a snapshot may be older than the frames around it. The log is durable:
- * a reader must end with its text whatever the bus has delivered.
+ * a reader must end with its text even if the bus has delivered nothing.
  */
 export interface LiveBus {
   /** Never throws and never waits: a model call does not depend on its readers. */

@@ -11,13 +11,13 @@ const bus = new InProcessBus();
 
 test('every cut of a stream, resumed at any time, folds to the log', async () => {
   await checkCentralProperty({ worker: bus, api: bus }, 300);
-}, 30_000);
+});
 
 test('without faults a message that completes is sent once, delta by delta', async () => {
   await fc.assert(
-    fc.asyncProperty(randomTurn(1), async (happenings) => {
+    fc.asyncProperty(randomTurn(1), async (steps) => {
       const faults = [{ bus: 'deliver' as const, lag: 0, snapshot: false }];
-      const { entries, deliver, end } = await deliveries({ worker: bus, api: bus }, happenings, faults);
+      const { entries, deliver, end } = await deliveries({ worker: bus, api: bus }, steps, faults);
       const feed = new TurnFeed();
       const frames: NumberedFrame[] = [];
       feed.join(new StreamSequencer(), (sent) => frames.push(...sent));
@@ -26,7 +26,7 @@ test('without faults a message that completes is sent once, delta by delta', asy
         if (record.kind !== 'model.message' || record.finishReason === 'error' || record.finishReason === 'cancelled') {
           continue;
         }
-        const streamed = happenings.filter((one) => 'frame' in one && one.frame.messageId === record.id);
+        const streamed = steps.filter((one) => 'frame' in one && one.frame.messageId === record.id);
         const events = frames.map(({ frame }) => frameToWire(frame));
         const sent = events.filter(({ id }) => id === record.id).map(({ type }) => type);
         expect(sent).toEqual(['model.message', ...Array<string>(streamed.length + 1).fill('model.message.delta')]);

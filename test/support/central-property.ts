@@ -10,7 +10,7 @@ import { frameToWire } from '../../src/api/sessions/turn-stream.ts';
 import { toWire } from '../../src/api/sessions/wire/to-wire.ts';
 import { BusTap } from './bus-tap.ts';
 import { ClientFold } from './client-fold.ts';
-import { randomTurn, TURN_ID, type Happening } from './random-turn.ts';
+import { randomTurn, TURN_ID, type TurnStep } from './random-turn.ts';
 
 /** The bus as a worker and as an API sees it; within one process they are the same. */
 export interface BusEnds {
@@ -36,13 +36,9 @@ interface Deliveries {
 }
 
 /** The steps of a turn as an API process receives them: frames with the given faults, commits in order but late. */
-export async function deliveries(
-  { worker, api }: BusEnds,
-  happenings: Happening[],
-  faults: Fault[],
-): Promise<Deliveries> {
+export async function deliveries({ worker, api }: BusEnds, steps: TurnStep[], faults: Fault[]): Promise<Deliveries> {
   const projection = new TurnProjection();
-  const published = happenings.flatMap((happening) => ('frame' in happening ? [happening.frame] : []));
+  const published = steps.flatMap((step) => ('frame' in step ? [step.frame] : []));
   const messages = new Set(published.map(({ messageId }) => messageId)).size;
   const tap = new BusTap(api, TURN_ID);
   await untilConnected(worker, tap);
@@ -51,17 +47,17 @@ export async function deliveries(
   const timed: { time: number; deliver: Delivery }[] = [];
   const all: LogEntry[] = [];
   let committed = 0;
-  for (const [i, happening] of happenings.entries()) {
+  for (const [i, step] of steps.entries()) {
     const { bus: behaviour, lag, snapshot } = faults[i % faults.length] ?? { bus: 'deliver', lag: 0, snapshot: false };
-    if ('event' in happening) {
-      const entries = projection.feed(happening.event);
+    if ('event' in step) {
+      const entries = projection.feed(step.event);
       all.push(...entries);
       committed = Math.max(committed, i + lag);
       timed.push({ time: committed, deliver: async (feed) => entries.forEach((entry) => feed.entry(entry)) });
       continue;
     }
     const frame = frames.shift();
-    expect(frame).toEqual(happening.frame);
+    expect(frame).toEqual(step.frame);
     const deliver: Delivery = async (feed) => {
       if (!frame || feed.frame(frame) || !snapshot) return;
       for (const each of await tap.requestSnapshots(messages)) feed.snapshot(each);
