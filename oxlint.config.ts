@@ -49,8 +49,16 @@ function above(index: number): RestrictedPattern[] {
   }));
 }
 
+/** The wire shapes of a face are internal to it; the folders below cannot import them anyway. */
+const NO_WIRE: RestrictedPattern[] = [
+  { group: ['**/sessions/wire/**'], message: 'Only src/api/sessions imports its wire shapes.' },
+];
+
 /** What the code of a folder must not import beside the folders above it. */
 const RESTRICTED: Record<string, RestrictedPattern[]> = {
+  'src/cli': NO_WIRE,
+  'src/server': NO_WIRE,
+  'src/demo': NO_WIRE,
   'src/core': [
     { group: ['../*', 'node:*', 'express', '@temporalio/*'], message: 'src/core is pure: workflows import it.' },
   ],
