@@ -154,7 +154,7 @@ function shortened(message: ModelMessage): WireModelMessage {
   const { content, refusal, reasoning } = message;
   const share = fairShare([content, refusal, reasoning], MAX_TEXT_BYTES);
   const fit = (text: string) =>
-    truncateMiddle(text, share, (n) => `[${n} characters left out; the events of the turn have all]`);
+    truncateMiddle(text, share, (n) => `[${n} characters left out; the events of the turn contain them]`);
   return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
 }
 
@@ -188,7 +188,7 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
   });
   const share = fairShare(texts, MAX_TEXT_BYTES);
   const fit = (text: string) =>
-    truncateMiddle(text, share, (n) => `[${n} characters left out here; the model got all of them]`);
+    truncateMiddle(text, share, (n) => `[${n} characters left out here; the model received them]`);
   const partToWire = (part: UserContentPart) =>
     part.type === 'text'
       ? { type: 'text' as const, text: fit(part.text) }
@@ -366,7 +366,7 @@ function actionToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRe
   };
 }
 
-/** How sessions and drafts are shown. */
+/** Sessions and drafts, as clients see them. */
 
 export function toSession(session: SessionRow): SessionResource {
   const { agent_name: agentName, agent_version: agentVersion } = session;
