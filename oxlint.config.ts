@@ -49,8 +49,16 @@ function above(index: number): RestrictedPattern[] {
   }));
 }
 
+/** The wire shapes of a face are internal to it; the folders below cannot import them anyway. */
+const NO_WIRE: RestrictedPattern[] = [
+  { group: ['**/sessions/wire/**'], message: 'Only src/api/sessions imports its wire shapes.' },
+];
+
 /** Further imports that a folder must not have. */
 const RESTRICTED: Record<string, RestrictedPattern[]> = {
+  'src/cli': NO_WIRE,
+  'src/server': NO_WIRE,
+  'src/demo': NO_WIRE,
   'src/core': [
     {
       group: ['../**', 'node:*', 'express', '@temporalio/*'],

@@ -4,7 +4,6 @@ import { EventStream } from '../src/api/http/event-stream.ts';
 import { Metrics } from '../src/telemetry/metrics.ts';
 import { listen } from '../src/demo/local-server.ts';
 import { newId } from '../src/engine/new-id.ts';
-import type { StreamFrame } from '../src/live/stream-sequencer.ts';
 import { OpenAIProvider } from '../src/models/openai.ts';
 import { promptOf } from '../src/agents/prompt.ts';
 import type { AgentSpec } from '../src/spec/agent-spec.ts';
@@ -43,10 +42,11 @@ app.post('/turns', async (request, response) => {
   stream.open();
   const message = { id: newId('msg'), thread_id: 'main' };
   let sequenceNumber = 0;
-  const send = (event: StreamFrame['event']): Promise<void> =>
-    stream.write([{ sequenceNumber: ++sequenceNumber, event }]);
   for await (const { content } of provider.stream(prompt, new AbortController().signal)) {
-    if (content) await send({ type: 'model.message.delta', ...message, content });
+    if (!content) continue;
+    sequenceNumber += 1;
+    const data = { type: 'model.message.delta', ...message, content, sequence_number: sequenceNumber };
+    await stream.write([{ id: sequenceNumber, data }]);
   }
   stream.end();
 });

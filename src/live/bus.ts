@@ -1,7 +1,7 @@
 import type { MessageDelta, MessageText } from '../core/message.ts';
 
-/** A model message in progress, as one attempt of its model call produces it. */
-export interface InProgress {
+/** One attempt of a model call at a message. */
+export interface MessageAttempt {
   turnId: string;
   threadId: string;
   messageId: string;
@@ -13,47 +13,47 @@ export interface InProgress {
 }
 
 /** One chunk of a message. `n` counts an attempt's frames from 0, without gaps. */
-export interface LiveFrame extends InProgress {
+export interface LiveFrame extends MessageAttempt {
   n: number;
   delta: MessageDelta;
 }
 
-/** All that an attempt has produced so far: the fold of its first `frames` frames. */
-export interface LiveSnapshot extends InProgress {
+/** The text that an attempt has produced so far: the fold of its first `frames` frames. */
+export interface LiveSnapshot extends MessageAttempt {
   frames: number;
   text: MessageText;
 }
 
 /**
- * A message that is longer than this many characters is live up to here: its readers get the rest with the log. It bounds
- * what a message in progress takes in each process that writes or watches it, and how long a snapshot is.
+ * A message is live up to this many characters; its readers get the rest with the log. This bounds the memory of a
+ * message in progress in each process that writes or follows it, and the length of a snapshot.
  */
 export const MAX_LIVE_CHARACTERS = 4 * 1024 * 1024;
 
-/** Somebody who watches a turn. */
+/** The callbacks of a subscription to a turn. */
 export interface LiveListener {
   frame: (frame: LiveFrame) => void;
-  /** An answer to `ask`, maybe to somebody else's. */
+  /** Also a snapshot that another process has requested. */
   snapshot: (snapshot: LiveSnapshot) => void;
-  /** Frames may have been lost, and perhaps none follows that would show it. */
+  /** Frames may have been lost, and possibly no later frame shows the gap. */
   lost: () => void;
 }
 
 /**
- * The live bus: a view of work in progress, from the workers to whoever watches. It is lossy by contract: frames may
- * be dropped, doubled or reordered, and a snapshot may be older than the frames around it. Whoever reads it must end up
- * with the same text all the same, from the log.
+ * The live bus carries the text in progress from the workers to the readers of a turn. It is lossy by contract: frames
+ * may be dropped, duplicated or reordered, and a snapshot may be older than the frames around it. The log is durable:
+ * a reader must end with its text even if the bus has delivered nothing.
  */
 export interface LiveBus {
-  /** Never throws and never waits: a model call does not depend on its spectators. */
+  /** Never throws and never waits: a model call does not depend on its readers. */
   publish(frame: LiveFrame): void;
-  /** Forgets a message: this attempt at it has ended, and the log has the rest. A later attempt is not concerned. */
-  finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void;
-  /** What comes of a turn from now on; returns the unsubscribe function. */
+  /** Drops the text of a message: this attempt has ended, and the log has its result. Later attempts are kept. */
+  finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void;
+  /** Delivers the frames of a turn from now on; returns the unsubscribe function. */
   subscribe(turnId: string, listener: LiveListener): () => void;
   /**
-   * Has snapshots of all that is in progress on a turn sent to its listeners, for readers that come late or have missed
-   * a frame. Never throws and never waits; there may be no answer.
+   * Has snapshots of all messages in progress on a turn sent to its listeners, for readers that join late or have missed
+   * a frame. Never throws and never waits; snapshots may not arrive.
    */
-  ask(turnId: string): void;
+  requestSnapshots(turnId: string): void;
 }

@@ -1,16 +1,16 @@
-/** Something that keeps what it could also read again. */
+/** A cache whose content can be read again. */
 export interface Trimmable {
-  /** Forgets what can be read again. Gives how many characters it still keeps. */
+  /** Drops everything that can be read again; returns the number of characters that are still kept. */
   trim: () => number;
 }
 
-/** What the feeds of a process keep together, in characters: of each turn that is watched, some of its log. */
+/** The total of all feeds of a process; each keeps a part of its turn's log. */
 const MAX_CHARACTERS = 128 * 1024 * 1024;
 
-/** Bounds what all feeds of a process keep: past it, those that were not used for the longest time are trimmed first. */
+/** Bounds what all feeds of a process keep: above the bound, the least recently used are trimmed first. */
 export class FeedBudget {
   readonly #max: number;
-  /** What each keeps; the one that was used last is last. */
+  /** Characters by feed, the most recently used last. */
   readonly #kept = new Map<Trimmable, number>();
   #total = 0;
 
@@ -18,12 +18,12 @@ export class FeedBudget {
     this.#max = max;
   }
 
-  /** About what all feeds keep. */
+  /** Approximate total of all feeds. */
   get characters(): number {
     return this.#total;
   }
 
-  /** Notes that a feed is in use, and keeps so many characters. False if all of them are too many, even trimmed. */
+  /** Records that a feed is in use and keeps `characters`. False if the total is above the bound even after trimming. */
   use(feed: Trimmable, characters: number): boolean {
     this.forget(feed);
     this.#set(feed, characters);

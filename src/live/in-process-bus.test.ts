@@ -13,7 +13,7 @@ const frame = (attempt: number, n: number, content: string): LiveFrame => ({
   delta: { content },
 });
 
-test('the end of an attempt forgets its message, but not what its successor has said since', () => {
+test('finishing an attempt drops its text, but not the text of the next attempt', () => {
   const bus = new InProcessBus();
   const snapshots: LiveSnapshot[] = [];
   const ignore = (): void => undefined;
@@ -21,9 +21,9 @@ test('the end of an attempt forgets its message, but not what its successor has 
   bus.publish(frame(1, 0, 'old'));
   bus.publish(frame(2, 0, 'new'));
   bus.finish({ turnId: 'turn_1', messageId: 'msg_1', attempt: 1 });
-  bus.ask('turn_1');
+  bus.requestSnapshots('turn_1');
   expect(snapshots).toMatchObject([{ attempt: 2, frames: 1, text: { content: 'new' } }]);
   bus.finish({ turnId: 'turn_1', messageId: 'msg_1', attempt: 2 });
-  bus.ask('turn_1');
+  bus.requestSnapshots('turn_1');
   expect(snapshots.length).toBe(1);
 });

@@ -1,18 +1,18 @@
-import type { InProgress, LiveBus, LiveFrame, LiveListener } from './bus.ts';
+import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {
-  readonly #inProgress = new PublishedMessages();
+  readonly #published = new PublishedMessages();
   readonly #listeners = new Map<string, Set<LiveListener>>();
 
   publish(frame: LiveFrame): void {
-    this.#inProgress.add(frame);
+    this.#published.add(frame);
     for (const listener of this.#listeners.get(frame.turnId) ?? []) listener.frame(frame);
   }
 
-  finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void {
-    this.#inProgress.finish(message);
+  finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
+    this.#published.finish(message);
   }
 
   subscribe(turnId: string, listener: LiveListener): () => void {
@@ -24,8 +24,8 @@ export class InProcessBus implements LiveBus {
     };
   }
 
-  ask(turnId: string): void {
-    for (const snapshot of this.#inProgress.on(turnId)) {
+  requestSnapshots(turnId: string): void {
+    for (const snapshot of this.#published.on(turnId)) {
       for (const listener of this.#listeners.get(turnId) ?? []) listener.snapshot(structuredClone(snapshot));
     }
   }

@@ -1,15 +1,15 @@
 import { applyDelta, charactersOf, emptyText } from '../core/message.ts';
-import { MAX_LIVE_CHARACTERS, type InProgress, type LiveFrame, type LiveSnapshot } from './bus.ts';
+import { MAX_LIVE_CHARACTERS, type LiveFrame, type LiveSnapshot, type MessageAttempt } from './bus.ts';
 
-interface Written {
+interface Published {
   snapshot: LiveSnapshot;
-  /** About what its text takes. */
+  /** Approximate length of its text. */
   characters: number;
 }
 
-/** The messages that this process is writing, each folded as far as it has come: what snapshots are made of. */
+/** The messages that this process is writing, each folded up to its last frame: the source of snapshots. */
 export class PublishedMessages {
-  readonly #turns = new Map<string, Map<string, Written>>();
+  readonly #turns = new Map<string, Map<string, Published>>();
 
   /** The turns with a message in progress. */
   get turnIds(): Iterable<string> {
@@ -22,33 +22,33 @@ export class PublishedMessages {
 
   add(frame: LiveFrame): void {
     const { n, delta, ...message } = frame;
-    const turn = this.#turns.get(frame.turnId) ?? new Map<string, Written>();
+    const turn = this.#turns.get(frame.turnId) ?? new Map<string, Published>();
     this.#turns.set(frame.turnId, turn);
-    let written = turn.get(frame.messageId);
-    if (!written || written.snapshot.attempt < frame.attempt) {
-      written = { snapshot: { ...message, frames: 0, text: emptyText() }, characters: 0 };
-      turn.set(frame.messageId, written);
+    let published = turn.get(frame.messageId);
+    if (!published || published.snapshot.attempt < frame.attempt) {
+      published = { snapshot: { ...message, frames: 0, text: emptyText() }, characters: 0 };
+      turn.set(frame.messageId, published);
     }
-    const { snapshot } = written;
-    // A zombie attempt may still be streaming after its successor has begun; only readers of frames sort that out.
+    const { snapshot } = published;
+    // A zombie attempt may still stream after the next attempt has started; only the readers of frames sort these out.
     if (snapshot.attempt !== frame.attempt || snapshot.frames !== n) return;
     applyDelta(snapshot.text, delta);
     snapshot.frames += 1;
-    written.characters += charactersOf(delta);
-    if (written.characters <= MAX_LIVE_CHARACTERS) return;
+    published.characters += charactersOf(delta);
+    if (published.characters <= MAX_LIVE_CHARACTERS) return;
     snapshot.frames = Infinity;
     snapshot.text = emptyText();
   }
 
-  finish({ turnId, messageId, attempt }: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void {
+  finish({ turnId, messageId, attempt }: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
     const turn = this.#turns.get(turnId);
     if (turn?.get(messageId)?.snapshot.attempt === attempt) turn.delete(messageId);
     if (turn?.size === 0) this.#turns.delete(turnId);
   }
 
-  /** The messages in progress on a turn, but for those that are too long. They grow: who keeps one copies it. */
+  /** The messages in progress on a turn, except those that are too long. They grow: copy one to keep it. */
   on(turnId: string): LiveSnapshot[] {
-    const written = [...(this.#turns.get(turnId)?.values() ?? [])];
-    return written.map(({ snapshot }) => snapshot).filter(({ frames }) => frames !== Infinity);
+    const published = [...(this.#turns.get(turnId)?.values() ?? [])];
+    return published.map(({ snapshot }) => snapshot).filter(({ frames }) => frames !== Infinity);
   }
 }

@@ -11,16 +11,16 @@ function textOf(frames: LiveFrame[]) {
   return text;
 }
 
-test('a message in progress is always a prefix of its latest attempt, whatever order frames come in', () => {
+test('a message in progress is always a prefix of its latest attempt, in any order of frames', () => {
   fc.assert(
-    fc.property(randomTurn(), fc.array(fc.nat(), { minLength: 40, maxLength: 40 }), (happenings, shuffle) => {
-      const frames = happenings.flatMap((one) => ('frame' in one ? [one.frame] : []));
-      const arriving = frames
+    fc.property(randomTurn(), fc.array(fc.nat(), { minLength: 40, maxLength: 40 }), (steps, shuffle) => {
+      const frames = steps.flatMap((one) => ('frame' in one ? [one.frame] : []));
+      const arrivals = frames
         .flatMap((frame, i) => ((shuffle[i] ?? 0) % 5 === 0 ? [] : [{ frame, time: i + ((shuffle[i] ?? 0) % 3) }]))
         .sort((a, b) => a.time - b.time);
       const live = new ReceivedMessages();
       const latest = new Map<string, number>();
-      for (const { frame } of arriving) {
+      for (const { frame } of arrivals) {
         live.frame(frame);
         latest.set(frame.messageId, Math.max(latest.get(frame.messageId) ?? 0, frame.attempt));
         for (const message of live.all) {
@@ -33,7 +33,7 @@ test('a message in progress is always a prefix of its latest attempt, whatever o
   );
 });
 
-test('a settled message takes nothing more', () => {
+test('a settled message accepts no more frames', () => {
   const live = new ReceivedMessages();
   const frame: LiveFrame = {
     turnId: 'turn_1',

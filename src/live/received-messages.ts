@@ -2,23 +2,23 @@ import { applyDelta, charactersOf, emptyText, type MessageDelta, type MessageTex
 import type { ModelMessage } from '../core/records.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame, type LiveSnapshot } from './bus.ts';
 
-/** A message in progress as far as this process knows it. */
+/** A message in progress, as far as this process has received it. */
 export interface LiveMessage {
   id: string;
   threadId: string;
   at: string;
   after: number;
   attempt: number;
-  /** How many frames of the attempt `text` contains; infinite if it takes no more. */
+  /** How many frames of the attempt `text` contains; infinite if it accepts no more. */
   frames: number;
   text: MessageText;
-  /** About what `text` takes. */
+  /** Approximate length of `text`. */
   characters: number;
 }
 
 export type LiveChange =
   | { type: 'none' }
-  /** A frame is missing: the message stays as it is until a snapshot, or the log, has what is missing. */
+  /** A frame is missing: the message stays as it is until a snapshot or the log brings the missing text. */
   | { type: 'gap' }
   /** `delta` was folded into the message; absent if the message was replaced by a snapshot. */
   | { type: 'grown'; message: LiveMessage; delta?: MessageDelta };
@@ -26,26 +26,27 @@ export type LiveChange =
 const NONE: LiveChange = { type: 'none' };
 
 /**
- * The messages in progress on one turn: the fold of what a lossy bus delivers. Frames may be lost, doubled or
- * reordered and attempts may overlap; what stands here is always a prefix of what the latest attempt has said.
+ * The messages in progress on one turn: the fold of what a lossy bus delivers. Frames may be lost, duplicated or
+ * reordered and attempts may overlap; each message here is always a prefix of the latest attempt's text.
  *
- * A frozen worker that wakes up may send frames of a message that is long durable. Each message says up to where its
- * model call has read the log, so what was begun before the last message of its thread is over.
+ * A frozen worker that resumes may send frames of a message that has been durable for long. Each message names the
+ * ordinal up to which its model call has read the log, so a message that was started before the last message of its
+ * thread is discarded.
  */
 export class ReceivedMessages {
   readonly #messages = new Map<string, LiveMessage>();
-  /** Nothing that has read less of the log is in progress, in any thread... */
-  #begin = 0;
-  /** ... or in this one: the ordinal of its last message. */
-  readonly #last = new Map<string, number>();
+  /** A message whose model call has read less of the log is not in progress, in any thread. */
+  #minAfter = 0;
+  /** The same for one thread: the ordinal of its last message. */
+  readonly #lastOrdinals = new Map<string, number>();
   #characters = 0;
 
-  /** In the order in which they began. */
+  /** In the order in which they were started. */
   get all(): Iterable<LiveMessage> {
     return this.#messages.values();
   }
 
-  /** About what all texts take. */
+  /** Approximate length of all texts. */
   get characters(): number {
     return this.#characters;
   }
@@ -54,14 +55,14 @@ export class ReceivedMessages {
     return this.#messages.get(messageId);
   }
 
-  /** The log up to `ordinal` was closed when the turn's run began, so nothing that is in progress has read less. */
-  beginAfter(ordinal: number): void {
-    this.#begin = ordinal;
-    for (const message of this.#messages.values()) if (this.#isOver(message)) this.#remove(message.id);
+  /** Discards messages from before the turn's current run, which has started with the log up to `ordinal`. */
+  startAfter(ordinal: number): void {
+    this.#minAfter = ordinal;
+    for (const message of this.#messages.values()) if (this.#isStale(message)) this.#remove(message.id);
   }
 
   frame(frame: LiveFrame): LiveChange {
-    if (this.#isOver(frame)) return NONE;
+    if (this.#isStale(frame)) return NONE;
     const known = this.#messages.get(frame.messageId);
     if (known && frame.attempt < known.attempt) return NONE;
     const message = known?.attempt === frame.attempt ? known : this.#add(frame);
@@ -74,7 +75,7 @@ export class ReceivedMessages {
   }
 
   snapshot(snapshot: LiveSnapshot): LiveChange {
-    if (this.#isOver(snapshot)) return NONE;
+    if (this.#isStale(snapshot)) return NONE;
     const known = this.#messages.get(snapshot.messageId);
     if (known && snapshot.attempt < known.attempt) return NONE;
     if (known?.attempt === snapshot.attempt && snapshot.frames <= known.frames) return NONE;
@@ -85,19 +86,19 @@ export class ReceivedMessages {
     return { type: 'grown', message };
   }
 
-  /** The message is in the log now: whatever the bus still says of it is old. */
+  /** The message is durable: later frames of it are ignored. */
   settle({ id, threadId }: Pick<ModelMessage, 'id' | 'threadId'>, ordinal: number): void {
     this.#remove(id);
-    this.#last.set(threadId, ordinal);
+    this.#lastOrdinals.set(threadId, ordinal);
   }
 
-  /** The messages stay as they are: their readers get the rest from the log. */
+  /** Stops the growth of all messages: their readers get the rest from the log. */
   freeze(): void {
     for (const message of this.#messages.values()) message.frames = Infinity;
   }
 
-  #isOver({ threadId, after }: Pick<LiveMessage, 'threadId' | 'after'>): boolean {
-    return after < this.#begin || after < (this.#last.get(threadId) ?? 0);
+  #isStale({ threadId, after }: Pick<LiveMessage, 'threadId' | 'after'>): boolean {
+    return after < this.#minAfter || after < (this.#lastOrdinals.get(threadId) ?? 0);
   }
 
   #grow(message: LiveMessage, characters: number): void {

@@ -1,57 +1,57 @@
 import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
-import type { InProgress, LiveBus, LiveFrame, LiveListener, LiveSnapshot } from './bus.ts';
+import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 
 interface RedisBusOptions {
   redis: Redis;
-  /** Begins the names of all channels: one for each Everturn on this Redis. */
+  /** The prefix of all channel names: one for each Everturn on this Redis. */
   prefix: string;
   log: Logger;
-  /** For what is said: by default it goes as it is. */
+  /** Encrypts frames and snapshots; by default they are sent in plain text. */
   cipher?: Cipher;
 }
 
-/** A turn that somebody in this process watches. */
-interface Watched {
+/** A turn that has subscribers in this process. */
+interface WatchedTurn {
   listeners: Set<LiveListener>;
-  /** Settles when Redis sends what is published on it, or can't. */
+  /** Settles when the subscription to the turn's channel is active or has failed. */
   subscribed: Promise<void>;
-  /** Set while an answer is waited for. */
-  asking: NodeJS.Timeout | undefined;
-  /** Somebody has asked since. */
-  askAgain: boolean;
+  /** Set while snapshots are awaited. */
+  requestTimer: NodeJS.Timeout | undefined;
+  /** Snapshots were requested again meanwhile. */
+  repeatRequest: boolean;
 }
 
-/** Each frame behind a gap asks; as long as no snapshot comes they are one question for so long. */
-const ASK_AGAIN_MS = 250;
+/** Each frame after a gap requests snapshots; until one arrives, the requests of this period are sent as one. */
+const REQUEST_INTERVAL_MS = 250;
 
-/** What may wait to be taken by Redis; past it frames are dropped until it has caught up. */
+/** The limit of what waits to be accepted by Redis; above it frames are dropped until Redis has caught up. */
 const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
 
 /**
- * The live bus of an Everturn whose processes run apart: a channel for each turn, on which frames and snapshots go in
- * the order in which their worker has sent them, and one on which readers ask all workers for snapshots.
+ * The live bus between separate processes: a channel for each turn, on which frames and snapshots are published in the
+ * order in which their worker has sent them, and one channel on which readers request snapshots from all workers.
  *
- * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it, where a frame
- * costs nothing but its way, and where no restart, flush or expiry of Redis can lose it; the worker sends it as a
- * snapshot when a reader asks, and by itself when frames may have been lost: after an outage, or because Redis was too
- * slow to take them.
+ * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it: a frame costs
+ * one publication, and no restart, flush or expiry of Redis can lose the text. The worker sends it as a snapshot when a
+ * reader requests one, and unprompted when frames may have been lost: after an outage, or because Redis was too slow to
+ * accept them.
  */
 export class RedisBus implements LiveBus {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #log: Logger;
   readonly #cipher: Cipher;
-  readonly #inProgress = new PublishedMessages();
-  readonly #watched = new Map<string, Watched>();
-  /** Turns whose readers have asked for snapshots: one answer for all who ask at a time. */
-  readonly #asked = new Set<string>();
-  /** Turns of which frames were dropped. */
+  readonly #published = new PublishedMessages();
+  readonly #watched = new Map<string, WatchedTurn>();
+  /** Turns whose snapshots were requested since the last event-loop turn: all requests get one response. */
+  readonly #requested = new Set<string>();
+  /** Turns with dropped frames. */
   readonly #dropped = new Set<string>();
   #unsent = 0;
-  readonly #refusals = new Set<'publish' | 'subscribe' | 'read'>();
+  readonly #failing = new Set<'publish' | 'subscribe' | 'read'>();
 
   constructor({ redis, prefix, log, cipher = NO_ENCRYPTION }: RedisBusOptions) {
     this.#redis = redis;
@@ -63,21 +63,21 @@ export class RedisBus implements LiveBus {
   }
 
   publish(frame: LiveFrame): void {
-    this.#inProgress.add(frame);
+    this.#published.add(frame);
     this.#send(frame);
   }
 
-  finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void {
-    this.#inProgress.finish(message);
-    if (!this.#inProgress.has(message.turnId)) this.#dropped.delete(message.turnId);
+  finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
+    this.#published.finish(message);
+    if (!this.#published.has(message.turnId)) this.#dropped.delete(message.turnId);
   }
 
   subscribe(turnId: string, listener: LiveListener): () => void {
     const watched = this.#watched.get(turnId) ?? {
       listeners: new Set(),
       subscribed: this.#subscribe(this.#channel(turnId)),
-      asking: undefined,
-      askAgain: false,
+      requestTimer: undefined,
+      repeatRequest: false,
     };
     this.#watched.set(turnId, watched);
     watched.listeners.add(listener);
@@ -85,29 +85,29 @@ export class RedisBus implements LiveBus {
       watched.listeners.delete(listener);
       if (watched.listeners.size > 0 || this.#watched.get(turnId) !== watched) return;
       this.#watched.delete(turnId);
-      stopAsking(watched);
+      endRequest(watched);
       this.#unsubscribe(this.#channel(turnId));
     };
   }
 
-  ask(turnId: string): void {
+  requestSnapshots(turnId: string): void {
     const watched = this.#watched.get(turnId);
     if (!watched) return;
-    if (watched.asking) {
-      watched.askAgain = true;
+    if (watched.requestTimer) {
+      watched.repeatRequest = true;
       return;
     }
-    watched.asking = setTimeout(() => {
-      const { askAgain } = watched;
-      stopAsking(watched);
-      if (askAgain) this.ask(turnId);
-    }, ASK_AGAIN_MS).unref();
-    // An answer that comes before the subscription would be lost.
-    void watched.subscribed.then(() => this.#publish(this.#questions, turnId));
+    watched.requestTimer = setTimeout(() => {
+      const { repeatRequest } = watched;
+      endRequest(watched);
+      if (repeatRequest) this.requestSnapshots(turnId);
+    }, REQUEST_INTERVAL_MS).unref();
+    // A snapshot that is published before the subscription is active would be lost.
+    void watched.subscribed.then(() => this.#publish(this.#requestChannel, turnId));
   }
 
-  get #questions(): string {
-    return `${this.#prefix}questions`;
+  get #requestChannel(): string {
+    return `${this.#prefix}snapshot-requests`;
   }
 
   #channel(turnId: string): string {
@@ -115,26 +115,27 @@ export class RedisBus implements LiveBus {
   }
 
   /**
-   * Both connections are there (again). Whoever comes last of a reader and a worker, by this they are of one mind: the
-   * reader hears the worker's snapshots, or the worker the reader's question.
+   * Runs when both connections are ready, also after a reconnect: subscribes again, publishes snapshots of all messages
+   * in progress and has listeners request those of other workers. So a reader and a worker are in sync after whichever
+   * of them connects last: the reader receives the worker's snapshots, or the worker the reader's request.
    */
   async #resume(): Promise<void> {
     if (!this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
-    const questions = this.#subscribe(this.#questions);
+    const subscribed = this.#subscribe(this.#requestChannel);
     for (const [turnId, watched] of this.#watched) {
       watched.subscribed = this.#subscribe(this.#channel(turnId));
-      stopAsking(watched);
+      endRequest(watched);
     }
-    this.#unsubscribeForgotten();
-    await questions;
-    for (const turnId of this.#inProgress.turnIds) this.#sendSnapshots(turnId);
+    this.#unsubscribeUnwatched();
+    await subscribed;
+    for (const turnId of this.#published.turnIds) this.#sendSnapshots(turnId);
     for (const { listeners } of this.#watched.values()) for (const listener of listeners) listener.lost();
   }
 
   #send(message: LiveFrame | LiveSnapshot): void {
     const { turnId } = message;
     const drop = (): void => {
-      if (this.#inProgress.has(turnId)) this.#dropped.add(turnId);
+      if (this.#published.has(turnId)) this.#dropped.add(turnId);
     };
     if (this.#unsent > MAX_UNSENT_CHARACTERS) drop();
     else {
@@ -144,59 +145,59 @@ export class RedisBus implements LiveBus {
   }
 
   #sendSnapshots(turnId: string): void {
-    for (const snapshot of this.#inProgress.on(turnId)) this.#send(snapshot);
+    for (const snapshot of this.#published.on(turnId)) this.#send(snapshot);
   }
 
   #publish(channel: string, message: string, onLost?: () => void): void {
-    // What is lost by this, `#resume` makes up for.
+    // `#resume` sends snapshots in place of the frames that are lost here.
     if (!this.#redis.commands.isReady) return;
     this.#unsent += message.length;
     this.#redis.commands.publish(channel, message).then(
       () => {
         this.#unsent -= message.length;
-        this.#refusals.delete('publish');
-        if (this.#dropped.size > 0 && this.#unsent < MAX_UNSENT_CHARACTERS / 2) this.#makeUpForDropped();
+        this.#failing.delete('publish');
+        if (this.#dropped.size > 0 && this.#unsent < MAX_UNSENT_CHARACTERS / 2) this.#sendDropped();
       },
       (error: unknown) => {
         this.#unsent -= message.length;
         onLost?.();
-        this.#refused('publish', error);
+        this.#warnOnce('publish', error);
       },
     );
   }
 
-  #makeUpForDropped(): void {
+  #sendDropped(): void {
     const turnIds = [...this.#dropped];
     this.#dropped.clear();
     for (const turnId of turnIds) this.#sendSnapshots(turnId);
   }
 
-  /** One line in the log until Redis does as it is told again. An outage is not news here. */
-  #refused(what: 'publish' | 'subscribe' | 'read', error: unknown): void {
-    if (this.#refusals.has(what) || !this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
-    this.#refusals.add(what);
+  /** Logs the first of consecutive failures of an operation; none during an outage, which is logged elsewhere. */
+  #warnOnce(operation: 'publish' | 'subscribe' | 'read', error: unknown): void {
+    if (this.#failing.has(operation) || !this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
+    this.#failing.add(operation);
     this.#log.warn(
       { reason: String(error) },
-      'Redis does not carry live text: readers get it when a message is finished',
+      'Redis does not carry live text: readers get the text of a message when it is complete',
     );
   }
 
   async #subscribe(channel: string): Promise<void> {
     try {
       await this.#redis.subscriptions.subscribe(channel, this.#onMessage);
-      this.#refusals.delete('subscribe');
+      this.#failing.delete('subscribe');
     } catch (error) {
-      this.#refused('subscribe', error);
+      this.#warnOnce('subscribe', error);
     }
   }
 
   #unsubscribe(channel: string): void {
-    // If that fails, `#resume` does it.
+    // If this fails, `#resume` repeats it.
     this.#redis.subscriptions.unsubscribe(channel, this.#onMessage).catch(() => undefined);
   }
 
-  /** The client subscribes again to all that it was subscribed to, also to what it was told to leave during an outage. */
-  #unsubscribeForgotten(): void {
+  /** After an outage the client restores all subscriptions, also those that were to be removed during the outage. */
+  #unsubscribeUnwatched(): void {
     for (const channel of this.#redis.subscriptions.getPubSubListeners('CHANNELS').keys()) {
       if (!channel.startsWith(this.#channel(''))) continue;
       if (!this.#watched.has(channel.slice(this.#channel('').length))) this.#unsubscribe(channel);
@@ -205,24 +206,24 @@ export class RedisBus implements LiveBus {
 
   readonly #onMessage = (message: string, channel: string): void => {
     try {
-      if (channel === this.#questions) this.#answer(message);
+      if (channel === this.#requestChannel) this.#onRequest(message);
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
-      // Thrown at the client it would cost the connection.
-      if (error instanceof EncryptionKeyMissing) this.#refused('read', error);
-      else this.#log.error({ err: error, channel }, 'a message on the live bus could not be used');
+      // An error that reaches the client would close the connection.
+      if (error instanceof EncryptionKeyMissing) this.#warnOnce('read', error);
+      else this.#log.error({ err: error, channel }, 'cannot process a message on the live bus');
     }
   };
 
-  #answer(turnId: string): void {
-    if (this.#asked.size === 0) {
+  #onRequest(turnId: string): void {
+    if (this.#requested.size === 0) {
       setImmediate(() => {
-        const turnIds = [...this.#asked];
-        this.#asked.clear();
+        const turnIds = [...this.#requested];
+        this.#requested.clear();
         for (const each of turnIds) this.#sendSnapshots(each);
       });
     }
-    this.#asked.add(turnId);
+    this.#requested.add(turnId);
   }
 
   #deliver(turnId: string, text: string): void {
@@ -230,7 +231,7 @@ export class RedisBus implements LiveBus {
     if (!watched) return;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#send`
     const message = JSON.parse(this.#cipher.openText(text, this.#channel(turnId))) as LiveFrame | LiveSnapshot;
-    if ('frames' in message) stopAsking(watched);
+    if ('frames' in message) endRequest(watched);
     for (const listener of watched.listeners) {
       if ('frames' in message) listener.snapshot(structuredClone(message));
       else listener.frame(message);
@@ -238,8 +239,8 @@ export class RedisBus implements LiveBus {
   }
 }
 
-function stopAsking(watched: Watched): void {
-  clearTimeout(watched.asking);
-  watched.asking = undefined;
-  watched.askAgain = false;
+function endRequest(watched: WatchedTurn): void {
+  clearTimeout(watched.requestTimer);
+  watched.requestTimer = undefined;
+  watched.repeatRequest = false;
 }

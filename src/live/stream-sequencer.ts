@@ -10,27 +10,43 @@ import {
   type MessageText,
   type TextLengths,
 } from '../core/message.ts';
-import type { LogEntry, ModelMessage } from '../core/records.ts';
-import type { StreamEvent } from '../api/sessions/wire/events.ts';
-import { deltaToWire, messageBase, messageEnd, toWire } from '../api/sessions/wire/to-wire.ts';
+import type { LogEntry, LogRecord, ModelMessage } from '../core/records.ts';
 import type { LiveMessage } from './received-messages.ts';
 
-/** One SSE event, numbered for one connection. */
-export interface StreamFrame {
+/** The fields of a message that are known before its text. */
+export type MessageHeader = Pick<ModelMessage, 'id' | 'at' | 'threadId'>;
+
+/**
+ * One step of a turn's stream, in terms of the log: each HTTP face maps frames to its own events.
+ *
+ * A client folds them by id: `record` and `begin` replace what it holds, `delta` and `end` extend it.
+ */
+export type TurnFrame =
+  /** Opens a message with the text so far, which may be empty. */
+  | { kind: 'begin'; message: MessageHeader; text: MessageText }
+  | { kind: 'delta'; message: MessageHeader; delta: MessageDelta }
+  /** Completes a message whose text was sent by `begin` and `delta`: the client lacks its other fields. */
+  | { kind: 'end'; message: ModelMessage }
+  /** A whole record, also a message that is sent in one frame. */
+  | { kind: 'record'; record: LogRecord };
+
+/** A frame, numbered for one connection. */
+export interface NumberedFrame {
   sequenceNumber: number;
-  event: StreamEvent;
+  frame: TurnFrame;
 }
 
-/** An entry as a process that has followed its turn knows it. */
+/** An entry as read by a process that follows its turn. */
 export interface FollowedEntry extends LogEntry {
-  /** The attempt whose live text the message continues, if this process has heard that. */
+  /** The attempt whose live text the message continues, if this process has received any of it. */
   liveAttempt?: number;
 }
 
 /**
- * Replay uses as few deltas as fit in this many bytes each. It decides the pieces of a durable message, which cursors
- * name (`FIRST_PIECE`): with another value, or cut differently, a reader that was cut in a longer message would continue
- * at the wrong place.
+ * Replay uses as few deltas as fit in this many bytes each: a face sends a frame as one line, and the Python client
+ * fails on a line of 1 MiB. The limit decides the pieces of a durable message, which cursors name (`FIRST_PIECE`): with
+ * another value, or cut differently, a reader that was cut in a longer message would continue at the wrong place. So
+ * it is the same for every face.
  */
 const MAX_DELTA_BYTES = 512 * 1024;
 
@@ -42,22 +58,23 @@ interface Sent {
 }
 
 /**
- * What one connection has been sent of a turn, and what it is sent next. Fed with the turn's entries from its cursor
- * on, and with every change of the messages in progress, it makes a stream whose fold equals the log's, wherever the
- * connection was cut before.
+ * Tracks what one connection has been sent of a turn and decides what it is sent next. Its input is the turn's entries
+ * from the connection's cursor on and every change of the messages in progress; its output is a stream whose fold
+ * equals the log's, wherever earlier connections were cut.
  *
- * A message whose live deltas went out on this connection is finished by what is missing of it and a last delta. In
- * every other case its base is sent again, which replaces what the client holds, and the text with it.
+ * A message whose live deltas were sent on this connection is completed by the missing deltas and an `end`. In every
+ * other case a `begin`, which replaces what the client holds, is sent again with the text.
  *
- * A reader that was cut in a message (its cursor is not a durable event's) gets as much as possible in the first event:
- * the message so far as the base, or, once it is durable, the whole message under the ordinal's number. So a reader that
- * gets one event per connection gets past every message. A durable message that is too long for one event comes in
- * numbered pieces; one in progress comes up to that length in the base, and the rest in deltas.
+ * A reader that was cut in a message (its cursor is not a durable event's) gets as much as possible in the first frame:
+ * the message so far in the `begin`, or, once it is durable, the whole message as a `record` under the ordinal's
+ * number. So a reader that gets one event per connection gets past every message. A durable message that is too long
+ * for one frame is sent in numbered pieces; one in progress is sent up to that length in the `begin`, and the rest in
+ * deltas.
  */
 export class StreamSequencer {
   #ordinal: number;
   #frame: number;
-  /** The connection before this one was cut since the last durable event. */
+  /** The previous connection was cut after its last durable event. */
   #isCut: boolean;
   /** By the ids of the messages in progress. */
   readonly #sent = new Map<string, Sent>();
@@ -68,103 +85,102 @@ export class StreamSequencer {
     this.#isCut = cursor.frame > 0;
   }
 
-  /** The last durable event that the connection has. */
+  /** The last durable event that the connection has been sent. */
   get ordinal(): number {
     return this.#ordinal;
   }
 
   /**
-   * The next durable event.
-   * @throws Error if an entry was left out: entries come one by one.
+   * Gives the frames of the next entry of the log.
+   * @throws Error if an entry was skipped: entries are passed one by one.
    */
-  durable({ ordinal, record, liveAttempt }: FollowedEntry): StreamFrame[] {
-    if (ordinal !== this.#ordinal + 1) throw new Error(`entry ${ordinal} can't follow ${this.#ordinal}`);
+  durable({ ordinal, record, liveAttempt }: FollowedEntry): NumberedFrame[] {
+    if (ordinal !== this.#ordinal + 1) throw new Error(`entry ${ordinal} cannot follow ${this.#ordinal}`);
     const { before, last } =
-      record.kind === 'model.message' ? this.#finish(record, liveAttempt) : { before: [], last: toWire(record) };
+      record.kind === 'model.message' ? this.#finish(record, liveAttempt) : { before: [], last: recordFrame(record) };
     this.#ordinal = ordinal;
     this.#frame = 0;
     this.#isCut = false;
-    return [...before, { sequenceNumber: sequenceNumber({ ordinal, frame: 0 }), event: last }];
+    return [...before, { sequenceNumber: sequenceNumber({ ordinal, frame: 0 }), frame: last }];
   }
 
   /**
-   * A message in progress has grown by `delta`, or may have something that this connection lacks. Nothing is sent
-   * before the durable events that the message answers, so a stream has the order of the log.
+   * Gives the frames of a message in progress that has grown by `delta`, or that may have text which this connection
+   * lacks. None before the durable events that the message answers, so a stream has the order of the log.
    */
-  live(message: LiveMessage, delta?: MessageDelta): StreamFrame[] {
+  live(message: LiveMessage, delta?: MessageDelta): NumberedFrame[] {
     if (message.after > this.#ordinal) return [];
     const sent = this.#sent.get(message.id);
     const isSame = sent?.attempt === message.attempt;
     if (isSame && sent.frames === message.frames) return [];
-    const events = isSame
-      ? this.#deltas(message, missing(message, sent, delta))
+    const frames = isSame
+      ? deltaFrames(message, missing(message, sent, delta))
       : this.#begin(message, textDeltas(message.text, MAX_DELTA_BYTES));
-    // Of a message that begins, nothing may be known yet: an empty base would take from the client what it holds.
-    if (message.frames === 0 || events.length === 0 || !this.#hasNumbersFor(events.length)) return [];
-    const { attempt, frames, text } = message;
-    this.#sent.set(message.id, { attempt, frames, lengths: lengthsOf(text) });
-    return this.#number(events);
+    // No text of an attempt may have arrived yet: an empty `begin` would replace what the client holds.
+    if (message.frames === 0 || frames.length === 0 || !this.#hasNumbersFor(frames.length)) return [];
+    const { attempt, text } = message;
+    this.#sent.set(message.id, { attempt, frames: message.frames, lengths: lengthsOf(text) });
+    return this.#number(frames);
   }
 
   /** The rest of a message: `last` takes the ordinal's number. */
-  #finish(record: ModelMessage, liveAttempt: number | undefined): { before: StreamFrame[]; last: StreamEvent } {
+  #finish(record: ModelMessage, liveAttempt: number | undefined): { before: NumberedFrame[]; last: TurnFrame } {
     const sent = this.#sent.get(record.id);
     this.#sent.delete(record.id);
-    const last: StreamEvent = {
-      type: 'model.message.delta',
-      id: record.id,
-      thread_id: record.threadId,
-      ...messageEnd(record),
-    };
+    const last: TurnFrame = { kind: 'end', message: record };
     if (sent && sent.attempt === liveAttempt) {
-      const rest = this.#deltas(record, splitDelta(gainedSince(record, sent.lengths), MAX_DELTA_BYTES));
+      const rest = deltaFrames(record, splitDelta(gainedSince(record, sent.lengths), MAX_DELTA_BYTES));
       if (this.#hasNumbersFor(rest.length)) return { before: this.#number(rest), last };
     }
     const pieces = textDeltas(record, MAX_DELTA_BYTES);
     if (!this.#isCut && this.#hasNumbersFor(pieces.length + 1)) {
       return { before: this.#number(this.#begin(record, pieces)), last };
     }
-    if (pieces.length <= 1) return { before: [], last: toWire(record) };
+    if (pieces.length <= 1) return { before: [], last: recordFrame(record) };
     this.#isCut = true;
     const known = Math.max(0, this.#frame - FIRST_PIECE + 1);
-    const events = this.#begin(record, pieces).slice(known <= pieces.length ? known : 0);
+    const frames = this.#begin(record, pieces).slice(known <= pieces.length ? known : 0);
     this.#frame = Math.max(this.#frame, FIRST_PIECE - 1);
-    return { before: this.#number(events), last };
+    return { before: this.#number(frames), last };
   }
 
-  /** The beginning of a message of which there is something already. */
-  #begin(message: { id: string; at: string; threadId: string }, pieces: MessageDelta[]): StreamEvent[] {
+  /** The frames of a message of which the connection has been sent nothing; `pieces` are its text so far. */
+  #begin(message: MessageHeader, pieces: MessageDelta[]): TurnFrame[] {
+    const begin: TurnFrame = { kind: 'begin', message: headerOf(message), text: emptyText() };
     const [first, ...rest] = pieces;
-    if (!first) return [messageBase(message)];
-    return this.#isCut
-      ? [messageBase(message, folded(first)), ...this.#deltas(message, rest)]
-      : [messageBase(message), ...this.#deltas(message, pieces)];
-  }
-
-  #deltas(message: { id: string; threadId: string }, deltas: MessageDelta[]): StreamEvent[] {
-    return deltas.map((delta) => deltaToWire(message, delta));
+    if (!first || !this.#isCut) return [begin, ...deltaFrames(message, pieces)];
+    applyDelta(begin.text, first);
+    return [begin, ...deltaFrames(message, rest)];
   }
 
   #hasNumbersFor(count: number): boolean {
     return this.#frame + count < FIRST_PIECE;
   }
 
-  #number(events: StreamEvent[]): StreamFrame[] {
-    return events.map((event) => {
+  #number(frames: TurnFrame[]): NumberedFrame[] {
+    return frames.map((frame) => {
       this.#frame += 1;
-      return { sequenceNumber: sequenceNumber({ ordinal: this.#ordinal, frame: this.#frame }), event };
+      return { sequenceNumber: sequenceNumber({ ordinal: this.#ordinal, frame: this.#frame }), frame };
     });
   }
 }
 
-/** What a connection lacks of a message that has grown by `delta`, if nothing came between. */
+function recordFrame(record: LogRecord): TurnFrame {
+  return { kind: 'record', record };
+}
+
+function deltaFrames(message: MessageHeader, deltas: MessageDelta[]): TurnFrame[] {
+  const header = headerOf(message);
+  return deltas.map((delta) => ({ kind: 'delta', message: header, delta }));
+}
+
+/** Without the text: frames outlive the state of a message in progress, which grows. */
+function headerOf({ id, at, threadId }: MessageHeader): MessageHeader {
+  return { id, at, threadId };
+}
+
+/** The text of `message` that a connection lacks: `delta`, or more if it has not been sent all before that. */
 function missing(message: LiveMessage, sent: Sent, delta: MessageDelta | undefined): MessageDelta[] {
   if (delta && sent.frames === message.frames - 1) return [delta];
   return splitDelta(gainedSince(message.text, sent.lengths), MAX_DELTA_BYTES);
-}
-
-function folded(delta: MessageDelta): MessageText {
-  const text = emptyText();
-  applyDelta(text, delta);
-  return text;
 }

@@ -4,12 +4,13 @@ import { cursorAfter, expectRising, fold } from '../../test/support/central-prop
 import { emptyText } from '../core/message.ts';
 import type { LogEntry, ModelMessage } from '../core/records.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
+import { frameToWire } from '../api/sessions/turn-stream.ts';
 import { toWire } from '../api/sessions/wire/to-wire.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
-import { StreamSequencer, type StreamFrame } from './stream-sequencer.ts';
+import { StreamSequencer, type NumberedFrame } from './stream-sequencer.ts';
 import { TurnTail } from './turn-tail.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';
@@ -32,27 +33,32 @@ function message(ordinal: number, content: string, overrides: Partial<ModelMessa
   return { ordinal, record: { kind: 'model.message', id, at: AT, threadId: 'main', ...rest, content, ...overrides } };
 }
 
-/** Connects at the cursor of what the client has, as an API does, and gives what the connection sends at once. */
-function resume(feed: TurnFeed, frames: StreamFrame[]): StreamFrame[] {
-  const sent: StreamFrame[] = [];
+/** Connects at the client's cursor, as an API does, and returns the frames that the connection sends immediately. */
+function resume(feed: TurnFeed, frames: NumberedFrame[]): NumberedFrame[] {
+  const sent: NumberedFrame[] = [];
   const reader = new StreamSequencer(cursorAfter(frames));
   feed.join(reader, (more) => sent.push(...more));
   feed.leave(reader);
   return sent;
 }
 
-function contentOf(frames: StreamFrame[]): string {
+function contentOf(frames: NumberedFrame[]): string {
   const [event] = fold(frames).events;
   return event?.type === 'model.message' ? event.content : '';
 }
 
-const bytesOf = (frames: StreamFrame[]): number => Buffer.byteLength(JSON.stringify(frames));
+/** The stream as clients see it. */
+function eventsOf(frames: NumberedFrame[]) {
+  return frames.map(({ sequenceNumber, frame }) => ({ sequenceNumber, event: frameToWire(frame) }));
+}
 
-/** A tail of a turn whose log is in the archive up to before `from`, and has these entries behind that. */
+const bytesOf = (frames: NumberedFrame[]): number => Buffer.byteLength(JSON.stringify(eventsOf(frames)));
+
+/** A tail of a turn whose log is archived up to `from` and has `entries` from there on. */
 function tailFrom(from: Promise<number>, bus: InProcessBus, entries: LogEntry[]) {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of them as a tail reads
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the methods that a tail calls
   const logs = {
-    liveFrom: () => from,
+    firstUnarchived: () => from,
     read: async function* () {
       yield entries;
       await new Promise(() => undefined);
@@ -61,46 +67,47 @@ function tailFrom(from: Promise<number>, bus: InProcessBus, entries: LogEntry[])
   return new TurnTail({ turnId: 'turn_1', logs, bus, log: pino({ level: 'silent' }), budget: new FeedBudget() });
 }
 
-test('frames of a message from before the run began, sent by a worker that wakes up, reach no reader', async () => {
+test('frames of a message from before the current run, sent by a worker that resumes, reach no reader', async () => {
   const bus = new InProcessBus();
   const zombie = { messageId: 'msg_13', after: 12 };
   bus.publish(frame(0, 'old ', zombie));
   const from = Promise.withResolvers<number>();
   const tail = tailFrom(from.promise, bus, [message(401, 'first of this run')]);
   void tail.run();
-  bus.publish(frame(1, 'before it has begun ', zombie));
+  bus.publish(frame(1, 'before the feed is ready ', zombie));
   from.resolve(401);
-  await tail.begun;
+  await tail.ready;
   expect(await tail.reaches(401, 10_000)).toBe(true);
-  const frames: StreamFrame[] = [];
+  const frames: NumberedFrame[] = [];
   tail.feed.join(new StreamSequencer({ ordinal: 400, frame: 0 }), (sent) => frames.push(...sent));
   bus.publish(frame(2, 'text', zombie));
-  bus.publish(frame(7, 'behind a gap', zombie)); // it asks, and gets a snapshot
+  bus.publish(frame(7, 'behind a gap', zombie)); // requests a snapshot, and gets one
   bus.publish(frame(0, 'new', { messageId: 'msg_402', after: 401 }));
-  expect(frames.map(({ event }) => event.id)).not.toContain('msg_13');
-  expect(frames.at(-1)?.event).toMatchObject({ id: 'msg_402', content: 'new' });
+  const events = eventsOf(frames).map(({ event }) => event);
+  expect(events.map(({ id }) => id)).not.toContain('msg_13');
+  expect(events.at(-1)).toMatchObject({ id: 'msg_402', content: 'new' });
   tail.stop();
 });
 
 test('a client that gets one event per connection has the text so far with each, and gets past the message', () => {
   const feed = new TurnFeed();
-  const frames: StreamFrame[] = [];
-  let said = '';
+  const frames: NumberedFrame[] = [];
+  let text = '';
   for (let n = 0; n < 30; n++) {
     feed.frame(frame(n, `word${n} `));
-    said += `word${n} `;
+    text += `word${n} `;
     frames.push(...resume(feed, frames).slice(0, 1));
-    // The first connection was not cut in the message: it gets the base, and would get the text behind it.
-    expect(contentOf(frames)).toBe(n === 0 ? '' : said);
+    // The first connection was not cut in the message: it gets an empty begin, and would get the text after it.
+    expect(contentOf(frames)).toBe(n === 0 ? '' : text);
   }
   const calls: ModelMessage['toolCalls'] = [
     { id: 'a', name: 'look', arguments: '{}', info: { type: 'system', name: 'look' }, route: { to: 'client' } },
   ];
-  const entry = message(1, said, { toolCalls: calls, reasoning: 'why', finishReason: 'tool_calls' });
+  const entry = message(1, text, { toolCalls: calls, reasoning: 'why', finishReason: 'tool_calls' });
   feed.entry(entry);
-  const [last, ...more] = resume(feed, frames);
-  expect(more).toEqual([]);
-  expect(last).toEqual({ sequenceNumber: 1_000_000, event: toWire(entry.record) });
+  const rest = resume(feed, frames);
+  expect(rest).toEqual([{ sequenceNumber: 1_000_000, frame: { kind: 'record', record: entry.record } }]);
+  expect(eventsOf(rest)).toEqual([{ sequenceNumber: 1_000_000, event: toWire(entry.record) }]);
 });
 
 test('a client that gets one event per connection gets past a message of any length, in lines below 1 MiB', () => {
@@ -109,7 +116,7 @@ test('a client that gets one event per connection gets past a message of any len
   const call = { id: 'a', name: 'look', info: { type: 'system' as const, name: 'look' } };
   const entry = message(1, content, { toolCalls: [{ ...call, arguments: args, route: { to: 'client' } }] });
   feed.entry(entry);
-  const frames: StreamFrame[] = [];
+  const frames: NumberedFrame[] = [];
   for (let connections = 0; connections < 20; connections++) frames.push(...resume(feed, frames).slice(0, 1));
   expect(frames.at(-1)?.sequenceNumber).toBe(1_000_000);
   expect(fold(frames).events).toEqual([toWire(entry.record)]);
@@ -117,7 +124,7 @@ test('a client that gets one event per connection gets past a message of any len
   for (const one of frames) expect(bytesOf([one])).toBeLessThan(1024 * 1024);
 });
 
-test('a reader that was cut anywhere in a long message, and again behind that, has the message in the end', () => {
+test('a reader that was cut anywhere in a long message, and once more after that, ends with the message', () => {
   const feed = new TurnFeed();
   feed.frame(frame(0, 'a'.repeat(600_000)));
   const live = resume(feed, []);
@@ -135,10 +142,10 @@ test('a reader that was cut anywhere in a long message, and again behind that, h
   }
 });
 
-test('a reader that falls behind again and again is sent a message once', () => {
+test('a reader that falls behind repeatedly is sent a message once', () => {
   const feed = new TurnFeed();
   const reader = new StreamSequencer();
-  const frames: StreamFrame[] = [];
+  const frames: NumberedFrame[] = [];
   const join = (): void => feed.join(reader, (sent) => frames.push(...sent));
   const piece = 'x'.repeat(1_000);
   const info = { type: 'system' as const, name: 'look' };
@@ -153,7 +160,7 @@ test('a reader that falls behind again and again is sent a message once', () => 
     toolCalls: [{ id: 'a', name: 'look', info, arguments: '1'.repeat(49), route: { to: 'client' } }],
   });
   feed.entry(entry);
-  // It catches up, as what it lacks is durable now.
+  // It catches up from the log: the message is durable now.
   for (const each of feed.entries(1)) frames.push(...reader.durable(each));
   expect(fold(frames).events).toEqual([toWire(entry.record)]);
   expect(bytesOf(frames)).toBeLessThan(2.2e6);
@@ -162,7 +169,7 @@ test('a reader that falls behind again and again is sent a message once', () => 
 test('a reader that missed an attempt holds nothing of the next one', () => {
   const feed = new TurnFeed();
   const reader = new StreamSequencer();
-  const frames: StreamFrame[] = [];
+  const frames: NumberedFrame[] = [];
   const join = (): void => feed.join(reader, (sent) => frames.push(...sent));
   join();
   feed.frame(frame(0, 'one '));
@@ -178,13 +185,14 @@ test('a reader that missed an attempt holds nothing of the next one', () => {
   expect(contentOf(frames)).toBe('third');
 });
 
-test('nothing is taken from a client because its server has heard nothing of a message yet', () => {
+test('a client keeps its text when its server has received no frame of the message yet', () => {
   const feed = new TurnFeed();
   expect(feed.frame(frame(5, 'behind a gap'))).toBe(false);
-  expect(resume(feed, [{ sequenceNumber: 7, event: toWire(message(1, '').record) }])).toEqual([]);
+  const begun = { kind: 'begin' as const, message: { id: 'msg_1', at: AT, threadId: 'main' }, text: emptyText() };
+  expect(resume(feed, [{ sequenceNumber: 7, frame: begun }])).toEqual([]);
 });
 
-test('what the feeds of a process keep is bounded: that which was not used for longest is read from the log', () => {
+test('the memory of all feeds of a process is bounded: the entries of the least recently used one are dropped', () => {
   const budget = new FeedBudget(10_000);
   const [idle, read, busy] = Array.from({ length: 3 }, () => new TurnFeed(budget));
   for (const feed of [idle, read]) feed?.entry(message(1, 'x'.repeat(4_000)));
@@ -193,9 +201,9 @@ test('what the feeds of a process keep is bounded: that which was not used for l
   busy?.entry(message(1, 'x'.repeat(4_000)));
   expect([idle, read, busy].map((feed) => feed?.entries(1).length)).toEqual([0, 1, 1]);
   expect(budget.characters).toBeLessThanOrEqual(10_000);
-  // Its readers lose nothing: one who has all has what is in progress, one who has not reads the log first.
+  // Its readers lose nothing: one that lacks entries reads the log first, any other gets the message in progress.
   expect(() => idle?.join(new StreamSequencer(), () => undefined)).toThrow(RangeError);
-  const frames: StreamFrame[] = [];
+  const frames: NumberedFrame[] = [];
   idle?.join(new StreamSequencer({ ordinal: 1, frame: 0 }), (sent) => frames.push(...sent));
   expect(contentOf(frames)).toBe('in progress');
   for (const feed of [idle, read, busy]) feed?.close();
@@ -204,10 +212,10 @@ test('what the feeds of a process keep is bounded: that which was not used for l
 
 test.each([
   ['one message', MAX_LIVE_CHARACTERS, new FeedBudget()],
-  ['what all turns have in progress', 1_000_000, new FeedBudget(1_000_000)],
-])('the live text of %s is bounded; its end comes with the log', (_, bound, budget) => {
+  ['all turns together', 1_000_000, new FeedBudget(1_000_000)],
+])('the live text of %s is bounded; the rest comes from the log', (_, bound, budget) => {
   const feed = new TurnFeed(budget);
-  const frames: StreamFrame[] = [];
+  const frames: NumberedFrame[] = [];
   feed.join(new StreamSequencer(), (sent) => frames.push(...sent));
   const piece = 'x'.repeat(100_000);
   for (let n = 0; n < 60; n++) expect(feed.frame(frame(n, piece))).toBe(true);
@@ -217,10 +225,10 @@ test.each([
   const entry = message(1, piece.repeat(60));
   feed.entry(entry);
   expect(fold(frames).events).toEqual([toWire(entry.record)]);
-  expect(frames.filter(({ event }) => event.type === 'model.message').length).toBe(1);
+  expect(eventsOf(frames).filter(({ event }) => event.type === 'model.message').length).toBe(1);
 });
 
-test('of a message that is too long to be live no snapshot is given', () => {
+test('a message that exceeds the live bound has no snapshots', () => {
   const bus = new InProcessBus();
   const piece = 'x'.repeat(1_000_000);
   const snapshots: number[] = [];
@@ -228,7 +236,7 @@ test('of a message that is too long to be live no snapshot is given', () => {
   bus.subscribe('turn_1', { frame: ignore, snapshot: ({ frames }) => snapshots.push(frames), lost: ignore });
   for (let n = 0; n < 8; n++) {
     bus.publish(frame(n, piece));
-    bus.ask('turn_1');
+    bus.requestSnapshots('turn_1');
   }
   expect(snapshots).toEqual([1, 2, 3, 4]);
 });

@@ -3,17 +3,17 @@ import type { LogEntry, LogRecord } from '../core/records.ts';
 import type { LiveFrame, LiveSnapshot } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { ReceivedMessages, type LiveChange } from './received-messages.ts';
-import type { FollowedEntry, StreamFrame, StreamSequencer } from './stream-sequencer.ts';
+import type { FollowedEntry, NumberedFrame, StreamSequencer } from './stream-sequencer.ts';
 
-export type Send = (frames: StreamFrame[]) => void;
+export type Send = (frames: NumberedFrame[]) => void;
 
-/** What is kept for readers to come, in entries and about characters; what is older they read from the log. */
+/** What is kept for later readers, in entries and approximate characters; older entries are read from the log. */
 const MAX_ENTRIES = 4_000;
 const MAX_CHARACTERS = 16 * 1024 * 1024;
 
 /**
- * What this process knows of one turn, and its readers: the entries of the log since `firstOrdinal` and the messages in
- * progress come in, each reader's stream goes out. No I/O: `turn-tail.ts` feeds it.
+ * Merges the log of one turn with its messages in progress for all readers of this process: its input is the entries
+ * from `firstOrdinal` on and the frames of the bus, its output the stream of each reader. No I/O: `turn-tail.ts` feeds it.
  */
 export class TurnFeed {
   #firstOrdinal = 1;
@@ -30,14 +30,14 @@ export class TurnFeed {
     this.#budget = budget;
   }
 
-  /** Where the entries that will come begin: the run of the turn that is read first. Only before the first of them. */
-  beginAt(ordinal: number): void {
-    if (this.#entries.length > 0) throw new Error('the feed has begun already');
+  /** Sets the ordinal of the first entry, with which the first run that is read starts. Only before any entry. */
+  startAt(ordinal: number): void {
+    if (this.#entries.length > 0) throw new Error('the feed has entries already');
     this.#firstOrdinal = ordinal;
-    this.#live.beginAfter(ordinal - 1);
+    this.#live.startAfter(ordinal - 1);
   }
 
-  /** The first entry that is still kept has this ordinal. */
+  /** The ordinal of the first entry that is still kept. */
   get firstOrdinal(): number {
     return this.#firstOrdinal;
   }
@@ -47,7 +47,7 @@ export class TurnFeed {
     return this.#firstOrdinal - 1 + this.#entries.length;
   }
 
-  /** True once the turn's last entry has come. */
+  /** True once the turn's last entry has been added. */
   get isDone(): boolean {
     return this.#isDone;
   }
@@ -59,12 +59,12 @@ export class TurnFeed {
   }
 
   /**
-   * Adds a reader and sends it what it lacks.
-   * @throws RangeError if it lacks entries from before `firstOrdinal`, or has some that are not here yet.
+   * Adds a reader and sends it the frames that it lacks.
+   * @throws RangeError if it lacks entries from before `firstOrdinal`, or is ahead of `lastOrdinal`.
    */
   join(reader: StreamSequencer, send: Send): void {
     if (reader.ordinal < this.#firstOrdinal - 1 || reader.ordinal > this.lastOrdinal) {
-      throw new RangeError(`a reader at ${reader.ordinal} can't join at ${this.#firstOrdinal} to ${this.lastOrdinal}`);
+      throw new RangeError(`a reader at ${reader.ordinal} cannot join at ${this.#firstOrdinal} to ${this.lastOrdinal}`);
     }
     const frames = this.entries(reader.ordinal + 1).flatMap((entry) => reader.durable(entry));
     frames.push(...this.inProgress(reader));
@@ -73,8 +73,8 @@ export class TurnFeed {
     if (frames.length > 0) send(frames);
   }
 
-  /** What a reader lacks of the messages in progress. */
-  inProgress(reader: StreamSequencer): StreamFrame[] {
+  /** The frames of messages in progress that a reader lacks. */
+  inProgress(reader: StreamSequencer): NumberedFrame[] {
     return [...this.#live.all].flatMap((message) => reader.live(message));
   }
 
@@ -82,7 +82,10 @@ export class TurnFeed {
     this.#readers.delete(reader);
   }
 
-  /** @throws Error if it is not the entry behind the last one: a log has no gaps. */
+  /**
+   * Adds an entry and sends it to all readers.
+   * @throws Error if it does not follow the last one: a log has no gaps.
+   */
   entry(entry: LogEntry): void {
     const { ordinal, record } = entry;
     if (ordinal !== this.lastOrdinal + 1) throw new Error(`entry ${ordinal} after ${this.lastOrdinal}`);
@@ -91,9 +94,9 @@ export class TurnFeed {
     this.#characters += sizeOf(record);
     this.#isDone = record.kind === 'turn.done';
     this.#each((reader) => [...reader.durable(followed), ...this.inProgress(reader)]);
-    // The older half, seldom enough that it costs nothing.
+    // The older half at once, so that the cost per entry is negligible.
     if (this.#entries.length > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) {
-      this.#forget(Math.ceil(this.#entries.length / 2));
+      this.#drop(Math.ceil(this.#entries.length / 2));
     }
     this.#use();
   }
@@ -106,19 +109,19 @@ export class TurnFeed {
     return live && diffMessage(live.text, record) ? { ...entry, liveAttempt: live.attempt } : entry;
   }
 
-  /** Forgets all entries: who lacks them reads them from the log. Gives what is kept all the same. */
+  /** Drops all entries: readers that lack them read the log. Returns the characters that are still kept. */
   trim(): number {
-    this.#forget(this.#entries.length);
+    this.#drop(this.#entries.length);
     return this.#live.characters;
   }
 
-  /** Nobody reads it any more, and nothing more is to come. */
+  /** Releases the budget: the feed has no readers and gets no more input. */
   close(): void {
     this.#isClosed = true;
     this.#budget.forget(this);
   }
 
-  #forget(count: number): void {
+  #drop(count: number): void {
     for (const { record } of this.#entries.splice(0, count)) this.#characters -= sizeOf(record);
     this.#firstOrdinal += count;
   }
@@ -128,7 +131,7 @@ export class TurnFeed {
     if (!this.#budget.use(this, this.#characters + this.#live.characters)) this.#live.freeze();
   }
 
-  /** False if frames are missing: a snapshot would help. */
+  /** False if earlier frames are missing, which a snapshot would supply. */
   frame(frame: LiveFrame): boolean {
     return this.#changed(this.#live.frame(frame));
   }
@@ -145,7 +148,7 @@ export class TurnFeed {
     return change.type !== 'gap';
   }
 
-  #each(next: (reader: StreamSequencer) => StreamFrame[]): void {
+  #each(next: (reader: StreamSequencer) => NumberedFrame[]): void {
     for (const [reader, send] of this.#readers) {
       const frames = next(reader);
       if (frames.length > 0) send(frames);
@@ -153,7 +156,7 @@ export class TurnFeed {
   }
 }
 
-/** About how many characters a record takes; texts are what makes one large. */
+/** Approximate length of a record in characters; only texts make one large. */
 function sizeOf(record: LogRecord): number {
   if (record.kind === 'model.message') return charactersOf(record) + 500;
   return record.kind === 'tool.response' || record.kind === 'turn.created' ? JSON.stringify(record).length : 500;

@@ -17,16 +17,16 @@ interface TailOptions {
   budget: FeedBudget;
 }
 
-/** Between attempts to read a history that can't be read, at most. */
+/** The longest wait between attempts to read the history. */
 const MAX_RETRY_MS = 5_000;
 
-/** So many failures, none of them of a server that is away, without a minute between two: waiting does not mend that. */
+/** Gives up after this many failures other than outages, each within a minute of the last. */
 const MAX_FAULTS = 5;
-const FORGOTTEN_AFTER_MS = 60_000;
+const FAILURE_WINDOW_MS = 60_000;
 
 /**
  * Follows one turn for all of its readers in this process: durable events by one long poll on its history, text in
- * progress by the live bus.
+ * progress from the live bus.
  */
 export class TurnTail {
   readonly feed: TurnFeed;
@@ -35,66 +35,66 @@ export class TurnTail {
   readonly #unsubscribe: () => void;
   readonly #advanced = new Set<() => void>();
   readonly #endListeners = new Set<() => void>();
-  readonly #begun = Promise.withResolvers<void>();
+  readonly #ready = Promise.withResolvers<void>();
   #ended = false;
   #isOver = false;
   #failure: unknown;
 
-  /** Listens to the bus from now on, so that nothing is missed while the turn is being started. */
+  /** Subscribes to the bus at once, so that no frame is missed while the turn is being started. */
   constructor(options: TailOptions) {
     this.#options = options;
     const { bus, turnId } = options;
     this.feed = new TurnFeed(options.budget);
     this.#unsubscribe = bus.subscribe(turnId, {
       frame: (frame) => {
-        if (!this.feed.frame(frame)) bus.ask(turnId);
+        if (!this.feed.frame(frame)) bus.requestSnapshots(turnId);
       },
       snapshot: (snapshot) => this.feed.snapshot(snapshot),
-      lost: () => bus.ask(turnId),
+      lost: () => bus.requestSnapshots(turnId),
     });
   }
 
-  /** Settles when the feed knows where it begins, so that readers can join. */
-  get begun(): Promise<void> {
-    return this.#begun.promise;
+  /** Settles when the feed has its first ordinal, so that readers can join, or the tail has failed. */
+  get ready(): Promise<void> {
+    return this.#ready.promise;
   }
 
-  /** True once the log has come to its end. */
+  /** True once the end of the log has been read. */
   get ended(): boolean {
     return this.#ended;
   }
 
-  /** True once nothing more will come: the log has ended, or can't be read. */
+  /** True once nothing more follows: the log has ended, or following it has failed. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** Why the log can't be read any more, if it can't. */
+  /** The error with which following the log has failed, if it has. */
   get failure(): unknown {
     return this.#failure;
   }
 
-  /** Calls `listener` when nothing more will come; returns the function that takes that back. */
+  /** Calls `listener` once nothing more follows; returns the unsubscribe function. */
   onEnd(listener: () => void): () => void {
     if (this.#isOver) listener();
     else this.#endListeners.add(listener);
     return () => this.#endListeners.delete(listener);
   }
 
-  /** Follows the log until its end, or until it turns out that it can't be read. Never rejects. */
+  /** Follows the log until its end, or until reading it fails for good. Never rejects. */
   async run(): Promise<void> {
     const { turnId, bus, log } = this.#options;
-    bus.ask(turnId);
+    bus.requestSnapshots(turnId);
     try {
       await this.#follow();
     } catch (error) {
-      // A turn that was deleted under its readers, for one, has no end to send.
+      // For example the turn was deleted while it had readers: there is no end to send.
       this.#failure = error;
-      log.error({ turnId, err: error }, 'a turn can not be followed any more');
+      log.error({ turnId, err: error }, 'following a turn failed');
     } finally {
       this.stop();
       this.#isOver = true;
-      this.#begun.resolve();
+      this.#ready.resolve();
       for (const listener of this.#endListeners) listener();
       this.#endListeners.clear();
     }
@@ -103,11 +103,11 @@ export class TurnTail {
   async #follow(): Promise<void> {
     const { turnId, logs, log } = this.#options;
     let [failures, faults, failedAt] = [0, 0, 0];
-    for (let begun = false; !this.#ended;) {
+    for (let isStarted = false; !this.#ended;) {
       try {
-        if (!begun) this.feed.beginAt(await logs.firstUnarchived(turnId));
-        begun = true;
-        this.#begun.resolve();
+        if (!isStarted) this.feed.startAt(await logs.firstUnarchived(turnId));
+        isStarted = true;
+        this.#ready.resolve();
         const follow = this.#stop.signal;
         for await (const entries of logs.read(turnId, { from: this.feed.lastOrdinal + 1, follow })) {
           this.#add(entries);
@@ -115,12 +115,12 @@ export class TurnTail {
         this.#ended = true;
       } catch (error) {
         if (this.#stop.signal.aborted) return;
-        if (Date.now() - failedAt > FORGOTTEN_AFTER_MS) [failures, faults] = [0, 0];
+        if (Date.now() - failedAt > FAILURE_WINDOW_MS) [failures, faults] = [0, 0];
         failedAt = Date.now();
         failures += 1;
         if (!isUnavailable(error)) faults += 1;
         if (error instanceof TurnNotFound || faults > MAX_FAULTS) throw error;
-        log.warn({ turnId, err: error, failures }, 'a turn can not be followed for the moment');
+        log.warn({ turnId, err: error, failures }, 'cannot follow a turn, will retry');
         await sleep(backoffMs(failures, { first: 100, max: MAX_RETRY_MS, jitter: 0.5 }));
       }
     }
@@ -132,7 +132,7 @@ export class TurnTail {
     this.#wake();
   }
 
-  /** Waits until the log has entry `ordinal`, or has ended. False if it still has not after `timeoutMs`. */
+  /** Waits until the log has entry `ordinal`, or has ended. False if it has no such entry then or after `timeoutMs`. */
   async reaches(ordinal: number, timeoutMs: number): Promise<boolean> {
     const deadline = Date.now() + timeoutMs;
     while (this.feed.lastOrdinal < ordinal && !this.#stop.signal.aborted) {
@@ -167,10 +167,10 @@ export class TurnTail {
   }
 }
 
-/** A reader's hold on a turn's tail. */
+/** Keeps a turn's tail alive for a reader. */
 export interface TailLease {
   tail: TurnTail;
-  /** Follows the log from now on. */
+  /** Starts following the log, unless another lease has done so. */
   run(): void;
   release(): void;
 }
@@ -181,7 +181,7 @@ interface Shared {
   running: boolean;
 }
 
-/** The tails of this process: one for each turn that somebody watches. */
+/** The tails of this process: one for each turn that has readers. */
 export class TurnTailPool {
   readonly #options: { logs: TurnLogReader; bus: LiveBus; log: Logger };
   readonly #budget = new FeedBudget();
@@ -191,7 +191,7 @@ export class TurnTailPool {
     this.#options = options;
   }
 
-  /** Listens to a turn, which may not have begun. */
+  /** Subscribes to a turn, which may not have started yet. */
   lease(turnId: string): TailLease {
     const known = this.#tails.get(turnId);
     const shared: Shared = known ?? {

@@ -100,7 +100,7 @@ test('what is done for all readers of a turn belongs to the turn, and to no requ
   await reader.says('I was');
   const turnId = await reader.turnId();
   proxy.down();
-  const unfollowed = () => about(turnId).find(({ msg }) => String(msg).startsWith('a turn can not be followed'));
+  const unfollowed = () => about(turnId).find(({ msg }) => String(msg).startsWith('cannot follow a turn'));
   try {
     await expect.poll(unfollowed, { timeout: 20_000 }).toBeDefined();
   } finally {

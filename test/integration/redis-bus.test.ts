@@ -72,15 +72,15 @@ class Reading {
     const { turnId } = writing;
     const leave = api.bus.subscribe(turnId, {
       frame: (frame) => {
-        if (this.#messages.frame(frame).type === 'gap') api.bus.ask(turnId);
+        if (this.#messages.frame(frame).type === 'gap') api.bus.requestSnapshots(turnId);
       },
       snapshot: (snapshot) => this.#messages.snapshot(snapshot),
       lost: () => {
         this.lost += 1;
-        api.bus.ask(turnId);
+        api.bus.requestSnapshots(turnId);
       },
     });
-    api.bus.ask(turnId);
+    api.bus.requestSnapshots(turnId);
     onTestFinished(leave);
   }
 
@@ -110,8 +110,10 @@ test('who comes late gets the text so far, with no further frame; of a finished 
   const tap = new BusTap(api.bus, writing.turnId);
   onTestFinished(tap.close);
   // The first answer may be one that was on its way.
-  await tap.ask(1);
-  expect(await tap.ask(1)).toMatchObject([{ messageId: next.messageId, frames: 1, text: { content: 'next' } }]);
+  await tap.requestSnapshots(1);
+  expect(await tap.requestSnapshots(1)).toMatchObject([
+    { messageId: next.messageId, frames: 1, text: { content: 'next' } },
+  ]);
 });
 
 test('a question waits until its answer can be heard', async () => {
@@ -135,13 +137,13 @@ test('who asks before there is something to say, and again when there is, is ans
   const writing = new Writing();
   const tap = new BusTap(api.bus, writing.turnId);
   onTestFinished(tap.close);
-  api.bus.ask(writing.turnId);
+  api.bus.requestSnapshots(writing.turnId);
   // The question is on its way when the subscription stands, and has been heard when the worker has had what came after.
   for (const client of [api.subscriptions, api.commands, worker.subscriptions]) await client.ping();
   await nextTick();
   writing.say('so far');
-  await tap.heard(1);
-  expect(await tap.ask(1)).toMatchObject([{ text: { content: 'so far' } }]);
+  await tap.receiveFrames(1);
+  expect(await tap.requestSnapshots(1)).toMatchObject([{ text: { content: 'so far' } }]);
 });
 
 test('whatever happens to Redis and to the connections, a reader is brought up to the text so far, without a further frame', async () => {

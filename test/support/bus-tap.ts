@@ -1,7 +1,7 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import type { LiveBus, LiveFrame, LiveSnapshot } from '../../src/live/bus.ts';
 
-/** Listens to one turn on a bus, for tests that want to know when something has arrived. */
+/** Subscribes to one turn on a bus, for tests that wait until frames or snapshots have arrived. */
 export class BusTap {
   readonly frames: LiveFrame[] = [];
   readonly snapshots: LiveSnapshot[] = [];
@@ -20,16 +20,16 @@ export class BusTap {
     });
   }
 
-  /** Waits until so many frames have come. */
-  async heard(count: number): Promise<LiveFrame[]> {
+  /** Waits until `count` frames have arrived. */
+  async receiveFrames(count: number): Promise<LiveFrame[]> {
     while (this.frames.length < count) await nextTick();
     return this.frames;
   }
 
-  /** Asks, and waits for an answer of so many snapshots. */
-  async ask(count: number): Promise<LiveSnapshot[]> {
+  /** Requests snapshots and waits until `count` of them have arrived. */
+  async requestSnapshots(count: number): Promise<LiveSnapshot[]> {
     this.snapshots.length = 0;
-    this.#bus.ask(this.#turnId);
+    this.#bus.requestSnapshots(this.#turnId);
     while (this.snapshots.length < count) await nextTick();
     return this.snapshots.splice(0);
   }

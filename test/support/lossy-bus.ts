@@ -1,6 +1,6 @@
-import type { InProgress, LiveBus, LiveFrame, LiveListener } from '../../src/live/bus.ts';
+import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from '../../src/live/bus.ts';
 
-/** A bus that makes use of its contract: it drops, doubles and reorders frames, and gives old snapshots, on purpose. */
+/** A bus that is as unreliable as its contract allows: it drops, duplicates and reorders frames and delivers old snapshots. */
 export class LossyBus implements LiveBus {
   readonly #bus: LiveBus;
   readonly #random: () => number;
@@ -14,7 +14,7 @@ export class LossyBus implements LiveBus {
     this.#bus.publish(frame);
   }
 
-  finish(message: Pick<InProgress, 'turnId' | 'messageId' | 'attempt'>): void {
+  finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
     this.#bus.finish(message);
   }
 
@@ -25,7 +25,7 @@ export class LossyBus implements LiveBus {
         const chance = this.#random();
         if (chance < 0.15) return;
         if (chance < 0.3) {
-          kept = frame; // it comes behind a later one, if there is one
+          kept = frame; // delivered after the next frame that is not dropped, if there is one
           return;
         }
         listener.frame(frame);
@@ -33,7 +33,7 @@ export class LossyBus implements LiveBus {
         if (kept) listener.frame(kept);
         kept = undefined;
       },
-      // By the time that it is looked at, a snapshot may be old.
+      // A snapshot may be delivered after newer frames.
       snapshot: (snapshot) => {
         if (this.#random() < 0.5) listener.snapshot(snapshot);
         else setImmediate(() => listener.snapshot(snapshot));
@@ -42,12 +42,12 @@ export class LossyBus implements LiveBus {
     });
   }
 
-  ask(turnId: string): void {
-    if (this.#random() < 0.5) this.#bus.ask(turnId);
+  requestSnapshots(turnId: string): void {
+    if (this.#random() < 0.5) this.#bus.requestSnapshots(turnId);
   }
 }
 
-/** A small seeded generator, so that a failure can be repeated. */
+/** A small seeded generator, so that a failure can be reproduced. */
 export function mulberry32(seed: number): () => number {
   let state = seed;
   return () => {

@@ -4,8 +4,8 @@ import type { HistoryEvent, TurnResult, TurnStart } from '../../src/core/history
 import type { ModelMessage, PendingCall, ToolCall } from '../../src/core/records.ts';
 import type { LiveFrame } from '../../src/live/bus.ts';
 
-/** Something that happens while a turn runs: a commit to its history, or a frame on the bus. */
-export type Happening = { event: HistoryEvent } | { frame: LiveFrame };
+/** One step of a turn's execution: a commit to its history, or a frame on the bus. */
+export type TurnStep = { event: HistoryEvent } | { frame: LiveFrame };
 
 export const TURN_ID = 'turn_01jd0000000000000000000000';
 const AT = '2026-11-21T08:00:00.000Z';
@@ -47,10 +47,10 @@ const step = (maxAttempts: number) =>
 
 const ending = fc.constantFrom('done', 'pending', 'cancelled', 'error', 'terminated', 'open-terminated', 'timed_out');
 
-/** Turns of every shape and end, with retried model calls whose earlier attempts still stream behind their successor. */
-export function randomTurn(maxAttempts = 3): fc.Arbitrary<Happening[]> {
+/** Turns of every shape and outcome, with retried model calls whose earlier attempts still stream after the next started. */
+export function randomTurn(maxAttempts = 3): fc.Arbitrary<TurnStep[]> {
   const steps = fc.array(step(maxAttempts), { minLength: 1, maxLength: 4 });
-  return fc.record({ steps, ending, zombies: fc.boolean() }).map(happeningsOf);
+  return fc.record({ steps, ending, zombies: fc.boolean() }).map(stepsOf);
 }
 
 type Shape = {
@@ -59,8 +59,8 @@ type Shape = {
   zombies: boolean;
 };
 
-function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
-  const happenings: Happening[] = [{ event: { type: 'started', at: AT, start: turnStart() } }];
+function stepsOf({ steps, ending, zombies }: Shape): TurnStep[] {
+  const turnSteps: TurnStep[] = [{ event: { type: 'started', at: AT, start: turnStart() } }];
   let eventId = 5;
   let ordinal = 1;
   let pending: PendingCall[] = [];
@@ -81,7 +81,7 @@ function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
       recent: [],
     };
     const scheduled = eventId++;
-    happenings.push({
+    turnSteps.push({
       event: { type: 'scheduled', eventId: scheduled, at: AT, activity: { name: 'callModel', input } },
     });
     let text = emptyText();
@@ -100,16 +100,16 @@ function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
           delta,
         };
       });
-      // A zombie streams on, behind the first frames of its successor.
+      // A zombie attempt continues to stream after the first frames of the next attempt.
       const cut = zombies && a < attempts.length - 1 ? Math.floor(frames.length / 2) : frames.length;
       const [first, ...rest] = frames.slice(0, cut).map((frame) => ({ frame }));
-      if (first) happenings.push(first);
-      happenings.push(...late.map((frame) => ({ frame })), ...rest);
+      if (first) turnSteps.push(first);
+      turnSteps.push(...late.map((frame) => ({ frame })), ...rest);
       late = frames.slice(cut);
     }
     if (last && ending === 'open-terminated') break;
     const message = messageOf(messageId, text, ending === 'pending' && last);
-    happenings.push({
+    turnSteps.push({
       event: {
         type: 'ended',
         scheduledEventId: scheduled,
@@ -139,11 +139,11 @@ function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
       const id = eventId++;
       const source = { turnId: TURN_ID, messageId, stamp: 's', index, run: { effect: 'once' as const, callHash: 'h' } };
       const toolInput = { ...place, specHash: 'a1', toolCallId: call.id, source };
-      happenings.push({
+      turnSteps.push({
         event: { type: 'scheduled', eventId: id, at: AT, activity: { name: 'callTool', input: toolInput } },
       });
       if (last && ending === 'terminated') continue;
-      happenings.push({
+      turnSteps.push({
         event: {
           type: 'ended',
           scheduledEventId: id,
@@ -174,9 +174,9 @@ function happeningsOf({ steps, ending, zombies }: Shape): Happening[] {
     }
   }
   if (ending !== 'pending') pending = [];
-  happenings.push({ event: { type: 'closed', at: AT, close: closeOf(ending, pending) } });
-  happenings.push(...late.map((frame) => ({ frame })));
-  return happenings;
+  turnSteps.push({ event: { type: 'closed', at: AT, close: closeOf(ending, pending) } });
+  turnSteps.push(...late.map((frame) => ({ frame })));
+  return turnSteps;
 }
 
 function closeOf(ending: string, pending: PendingCall[]) {

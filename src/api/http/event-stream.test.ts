@@ -32,18 +32,13 @@ async function connected(): Promise<{ stream: EventStream; response: Response; c
   return { ...(await opened.promise), client };
 }
 
-const frame = (sequenceNumber: number, content = 'hi') => ({
-  sequenceNumber,
-  event: { type: 'model.message.delta' as const, id: 'msg_1', thread_id: 'main', content },
-});
+const event = (id: number, content = 'hi') => ({ id, data: { type: 'delta', content } });
 
 test('an event is an id and one line of data; the headers disable caching and buffering on the way', async () => {
   const { stream, client } = await connected();
-  stream.push([frame(1_000_001, 'a\nb')]);
+  stream.push([event(1_000_001, 'a\nb')]);
   const [text] = (await once(client, 'data')) as [string];
-  expect(text).toBe(
-    'id: 1000001\ndata: {"type":"model.message.delta","id":"msg_1","thread_id":"main","content":"a\\nb","sequence_number":1000001}\n\n',
-  );
+  expect(text).toBe('id: 1000001\ndata: {"type":"delta","content":"a\\nb"}\n\n');
   expect(client.headers).toMatchObject({
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache, no-transform',
@@ -67,12 +62,12 @@ test('a slow reader is reported, and can be awaited', async () => {
   const { stream, client } = await connected();
   let keepsUp = true;
   let sent = 0;
-  for (; keepsUp; sent++) keepsUp = stream.push([frame(1_000_001 + sent, 'x'.repeat(500_000))]);
+  for (; keepsUp; sent++) keepsUp = stream.push([event(1_000_001 + sent, 'x'.repeat(500_000))]);
   expect(sent).toBeLessThan(40);
   let received = 0;
   client.on('data', (text: string) => (received += text.split('\n\n').length - 1));
   await stream.drained();
-  expect(stream.push([frame(2_000_000)])).toBe(true);
+  expect(stream.push([event(2_000_000)])).toBe(true);
   stream.end();
   await once(client, 'end');
   expect(received).toBe(sent + 1);
@@ -83,8 +78,8 @@ test('nothing is written to a reader that has hung up', async () => {
   client.destroy();
   await stream.untilClosed();
   expect(stream.isClosed).toBe(true);
-  await stream.write([frame(1_000_001)]);
-  expect(stream.push([frame(1_000_002)])).toBe(true);
+  await stream.write([event(1_000_001)]);
+  expect(stream.push([event(1_000_002)])).toBe(true);
   expect(response.writableLength).toBe(0);
   expect(vi.getTimerCount()).toBe(0);
 });
@@ -96,7 +91,7 @@ test('a reader that reads nothing for a minute is disconnected and counted', asy
   const before = (await count()) ?? 0;
   expect(await readers()).toBe(1);
   client.on('error', () => undefined);
-  while (stream.push([frame(1_000_001, 'x'.repeat(500_000))]));
+  while (stream.push([event(1_000_001, 'x'.repeat(500_000))]));
   const drained = stream.drained();
   vi.advanceTimersByTime(60_000);
   await drained;

@@ -1,7 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { StreamFrame } from '../../live/stream-sequencer.ts';
 
 /** Keeps idle connections open through proxies and clients; both SDKs give up after 60 s of silence. */
 const HEARTBEAT_MS = 15_000;
@@ -14,6 +13,12 @@ const STALLED_MS = 60_000;
  * for a thousand slow readers small.
  */
 const MAX_BUFFERED_BYTES = 256 * 1024;
+
+/** An event of a stream. `data` is sent as JSON; `id` is what a client that reconnects sends as `Last-Event-ID`. */
+export interface ServerSentEvent {
+  id: number;
+  data: object;
+}
 
 type StreamMetrics = Pick<Metrics, 'readers' | 'readersDisconnected'>;
 
@@ -28,7 +33,6 @@ export class EventStream {
   readonly #metrics: StreamMetrics;
   #heartbeat: NodeJS.Timeout | undefined;
   #onDelivered: (() => void) | undefined;
-  #onDelta: (() => void) | undefined;
   /** The number of bytes that may be buffered for the reader. */
   #maxBufferedBytes = MAX_BUFFERED_BYTES;
 
@@ -51,11 +55,6 @@ export class EventStream {
   /** Calls `listener` once, when the first event was handed to the operating system. */
   onDelivered(listener: () => void): void {
     this.#onDelivered = listener;
-  }
-
-  /** Calls `listener` once, when the first delta is written. */
-  onFirstDelta(listener: () => void): void {
-    this.#onDelta = listener;
   }
 
   /** Sends status 200 and the headers; errors can no longer be sent as a response. */
@@ -82,21 +81,22 @@ export class EventStream {
     this.#response.status(204).end();
   }
 
-  /** Sends events from the log, at the reader's pace. */
-  async write(frames: StreamFrame[]): Promise<void> {
-    for (const frame of frames) {
+  /** Sends events from the log, at the reader's pace: an event is taken from `events` when it is sent. */
+  async write(events: Iterable<ServerSentEvent>): Promise<void> {
+    if (this.isClosed) return;
+    for (const event of events) {
+      if (!this.#send(serialize(event))) await this.drained();
       if (this.isClosed) return;
-      if (!this.#send([frame])) await this.drained();
     }
   }
 
   /**
    * Sends live events. False if the reader is too slow: the caller then awaits `drained` and catches up from the log.
    */
-  push(frames: StreamFrame[]): boolean {
+  push(events: Iterable<ServerSentEvent>): boolean {
     if (this.isClosed) return true;
     const keptUp = this.#response.writableLength === 0;
-    this.#send(frames);
+    this.#send(Array.from(events, serialize).join(''));
     const buffered = this.#response.writableLength;
     // A single push may exceed the bound, for example with a long result; it must not count against a reader that kept
     // up.
@@ -127,20 +127,15 @@ export class EventStream {
     this.#response.end();
   }
 
-  #send(frames: StreamFrame[]): boolean {
-    if (this.#onDelta && frames.some(({ event }) => event.type === 'model.message.delta')) {
-      this.#onDelta();
-      this.#onDelta = undefined;
-    }
+  #send(text: string): boolean {
     const onDelivered = this.#onDelivered;
     this.#onDelivered = undefined;
-    return this.#response.write(frames.map(serialize).join(''), (error) => {
+    return this.#response.write(text, (error) => {
       if (!error) onDelivered?.();
     });
   }
 }
 
-function serialize({ sequenceNumber, event }: StreamFrame): string {
-  const data = JSON.stringify({ ...event, sequence_number: sequenceNumber });
-  return `id: ${sequenceNumber}\ndata: ${data}\n\n`;
+function serialize({ id, data }: ServerSentEvent): string {
+  return `id: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
 }

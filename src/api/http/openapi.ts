@@ -6,7 +6,6 @@ import {
 } from 'zod-openapi';
 import { z } from 'zod';
 import packageJson from '../../../package.json' with { type: 'json' };
-import { streamFrame } from '../sessions/wire/events.ts';
 import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
 import { isOptional } from './request.ts';
 import { json, METHODS, PATH_PARAMETERS, PRIVATE_PATHS, route, TAGS, type Route } from './route.ts';
@@ -83,8 +82,7 @@ export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean
       tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
       paths,
       components: {
-        // No route refers to it: it is the data of server-sent events, which are text to OpenAPI.
-        schemas: { StreamEvent: streamFrame },
+        schemas: Object.fromEntries(routes.flatMap(({ declaration }) => Object.entries(declaration.schemas ?? {}))),
         examples: Object.fromEntries(
           Object.entries(ERRORS).map(([code, { type, description }]) => [
             code,

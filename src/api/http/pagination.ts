@@ -1,6 +1,16 @@
 import { z } from 'zod';
-import type { Pagination } from '../sessions/wire/resources.ts';
 import { ApiError } from './errors.ts';
+
+/** The position of a page in a listing. */
+export const paginationResource = z
+  .object({
+    limit: z.int(),
+    next_page_token: z.string().nullable().describe('null: this is the last page'),
+    previous_page_token: z.string().nullable(),
+  })
+  .meta({ id: 'Pagination' });
+
+export type Pagination = z.infer<typeof paginationResource>;
 
 /** Encodes a position in a listing; opaque to clients. */
 function encodePageToken(position: Record<string, unknown>): string {

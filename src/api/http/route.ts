@@ -80,6 +80,8 @@ interface Declaration<
   largeBody?: true;
   /** The response; without it, 204. */
   answer?: A;
+  /** Schemas that the response refers to by name, such as that of the JSON text in a server-sent event. */
+  schemas?: Record<string, z.ZodType>;
   /** The status of the response; 200 by default. */
   status?: 201;
   /**

@@ -25,7 +25,7 @@ function messageOf(ordinal: number): ModelMessage {
   return { kind: 'model.message', id, at: AT, threadId: 'main', ...rest };
 }
 
-/** The API's lists over a turn that runs: its log is in the archive up to some ordinal, and has so many entries in all. */
+/** The lists of a running turn with `entries` entries in all, the first `archived` of which are in the archive. */
 async function listing({ archived, entries }: { archived: number; entries: number }) {
   const row = { id: TURN_ID, session_id: sessionId, sequence: 1, previous_turn_id: null, archived: 0 };
   const carry: TurnContinuation = { ordinal: archived, step: 2, usage: NO_USAGE, previousRunId: 'run_1', deadline: 0 };
@@ -42,7 +42,7 @@ async function listing({ archived, entries }: { archived: number; entries: numbe
     return { ordinal: i + 1, record };
   });
   const reads = { pages: 0, rows: 0 };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of them as is read here
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the methods that are called here
   const catalog = {
     sessions: { get: () => Promise.resolve({ id: sessionId, subject_id: LOCAL.subject.subjectId }) },
     turns: { get: () => Promise.resolve({ ...row, archived_through: archived }) },
@@ -101,7 +101,7 @@ test('a page of the events of a running turn, newest first, reads its history on
   expect(reads.pages).toBe(50);
 });
 
-test('what is in the archive is not read again from a history, and no more of it than a page has', async () => {
+test('archived entries are not read from the history, and no more of them than a page has', async () => {
   const { page, reads } = await listing({ archived: 500, entries: 520 });
   const { ids: first, token } = await page('order=desc&limit=50');
   expect(first).toEqual(ids(520, 471));
@@ -117,7 +117,7 @@ test('what is in the archive is not read again from a history, and no more of it
   expect(rest).toEqual(ids(470, 2));
 });
 
-test('a page of the events of a running turn, oldest first, reads its history once too', async () => {
+test('a page of the events of a running turn, oldest first, also reads its history once', async () => {
   const { page, reads } = await listing({ archived: 0, entries: 300 });
   const { ids: first, token } = await page('limit=100');
   expect(first).toEqual(ids(101, 2).reverse());

@@ -22,17 +22,17 @@ const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) })
 const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({ last_turn_id: identifier.optional() });
 const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().min(1) });
 
-/** Entries that are read at a time: most of the largest ones take a quarter of a megabyte each. */
-const MAX_BATCH = 100;
+/** Entries per read: most of the largest ones have 250 KB each. */
+const MAX_BATCH_SIZE = 100;
 
 interface EntryOptions {
-  /** The ordinal to begin at, from a page token; undefined for the first page. */
+  /** The first ordinal, from a page token; undefined for the first page. */
   place: number | undefined;
   limit: number;
   order: 'asc' | 'desc';
 }
 
-/** The events of a turn, and of a whole session, as lists. */
+/** Lists of the events of a turn and of a session. */
 export function eventRoutes(context: ApiContext): Route[] {
   const { catalog, logs, turnIndex } = context;
   return [
@@ -43,7 +43,7 @@ export function eventRoutes(context: ApiContext): Route[] {
         id: 'listTurnEvents',
         tag: 'Events',
         summary: 'The events of a turn, folded',
-        description: 'Without `turn.created`, `turn.done` and deltas. Also while the turn runs.',
+        description: 'Without `turn.created`, `turn.done` and deltas; also available while the turn runs.',
         query: turnQuery,
         answer: json(pageOf(turnEvent), { data: [exampleMessage], pagination: examplePage(25) }),
         errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
@@ -65,7 +65,7 @@ export function eventRoutes(context: ApiContext): Route[] {
         id: 'listSessionEvents',
         tag: 'Events',
         summary: 'The events of a session, newest first',
-        description: 'Of its last turn and the turns before that; a turn that runs is left out.',
+        description: 'The events of its last turn and of the turns before it; a running turn is left out.',
         query: sessionQuery,
         answer: json(pageOf(sessionEventItem), {
           data: [{ turn_id: exampleTurn.id, event: exampleMessage }],
@@ -85,7 +85,7 @@ export function eventRoutes(context: ApiContext): Route[] {
     ),
   ];
 
-  /** The events of a turn, without its begin and end. */
+  /** The events of a turn, without `turn.created` and `turn.done`. */
   async function turnPage(
     turnId: string,
     options: EntryOptions,
@@ -117,28 +117,28 @@ export function eventRoutes(context: ApiContext): Route[] {
   }
 
   /**
-   * Entries of a turn, read as they are taken.
-   * @throws ApiError if there is none at `place`, where there was one when we gave it out
+   * The entries of a turn, read as they are consumed.
+   * @throws ApiError if there is no entry at `place`: it is not from a page token of this listing
    */
   async function* entries(turnId: string, { place, limit, order }: EntryOptions): AsyncGenerator<LogEntry> {
-    // A few more than asked for: the begin, the end, and one that says whether there is a next page.
-    const batch = Math.min(limit + 3, MAX_BATCH);
+    // Three more than the limit: the first and the last entry of the turn, and one that shows whether there is a next page.
+    const batch = Math.min(limit + 3, MAX_BATCH_SIZE);
     const batches =
       order === 'asc'
         ? logs.read(turnId, { from: place ?? 1 })
         : logs.readBackwards(turnId, { from: place ?? Infinity, batch });
-    let isThere = place === undefined;
+    let isFound = place === undefined;
     for await (const entries of batches) {
       for (const entry of entries) {
-        isThere ||= entry.ordinal === place;
-        if (!isThere) throw invalidPageToken();
+        isFound ||= entry.ordinal === place;
+        if (!isFound) throw invalidPageToken();
         yield entry;
       }
     }
-    if (!isThere) throw invalidPageToken();
+    if (!isFound) throw invalidPageToken();
   }
 
-  /** The turn that the listing begins with: a running one is left out, its parent stands for it. */
+  /** The first turn of the listing: the given or last one, or its parent if it is running. */
   async function newestEnded(sessionId: string, lastTurnId: string | undefined): Promise<TurnRow | undefined> {
     const last = lastTurnId === undefined ? await turnIndex.knownLast(sessionId) : await catalog.turns.get(lastTurnId);
     if (!last) return undefined;

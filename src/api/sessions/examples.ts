@@ -1,17 +1,16 @@
-import type { z } from 'zod';
+import type { Pagination } from '../http/pagination.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import type { streamFrame, WireModelMessage } from './wire/events.ts';
+import type { NumberedStreamEvent, WireModelMessage } from './wire/events.ts';
 import type { WireInputItem } from './wire/input.ts';
 import type {
   AgentResource,
   AgentVersionResource,
   DraftResource,
-  Pagination,
   SessionResource,
   TurnResource,
 } from './wire/resources.ts';
 
-/** What the documentation shows: one conversation, told in requests and answers. */
+/** The examples of the documentation: requests and responses of one conversation. */
 
 const created_at = '2026-11-21T09:30:00.000Z';
 const updated_at = '2026-11-21T09:31:12.480Z';
@@ -27,7 +26,7 @@ export const exampleAgent: AgentResource = { name: 'helper', version: 3, spec: e
 
 export const exampleAgentVersion: AgentVersionResource = { name: 'helper', version: 3, spec: exampleSpec, created_at };
 
-const ofTheSession = {
+const sessionFields = {
   id: 'ses_01kac6dw3e8h4v0m6f2q9x7r5t',
   title: 'Which orders are late?',
   created_by_subject: { subject_id: 'ann', subject_type: 'user', subject_slug: 'ann' },
@@ -37,7 +36,7 @@ const ofTheSession = {
 
 export const exampleSession: SessionResource = {
   type: 'session',
-  ...ofTheSession,
+  ...sessionFields,
   agent_name: 'helper',
   agent_version: 3,
   metadata: { team: 'blue' },
@@ -45,7 +44,7 @@ export const exampleSession: SessionResource = {
 
 export const exampleDraft: DraftResource = {
   type: 'session/draft',
-  ...ofTheSession,
+  ...sessionFields,
   agent_name: 'idea',
   agent_spec: exampleSpec,
 };
@@ -71,7 +70,7 @@ export const exampleMessage: WireModelMessage = {
 
 export const exampleTurn: TurnResource = {
   id: 'turn_01kac6f1zy5c3n8s7k4b2g9d6w',
-  session_id: ofTheSession.id,
+  session_id: sessionFields.id,
   previous_turn_id: null,
   input: exampleInput,
   state: {
@@ -89,11 +88,11 @@ export const exampleTurn: TurnResource = {
       unreported_attempts: 0,
     },
   },
-  created_by_subject: ofTheSession.created_by_subject,
+  created_by_subject: sessionFields.created_by_subject,
   created_at,
 };
 
-/** Of a listing that has no further page. */
+/** The pagination of a listing without a further page. */
 export function examplePage(limit: number): Pagination {
   return { limit, next_page_token: null, previous_page_token: null };
 }
@@ -106,5 +105,5 @@ export const exampleServerSentEvent = {
     thread_id: 'main',
     content: 'Two orders',
     sequence_number: 1_000_002,
-  } satisfies z.infer<typeof streamFrame>),
+  } satisfies NumberedStreamEvent),
 };

@@ -15,17 +15,17 @@ import { streamTurn } from './turn-stream.ts';
 
 const MESSAGE = { turnId: 'turn_1', threadId: 'main', messageId: 'msg_1', createdAt: 'now', after: 0, attempt: 1 };
 
-/** A client of the stream of a turn, which reads when it wants to, with the server's side of it. */
+/** A client of a turn's stream that reads only on demand, with the response that the server writes to. */
 async function subscriber(bus: InProcessBus): Promise<{ response: Response; client: IncomingMessage }> {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a log in which nothing happens
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a log without entries
   const logs = {
-    liveFrom: () => Promise.resolve(1),
+    firstUnarchived: () => Promise.resolve(1),
     read: async function* (_: string, { follow }: { follow: AbortSignal }) {
       yield [];
       await once(follow, 'abort');
     },
   } as unknown as TurnLogReader;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the methods that are called here
   const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
   const tails = new TurnTailPool({ logs, bus, log: pino({ level: 'silent' }) });
   const { promise, resolve } = Promise.withResolvers<Response>();
@@ -46,7 +46,7 @@ async function subscriber(bus: InProcessBus): Promise<{ response: Response; clie
   return { response: await promise, client };
 }
 
-test('the text so far of a message waits for its reader in the log and on the bus, not in a buffer', async () => {
+test('the text so far of a message is not buffered for a reader that does not keep up', async () => {
   const bus = new InProcessBus();
   const piece = '\u{1f600}'.repeat(50_000);
   for (let n = 0; n < 40; n++) bus.publish({ ...MESSAGE, n, delta: { content: piece } });
@@ -62,4 +62,18 @@ test('the text so far of a message waits for its reader in the log and on the bu
   const text = chunks.join('');
   const contents = [...text.matchAll(/"content":"([^"]*)"/g)].map(([, content]) => content);
   expect(contents.join('')).toBe(`${piece.repeat(40)}the last of it`);
+});
+
+test('the id of an event is its sequence number, which is also in its data', async () => {
+  const bus = new InProcessBus();
+  bus.publish({ ...MESSAGE, n: 0, delta: { content: 'a\nb' } });
+  const { client } = await subscriber(bus);
+  let text = '';
+  client.setEncoding('utf8');
+  client.on('data', (chunk: string) => (text += chunk));
+  while (!text.includes('a\\nb')) await once(client, 'data');
+  expect(text).toBe(
+    'id: 1\ndata: {"type":"model.message","id":"msg_1","created_at":"now","thread_id":"main","content":"","tool_calls":[],"sequence_number":1}\n\n' +
+      'id: 2\ndata: {"type":"model.message.delta","id":"msg_1","thread_id":"main","content":"a\\nb","sequence_number":2}\n\n',
+  );
 });

@@ -1,16 +1,23 @@
 import type { Cursor } from '../../core/cursor.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
-import { StreamSequencer, type FollowedEntry } from '../../live/stream-sequencer.ts';
+import {
+  StreamSequencer,
+  type FollowedEntry,
+  type NumberedFrame,
+  type TurnFrame,
+} from '../../live/stream-sequencer.ts';
 import type { TurnTail, TailLease } from '../../live/turn-tail.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import type { EventStream } from '../http/event-stream.ts';
+import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
+import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
+import { deltaToWire, messageBase, messageEnd, toWire } from './wire/to-wire.ts';
 
-/** How long a tail may take to have what its reader has; past it the reader's cursor is looked up in the log itself. */
+/** If the tail has not reached the reader's cursor after this time, the cursor is checked against the log. */
 const CATCH_UP_MS = 2_000;
 
-/** Entries that are sent at a time to a reader who has much to catch up. */
-const BATCH = 100;
+/** Entries that are sent at a time to a reader that catches up. */
+const CATCH_UP_BATCH_SIZE = 100;
 
 interface TurnStreamOptions {
   context: Pick<ApiContext, 'catalog' | 'logs' | 'tails'>;
@@ -18,14 +25,19 @@ interface TurnStreamOptions {
   /** What the reader has already. */
   cursor: Cursor;
   stream: EventStream;
-  /** If the caller has listened to the turn since before it began. */
+  /** A lease on the turn's tail that was taken before the turn began. */
   lease?: TailLease;
-  /** Whether a reader who has the end already is told that there is nothing, by 204: an EventSource comes back for ever else. */
+  /**
+   * Answers with 204 if the reader is at the end of an ended turn: an EventSource reconnects without end after an empty
+   * stream.
+   */
   endsWithNothing?: boolean;
+  /** Called once, when the first delta is written to the connection. */
+  onFirstDelta?: (() => void) | undefined;
 }
 
 /**
- * Streams a turn to one reader from its cursor on: what has happened, what happens now, until the turn ends.
+ * Streams a turn to one reader from its cursor on: the log so far, then each change, until the turn ends.
  * @throws ApiError, before anything is sent, if the cursor is not from this turn's stream
  */
 export async function streamTurn({
@@ -35,20 +47,21 @@ export async function streamTurn({
   stream,
   lease,
   endsWithNothing = false,
+  onFirstDelta,
 }: TurnStreamOptions): Promise<void> {
-  const reader = new StreamSequencer(cursor);
+  const reader = new Reader(cursor, stream, onFirstDelta);
   const row = lease ? undefined : await context.catalog.turns.get(turnId);
   if (row?.archived) {
     if (cursor.ordinal > row.archived_through) throw invalidCursor();
     if (endsWithNothing && cursor.ordinal === row.archived_through) return stream.noContent();
     stream.open();
-    await replay(context, turnId, reader, stream);
+    await replay(context, turnId, reader);
     stream.end();
     return;
   }
   const held = lease ?? context.tails.lease(turnId);
   try {
-    await follow({ ...context, turnId, reader, stream, lease: held, endsWithNothing });
+    await follow({ ...context, turnId, reader, lease: held, endsWithNothing });
   } finally {
     held.release();
   }
@@ -58,20 +71,80 @@ export function invalidCursor(): ApiError {
   return new ApiError('invalid_cursor', 'the cursor is not from a stream of this turn: start again without one');
 }
 
+/** One connection: the frames that it lacks, and the stream that they are sent on as events. */
+class Reader {
+  readonly sequencer: StreamSequencer;
+  readonly stream: EventStream;
+  #onFirstDelta: (() => void) | undefined;
+
+  constructor(cursor: Cursor, stream: EventStream, onFirstDelta: (() => void) | undefined) {
+    this.sequencer = new StreamSequencer(cursor);
+    this.stream = stream;
+    this.#onFirstDelta = onFirstDelta;
+  }
+
+  /** The last durable event that the reader has been sent. */
+  get ordinal(): number {
+    return this.sequencer.ordinal;
+  }
+
+  write(frames: NumberedFrame[]): Promise<void> {
+    return this.stream.write(this.#events(frames));
+  }
+
+  async writeEntries(entries: FollowedEntry[]): Promise<void> {
+    await this.write(entries.flatMap((entry) => this.sequencer.durable(entry)));
+  }
+
+  push(frames: NumberedFrame[]): boolean {
+    return this.stream.push(this.#events(frames));
+  }
+
+  *#events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
+    for (const { sequenceNumber, frame } of frames) {
+      const event = frameToWire(frame);
+      if (event.type === 'model.message.delta') {
+        this.#onFirstDelta?.();
+        this.#onFirstDelta = undefined;
+      }
+      yield { id: sequenceNumber, data: { ...event, sequence_number: sequenceNumber } satisfies NumberedStreamEvent };
+    }
+  }
+}
+
+/** A frame as clients see it. */
+export function frameToWire(frame: TurnFrame): StreamEvent {
+  switch (frame.kind) {
+    case 'begin':
+      return messageBase(frame.message, frame.text);
+    case 'delta':
+      return deltaToWire(frame.message, frame.delta);
+    case 'end':
+      return {
+        type: 'model.message.delta',
+        id: frame.message.id,
+        thread_id: frame.message.threadId,
+        ...messageEnd(frame.message),
+      };
+    case 'record':
+      return toWire(frame.record);
+  }
+}
+
 interface Following extends Pick<ApiContext, 'logs'> {
   turnId: string;
-  reader: StreamSequencer;
-  stream: EventStream;
+  reader: Reader;
   lease: TailLease;
   endsWithNothing: boolean;
 }
 
-async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: Following): Promise<void> {
+async function follow({ logs, turnId, reader, lease, endsWithNothing }: Following): Promise<void> {
+  const { stream } = reader;
   const { tail } = lease;
   const { feed } = tail;
   lease.run();
-  await tail.begun;
-  // Who comes back to a turn that was deleted is to stop.
+  await tail.ready;
+  // A client that reconnects to a deleted turn must stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
   if (endsWithNothing && feed.isDone && reader.ordinal === feed.lastOrdinal) return stream.noContent();
@@ -81,56 +154,56 @@ async function follow({ logs, turnId, reader, stream, lease, endsWithNothing }: 
     for (;;) {
       while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
         if (reader.ordinal < feed.firstOrdinal - 1) {
-          await replay({ logs }, turnId, reader, stream, feed.firstOrdinal - 1);
-        } else await catchUp(feed.entries(reader.ordinal + 1, BATCH), reader, stream);
+          await replay({ logs }, turnId, reader, feed.firstOrdinal - 1);
+        } else await reader.writeEntries(feed.entries(reader.ordinal + 1, CATCH_UP_BATCH_SIZE));
       }
-      // The text of a message in progress may be megabytes, too: what the reader lacks of it waits here, not in a buffer.
-      const inProgress = feed.inProgress(reader);
+      // The text of a message in progress may be megabytes, too: the part that the reader lacks is not buffered here.
+      const inProgress = feed.inProgress(reader.sequencer);
       if (inProgress.length === 0 || stream.isClosed) break;
-      await stream.write(inProgress);
+      await reader.write(inProgress);
     }
-    isOver = await live({ tail, reader, stream, closed });
-    // More came at once than the reader could take: it goes on at its own pace, from the log.
+    isOver = await live({ tail, reader, closed });
+    // The reader did not keep up: it catches up at its own pace, from the log.
     if (!isOver) await stream.drained();
   }
   stream.end();
 }
 
-interface Live extends Pick<Following, 'reader' | 'stream'> {
+interface Live extends Pick<Following, 'reader'> {
   tail: TurnTail;
   closed: Promise<void>;
 }
 
-/** Sends what happens now, until the turn is over (true), or the reader is too far behind or gone (false). */
-async function live({ tail, reader, stream, closed }: Live): Promise<boolean> {
+/** Sends each change, until the turn ends (true), or the reader falls too far behind or disconnects (false). */
+async function live({ tail, reader, closed }: Live): Promise<boolean> {
   const left = Promise.withResolvers<boolean>();
-  if (!stream.isClosed) {
-    tail.feed.join(reader, (frames) => {
-      if (stream.push(frames)) return;
-      tail.feed.leave(reader);
+  if (!reader.stream.isClosed) {
+    tail.feed.join(reader.sequencer, (frames) => {
+      if (reader.push(frames)) return;
+      tail.feed.leave(reader.sequencer);
       left.resolve(false);
     });
   }
-  const forget = tail.onEnd(() => left.resolve(true));
+  const unsubscribe = tail.onEnd(() => left.resolve(true));
   void closed.then(() => left.resolve(false));
   try {
     return await left.promise;
   } finally {
-    forget();
-    tail.feed.leave(reader);
+    unsubscribe();
+    tail.feed.leave(reader.sequencer);
   }
 }
 
-/** Waits until the tail has what the reader has. */
+/** Waits until the tail has reached the reader's cursor. */
 async function checkCursor({
   logs,
   turnId,
   reader,
   tail,
-}: Omit<Following, 'stream' | 'lease' | 'endsWithNothing'> & { tail: TurnTail }) {
+}: Pick<Following, 'logs' | 'turnId' | 'reader'> & { tail: TurnTail }) {
   while (!(await tail.reaches(reader.ordinal, CATCH_UP_MS))) {
     if (tail.failure instanceof TurnNotFound) throw tail.failure;
-    if (tail.isOver && !tail.ended) throw new ApiError('unavailable', 'the turn can not be read for the moment');
+    if (tail.isOver && !tail.ended) throw new ApiError('unavailable', 'the turn cannot be read currently');
     if (tail.ended || !(await has(logs, turnId, reader.ordinal))) throw invalidCursor();
   }
 }
@@ -140,23 +213,15 @@ async function has(logs: ApiContext['logs'], turnId: string, ordinal: number): P
   return false;
 }
 
+/** Sends the log up to `through`, read from its store. */
 async function replay(
   { logs }: Pick<ApiContext, 'logs'>,
   turnId: string,
-  reader: StreamSequencer,
-  stream: EventStream,
+  reader: Reader,
   through = Infinity,
 ): Promise<void> {
   for await (const entries of logs.read(turnId, { from: reader.ordinal + 1 })) {
-    await catchUp(
-      entries.filter(({ ordinal }) => ordinal <= through),
-      reader,
-      stream,
-    );
-    if (reader.ordinal >= through || stream.isClosed) return;
+    await reader.writeEntries(entries.filter(({ ordinal }) => ordinal <= through));
+    if (reader.ordinal >= through || reader.stream.isClosed) return;
   }
-}
-
-async function catchUp(entries: FollowedEntry[], reader: StreamSequencer, stream: EventStream): Promise<void> {
-  await stream.write(entries.flatMap((entry) => reader.durable(entry)));
 }

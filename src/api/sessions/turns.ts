@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { BEGINNING, parseCursor, type Cursor } from '../../core/cursor.ts';
 import type { TurnCreated, TurnDone } from '../../core/records.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
-import { serverSentEvent } from './wire/events.ts';
+import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
 import { createTurnBody } from './wire/input.ts';
 import { inputToWire, stateToWire, subjectToWire } from './wire/to-wire.ts';
@@ -26,6 +26,7 @@ const place = z.object({ turn: z.string().refine(isId) });
 const turn = json(dataOf(turnResource), { data: exampleTurn });
 // In OpenAPI 3.1 the schema of a stream is that of one event.
 const stream = json(serverSentEvent, exampleServerSentEvent);
+const schemas = { StreamEvent: numberedStreamEvent };
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
 export function turnRoutes(context: ApiContext): Route[] {
@@ -79,6 +80,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'listens. It ends the one that runs, which takes the right to cancel.',
         headers: z.object(idempotencyKey),
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
+        schemas,
         answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
         errors: [
           'forbidden',
@@ -148,6 +150,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'Running or ended, for ever. Without a cursor from the beginning; the body comes before `Last-Event-ID`.',
         headers: z.object(lastEventId),
         body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
+        schemas,
         answer: { written: { 'text/event-stream': stream } },
         errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
@@ -171,6 +174,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'and is then told with 204 that there is no more.',
         query: z.object(afterSequenceNumber),
         headers: z.object(lastEventId),
+        schemas,
         answer: { written: { 'text/event-stream': stream } },
         noContent: 'the turn has ended, and the cursor is at its end',
         errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
@@ -198,8 +202,8 @@ export function turnRoutes(context: ApiContext): Route[] {
     try {
       const created = await wanted.start();
       // The deltas of a turn that began with an earlier request say nothing about this one.
-      if (created) stream.onFirstDelta(() => metrics.firstDelta.observe(secondsSinceStart(response)));
-      await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease });
+      const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
+      await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease, onFirstDelta });
     } finally {
       lease.release();
     }

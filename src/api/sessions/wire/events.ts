@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { inputItem } from './input.ts';
 
 /**
- * The events of a turn as clients see them (`contracts/sessions-api.md`, section 3). Fields that exist under a second,
- * older name are sent under both.
+ * The events of a turn as clients see them (`docs/sessions-api.md`, section 3). Fields that also have an older name are
+ * sent under both.
  */
 
 export const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
@@ -83,9 +83,7 @@ export const modelMessage = z
     tool_calls: z.array(toolCall),
     finish_reason: finishReason
       .optional()
-      .describe(
-        'absent on the base that opens a message on a stream, which has what there is of it so far, or nothing',
-      ),
+      .describe('absent on the event that opens a message on a stream, which has the text so far, possibly none'),
     usage: usage.optional(),
   })
   .meta({ id: 'ModelMessage' });
@@ -158,7 +156,7 @@ export const turnMetrics = z
     total_reasoning_tokens: z.int(),
     unreported_attempts: z
       .int()
-      .describe('attempts at a model that ended before it had said what they cost; the tokens are without theirs'),
+      .describe('attempts at a model that ended before their usage was reported; their tokens are not counted'),
   })
   .meta({ id: 'TurnMetrics' });
 
@@ -200,7 +198,7 @@ export const turnDone = z
   .object({ type: z.literal('turn.done'), ...base, thread_id: z.null(), state: turnDoneState })
   .meta({ id: 'TurnDone' });
 
-/** The events of `GET …/turns/{tid}/events`: durable, folded, without the turn's own begin and end. */
+/** The events of `GET …/turns/{tid}/events`: durable, folded, without `turn.created` and `turn.done`. */
 export const turnEvent = z
   .discriminatedUnion('type', [modelMessage, toolResponse, approvalRequired, responseRequired, mcpInitialize])
   .meta({ id: 'TurnEvent' });
@@ -210,12 +208,12 @@ export const sessionEvent = z
   .discriminatedUnion('type', [turnCreated, ...turnEvent.options, turnDone])
   .meta({ id: 'SessionEvent' });
 
-/** The events of a stream; each carries its `sequence_number` besides. */
+/** The events of a stream; each also has a `sequence_number`. */
 export const streamEvent = z.discriminatedUnion('type', [...sessionEvent.options, modelMessageDelta]);
 
-export const streamFrame = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
+export const numberedStreamEvent = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
 
-/** How a `StreamEvent` travels (section 2). */
+/** A `StreamEvent` as it is sent (section 2). */
 export const serverSentEvent = z
   .object({
     id: z.string().regex(/^\d+$/).describe('the sequence number'),
@@ -238,3 +236,4 @@ export type WireRequiredAction = z.infer<typeof requiredAction>;
 export type TurnEvent = z.infer<typeof turnEvent>;
 export type SessionEvent = z.infer<typeof sessionEvent>;
 export type StreamEvent = z.infer<typeof streamEvent>;
+export type NumberedStreamEvent = z.infer<typeof numberedStreamEvent>;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** Headers of requests, by the names under which the documentation shows them. */
+/** Headers of requests, by the names that the documentation shows. */
 
 const MAX_METADATA_BYTES = 4096;
 
@@ -9,17 +9,17 @@ export const idempotencyKey = {
     .string()
     .regex(/^[\x21-\x7e]{1,255}$/, 'must be 1 to 255 visible ASCII characters')
     .optional()
-    .meta({ description: 'makes the request safe to repeat: the same key and body stand for the same request' }),
+    .meta({ description: 'makes the request safe to retry: requests with the same key and body are executed once' }),
 };
 
-/** A JSON object that is kept with the session. It comes out as the JSON text that is stored. */
+/** A JSON object that is stored with the session; parsed to its JSON text, which is stored. */
 export const metadata = {
   'x-tfy-metadata': z
     .string()
     .transform((header, context) => {
-      // An empty header is none.
+      // An empty header counts as absent.
       if (header === '') return undefined;
-      // Node gives each byte of a header as one character, whatever it stands for.
+      // Node decodes each byte of a header to one character (latin1).
       const value = parseMetadata(Buffer.from(header, 'latin1'));
       if (typeof value === 'object' && value !== null && !Array.isArray(value)) return JSON.stringify(value);
       context.addIssue('must be a JSON object of at most 4 KiB in UTF-8');
@@ -47,14 +47,17 @@ export const lastEventId = {
   'Last-Event-ID': z
     .string()
     .optional()
-    .meta({ description: 'the last sequence number that was seen, as EventSource sends it', ...cursor }),
+    .meta({ description: 'the last sequence number that the client has received, as EventSource sends it', ...cursor }),
 };
 
-/** The same in a query, for the first connect of an EventSource, which can't have headers of its own. */
+/** The same in the query, for the first connection of an EventSource, which cannot set headers. */
 export const afterSequenceNumber = {
   after_sequence_number: z
     .string()
     .regex(/^\d{0,16}$/, 'must be a sequence number')
     .optional()
-    .meta({ description: 'the last sequence number that was seen; `Last-Event-ID` comes first', ...cursor }),
+    .meta({
+      description: 'the last sequence number that the client has received; `Last-Event-ID` takes precedence',
+      ...cursor,
+    }),
 };

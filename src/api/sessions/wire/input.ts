@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
 
-/** Turn input (`contracts/sessions-api.md`, section 4), in the clients' names and in the older ones (section 6). */
+/** Turn input (`docs/sessions-api.md`, section 4), by the names of current and of older clients (section 6). */
 
 const MAX_ITEMS = 1_000;
 const MAX_PARTS = 1_000;
@@ -11,21 +11,21 @@ const textPart = z.object({ type: z.literal('text'), text: z.string() });
 
 const fileName = line({ min: 1, max: 255 });
 
-/** What comes before the bytes of a file: its type is the group. */
+/** The part of a data URI before the file's bytes; the group is the file's type. */
 export const DATA_URI_HEAD = `^data:(${MEDIA_TYPE})(?:;[\\w-]+=[^;,]*)*;base64,`;
 
-/** As the documentation says it; a regular expression can't be run on thirty megabytes. */
+/** For the documentation only: a regular expression cannot be run on 30 MB. */
 const DATA_URI = `${DATA_URI_HEAD}([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`;
 
-/** What leads to the bytes of a file: they are fetched before the turn begins. */
+/** A URL of a file, which is fetched before the turn starts. */
 export const FILE_URL = '^https?://.';
 
-/** What the server itself gives out for large files, behind whatever stands in front of it: session, file and query. */
+/** The path that this server gives to a large file, after any prefix of a proxy; the groups are session, file and query. */
 export const OWN_FILE_PATH = '^(?:/[^?#]*)?/v1/agents/sessions/([0-9A-Za-z_]+)/files/([0-9a-f]{64})(?:[?]([^#]*))?$';
 
 const fileData = z.string().meta({
   description:
-    'data:<mime>;base64,<payload>, or an http or https URL, which is fetched before the turn begins, or the path of a file that this server has given out',
+    'data:<mime>;base64,<payload>, or an http or https URL, which is fetched before the turn starts, or the path that this server has given to a file',
   override: { pattern: `${DATA_URI}|${FILE_URL}|${OWN_FILE_PATH}` },
 });
 
@@ -66,7 +66,7 @@ const toolResponse = z.object({
   content: z.string(),
 });
 
-/** An input item as it is shown: on `turn.created` and on turns. */
+/** An input item as it is returned: in `turn.created` and in turns. */
 export const inputItem = z
   .discriminatedUnion('type', [
     userMessage(z.discriminatedUnion('type', [textPart, filePart])),

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { agentSpec } from '../../../spec/agent-spec.ts';
 import { identifier, line } from '../../../spec/bounds.ts';
+import { paginationResource } from '../../http/pagination.ts';
 import { sessionEvent, subject, timestamp, turnState } from './events.ts';
 import { inputItem } from './input.ts';
 
-/** What the routes take and give (`contracts/sessions-api.md`, sections 1 and 3), but for events and turn input. */
+/** Request bodies and resources (`docs/sessions-api.md`, sections 1 and 3) except events and turn input. */
 
 export const createSessionBody = z.object({ agent_name: identifier, title: line({ max: 200 }).nullish() });
 
@@ -60,7 +61,7 @@ export const agentResource = z
   })
   .meta({ id: 'Agent' });
 
-/** One version of an agent; it never changes. */
+/** One version of an agent, which is immutable. */
 export const agentVersionResource = agentResource.omit({ updated_at: true }).meta({ id: 'AgentVersion' });
 
 /** Sessions and drafts in one list. */
@@ -69,20 +70,12 @@ export const anySessionResource = z.discriminatedUnion('type', [sessionResource,
 /** An item of `GET …/{sid}/events`. */
 export const sessionEventItem = z.object({ turn_id: z.string(), event: sessionEvent }).meta({ id: 'SessionEventItem' });
 
-const paginationResource = z
-  .object({
-    limit: z.int(),
-    next_page_token: z.string().nullable().describe('null: this is the last page'),
-    previous_page_token: z.string().nullable(),
-  })
-  .meta({ id: 'Pagination' });
-
-/** How one resource is answered. */
+/** The response with one resource. */
 export function dataOf<T extends z.ZodType>(resource: T) {
   return z.object({ data: resource });
 }
 
-/** How a page of a listing is answered. */
+/** The response with a page of a listing. */
 export function pageOf<T extends z.ZodType>(item: T) {
   return z.object({ data: z.array(item), pagination: paginationResource });
 }
@@ -95,4 +88,3 @@ export type AgentResource = z.infer<typeof agentResource>;
 export type AgentVersionResource = z.infer<typeof agentVersionResource>;
 export type AnySessionResource = z.infer<typeof anySessionResource>;
 export type SessionEventItem = z.infer<typeof sessionEventItem>;
-export type Pagination = z.infer<typeof paginationResource>;

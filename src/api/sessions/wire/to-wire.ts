@@ -1,24 +1,20 @@
 import { responseText } from '../../../core/projection.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
-import {
-  emptyText,
-  type MessageDelta,
-  type MessageText,
-  type ToolCallDelta,
-  type ToolCallText,
-} from '../../../core/message.ts';
+import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../../../core/message.ts';
 import {
   NO_USAGE,
   type ActionRequired,
   type InputBreakdown,
   type InputItem,
   type LogRecord,
+  type McpInitialized,
   type ModelMessage,
   type StoredFile,
+  type ToolCall,
   type ToolInfo,
   type ToolResponse,
+  type TurnCreated,
   type TurnDone,
-  type TurnOutcome,
   type Usage,
   type UserContentPart,
 } from '../../../core/records.ts';
@@ -39,62 +35,31 @@ import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { AnySessionResource, DraftResource, SessionResource } from './resources.ts';
 
-/** A `data:` line stays below 1 MiB, or the Python client breaks; texts inside one event share this much of it. */
+/** The texts of one event share this many bytes: a `data:` line must stay below 1 MiB, or the Python client fails. */
 const MAX_TEXT_BYTES = 512 * 1024;
 
-/** A durable record as clients see it; one event, folded. */
+/**
+ * What is left of a record, or of a part of one, after each field has been mapped or named as internal. By
+ * `rest satisfies NoFields` a field that is added in core and forgotten here is a type error.
+ */
+type NoFields = Record<string, never>;
+
+/** A durable record as clients see it: one event, folded. */
 export function toWire(record: LogRecord): SessionEvent {
   switch (record.kind) {
     case 'turn.created':
-      return {
-        type: 'turn.created',
-        id: record.id,
-        created_at: record.at,
-        thread_id: null,
-        turn_id: record.turnId,
-        previous_turn_id: record.previousTurnId,
-        input: inputToWire(record.input, record.sessionId),
-        state: { status: 'running' },
-        created_by: subjectToWire(record.createdBy),
-      };
+      return turnCreatedToWire(record);
     case 'model.message':
       return messageToWire(record);
     case 'tool.response':
-      return {
-        type: 'tool.response',
-        id: record.id,
-        created_at: record.at,
-        thread_id: record.threadId,
-        tool_call_id: record.toolCallId,
-        content: contentOf(record),
-        outcome: record.outcome,
-      };
+      return toolResponseToWire(record);
     case 'mcp.initialize':
-      return {
-        type: 'mcp.initialize',
-        id: record.id,
-        created_at: record.at,
-        thread_id: record.threadId,
-        mcp_servers: record.servers.map(({ id, name, sessionId, transport }) => ({
-          id,
-          name,
-          session_id: sessionId,
-          // Clients know two words, and are strict: a program of ours goes by the one that is not the old transport.
-          transport_type: transport === 'sse' ? 'sse' : 'streamable-http',
-        })),
-        content: record.servers.map(({ name, sessionId }) => ({ mcp_server_name: name, session_id: sessionId })),
-      };
+      return mcpInitializeToWire(record);
     case 'tool.approval_required':
     case 'tool.response_required':
       return actionToWire(record);
     case 'turn.done':
-      return {
-        type: 'turn.done',
-        id: record.id,
-        created_at: record.at,
-        thread_id: null,
-        state: stateToWire(record),
-      };
+      return turnDoneToWire(record);
   }
 }
 
@@ -106,45 +71,121 @@ function contentOf(record: ToolResponse): string {
   return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
-export function subjectToWire({ subjectId, subjectType, subjectSlug }: Subject): WireSubject {
+function turnCreatedToWire(record: TurnCreated): SessionEvent {
+  const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash: _, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    turn_id: turnId,
+    previous_turn_id: previousTurnId,
+    input: inputToWire(input, sessionId),
+    state: { status: 'running' },
+    created_by: subjectToWire(createdBy),
+  };
+}
+
+function toolResponseToWire(record: ToolResponse): SessionEvent {
+  // The content names the files, and the found tools are for the model.
+  // `contentOf` renders them.
+  const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
+  const { kind: type, id, at, threadId, toolCallId, outcome, ...rest } = shown;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    tool_call_id: toolCallId,
+    content: contentOf(record),
+    outcome,
+  };
+}
+
+function mcpInitializeToWire(record: McpInitialized): SessionEvent {
+  const { kind: type, id, at, threadId, servers, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    mcp_servers: servers.map(({ id, name, sessionId, transport, ...rest }) => {
+      rest satisfies NoFields;
+      // Clients accept two values only: stdio is shown as the one that is not the deprecated transport.
+      const transportType = transport === 'sse' ? 'sse' : 'streamable-http';
+      return { id, name, session_id: sessionId, transport_type: transportType };
+    }),
+    content: servers.map(({ name, sessionId }) => ({ mcp_server_name: name, session_id: sessionId })),
+  };
+}
+
+function turnDoneToWire({ kind: type, id, ...state }: TurnDone): SessionEvent {
+  return { type, id, created_at: state.at, thread_id: null, state: stateToWire(state) };
+}
+
+export function subjectToWire({ subjectId, subjectType, subjectSlug, ...rest }: Subject): WireSubject {
+  rest satisfies NoFields;
   return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
 }
 
-export function stateToWire({ at, end, usage }: TurnDone): WireTurnDoneState {
+export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
+  rest satisfies NoFields;
   const ended = { completed_at: at, metrics: metrics(usage) };
   switch (end.status) {
-    case 'done':
+    case 'done': {
+      const { status, output, requiredActions, ...rest } = end;
+      rest satisfies NoFields;
       return {
-        status: 'done',
-        output: output(end),
-        required_actions: end.requiredActions.map(actionToWire),
+        status,
+        output: output && shortened(output),
+        required_actions: requiredActions.map(actionToWire),
         ...ended,
       };
-    case 'cancelled':
-      return { status: 'cancelled', reason: end.reason, ...ended };
-    case 'error':
-      return { status: 'error', message: end.message, ...ended };
+    }
+    case 'cancelled': {
+      const { status, reason, ...rest } = end;
+      rest satisfies NoFields;
+      return { status, reason, ...ended };
+    }
+    case 'error': {
+      const { status, message, ...rest } = end;
+      rest satisfies NoFields;
+      return { status, message, ...ended };
+    }
   }
 }
 
-function output(end: Extract<TurnOutcome, { status: 'done' }>): WireModelMessage | null {
-  if (!end.output) return null;
-  const { content, refusal, reasoning } = end.output;
+/** A message as the output of a turn, with texts that fit in the event that ends the turn. */
+function shortened(message: ModelMessage): WireModelMessage {
+  const { content, refusal, reasoning } = message;
   const share = fairShare([content, refusal, reasoning], MAX_TEXT_BYTES);
   const fit = (text: string) =>
-    truncateMiddle(text, share, (n) => `[${n} characters left out; the events of the turn have all]`);
-  return messageToWire({ ...end.output, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
+    truncateMiddle(text, share, (n) => `[${n} characters left out; the events of the turn contain them]`);
+  return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
 }
 
 function metrics(usage: Usage): WireTurnMetrics {
+  const {
+    inputTokens,
+    outputTokens,
+    cacheReadTokens,
+    cacheWriteTokens,
+    reasoningTokens,
+    unreportedAttempts = 0,
+    ...rest
+  } = usage;
+  rest satisfies NoFields;
   return {
-    total_input_tokens: usage.inputTokens,
-    total_output_tokens: usage.outputTokens,
-    total_tokens: usage.inputTokens + usage.outputTokens,
-    total_cache_read_tokens: usage.cacheReadTokens,
-    total_cache_write_tokens: usage.cacheWriteTokens,
-    total_reasoning_tokens: usage.reasoningTokens,
-    unreported_attempts: usage.unreportedAttempts ?? 0,
+    total_input_tokens: inputTokens,
+    total_output_tokens: outputTokens,
+    total_tokens: inputTokens + outputTokens,
+    total_cache_read_tokens: cacheReadTokens,
+    total_cache_write_tokens: cacheWriteTokens,
+    total_reasoning_tokens: reasoningTokens,
+    unreported_attempts: unreportedAttempts,
   };
 }
 
@@ -156,7 +197,7 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
   });
   const share = fairShare(texts, MAX_TEXT_BYTES);
   const fit = (text: string) =>
-    truncateMiddle(text, share, (n) => `[${n} characters left out here; the model got all of them]`);
+    truncateMiddle(text, share, (n) => `[${n} characters left out here; the model received them]`);
   const partToWire = (part: UserContentPart) =>
     part.type === 'text'
       ? { type: 'text' as const, text: fit(part.text) }
@@ -164,16 +205,19 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
   return input.map((item): WireInputItem => {
     switch (item.type) {
       case 'user.message': {
-        const { type, content } = item;
+        const { type, content, ...rest } = item;
+        rest satisfies NoFields;
         return { type, content: typeof content === 'string' ? fit(content) : content.map(partToWire) };
       }
       case 'user.tool_approval': {
-        const { type, threadId, toolCallId, approval } = item;
+        const { type, threadId, toolCallId, approval, ...rest } = item;
+        rest satisfies NoFields;
         const shown = 'reason' in approval ? { ...approval, reason: fit(approval.reason ?? '') } : approval;
         return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown };
       }
       case 'user.tool_response': {
-        const { type, threadId, toolCallId, content } = item;
+        const { type, threadId, toolCallId, content, ...rest } = item;
+        rest satisfies NoFields;
         return { type, thread_id: threadId, tool_call_id: toolCallId, content: fit(content) };
       }
     }
@@ -184,17 +228,19 @@ function fileData(file: StoredFile, sessionId: string): string {
   return 'blob' in file ? fileUrl(file, sessionId) : `data:${file.mimeType};base64,${file.base64}`;
 }
 
-/** Where a client gets the bytes of a file of its session: a path of this server. */
+/**
+ * The path of this server under which a client gets a file of its session. It is made when a record is mapped: records
+ * hold no paths of routes.
+ */
 export function fileUrl(file: { blob: string; name: string; mimeType: string }, sessionId: string): string {
   const query = new URLSearchParams({ name: file.name, type: file.mimeType });
   return `/v1/agents/sessions/${sessionId}/files/${file.blob}?${query.toString()}`;
 }
 
-/** The base that opens a message on a stream: empty, or with the text that the message has already. */
-export function messageBase(
-  message: { id: string; at: string; threadId: string },
-  { content, refusal, reasoning, toolCalls }: MessageText = emptyText(),
-): WireModelMessage {
+/** The event that opens a message on a stream, with the text that the message has already. */
+export function messageBase(message: MessageHeader, text: MessageText): WireModelMessage {
+  const { content, refusal, reasoning, toolCalls, ...rest } = text;
+  rest satisfies NoFields;
   return {
     type: 'model.message',
     id: message.id,
@@ -207,103 +253,129 @@ export function messageBase(
   };
 }
 
+type MessageHeader = Pick<ModelMessage, 'id' | 'at' | 'threadId'>;
+
 function messageToWire(message: ModelMessage): WireModelMessage {
-  return { ...messageBase(message, message), ...messageEnd(message) };
+  const { content, refusal, reasoning, toolCalls } = message;
+  return { ...messageBase(message, { content, refusal, reasoning, toolCalls }), ...messageEnd(message) };
 }
 
-/** The end of a message: what its last delta carries. */
-export function messageEnd(message: ModelMessage): Pick<WireModelMessageDelta, 'finish_reason' | 'usage'> {
-  const { finishReason, usage = NO_USAGE, inputBreakdown } = message;
+/** The fields of a message beside its text: its last delta carries them. */
+export function messageEnd(
+  message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
+): Pick<WireModelMessageDelta, 'finish_reason' | 'usage'> {
+  // Only the provider understands its fields.
+  const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...rest } = message;
+  rest satisfies NoFields;
   return { finish_reason: finishReason, ...(hasTokens(usage) && { usage: usageToWire(usage, inputBreakdown) }) };
 }
 
-/** Whether anything was reported, and not only that attempts were made. */
+/** Whether the provider has reported any tokens, and not only that attempts were made. */
 function hasTokens(usage: Usage): boolean {
   const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens } = usage;
   return [inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens].some((count) => count > 0);
 }
 
-/** Without a breakdown no request was made by the attempt that ended the message: its tokens are of attempts before. */
+/** Without a breakdown the attempt that ended the message made no request: its tokens are of earlier attempts. */
 function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
-  const {
-    harness = 0,
-    skills = 0,
-    instructions = 0,
-    toolDefinitions = 0,
-    messages = usage.inputTokens,
-  } = breakdown ?? {};
+  // The metrics of the turn have the other two.
+  const { reasoningTokens: _, unreportedAttempts: __, ...shown } = usage;
+  const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, ...rest } = shown;
+  rest satisfies NoFields;
   return {
-    input_tokens: usage.inputTokens,
-    output_tokens: usage.outputTokens,
-    cache_read_tokens: usage.cacheReadTokens,
-    cache_write_tokens: usage.cacheWriteTokens,
-    input_tokens_breakdown: { harness, skills, instructions, tool_definitions: toolDefinitions, messages },
+    input_tokens: inputTokens,
+    output_tokens: outputTokens,
+    cache_read_tokens: cacheReadTokens,
+    cache_write_tokens: cacheWriteTokens,
+    input_tokens_breakdown: breakdownToWire(breakdown ?? { ...NO_BREAKDOWN, messages: inputTokens }),
   };
 }
 
-function toolCallToWire(call: ToolCallText): WireModelMessage['tool_calls'][number] {
+const NO_BREAKDOWN: InputBreakdown = { harness: 0, skills: 0, instructions: 0, toolDefinitions: 0, messages: 0 };
+
+function breakdownToWire(breakdown: InputBreakdown): WireUsage['input_tokens_breakdown'] {
+  const { harness, skills, instructions, toolDefinitions, messages, ...rest } = breakdown;
+  rest satisfies NoFields;
+  return { harness, skills, instructions, tool_definitions: toolDefinitions, messages };
+}
+
+/** A call of a message, durable (with a route, which is internal) or in progress. */
+function toolCallToWire(call: ToolCallText & Partial<ToolCall>): WireModelMessage['tool_calls'][number] {
+  const { id, name, arguments: args, info, providerFields, route: _, ...rest } = call;
+  rest satisfies NoFields;
   return {
-    id: call.id,
+    id,
     type: 'function',
-    function: { name: call.name, arguments: call.arguments },
-    tool_info: toolInfoToWire(call.info),
-    ...(call.providerFields && { provider_specific_fields: call.providerFields }),
+    function: { name, arguments: args },
+    tool_info: toolInfoToWire(info),
+    ...(providerFields && { provider_specific_fields: providerFields }),
   };
 }
 
 function toolInfoToWire(info: ToolInfo): WireToolInfo {
-  if (info.type === 'system') return { type: 'truefoundry-system', name: info.name };
+  if (info.type === 'system') {
+    const { type: _, name, ...rest } = info;
+    rest satisfies NoFields;
+    return { type: 'truefoundry-system', name };
+  }
+  const { type, serverId, serverName, name, deferred = false, ...rest } = info;
+  rest satisfies NoFields;
   return {
-    type: 'mcp',
-    server_id: info.serverId,
-    server_name: info.serverName,
-    name: info.name,
-    mcp_server_id: info.serverId,
-    mcp_server_name: info.serverName,
-    is_deferred: info.deferred === true,
+    type,
+    server_id: serverId,
+    server_name: serverName,
+    name,
+    mcp_server_id: serverId,
+    mcp_server_name: serverName,
+    is_deferred: deferred,
   };
 }
 
-export function deltaToWire(message: { id: string; threadId: string }, delta: MessageDelta): WireModelMessageDelta {
+export function deltaToWire(
+  message: Pick<MessageHeader, 'id' | 'threadId'>,
+  delta: MessageDelta,
+): WireModelMessageDelta {
+  const { content, refusal, reasoning, toolCalls, ...rest } = delta;
+  rest satisfies NoFields;
   return {
     type: 'model.message.delta',
     id: message.id,
     thread_id: message.threadId,
-    ...(delta.content && { content: delta.content }),
-    ...(delta.refusal && { refusal: delta.refusal }),
-    ...(delta.reasoning && { reasoning_content: delta.reasoning }),
-    ...(delta.toolCalls && { tool_calls: delta.toolCalls.map(toolCallDeltaToWire) }),
+    ...(content && { content }),
+    ...(refusal && { refusal }),
+    ...(reasoning && { reasoning_content: reasoning }),
+    ...(toolCalls && { tool_calls: toolCalls.map(toolCallDeltaToWire) }),
   };
 }
 
 function toolCallDeltaToWire(call: ToolCallDelta): NonNullable<WireModelMessageDelta['tool_calls']>[number] {
+  const { index, id, name, info, arguments: args, providerFields, ...rest } = call;
+  rest satisfies NoFields;
   return {
-    index: call.index,
-    ...(call.id && { id: call.id, type: 'function' }),
-    function: {
-      ...(call.name && { name: call.name }),
-      ...(call.arguments !== undefined && { arguments: call.arguments }),
-    },
-    ...(call.info && { tool_info: toolInfoToWire(call.info) }),
-    ...(call.providerFields && { provider_specific_fields: call.providerFields }),
+    index,
+    ...(id && { id, type: 'function' }),
+    function: { ...(name && { name }), ...(args !== undefined && { arguments: args }) },
+    ...(info && { tool_info: toolInfoToWire(info) }),
+    ...(providerFields && { provider_specific_fields: providerFields }),
   };
 }
 
-function actionToWire(record: ActionRequired): WireRequiredAction {
+function actionToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRequired): WireRequiredAction {
+  rest satisfies NoFields;
   return {
-    type: record.kind,
-    id: record.id,
-    created_at: record.at,
-    thread_id: record.threadId,
-    tool_calls: record.calls.map(({ toolCallId, source }) => ({
-      id: toolCallId,
-      source_event_id: source.messageId,
-      event_id: source.messageId,
-    })),
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    tool_calls: calls.map((call) => {
+      const { toolCallId, source, threadId: _, needs: __, ...rest } = call;
+      rest satisfies NoFields;
+      return { id: toolCallId, source_event_id: source.messageId, event_id: source.messageId };
+    }),
   };
 }
 
-/** How sessions and drafts are shown. */
+/** Sessions and drafts, as clients see them. */
 
 export function toSession(session: SessionRow): SessionResource {
   const { agent_name: agentName, agent_version: agentVersion } = session;
