@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ActivityNotFoundError } from '@temporalio/client';
+import { ActivityNotFoundError, type Client } from '@temporalio/client';
 import { Context } from '@temporalio/activity';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
-import type { Dependencies } from '../../activities/dependencies.ts';
 import { retryWhileUnavailable } from './retry.ts';
 
 /** If Temporal answers then, the SDK's own tries have got through, or will. */
@@ -14,7 +13,7 @@ const ANSWER_MS = 5_000;
  * SDK gives up after 10 s. For results that can't be had again. What is left of the activity's heartbeat time-out is the
  * time that Temporal has to come back.
  */
-export function completeReliably({ client }: Pick<Dependencies, 'client'>, result: unknown): void {
+export function completeReliably({ client }: { client: Client }, result: unknown): void {
   const { taskToken } = Context.current().info;
   const soon = <T>(work: () => Promise<T>): Promise<T> => client.connection.withDeadline(Date.now() + ANSWER_MS, work);
   const deliver = async (): Promise<void> => {

@@ -4,9 +4,9 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnsequencedRecord } from '../core/records.ts';
-import type { SpeculativeCall } from '../speculation/speculative-calls.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
+import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
 
 /** A turn in progress, as far as this worker knows it: its records are the three parts, one after the other. */

@@ -9,11 +9,14 @@ import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
+import { EngineError } from './errors.ts';
 
-/** Neither the archive nor Temporal knows the turn. */
-export class TurnNotFound extends Error {
+/** Neither the archive nor Temporal has the turn. */
+export class TurnNotFound extends EngineError {
+  override readonly name = 'TurnNotFound';
+
   constructor(turnId: string, options?: ErrorOptions) {
-    super(`there is no turn ${turnId}`, options);
+    super('turn_not_found', `there is no turn ${turnId}`, options);
   }
 }
 

@@ -6,11 +6,11 @@ import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { Redis } from '../lib/redis.ts';
+import type { SpeculativeCall } from '../engine/speculation.ts';
 import {
   InProcessSpeculativeCalls,
   type StartSpeculativeCall,
   type ClaimedCall,
-  type SpeculativeCall,
   type SpeculativeCallOutcome,
   type SpeculativeCalls,
   type OnUnreported,

@@ -1,10 +1,10 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import {
   InProcessSpeculativeCalls,
   type StartSpeculativeCall,
-  type SpeculativeCall,
   type SpeculativeCallOutcome,
 } from './speculative-calls.ts';
 

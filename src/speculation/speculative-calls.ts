@@ -1,21 +1,8 @@
 import { LRUCache } from 'lru-cache';
-import type { CallModelInput, ToolScope, TurnHeader } from '../core/history.ts';
-import type { LogEntry } from '../core/records.ts';
-import type { TraceContext } from '../core/trace-context.ts';
+import type { CallModelInput } from '../core/history.ts';
+import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { waitOrAbort } from '../lib/abort.ts';
-
-/** A turn that the API has validated and is about to ask its session for: all that its first model call depends on. */
-export interface SpeculativeCall extends TurnHeader, ToolScope {
-  /** The session's newest turn, on whichever branch. It has to end first if it runs. */
-  after: string | null;
-  /** The log of that turn, as it is stored, if the API has it at hand: spares a look for it. */
-  afterLog?: LogEntry[];
-  /** The place in the session that the turn gets, if no other comes in between. */
-  sequence: number;
-  /** Where the request for it is in a trace, if it is in one. */
-  trace?: TraceContext;
-}
 
 /** Asks the model; undefined if this turn's first model call can't be known before its session has answered. */
 export type StartSpeculativeCall = (

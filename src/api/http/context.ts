@@ -1,13 +1,8 @@
-import type { Logger } from 'pino';
-import type { AgentValidator } from '../../agents/validate-agent.ts';
 import type { Keyring } from '../../auth/api-keys.ts';
 import type { TokenIssuer } from '../../auth/token-verifier.ts';
-import type { BlobStore } from '../../blobs/blob-store.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
 import type { Config } from '../../config.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
-import type { TurnIndex } from '../../engine/turn-index.ts';
-import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
+import type { Engine } from '../../engine/engine.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
 import type { Scrape } from '../../server/operations.ts';
@@ -15,33 +10,21 @@ import type { Readiness } from '../../server/readiness.ts';
 import type { Redis } from '../../lib/redis.ts';
 import type { ConnectionLimit } from './connection-limit.ts';
 import type { Limits } from '../../engine/limits.ts';
-import type { SessionCommands } from '../../engine/session-commands.ts';
 import type { StreamLimits } from './stream-limits.ts';
-import type { TurnSpeculations } from '../../speculation/turn-speculation.ts';
-import type { TurnLimits } from '../../engine/turn-limits.ts';
 
 /** What the routes work with; one object per server. */
-export interface ApiContext {
-  config: Pick<Config, 'turnSeconds' | 'tool' | 'trustedProxies' | 'temporal'>;
+export interface ApiContext extends Engine {
+  config: Engine['config'] & Pick<Config, 'trustedProxies' | 'temporal'>;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
-  catalog: Catalog;
-  blobs: BlobStore;
-  logs: TurnLogReader;
-  turnIndex: TurnIndex;
   tails: TurnTailPool;
-  commands: SessionCommands;
   /** Whether URLs from outside may lead to private addresses now. */
   allowPrivateUrls: () => boolean;
   connectionLimit: ConnectionLimit;
   limits: () => Limits;
-  turnLimits: TurnLimits;
   streamLimits: StreamLimits;
   redis: Redis | undefined;
-  speculativeCalls: TurnSpeculations;
-  agentCheck: AgentValidator;
   readiness: Readiness;
-  log: Logger;
   metrics: Metrics;
   scrape: Scrape;
   tracing: Tracing | undefined;

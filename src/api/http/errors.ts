@@ -2,8 +2,7 @@ import { z } from 'zod';
 import { MAX_PAYLOAD_BYTES, PayloadTooLarge } from '../../blobs/offload.ts';
 import { BlobNotFound } from '../../blobs/blob-store.ts';
 import { EncryptionKeyMissing } from '../../encryption/cipher.ts';
-import type { Rejection } from '../../core/input-rules.ts';
-import { TurnNotFound } from '../../engine/turn-log-reader.ts';
+import { EngineError, type EngineErrorCode } from '../../engine/errors.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
 
 /**
@@ -157,7 +156,7 @@ export const ERRORS = {
     retryAfter: 2,
     means: 'the server can not do this for the moment: try again',
   },
-} as const satisfies Record<string, ErrorRow> & Record<Rejection, ErrorRow>;
+} as const satisfies Record<string, ErrorRow> & Record<EngineErrorCode, ErrorRow>;
 
 interface ErrorRow {
   status: number;
@@ -204,7 +203,9 @@ export class ApiError extends Error {
 /** Finds the place of any error in the table. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  if (error instanceof TurnNotFound) return new ApiError('turn_not_found', error.message, { cause: error });
+  if (error instanceof EngineError) {
+    return new ApiError(error.code, error.message, { param: error.param, cause: error.cause ?? error });
+  }
   if (error instanceof BlobNotFound) return new ApiError('file_not_found', 'there is no such file', { cause: error });
   // Whoever has set up the server can mend it, and the request may succeed then.
   if (error instanceof EncryptionKeyMissing) return new ApiError('unavailable', error.message, { cause: error });

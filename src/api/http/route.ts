@@ -102,7 +102,7 @@ interface Call<P extends string, Q, H, B> {
   body: B;
   /** Whose request it is; only routes under `/v1` ask. */
   caller: P extends `/v1/${string}` ? Caller : undefined;
-  tooMany: RequestContext['rateLimitError'];
+  rateLimitError: RequestContext['rateLimitError'];
   request: Request;
   response: Response;
 }

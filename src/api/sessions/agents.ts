@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { Agent } from '../../catalog/agents.ts';
 import type { AgentVersionRow } from '../../catalog/schema.ts';
-import type { SessionOwner } from '../../core/history.ts';
-import { agentSpec, type AgentSpec } from '../../spec/agent-spec.ts';
+import { checkAgent } from '../../engine/agent-check.ts';
+import { agentSpec } from '../../spec/agent-spec.ts';
 import { identifier } from '../../spec/bounds.ts';
 import {
   agentResource,
@@ -169,20 +169,6 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
 
 export function agentNotFound(name: string): ApiError {
   return new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
-}
-
-/**
- * `owner`: of the session that the agent is for, if it is for one.
- * @throws ApiError if this server can't run the agent
- */
-export async function checkAgent(
-  spec: AgentSpec,
-  owner: SessionOwner | null,
-  check: ApiContext['agentCheck'],
-  path = '',
-): Promise<void> {
-  const problem = await check.firstProblem(spec, owner);
-  if (problem) throw new ApiError(problem.code, problem.message, { param: path + problem.param });
 }
 
 function toResource({ name, version, spec, created_at, updated_at }: Agent): AgentResource {

@@ -6,12 +6,14 @@ import type { SessionOwner } from '../../core/history.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody } from './wire/resources.ts';
-import { checkAgent } from './agents.ts';
+import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
+import { checkAgent } from '../../engine/agent-check.ts';
+import { deleteSession } from '../../engine/engine.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { toDraft } from './wire/to-wire.ts';
-import { deleteSession, ownerColumns, authorizeSession, sessionNotFound } from './sessions.ts';
+import { ownerColumns } from './sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });
 

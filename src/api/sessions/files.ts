@@ -1,8 +1,8 @@
 import { z } from 'zod';
+import { authorizeSession } from '../../engine/access.ts';
 import { MEDIA_TYPE } from './wire/input.ts';
 import type { ApiContext } from '../http/context.ts';
 import { route, type Route } from '../http/route.ts';
-import { authorizeSession } from './sessions.ts';
 
 /** What the file is called and is, as our own URLs say; see `fileUrl`. */
 const fileQuery = z.object({

@@ -6,7 +6,8 @@ import { failureReason } from '../../mcp/failure-reason.ts';
 import { DATA_URI_HEAD, FILE_URL, MEDIA_TYPE, OWN_FILE_PATH } from './wire/input.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { authorizeSession } from './sessions.ts';
+import { authorizeSession } from '../../engine/access.ts';
+import { EngineError } from '../../engine/errors.ts';
 
 /** A file as it was sent: its bytes as a data URI, or where to get them. */
 export interface SentFile {
@@ -48,7 +49,7 @@ export function checkFiles(files: SentFile[]): void {
 /**
  * Gets the bytes of all files, in their order: from what was sent, from this server's own store, from the internet.
  * Writes nothing.
- * @throws ApiError `file_unavailable` that names the file
+ * @throws EngineError `file_unavailable` that names the file
  */
 export async function readFiles(files: SentFile[], context: SourceContext): Promise<FileContent[]> {
   const signal = AbortSignal.timeout(FETCH_MS);
@@ -100,11 +101,11 @@ async function readOwn(
     const size = await blobs.size(sessionId, blob);
     if (size <= maxBytes) return { mimeType, bytes: await blobs.get(sessionId, blob) };
   } catch (error) {
-    const isGone = error instanceof BlobNotFound || error instanceof ApiError;
+    const isGone = error instanceof BlobNotFound || error instanceof EngineError;
     if (!isGone) throw error;
-    throw new ApiError('file_unavailable', `${param}: there is no such file here`, { param, cause: error });
+    throw new EngineError('file_unavailable', `${param}: there is no such file here`, { param, cause: error });
   }
-  throw new ApiError('file_unavailable', `${param}: the file is larger than ${maxBytes} bytes`, { param });
+  throw new EngineError('file_unavailable', `${param}: the file is larger than ${maxBytes} bytes`, { param });
 }
 
 async function readUrl(url: string, { context, maxBytes, signal, param }: ReadOptions): Promise<FetchedFile> {
@@ -112,7 +113,7 @@ async function readUrl(url: string, { context, maxBytes, signal, param }: ReadOp
     return await fetchFile(url, { allowPrivate: context.allowPrivateUrls(), maxBytes, signal });
   } catch (error) {
     const reason = signal.aborted ? `did not come within ${FETCH_MS / 1000} s` : failureReason(error);
-    throw new ApiError('file_unavailable', `${param}: the file ${reason}`, { param, cause: error });
+    throw new EngineError('file_unavailable', `${param}: the file ${reason}`, { param, cause: error });
   }
 }
 

@@ -1,19 +1,18 @@
 import { z } from 'zod';
-import { mayOnSession, refusalOnSession, type Caller, type SessionAction } from '../../auth/rights.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
-import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';
+import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
+import { checkAgent } from '../../engine/agent-check.ts';
+import { cancelTurn, deleteSession } from '../../engine/engine.ts';
 import { newId } from '../../engine/new-id.ts';
 import type { Subject } from '../../core/records.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { idempotencyKey, metadata } from './wire/headers.ts';
 import { cancelBody, createSessionBody, dataOf, sessionResource, type CreateSessionBody } from './wire/resources.ts';
-import { agentNotFound, checkAgent } from './agents.ts';
+import { agentNotFound } from './agents.ts';
 import type { ApiContext } from '../http/context.ts';
-import { ApiError, isRefusal } from '../http/errors.ts';
+import { isRefusal } from '../http/errors.ts';
 import { exampleSession } from './examples.ts';
 import { claimRequest } from '../../engine/request-claims.ts';
-import { isId } from '../../core/ids.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { toSession } from './wire/to-wire.ts';
 
@@ -21,7 +20,7 @@ const answer = json(dataOf(sessionResource), { data: exampleSession });
 
 /** `/v1/agents/sessions`: conversations with registered agents. */
 export function sessionRoutes(context: ApiContext): Route[] {
-  const { catalog, agentCheck, commands } = context;
+  const { catalog, agentCheck } = context;
   return [
     route(
       'post',
@@ -85,13 +84,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
       },
       async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'cancel');
-        const close = body.close === true;
-        // First here, so that a session that is rebuilt in between is closed too.
-        if (close) await catalog.sessions.close(session.id);
-        // Whatever the clocks of other servers say: what was requested by now is meant, and nothing after it.
-        const [now, newest] = [newId('turn'), await catalog.turns.newestId(session.id)];
-        const upTo = newest && newest > now ? newest : now;
-        await commands.cancel(session.id, { close, upTo });
+        await cancelTurn(context, session, { close: body.close === true });
         return {};
       },
     ),
@@ -139,38 +132,6 @@ interface WantedSession {
   body: CreateSessionBody;
   metadata: string | null;
   subject: Subject;
-}
-
-/**
- * A session that the caller may do this to. One that it may not even read does not exist for it.
- * @throws ApiError `session_not_found` or `forbidden`
- */
-export async function authorizeSession(
-  catalog: Catalog,
-  id: string,
-  caller: Caller,
-  action: SessionAction,
-): Promise<SessionRow> {
-  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
-  if (!session || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
-  authorize(caller, session, action);
-  return session;
-}
-
-/** @throws ApiError `forbidden` */
-export function authorize(caller: Caller, session: SessionRow, action: SessionAction): void {
-  if (mayOnSession(caller, session, action)) return;
-  throw new ApiError('forbidden', refusalOnSession(caller, session, action));
-}
-
-export function sessionNotFound(id: string): ApiError {
-  return new ApiError('session_not_found', `there is no session ${JSON.stringify(id)}`);
-}
-
-/** Deletes a session. @throws ApiError `session_not_found` if somebody else was faster */
-export async function deleteSession({ catalog, commands }: ApiContext, { id }: SessionRow): Promise<void> {
-  if (!(await catalog.sessions.delete(id, new Date().toISOString()))) throw sessionNotFound(id);
-  commands.remove(id);
 }
 
 export function ownerColumns({ subjectId, subjectType, subjectSlug }: Subject) {

@@ -1,22 +1,17 @@
-import type { Response } from 'express';
 import { z } from 'zod';
-import { BEGINNING, parseCursor, type Cursor } from '../../core/cursor.ts';
-import type { TurnCreated, TurnDone } from '../../core/records.ts';
+import { parseCursor, type Cursor } from '../../core/cursor.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
 import { createTurnBody } from './wire/input.ts';
-import { inputToWire, stateToWire, subjectToWire } from './wire/to-wire.ts';
-import { dataOf, pageOf, subscribeBody, turnResource, type TurnResource } from './wire/resources.ts';
+import { dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
-import { readTurnRequest, type TurnRequest } from '../../engine/start-turn.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { isTurnOf, requireTurn } from './access.ts';
+import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
-import { secondsSinceBegun } from '../http/request-log.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { authorizeSession } from './sessions.ts';
+import { createTurn, toTurnResource } from './create-turn.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { invalidCursor, streamTurn } from './turn-stream.ts';
 
@@ -29,7 +24,7 @@ const stream = json(serverSentEvent, exampleServerSentEvent);
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
 export function turnRoutes(context: ApiContext): Route[] {
-  const { catalog, logs, turnIndex, tails, metrics, streamLimits } = context;
+  const { catalog, logs, turnIndex, metrics, streamLimits } = context;
   return [
     route(
       'get',
@@ -60,7 +55,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         );
         const next = chain[limit];
         return {
-          data: turns.filter((one) => one !== undefined).map(toResource),
+          data: turns.filter((one) => one !== undefined).map(toTurnResource),
           pagination: pagination(limit, next && { turn: next.id }),
         };
       },
@@ -102,24 +97,14 @@ export function turnRoutes(context: ApiContext): Route[] {
           'too_many_streams',
         ],
       },
-      async ({ params, headers, body, caller, tooMany, request, response }) => {
-        if (body.stream !== false) streamLimits.admit(caller, response);
-        const key = headers['Idempotency-Key'];
-        const wanted = await readTurnRequest(context, {
-          key,
-          body,
-          host: request.get('host'),
+      async ({ params, headers, body, ...call }) => {
+        if (body.stream !== false) streamLimits.admit(call.caller, call.response);
+        await createTurn(context, {
+          ...call,
           sessionId: params.session_id,
-          caller,
-          tooMany,
+          key: headers['Idempotency-Key'],
+          body,
         });
-        try {
-          // Not by `Accept`: the Python SDK sends `*/*` either way.
-          if (wanted.stream) await startAndStream(wanted, response);
-          else await startOnly(wanted, response);
-        } finally {
-          await wanted.over();
-        }
       },
     ),
     route(
@@ -134,7 +119,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         await requireTurn(context, await authorizeSession(catalog, sessionId, caller, 'read'), turnId);
-        return { data: toResource(await logs.firstAndLast(turnId)) };
+        return { data: toTurnResource(await logs.firstAndLast(turnId)) };
       },
     ),
     route(
@@ -188,37 +173,6 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
     ),
   ];
-
-  async function startAndStream(wanted: TurnRequest, response: Response): Promise<void> {
-    const { turnId } = wanted;
-    // Listens before the turn begins, so that its first words are not missed.
-    const lease = tails.lease(turnId);
-    const stream = new EventStream(response, metrics);
-    stream.onDelivered(wanted.delivered);
-    try {
-      const created = await wanted.start();
-      // The deltas of a turn that began with an earlier request say nothing about this one.
-      if (created) stream.onFirstDelta(() => metrics.firstDelta.observe(secondsSinceBegun(response)));
-      await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease });
-    } finally {
-      lease.release();
-    }
-  }
-
-  async function startOnly(wanted: TurnRequest, response: Response): Promise<void> {
-    const created = await wanted.start();
-    const ends = created ? { created, done: undefined } : await logs.firstAndLast(wanted.turnId);
-    if (await sendJson(response, { data: toResource(ends) })) wanted.delivered();
-  }
-}
-
-/** Answers with JSON. False if it could not be given to the network any more. */
-async function sendJson(response: Response, body: object): Promise<boolean> {
-  if (response.closed) return false;
-  const { promise, resolve } = Promise.withResolvers<boolean>();
-  response.once('finish', () => resolve(true)).once('close', () => resolve(false));
-  response.json(body);
-  return promise;
 }
 
 /** Where a reader goes on: the body says it, else `Last-Event-ID`. @throws ApiError `invalid_cursor` */
@@ -228,16 +182,4 @@ function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
   const cursor = parseCursor(after ?? Number(header));
   if (!cursor) throw invalidCursor();
   return cursor;
-}
-
-function toResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
-  return {
-    id: created.turnId,
-    session_id: created.sessionId,
-    previous_turn_id: created.previousTurnId,
-    input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : { status: 'running' },
-    created_by_subject: subjectToWire(created.createdBy),
-    created_at: created.at,
-  };
 }
