@@ -29,8 +29,8 @@ export function sessionRoutes(context: ApiContext): Route[] {
         id: 'createSession',
         requires: 'createSessions',
         tag: 'Sessions',
-        summary: 'Begin a conversation with an agent',
-        description: "The session stays with the agent's version of this moment.",
+        summary: 'Create a session with an agent',
+        description: "The session keeps the agent's current version.",
         headers: z.object({ ...idempotencyKey, ...metadata }),
         body: json(createSessionBody, { agent_name: 'helper' }),
         status: 201,
@@ -39,8 +39,8 @@ export function sessionRoutes(context: ApiContext): Route[] {
       },
       async ({ headers, body, caller }) => {
         const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
-        const wanted = { id: newId('ses'), body, metadata, subject: caller.subject };
-        const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
+        const session = { id: newId('ses'), body, metadata, subject: caller.subject };
+        const id = key === undefined ? await createSession(session) : await createOnce(key, session);
         addLogContext({ sessionId: id });
         return { data: toSession(await authorizeSession(catalog, id, caller, 'read')) };
       },
@@ -61,9 +61,9 @@ export function sessionRoutes(context: ApiContext): Route[] {
       {
         id: 'deleteSession',
         tag: 'Sessions',
-        summary: 'Delete a session or draft with all that belongs to it',
+        summary: 'Delete a session or draft with everything in it',
         description:
-          'A turn that runs is ended. From the answer on the session does not exist; its log, its files and its ' +
+          'A running turn is cancelled. After the answer the session no longer exists; its log, its files and its ' +
           'histories in Temporal are removed, usually within a minute.',
         errors: ['forbidden', 'session_not_found'],
       },
@@ -76,8 +76,8 @@ export function sessionRoutes(context: ApiContext): Route[] {
       {
         id: 'cancelSession',
         tag: 'Sessions',
-        summary: 'End the running turn of a session or draft',
-        description: 'What was streamed before is kept. With `close: true` the session takes no further turns.',
+        summary: 'Cancel the running turn of a session or draft',
+        description: 'Its events so far are kept. With `close: true` the session accepts no further turns.',
         body: json(cancelBody, {}),
         answer: json(z.object({}), {}),
         errors: ['forbidden', 'session_not_found'],
@@ -90,23 +90,23 @@ export function sessionRoutes(context: ApiContext): Route[] {
     ),
   ];
 
-  /** The session that the first request with this key has created. */
-  async function createOnce(key: string, wanted: WantedSession): Promise<string> {
-    const { body, metadata, subject } = wanted;
+  /** Creates the session unless an equal request with this key has created it; returns its id. */
+  async function createOnce(key: string, session: NewSession): Promise<string> {
+    const { body, metadata, subject } = session;
     const scope = `${subject.subjectId}/sessions`;
     const bodyHash = hashOf([body, metadata]);
-    const claim = await claimRequest({ catalog, scope, key, bodyHash, resourceId: wanted.id, sessionId: wanted.id });
+    const claim = await claimRequest({ catalog, scope, key, bodyHash, resourceId: session.id, sessionId: session.id });
     const id = claim.resourceId;
     if (!claim.isNew && (await catalog.sessions.get(id))) return id;
     try {
-      return await createSession({ ...wanted, id });
+      return await createSession({ ...session, id });
     } catch (error) {
       if (isRefusal(error)) await claim.release();
       throw error;
     }
   }
 
-  async function createSession({ id, body, metadata, subject }: WantedSession): Promise<string> {
+  async function createSession({ id, body, metadata, subject }: NewSession): Promise<string> {
     const agent = await catalog.agents.get(body.agent_name);
     if (!agent) throw agentNotFound(body.agent_name);
     await checkAgent(agent.spec, null, agentCheck, 'agent.');
@@ -127,7 +127,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
   }
 }
 
-interface WantedSession {
+interface NewSession {
   id: string;
   body: CreateSessionBody;
   metadata: string | null;

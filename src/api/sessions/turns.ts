@@ -16,10 +16,10 @@ import { EventStream } from '../http/event-stream.ts';
 import { invalidCursor, streamTurn } from './turn-stream.ts';
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
-const place = z.object({ turn: z.string().refine(isId) });
+const position = z.object({ turn: z.string().refine(isId) });
 
 const turn = json(dataOf(turnResource), { data: exampleTurn });
-// In OpenAPI 3.1 the schema of a stream is that of one event.
+// In OpenAPI 3.1 a stream is described by the schema of one event.
 const stream = json(serverSentEvent, exampleServerSentEvent);
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
@@ -41,13 +41,13 @@ export function turnRoutes(context: ApiContext): Route[] {
       async ({ params, query: { limit, page_token: token }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const from =
-          token === undefined ? (await turnIndex.knownLast(session.id))?.id : decodePageToken(place, token).turn;
+          token === undefined ? (await turnIndex.knownLast(session.id))?.id : decodePageToken(position, token).turn;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
         if (token !== undefined && !isTurnOf(session, chain[0])) throw invalidPageToken();
         const turns = await Promise.all(
           chain.slice(0, limit).map(({ id }) =>
             logs.firstAndLast(id).catch((error: unknown) => {
-              // An operator has deleted it before it was in the archive.
+              // An operator has deleted the turn before it was archived.
               if (error instanceof TurnNotFound) return undefined;
               throw error;
             }),
@@ -68,10 +68,10 @@ export function turnRoutes(context: ApiContext): Route[] {
         handlesRateLimit: true,
         largeBody: true,
         tag: 'Turns',
-        summary: 'Begin a turn',
+        summary: 'Start a turn',
         description:
-          'The answer is the stream of the turn, or with `stream: false` the turn, at once. The turn goes on whoever ' +
-          'listens. It ends the one that runs, which takes the right to cancel.',
+          'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
+          'client disconnects. It cancels the running turn, which requires the right to cancel.',
         headers: z.object(idempotencyKey),
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
         answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
@@ -130,7 +130,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         tag: 'Turns',
         summary: 'The stream of a turn from a cursor on',
         description:
-          'Running or ended, for ever. Without a cursor from the beginning; the body comes before `Last-Event-ID`.',
+          'For running and ended turns, without a time limit. Without a cursor the stream starts at the beginning. The ' +
+          'body takes precedence over `Last-Event-ID`.',
         headers: z.object(lastEventId),
         body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
         answer: { written: { 'text/event-stream': stream } },
@@ -152,8 +153,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         tag: 'Turns',
         summary: 'The stream of a turn from a cursor on, for EventSource',
         description:
-          'As `subscribe`, by GET. An EventSource comes back when the stream has ended, with the number of `turn.done`, ' +
-          'and is then told with 204 that there is no more.',
+          'Like `subscribe`, by GET. An EventSource reconnects after the end of the stream with the number of ' +
+          '`turn.done`, and the answer 204 stops it.',
         query: z.object(afterSequenceNumber),
         headers: z.object(lastEventId),
         answer: { written: { 'text/event-stream': stream } },
@@ -162,7 +163,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
-        // An EventSource sends the query of its first connect again and again; its header is what it has seen since.
+        // An EventSource repeats the query of its first request; its header has the last number that it has received.
         const seen = headers['Last-Event-ID']?.trim() || query.after_sequence_number;
         const cursor = cursorOf(undefined, seen);
         await requireTurn(context, session, turnId);
@@ -175,7 +176,7 @@ export function turnRoutes(context: ApiContext): Route[] {
   ];
 }
 
-/** Where a reader goes on: the body says it, else `Last-Event-ID`. @throws ApiError `invalid_cursor` */
+/** The cursor of a reader: from the body, else from `Last-Event-ID`. @throws ApiError `invalid_cursor` */
 function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
   const header = lastEventId.trim();
   if (!/^\d{0,16}$/.test(header)) throw invalidCursor();
