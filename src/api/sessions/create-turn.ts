@@ -4,12 +4,11 @@ import { BEGINNING } from '../../core/cursor.ts';
 import { isId } from '../../core/ids.ts';
 import type { TurnCreated, TurnDone } from '../../core/records.ts';
 import { authorizeSession } from '../../engine/access.ts';
-import { EngineError } from '../../engine/errors.ts';
 import type { PreviousTurn } from '../../engine/start-turn.ts';
 import { TurnRequest, type ClaimedTurn } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
-import type { ApiError } from '../http/errors.ts';
+import { ApiError } from '../http/errors.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { secondsSinceBegun } from '../http/request-log.ts';
 import { readFiles } from './input-files.ts';
@@ -95,10 +94,10 @@ function previousOf(id: string | null | undefined): PreviousTurn {
   return { turn: 'id', turnId: id };
 }
 
-/** @throws EngineError `turn_not_found` for an id that no turn has */
+/** @throws ApiError `turn_not_found` for an id that no turn has */
 function checkPrevious(previous: PreviousTurn): void {
   if (previous.turn !== 'id' || isId(previous.turnId)) return;
-  throw new EngineError('turn_not_found', 'previous_turn_id must be the id of a turn of this session, auto or none', {
+  throw new ApiError('turn_not_found', 'previous_turn_id must be the id of a turn of this session, auto or none', {
     param: 'previous_turn_id',
   });
 }
