@@ -32,7 +32,10 @@ interface EngineErrorOptions extends ErrorOptions {
 
 /** An error that the engine reports to a face, which maps the code. The message tells the client what to do. */
 export class EngineError extends Error {
-  override readonly name: string = 'EngineError';
+  static {
+    this.prototype.name = 'EngineError';
+  }
+
   readonly code: EngineErrorCode;
   /** The part of the request that is at fault. */
   readonly param: string | undefined;

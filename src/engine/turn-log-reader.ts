@@ -13,7 +13,9 @@ import { EngineError } from './errors.ts';
 
 /** Neither the archive nor Temporal has the turn. */
 export class TurnNotFound extends EngineError {
-  override readonly name = 'TurnNotFound';
+  static {
+    this.prototype.name = 'TurnNotFound';
+  }
 
   constructor(turnId: string, options?: ErrorOptions) {
     super('turn_not_found', `there is no turn ${turnId}`, options);
