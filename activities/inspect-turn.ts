@@ -1,4 +1,4 @@
-import { inspect, type TurnStatus } from '../src/engine/turn-status.ts';
+import { turnStatus, type TurnStatus } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
 
@@ -11,7 +11,7 @@ export function createInspectTurn(dependencies: Dependencies) {
   const { catalog, turnIndex } = dependencies;
   return function inspectTurn(input: { sessionId: string; turnId: string }): Promise<TurnStatus | undefined> {
     return failUnlessTransient(async () => {
-      const turn = await inspect(input.turnId, dependencies);
+      const turn = await turnStatus(input.turnId, dependencies);
       if (turn?.sessionId !== input.sessionId) return undefined;
       if (turn.pending.length === 0) return turn;
       // The turn that follows it may have been started so recently that it is not in the index yet.

@@ -1,6 +1,6 @@
 import { ApplicationFailure } from '@temporalio/activity';
 import type { SessionStart, SessionState } from '../src/core/session.ts';
-import { inspect } from '../src/engine/turn-status.ts';
+import { turnStatus } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
 
@@ -17,7 +17,7 @@ export function createLoadSession(dependencies: Dependencies) {
       const session = await catalog.sessions.get(sessionId);
       if (!session) throw ApplicationFailure.nonRetryable(`there is no session ${sessionId}`, 'session_not_found');
       const last = await turnIndex.confirmedLast(sessionId, begins);
-      const tip = last && (await inspect(last.id, { catalog, logs }));
+      const tip = last && (await turnStatus(last.id, { catalog, logs }));
       if (!tip) return { tip: null, open: false, closed: session.closed === 1 };
       const { open, sessionId: _, ...rest } = tip;
       return { tip: rest, open, closed: session.closed === 1 };

@@ -44,11 +44,11 @@ export function createApp(context: ApiContext): Express {
   });
   namePathInLog(app);
   mount(app, apiRoutes(context));
-  answerTheRest(app);
+  handleNotFoundAndErrors(app);
   return app;
 }
 
-/** What operators ask, on a port for them alone: without keys. */
+/** Health and metrics on a separate port for operators, without keys. */
 export function createOperationsApp(context: OperationsContext): Express {
   const app = newApp(context);
   app.use((request, response, next) => {
@@ -57,7 +57,7 @@ export function createOperationsApp(context: OperationsContext): Express {
     next();
   });
   mount(app, [...healthRoutes({ ...context, saysWhy: () => true }), ...metricsRoutes(context)]);
-  answerTheRest(app);
+  handleNotFoundAndErrors(app);
   return app;
 }
 
@@ -65,7 +65,7 @@ type OperationsContext = Pick<ApiContext, 'readiness' | 'scrape' | 'metrics' | '
   config: Pick<Config, 'host'>;
 };
 
-/** Nothing here is a page, but for those that say otherwise of themselves; nothing may be framed or loaded. */
+/** Answers are not pages, except for those that set their own policy: nothing may be framed or loaded. */
 const CONTENT_SECURITY_POLICY = {
   useDefaults: false,
   directives: {
@@ -92,7 +92,7 @@ function newApp({ log, metrics }: Pick<ApiContext, 'log' | 'metrics'>): Express 
   return app;
 }
 
-function answerTheRest(app: Express): void {
+function handleNotFoundAndErrors(app: Express): void {
   app.use((request) => {
     throw new ApiError('not_found', `there is nothing at ${request.method} ${request.path}`);
   });
@@ -101,7 +101,7 @@ function answerTheRest(app: Express): void {
   });
 }
 
-/** All routes, in the order in which they are tried. */
+/** All routes, in order of precedence. */
 export function apiRoutes(context: ApiContext): Route[] {
   const routes = [
     ...sessionRoutes(context),
@@ -111,7 +111,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
     ...agentRoutes(context),
-    // Without keys only this machine asks.
+    // Without keys only this machine is admitted, so that reasons may be shown.
     ...healthRoutes({ ...context, saysWhy: () => context.keyring.isKeyless }),
     ...docsRoutes(),
     ...metricsRoutes(context),
@@ -119,7 +119,7 @@ export function apiRoutes(context: ApiContext): Route[] {
   return withDocument(routes, { hasKeys: () => !context.keyring.isKeyless });
 }
 
-/** Every error is answered in one form; one that comes when the answer is on its way can only cut that off. */
+/** Answers every error in one form. If the headers have been sent, the connection is closed instead. */
 function answerError(error: unknown, request: Request, response: Response): void {
   const apiError = toApiError(error);
   const { status, headers, body } = errorAnswer(apiError);
@@ -131,7 +131,7 @@ function answerError(error: unknown, request: Request, response: Response): void
   response.status(status).set(headers).json(body);
 }
 
-/** SDKs may be given a base URL with a path of its own in front of `/v1`. */
+/** Removes the path in front of `/v1`: an SDK's base URL may have one. */
 function withoutPrefix(url: string): string {
   const [path = ''] = url.split('?', 1);
   const at = path.search(/\/v1\/(x\/)?agents(\/|$)/);

@@ -9,14 +9,14 @@ interface ArchiveOptions {
   turnIndex: TurnIndex;
   metrics: Metrics;
   turnId: string;
-  /** The last entry to archive; without it, all of them, which waits for the turn to close. */
+  /** The last entry to archive. Without it all entries are archived, which waits until the turn closes. */
   through?: number | undefined;
   signal: AbortSignal;
 }
 
 /**
- * Copies a turn's log into the archive. Goes on where an earlier attempt stopped; a turn that is archived is left alone,
- * and one whose session was deleted too. Gives whether there was something to copy.
+ * Copies a turn's log into the archive, from where an earlier attempt stopped. An archived turn, and a turn of a deleted
+ * session, are skipped. Returns whether anything was copied.
  * @throws TurnNotFound
  */
 export async function archive({
@@ -30,21 +30,21 @@ export async function archive({
 }: ArchiveOptions): Promise<boolean> {
   const known = await catalog.turns.get(turnId);
   if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return false;
-  // Whoever started the turn may have died before it was entered in the index.
+  // The API process may have died before it indexed the turn that it had started.
   if (known?.sequence === undefined || known.sequence === null) {
     if (!(await turnIndex.accept(await logs.start(turnId)))) return false;
   }
   let isCopied = false;
   const from = (known?.archived_through ?? 0) + 1;
   for await (const { entries } of logs.readStored(turnId, { from, follow: signal })) {
-    const wanted = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
-    const last = wanted.at(-1);
-    const added = await catalog.archive.add(turnId, wanted, last?.record.kind === 'turn.done');
+    const batch = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
+    const last = batch.at(-1);
+    const added = await catalog.archive.add(turnId, batch, last?.record.kind === 'turn.done');
     if (!added) return false;
-    // Others may archive it too; each entry counts where it was added.
+    // Other workers may archive the turn too: each entry is counted by the worker that added it.
     isCopied ||= added.length > 0;
     metrics.archived(added.map(({ record }) => record));
-    if (through !== undefined && (wanted.length < entries.length || last?.ordinal === through)) break;
+    if (through !== undefined && (batch.length < entries.length || last?.ordinal === through)) break;
   }
   return isCopied;
 }

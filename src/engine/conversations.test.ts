@@ -31,7 +31,7 @@ function input(upTo: number, step: number): CallModelInput {
   };
 }
 
-/** A history of model calls, three events each, behind its start. */
+/** The events of a history after its start: model calls, each with its message. */
 function history(messages: string[]): HistoryEvent[] {
   return messages.flatMap((content, i): HistoryEvent[] => {
     const message: ModelMessage = {
@@ -57,8 +57,8 @@ function history(messages: string[]): HistoryEvent[] {
   });
 }
 
-/** Conversations over a history that grows by one message each time it is read, in a world that does as it is told. */
-function world(get: BlobStore['get']) {
+/** Conversations over a history that the test extends, and the offsets from which it was read. */
+function conversationsOver(get: BlobStore['get']) {
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }, ...history(['one', 'two', 'three'])];
   const readsAfter: number[] = [];
   const fake: Pick<TurnHistory, 'readSince'> = {
@@ -68,31 +68,31 @@ function world(get: BlobStore['get']) {
       return { events: events.slice(after), lastEventId: events.length };
     },
   };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing else is asked of the blobs
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only `get` is used
   const blobs = { get } as BlobStore;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no earlier runs, no earlier turns
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no earlier runs and no earlier turns
   const conversations = new Conversations({ history: fake as TurnHistory, logs: {} as TurnLogReader, blobs });
   return { conversations, events, readsAfter };
 }
 
-const said = (records: Awaited<ReturnType<Conversations['load']>>) =>
+const contentsOf = (records: Awaited<ReturnType<Conversations['load']>>) =>
   records.map((record) => (record.kind === 'model.message' ? record.content : record.kind));
 
-test('two attempts that ask at once are given the same, and neither spoils what the next call gets', async () => {
-  const { conversations, events } = world(() => Promise.reject(new Error('no blobs')));
+test('two concurrent attempts load the same conversation, and neither corrupts that of the next call', async () => {
+  const { conversations, events } = conversationsOver(() => Promise.reject(new Error('no blobs')));
   const lastTwo = events.splice(-2);
   await conversations.load(input(3, 2), 'run', never);
   events.push(...lastTwo);
   const whole = ['turn.created', 'one', 'two', 'three'];
   const both = [conversations.load(input(4, 3), 'run', never), conversations.load(input(4, 3), 'run', never)];
-  for (const records of await Promise.all(both)) expect(said(records)).toEqual(whole);
+  for (const records of await Promise.all(both)) expect(contentsOf(records)).toEqual(whole);
   events.push(...history(['', '', '', 'four']).slice(-2));
-  expect(said(await conversations.load(input(5, 4), 'run', never))).toEqual([...whole, 'four']);
+  expect(contentsOf(await conversations.load(input(5, 4), 'run', never))).toEqual([...whole, 'four']);
 });
 
-test('what fails in the middle of reading is read again from the beginning', async () => {
+test('after a failure in the middle of a read, the turn is read again from its start', async () => {
   let reads = 0;
-  const { conversations, events, readsAfter } = world(() => {
+  const { conversations, events, readsAfter } = conversationsOver(() => {
     reads += 1;
     return reads === 1 ? Promise.reject(new Error('too many open files')) : Promise.resolve(Buffer.from('large'));
   });
@@ -100,34 +100,39 @@ test('what fails in the middle of reading is read again from the beginning', asy
   const last = events.at(-1);
   if (last?.type !== 'ended' || last.end.how !== 'completed') throw new Error('no message');
   Object.assign(last.end.records[0] ?? {}, { content: { $blob: 'f'.repeat(64) } });
-  // What is known by then must not be half of the new and half of the old.
+  // The cached state must not be a mix of the old and the new one.
   events.splice(-2);
   await conversations.load(input(3, 2), 'run', never);
   events.push(...lastTwo);
   await expect(conversations.load(input(4, 3), 'run', never)).rejects.toThrow('too many open files');
-  expect(said(await conversations.load(input(4, 3), 'run', never))).toEqual(['turn.created', 'one', 'two', 'large']);
+  expect(contentsOf(await conversations.load(input(4, 3), 'run', never))).toEqual([
+    'turn.created',
+    'one',
+    'two',
+    'large',
+  ]);
   expect(readsAfter).toEqual([0, 5, 0]);
 });
 
-test('the turn before one that begins is known from what the API has at hand: here are no logs to look into', async () => {
-  const { conversations } = world(() => Promise.reject(new Error('here are no blobs')));
+test('the previous turn is taken from the log that the API has sent along: no log is read', async () => {
+  const { conversations } = conversationsOver(() => Promise.reject(new Error('no blobs')));
   const before = turnCreated(turnStart());
   const start = { ...turnStart({ turnId: 'turn_2', previousTurnId: TURN_ID }), sequence: 2, after: TURN_ID };
   const records = await conversations.beginning({ ...start, afterLog: [{ ordinal: 1, record: before }] }, never);
   expect(records).toEqual([before, turnCreated(start)]);
 });
 
-test('the turns before are those of the session, also where another session has them in memory', async () => {
+test('the turns of another session are not loaded, even if they are cached', async () => {
   const start = (turnId: string, sessionId: string) => ({ ...turnStart(), turnId, sessionId, previousTurnId: null });
   const logOf = (turnId: string) => [{ ordinal: 1, record: turnCreated(start(turnId, 'ses_ann')) }];
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing else is asked of the logs
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only these members are used
   const logs = {
     all: (turnId: string) => Promise.resolve(logOf(turnId)),
     async *chain(turnId: string) {
       yield await Promise.resolve({ turnId, previousTurnId: null, entries: logOf(turnId) });
     },
   } as unknown as TurnLogReader;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn itself has not been read yet
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn itself is never read
   const history = { readSince: () => new Promise(() => undefined) } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no blobs
   const conversations = new Conversations({ logs, history, blobs: {} as BlobStore });
@@ -142,14 +147,14 @@ test('the turns before are those of the session, also where another session has 
   }
 });
 
-/** A call with the id and the arguments of any other: only its tool differs. */
+/** A call of a tool; all calls have the same id, and by default the same arguments. */
 function callOf(name: string, args = '{}'): ToolCall {
   const info = { type: 'mcp' as const, serverId: 'srv_1', serverName: 'orders', name };
   const call = { id: 'call_0', name, info, arguments: args };
   return { ...call, route: { to: 'server', effect: 'once', approval: false, callHash: callHash(call) } };
 }
 
-/** What an attempt at the first message returns that calls these tools. */
+/** The message of an attempt that calls these tools. */
 function attempt(...toolCalls: ToolCall[]): ModelMessage {
   return {
     kind: 'model.message',
@@ -171,7 +176,7 @@ function sourceOf(stamp: string, call: ToolCall, index = 0): CallSource {
   return { turnId: TURN_ID, messageId: 'msg_0', stamp, index, run: { effect, callHash: hash } };
 }
 
-/** A worker, and the log of a turn with one message; `reads` counts how often it is looked for there. */
+/** A worker's conversations over the log of a turn with one message; `reads` counts the reads of the log. */
 function worker(accepted: ModelMessage) {
   const events: HistoryEvent[] = [
     { type: 'started', at: AT, start: turnStart() },
@@ -194,7 +199,7 @@ function worker(accepted: ModelMessage) {
       for (const event of events.toReversed()) yield await Promise.resolve([event]);
     },
   };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing else is asked of the history
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only these members are used
   const turnHistory = fake as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn is not in the index yet
   const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
@@ -207,52 +212,52 @@ function worker(accepted: ModelMessage) {
 const list = callOf('list_orders');
 const remove = callOf('delete_all_orders');
 
-test('a worker that holds an attempt which was refused runs the call of the one that was accepted', async () => {
+test('a worker that has cached a rejected attempt runs the call of the accepted one', async () => {
   const { conversations } = worker(attempt(list));
-  conversations.remember('refused', [attempt(remove)]);
+  conversations.remember('rejected', [attempt(remove)]);
   const run = { source: sourceOf('accepted', list), sessionId: 'ses_1' };
   expect((await conversations.toolCall(run)).name).toBe('list_orders');
 });
 
-test('of two attempts that one worker has made the accepted one is run, whichever came first', async () => {
+test('if one worker made two attempts, the call of the accepted one is run, in any order of the attempts', async () => {
   const { conversations, reads } = worker(attempt(list));
   conversations.remember('accepted', [attempt(list)]);
-  conversations.remember('refused', [attempt(remove)]);
+  conversations.remember('rejected', [attempt(remove)]);
   const run = { source: sourceOf('accepted', list), sessionId: 'ses_1' };
   expect((await conversations.toolCall(run)).name).toBe('list_orders');
   expect(reads).toEqual({ forwards: 0, backwards: 0 });
 });
 
-test('what runs after an approval is the call that was approved', async () => {
+test('the call that runs after an approval is the approved one', async () => {
   const { conversations, events } = worker(attempt(list));
-  conversations.remember('refused', [attempt(remove)]);
+  conversations.remember('rejected', [attempt(remove)]);
   const source = sourceOf('accepted', list);
   const pending = [{ threadId: 'main', toolCallId: list.id, needs: 'approval' as const, source }];
   events.push({ type: 'closed', at: AT, close: { how: 'completed', result: { status: 'done', pending } } });
-  // What waits is read from the end of the log, in the session's next run or after a restart.
+  // After a restart, or in the session's next run, the pending calls are read from the last record of the log.
   const projection = new TurnProjection();
   const { record } = events.flatMap((event) => projection.feed(event)).at(-1) ?? {};
   if (record?.kind !== 'turn.done' || record.end.status !== 'done') throw new Error('the turn is not done');
-  const [waiting] = record.end.requiredActions.flatMap((action) => action.calls);
-  if (!waiting) throw new Error('nothing waits');
-  expect((await conversations.toolCall({ source: waiting.source, sessionId: 'ses_1' })).name).toBe('list_orders');
+  const [call] = record.end.requiredActions.flatMap((action) => action.calls);
+  if (!call) throw new Error('there is no pending call');
+  expect((await conversations.toolCall({ source: call.source, sessionId: 'ses_1' })).name).toBe('list_orders');
 });
 
 test.each([
   ['another tool', remove],
   ['other arguments', callOf('list_orders', '{"all":true}')],
-])('a call of %s than those that were decided on does not run', async (_, decided) => {
+])('a call of %s than the one that was decided on is not run', async (_, decided) => {
   const { conversations } = worker(attempt(list));
   const run = { source: sourceOf('accepted', decided), sessionId: 'ses_1' };
   await expect(conversations.toolCall(run)).rejects.toThrow('not the one that was decided on');
 });
 
-test('the calls of a message that another worker has made are found by one look into its log', async () => {
+test('the calls of a message that another worker has produced are found with one read of its log', async () => {
   const calls = Array.from({ length: 50 }, (_, n) => callOf('look', JSON.stringify({ n })));
   const { conversations, reads } = worker(attempt(...calls));
   const run = (call: ToolCall, index: number) =>
     conversations.toolCall({ source: sourceOf('accepted', call, index), sessionId: 'ses_1' });
   expect(await Promise.all(calls.map(run))).toEqual(calls);
-  expect(await run(list, 0).catch(() => 'refused')).toBe('refused');
+  expect(await run(list, 0).catch(() => 'rejected')).toBe('rejected');
   expect(reads).toEqual({ forwards: 0, backwards: 1 });
 });

@@ -4,37 +4,36 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnsequencedRecord } from '../core/records.ts';
-import type { SpeculativeCall } from '../speculation/speculative-calls.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
+import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
 
-/** A turn in progress, as far as this worker knows it: its records are the three parts, one after the other. */
+/** The records of a turn in progress that this worker has: the three parts in this order. */
 interface InProgress {
   runId: string;
   /** From the runs before this one. */
   earlier: UnsequencedRecord[];
   /** From this run's history up to `lastEventId`. */
   projected: UnsequencedRecord[];
-  /** Known without the history. */
+  /** Produced by this worker, and not read from the history yet. */
   ahead: UnsequencedRecord[];
   projection: TurnProjection;
   lastEventId: number;
-  /** About what it takes. */
+  /** Its approximate size. */
   characters: number;
 }
 
-/** Of each of the caches. */
+/** The limit of each cache. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
 /**
- * The records behind a model call: the turns before it, and its own turn up to the ordinal that the workflow says.
+ * The records behind a model call: the previous turns, and its own turn up to the ordinal that the workflow passes.
  *
- * Activities get references, not transcripts, so each model call has to find its conversation. Mostly this worker has
- * it: results that were produced here are remembered under their stamps, and the workflow says which stamps it has
- * accepted. An attempt whose result did not make it into the history has another stamp than the one that did, so what
- * is remembered under an accepted stamp is what the log says. Everything else is read from the history, from its end
- * backwards.
+ * Activities get references, not transcripts, so each model call has to load its conversation. Usually this worker has
+ * it: the results that it produced are cached under their stamps, and the workflow passes the stamps that it has
+ * accepted. An attempt whose result is not in the history has a different stamp, so what is cached under an accepted
+ * stamp equals the log. Everything else is read from the history, backwards from its end.
  */
 export class Conversations {
   readonly #logs: TurnLogReader;
@@ -52,12 +51,12 @@ export class Conversations {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: charactersOf,
   });
-  /** Messages with tool calls that another worker has produced, by their stamps. Concurrent callers share one read. */
+  /** Messages with tool calls that another worker produced, by their stamps. Concurrent callers share one read. */
   readonly #messages = new LRUCache<string, ModelMessage, MessagePlace>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: (message) => charactersOf([message]),
     fetchMethod: (_stamp, _known, { context }) => this.#logs.message(context),
-    // A read that is evicted still has its callers.
+    // An evicted read still has callers that await it.
     ignoreFetchAbort: true,
   });
 
@@ -67,7 +66,7 @@ export class Conversations {
     this.#blobs = blobs;
   }
 
-  /** Remembers what an activity is about to return under `stamp`. */
+  /** Caches the result that an activity is about to return under `stamp`. */
   remember(stamp: string, records: UnsequencedRecord[]): void {
     this.#stamped.set(stamp, records);
   }
@@ -81,7 +80,7 @@ export class Conversations {
     return [...before, ...own];
   }
 
-  /** What the first model call of a turn will answer, if the turn begins like this; not before turn `after` has ended. */
+  /** The records that the first model call of a turn answers, if the turn starts like this. Waits until turn `after` ends. */
   async beginning(start: Omit<SpeculativeCall, 'trace'>, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const { sessionId, previousTurnId, after, afterLog } = start;
     if (after !== null && afterLog && !this.#ended.has(after)) {
@@ -96,9 +95,9 @@ export class Conversations {
   }
 
   /**
-   * The tool call that an activity is to run: of the attempt at its message that the workflow has accepted, since other
-   * attempts have the same message id, and may call other tools.
-   * @throws Error if it is not the call that was scheduled, and approved where that was needed.
+   * The tool call that an activity is to run. It is taken from the attempt at its message that the workflow has accepted:
+   * other attempts have the same message id, and may call other tools.
+   * @throws Error if it is not the call that was scheduled, and approved if it required approval
    */
   async toolCall({ source, sessionId }: Pick<CallToolInput, 'source' | 'sessionId'>): Promise<ToolCall> {
     const { turnId, messageId, stamp, index, run } = source;
@@ -109,7 +108,7 @@ export class Conversations {
     return call;
   }
 
-  /** The turns of a chain up to `turnId`. @throws Error if one is of another session, whose readers may be others */
+  /** The turns of a chain up to `turnId`. @throws Error if one belongs to another session, which may have other readers */
   async #chain(turnId: string | null, sessionId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const turns: UnsequencedRecord[][] = [];
     const add = (records: UnsequencedRecord[]): void => {
@@ -125,7 +124,7 @@ export class Conversations {
       }
       for await (const { turnId: id, previousTurnId, entries } of this.#logs.chain(next, signal)) {
         const records = recordsOf(entries);
-        // The conversation goes on without a turn that an operator has deleted.
+        // A turn that an operator has deleted is left out of the conversation.
         if (records.length > 0) this.#ended.set(id, records);
         add(records);
         next = previousTurnId;
@@ -135,9 +134,9 @@ export class Conversations {
     return turns.reverse().flat();
   }
 
-  /** @throws Error if the turn belongs to another session, whose readers may be others */
+  /** @throws Error if the turn belongs to another session, which may have other readers */
   async #endedTurn(turnId: string, sessionId: string, signal: AbortSignal): Promise<void> {
-    // A turn announces its end before it closes, so the last moment of it may have to be waited for.
+    // A turn notifies its session before it closes: `follow` waits for its last records.
     const records = this.#ended.get(turnId) ?? recordsOf(await this.#logs.all(turnId, { follow: signal }));
     assertOfSession(records, sessionId);
     this.#ended.set(turnId, records);
@@ -146,7 +145,7 @@ export class Conversations {
   async #turn(input: CallModelInput, runId: string): Promise<UnsequencedRecord[]> {
     const { turnId, upTo } = input;
     const known = this.#inProgress.get(turnId);
-    // Whoever brings it up to date has it alone: another attempt that asks meanwhile, or what fails halfway, begins anew.
+    // Taken out of the cache while it is updated: a concurrent attempt, or a failure half-way, rebuilds it.
     this.#inProgress.delete(turnId);
     const own = known?.runId === runId ? known : await this.#begin(input, runId);
     this.#addRecent(input, own);
@@ -167,7 +166,7 @@ export class Conversations {
     return own;
   }
 
-  /** Adds the results that were produced here, if they are all that is missing. */
+  /** Adds the results that this worker produced, if nothing else is missing. */
   #addRecent({ recent, upTo }: CallModelInput, own: InProgress): void {
     const stamped = recent.map((stamp) => this.#stamped.get(stamp));
     const fresh = stamped.flatMap((records) => records ?? []);
@@ -197,13 +196,12 @@ function count({ earlier, projected, ahead }: InProgress): number {
   return earlier.length + projected.length + ahead.length;
 }
 
-/** About how much memory records take; at least 1, as the caches want it. */
+/** The approximate size of records; at least 1, as the cache requires. */
 function charactersOf(records: UnsequencedRecord[]): number {
   return JSON.stringify(records).length;
 }
 
-/** How a turn began, from its records. */
-/** @throws Error if the records are those of another session's turn */
+/** @throws Error if the records belong to another session's turn */
 function assertOfSession(records: UnsequencedRecord[], sessionId: string): void {
   const created = createdIn(records);
   if (created && created.sessionId !== sessionId) {
@@ -211,6 +209,7 @@ function assertOfSession(records: UnsequencedRecord[], sessionId: string): void 
   }
 }
 
+/** The first record of a turn. */
 function createdIn([first]: UnsequencedRecord[]): Omit<TurnCreated, 'id'> | undefined {
   return first?.kind === 'turn.created' ? first : undefined;
 }

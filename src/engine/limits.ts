@@ -1,6 +1,6 @@
 import type { Config } from '../config.ts';
 
-/** How much is let in; Infinity where there is no limit. */
+/** What the server admits; Infinity where there is no limit. */
 export type Limits = Record<keyof Config['limits'], number>;
 
 const DEFAULTS: Limits = {
@@ -9,7 +9,7 @@ const DEFAULTS: Limits = {
   turnsPerSubject: 50,
   turns: 500,
   streamsPerSubject: 500,
-  // Of 10,000 connections; the others are for requests.
+  // The server accepts 10,000 connections; the rest are for other requests.
   streams: 9_000,
 };
 const NONE: Limits = {
@@ -21,10 +21,10 @@ const NONE: Limits = {
   streams: 0,
 };
 
-/** The limits in force: those that are set, else the usual ones; without keys there is nobody to be kept from others. */
+/** The limits in force: the configured ones, else the defaults. Without keys there is one subject, and no default limit. */
 export function limitsInForce(set: Config['limits'], { isKeyless }: { isKeyless: boolean }): Limits {
-  const usual = isKeyless ? NONE : DEFAULTS;
-  const limit = (name: keyof Limits): number => (set[name] ?? usual[name]) || Infinity;
+  const defaults = isKeyless ? NONE : DEFAULTS;
+  const limit = (name: keyof Limits): number => (set[name] ?? defaults[name]) || Infinity;
   return {
     requestsPerMinute: limit('requestsPerMinute'),
     unknownKeysPerMinute: limit('unknownKeysPerMinute'),

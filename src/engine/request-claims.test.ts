@@ -12,7 +12,7 @@ import { claimRequest, isClaimed } from './request-claims.ts';
 const first = { id: 'k1', key: randomBytes(32) };
 const second = { id: 'k2', key: randomBytes(32) };
 
-/** Opens one catalog, again and again, with other keys each time. */
+/** Returns a function that opens the same catalog with the given encryption keys. */
 async function catalogs(): Promise<(keys: { id: string; key: Buffer }[]) => Promise<Catalog>> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-idempotency-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
@@ -26,27 +26,30 @@ async function catalogs(): Promise<(keys: { id: string; key: Buffer }[]) => Prom
 
 afterEach(() => void vi.useRealTimers());
 
-test.each([undefined, 'once'])('a request (key: %s) is known again when the encryption has changed', async (key) => {
-  const open = await catalogs();
-  const request = { scope: 'ann/turns', key, bodyHash: hashOf('yes'), sessionId: 'ses_1' };
-  let before: string | undefined;
-  for (const [i, keys] of [[], [first], [second, first], [first, second]].entries()) {
-    const catalog = await open(keys);
-    expect(await isClaimed({ ...request, catalog })).toBe(before !== undefined);
-    const claim = await claimRequest({ ...request, catalog, resourceId: `turn_${i}` });
-    expect([claim.isNew, claim.resourceId]).toEqual([before === undefined, before ?? 'turn_0']);
-    before = claim.resourceId;
-    const other = { ...request, catalog, bodyHash: hashOf('no') };
-    expect(await isClaimed(other)).toBe(key !== undefined);
-    if (key) await expect(claimRequest({ ...other, resourceId: 'turn_x' })).rejects.toThrow('another body');
-  }
-  const catalog = await open([second]);
-  await claimRequest({ ...request, key: undefined, bodyHash: hashOf('perhaps'), catalog, resourceId: 'turn_9' });
-  const keys = await catalog.idempotency.taken({ scope: 'ann/turns', keys: [`body:${hashOf('perhaps')}`] }, '');
-  expect(keys, 'the hash of a short body would be guessed').toBeUndefined();
-});
+test.each([undefined, 'once'])(
+  'a repetition (key: %s) is recognized after the encryption keys have changed',
+  async (key) => {
+    const open = await catalogs();
+    const request = { scope: 'ann/turns', key, bodyHash: hashOf('yes'), sessionId: 'ses_1' };
+    let before: string | undefined;
+    for (const [i, keys] of [[], [first], [second, first], [first, second]].entries()) {
+      const catalog = await open(keys);
+      expect(await isClaimed({ ...request, catalog })).toBe(before !== undefined);
+      const claim = await claimRequest({ ...request, catalog, resourceId: `turn_${i}` });
+      expect([claim.isNew, claim.resourceId]).toEqual([before === undefined, before ?? 'turn_0']);
+      before = claim.resourceId;
+      const other = { ...request, catalog, bodyHash: hashOf('no') };
+      expect(await isClaimed(other)).toBe(key !== undefined);
+      if (key) await expect(claimRequest({ ...other, resourceId: 'turn_x' })).rejects.toThrow('another body');
+    }
+    const catalog = await open([second]);
+    await claimRequest({ ...request, key: undefined, bodyHash: hashOf('perhaps'), catalog, resourceId: 'turn_9' });
+    const keys = await catalog.idempotency.taken({ scope: 'ann/turns', keys: [`body:${hashOf('perhaps')}`] }, '');
+    expect(keys, 'the hash of a short body could be guessed').toBeUndefined();
+  },
+);
 
-test('a request without a key stands for the same for as long as it is under way, and for 30 s after', async () => {
+test('a request without a key is a repetition while the first one is in progress, and for 30 s after', async () => {
   vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'], now: 0 });
   const catalog = await (await catalogs())([]);
   const request = { catalog, scope: 'ann/turns', key: undefined, bodyHash: hashOf('yes'), sessionId: 'ses_1' };
@@ -56,7 +59,7 @@ test('a request without a key stands for the same for as long as it is under way
 
   const first = await send();
   await pass(44);
-  // A proxy has given up, and sends it again.
+  // A proxy has timed out and repeats the request.
   const second = await send();
   expect([second.resourceId, second.isNew]).toEqual(['turn_1', false]);
   await first.lost();
@@ -68,7 +71,7 @@ test('a request without a key stands for the same for as long as it is under way
   await pass(2);
   expect(await isClaimed(request)).toBe(false);
 
-  // A process that has died renews nothing.
+  // A process that has died renews no claim.
   const third = await send();
   expect(third.resourceId).toBe('turn_3');
   await pass(44);

@@ -1,51 +1,55 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
-import { ApiError } from '../api/http/errors.ts';
+import { EngineError } from './errors.ts';
 
-/** A request without a key that comes again within this time after its answer was lost is the same request. */
+/** An equal request without a key is a repetition within this time after the first one's answer was lost. */
 const REPEAT_WITHIN_MS = 30_000;
 
 /**
- * While a request without a key is under way its claim is renewed this often: a proxy may give up and repeat it before it
- * is answered, which can take longer than `REPEAT_WITHIN_MS`. Two renewals in a row may fail. The claim of a process that
- * has died is renewed no more, and ages.
+ * The claim of a request without a key is renewed this often while the request is in progress: answering can take longer
+ * than `REPEAT_WITHIN_MS`, and a proxy may time out and repeat the request before that. Two consecutive renewals may
+ * fail. The claim of a process that has died expires, because it is no longer renewed.
  */
 const RENEW_MS = 10_000;
 
-interface ClaimOptions {
+/** What makes two requests the same. */
+export interface RequestIdentity {
   catalog: Catalog;
-  /** Who may repeat the request, and on what. */
+  /** The caller, and the resource that the request is for. */
   scope: string;
-  /** The client's key; without one the body stands for it. */
+  /** The client's idempotency key; without one the body identifies the request. */
   key: string | undefined;
   bodyHash: string;
-  /** The id of what the request creates, if it is the first of its kind. */
+}
+
+interface ClaimOptions extends RequestIdentity {
+  /** The id of what the request creates, unless it is a repetition. */
   resourceId: string;
-  /** The session that it creates, or in which it creates something. */
+  /** The session that the request creates, or in which it creates something. */
   sessionId: string;
 }
 
-/** A request's hold on what it creates, until one of the last three is called: one of them has to be. */
+/** A request's claim on what it creates. The caller ends it by calling one of the last three functions. */
 export interface RequestClaim {
-  /** The same for the same request. */
+  /** Equal for equal requests. */
   resourceId: string;
-  /** False if the request came before. What it creates may exist then, or be on its way. */
+  /** False for a repetition. What the request creates may exist already, or be in progress. */
   isNew: boolean;
-  /** The request was refused, and has created nothing. */
+  /** The request was rejected and has created nothing. */
   release: () => Promise<void>;
-  /** The answer has reached the client, as far as one can know: without a key the same body is another request now. */
+  /** The answer was handed to the network: without a key, the same body is a new request from now on. */
   delivered: () => Promise<void>;
-  /** The answer was lost: the time in which the same body is the same request begins. */
+  /** The answer was lost: the time in which the same body counts as a repetition starts. */
   lost: () => Promise<void>;
 }
 
-/** Whether a request came before. Unlike `claimRequest` it writes nothing. */
-export async function isClaimed(request: Omit<ClaimOptions, 'resourceId' | 'sessionId'>): Promise<boolean> {
+/** Whether the request is a repetition. Unlike `claimRequest` this writes nothing. */
+export async function isClaimed(request: RequestIdentity): Promise<boolean> {
   const { notBefore, ...slots } = slotsOf(request, new Date());
   return (await request.catalog.idempotency.taken(slots, notBefore)) !== undefined;
 }
 
-/** Finds out whether a request came before. @throws ApiError `idempotency_key_reused` */
+/** Claims what a request creates, or finds the claim that it repeats. @throws EngineError `idempotency_key_reused` */
 export async function claimRequest({
   catalog,
   scope,
@@ -59,12 +63,12 @@ export async function claimRequest({
   const { notBefore, ...slots } = slotsOf({ catalog, scope, key, bodyHash }, now);
   const [first = '', ...others] = slots.keys;
   const slot = (others.length > 0 && (await idempotency.taken(slots, notBefore))) || first;
-  const wanted = { scope, key: slot, resourceId, sessionId, bodyHash };
-  const taken = await idempotency.claim({ ...wanted, now: now.toISOString() }, notBefore);
+  const requested = { scope, key: slot, resourceId, sessionId, bodyHash };
+  const taken = await idempotency.claim({ ...requested, now: now.toISOString() }, notBefore);
   if (!taken.isSameBody) {
-    throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
+    throw new EngineError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
   }
-  const held = { ...wanted, resourceId: taken.resourceId };
+  const held = { ...requested, resourceId: taken.resourceId };
   const renew = () => idempotency.renew(held, new Date().toISOString());
   const renewals = key === undefined ? setInterval(() => void renew().catch(() => undefined), RENEW_MS) : undefined;
   const release = async () => {
@@ -85,9 +89,9 @@ export async function claimRequest({
   };
 }
 
-/** Where the claim of a request stands, or may stand, and how old it may be. */
+/** The keys under which a request's claim may be stored, and the time before which it has expired. */
 function slotsOf(
-  { catalog, scope, key, bodyHash }: Pick<ClaimOptions, 'catalog' | 'scope' | 'key' | 'bodyHash'>,
+  { catalog, scope, key, bodyHash }: RequestIdentity,
   now: Date,
 ): { scope: string; keys: string[]; notBefore: string } {
   const lifetime = key === undefined ? REPEAT_WITHIN_MS : KEY_LIFETIME_MS;

@@ -7,35 +7,59 @@ import {
 } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import type { Logger } from 'pino';
-import { startRemoval } from '../housekeeping/remove-deleted.ts';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
-import { SESSION_WORKFLOW, sessionWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../core/temporal-names.ts';
+import {
+  DELETE_SESSION_WORKFLOW,
+  deleteSessionWorkflowId,
+  SESSION_WORKFLOW,
+  sessionWorkflowId,
+  WORKFLOW_TASK_TIMEOUT,
+} from '../core/temporal-names.ts';
+import type { deleteSession } from '../../workflows/delete-session.ts';
 import { cancelSession, createTurn } from '../../workflows/messages.ts';
-import type { CancelCommand, CreateTurnCommand, TurnAccepted } from '../core/session.ts';
+import type { CancelCommand, CreateTurnCommand, SessionStart, TurnAccepted } from '../core/session.ts';
 import type { session } from '../../workflows/session.ts';
-import type { SessionStart } from '../core/session.ts';
-import { ApiError, ERRORS, type ErrorCode } from '../api/http/errors.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
+import { EngineError, isEngineErrorCode } from './errors.ts';
 
-/** Temporal lets few Updates of one workflow be under way, and collapses at its limit. */
+/** Temporal limits the Updates in flight per workflow, and its performance collapses at the limit. */
 const MAX_CONCURRENT_UPDATES = 4;
 
-/** A command waits for the turn before it to end, which may take half a minute. */
+/** A command waits for the previous turn to end, which may take half a minute. */
 const COMMAND_TIMEOUT_MS = 45_000;
 
-/** How long we ask what became of a command whose answer was lost. */
+/** Time for looking up the outcome of a command whose response was lost. */
 const LOOKUP_TIMEOUT_MS = 3_000;
 
 /**
- * A command that met its session's workflow as that was closing, or Temporal in a bad moment, is sent again: so often,
- * and only this long after the first time. It is carried out once all the same.
+ * A command that arrives while its session's workflow is closing, or while Temporal is unavailable, is retried: at most
+ * this often, and only within this time after the first attempt. It is still carried out at most once.
  */
-const MAX_TRIES = 3;
-const TRY_AGAIN_WITHIN_MS = 3_000;
+const MAX_ATTEMPTS = 3;
+const RETRY_WITHIN_MS = 3_000;
 const FIRST_PAUSE_MS = 50;
 
-/** Sends commands to the workflows of sessions, starting those that do not run. */
+const START_REMOVAL_TIMEOUT_MS = 10_000;
+
+interface RemovalOptions {
+  client: Client;
+  taskQueue: string;
+}
+
+/** Starts the removal of a deleted session, unless it is in progress. */
+export async function startRemoval({ client, taskQueue }: RemovalOptions, sessionId: string): Promise<void> {
+  await client.connection.withDeadline(Date.now() + START_REMOVAL_TIMEOUT_MS, () =>
+    client.workflow.start<typeof deleteSession>(DELETE_SESSION_WORKFLOW, {
+      workflowId: deleteSessionWorkflowId(sessionId),
+      workflowIdConflictPolicy: 'USE_EXISTING',
+      taskQueue,
+      args: [{ sessionId }],
+    }),
+  );
+}
+
+/** Sends commands to session workflows, and starts those that are not running. */
 export class SessionCommands {
   readonly #client: Client;
   readonly #taskQueue: string;
@@ -49,8 +73,8 @@ export class SessionCommands {
   }
 
   /**
-   * Starts a turn; a command that comes twice is carried out once.
-   * @throws ApiError with the reason if the session refuses it; `unavailable` if it is not known what became of it.
+   * Starts a turn. A command that is sent twice is carried out once.
+   * @throws EngineError with the reason if the session rejects the command; `unavailable` if its outcome is unknown.
    */
   async createTurn(sessionId: string, command: CreateTurnCommand): Promise<TurnAccepted> {
     return this.#update(sessionId, command.turnId, (operation) =>
@@ -62,7 +86,7 @@ export class SessionCommands {
     );
   }
 
-  /** Asks the running turn, if any, to end. */
+  /** Cancels the running turn, if any. @throws EngineError */
   async cancel(sessionId: string, command: CancelCommand): Promise<void> {
     await this.#update(sessionId, undefined, (operation) =>
       this.#client.workflow.executeUpdateWithStart(cancelSession, {
@@ -72,10 +96,13 @@ export class SessionCommands {
     );
   }
 
-  /** Has a deleted session removed. If that can't be asked for now, the housekeeping does. */
+  /** Starts the removal of a deleted session. If that fails now, housekeeping starts it later. */
   remove(sessionId: string): void {
     startRemoval({ client: this.#client, taskQueue: this.#taskQueue }, sessionId).catch((error: unknown) =>
-      this.#log.warn({ sessionId, err: error }, 'the removal of a session could not be started yet'),
+      this.#log.warn(
+        { sessionId, err: error },
+        'the removal of a session could not be started; housekeeping retries it',
+      ),
     );
   }
 
@@ -85,19 +112,19 @@ export class SessionCommands {
     send: (operation: WithStartWorkflowOperation<typeof session>) => Promise<T>,
   ): Promise<T> {
     return this.#queue.run(sessionId, async () => {
-      const tryUntil = Date.now() + TRY_AGAIN_WITHIN_MS;
-      for (let tries = 1; ; tries++) {
+      const retryUntil = Date.now() + RETRY_WITHIN_MS;
+      for (let attempt = 1; ; attempt++) {
         const operation = this.#startOperation({ sessionId, ...(updateId && { begins: updateId }) });
-        // Rejects with the command itself; nobody else listens.
+        // Rejects together with the command, whose error is handled below.
         operation.workflowHandle().catch(() => undefined);
         try {
           return await this.#client.connection.withDeadline(Date.now() + COMMAND_TIMEOUT_MS, () => send(operation));
         } catch (error) {
-          const mayPass = isNotFound(error) || isTemporalUnavailable(error);
-          if (!mayPass || tries >= MAX_TRIES || Date.now() >= tryUntil) {
+          const isTransient = isNotFound(error) || isTemporalUnavailable(error);
+          if (!isTransient || attempt >= MAX_ATTEMPTS || Date.now() >= retryUntil) {
             return await this.#outcome<T>(sessionId, updateId, error);
           }
-          await sleep(backoffMs(tries, { first: FIRST_PAUSE_MS }));
+          await sleep(backoffMs(attempt, { first: FIRST_PAUSE_MS }));
         }
       }
     });
@@ -113,9 +140,9 @@ export class SessionCommands {
     });
   }
 
-  /** What became of a command that did not simply succeed. */
+  /** The outcome of a command whose request failed. */
   async #outcome<T>(sessionId: string, updateId: string | undefined, error: unknown): Promise<T> {
-    if (error instanceof WorkflowUpdateFailedError) throw this.#refusal(sessionId, error);
+    if (error instanceof WorkflowUpdateFailedError) throw this.#rejection(sessionId, error);
     const isAmbiguous = error instanceof WorkflowUpdateRPCTimeoutOrCancelledError || isTemporalUnavailable(error);
     if (!isAmbiguous) throw error;
     if (updateId) {
@@ -123,23 +150,19 @@ export class SessionCommands {
         const handle = this.#client.workflow.getHandle(sessionWorkflowId(sessionId)).getUpdateHandle<T>(updateId);
         return await this.#client.connection.withDeadline(Date.now() + LOOKUP_TIMEOUT_MS, () => handle.result());
       } catch (lookupError) {
-        if (lookupError instanceof WorkflowUpdateFailedError) throw this.#refusal(sessionId, lookupError);
+        if (lookupError instanceof WorkflowUpdateFailedError) throw this.#rejection(sessionId, lookupError);
       }
     }
-    throw new ApiError('unavailable', 'the session can not be reached for the moment; try again', { cause: error });
+    throw new EngineError('unavailable', 'the session cannot be reached; try again', { cause: error });
   }
 
-  #refusal(sessionId: string, error: WorkflowUpdateFailedError): ApiError {
+  #rejection(sessionId: string, error: WorkflowUpdateFailedError): EngineError {
     const { cause } = error;
-    if (!(cause instanceof ApplicationFailure) || !isErrorCode(cause.type)) {
-      return new ApiError('internal_error', 'the session failed to carry out the command', { cause: error });
+    if (!(cause instanceof ApplicationFailure) || !isEngineErrorCode(cause.type)) {
+      return new EngineError('internal_error', 'the session failed to carry out the command', { cause: error });
     }
-    // The session was deleted while the command was on its way, and the command has left a trace of it.
+    // The session was deleted while the command was in flight, and the command started its workflow again.
     if (cause.type === 'session_not_found') this.remove(sessionId);
-    return new ApiError(cause.type, cause.message);
+    return new EngineError(cause.type, cause.message);
   }
-}
-
-function isErrorCode(type: string | undefined | null): type is ErrorCode {
-  return typeof type === 'string' && type in ERRORS;
 }

@@ -6,12 +6,12 @@ import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
 /**
- * A request that has not become a turn by then never will: its session does not take so old a command any more. Blobs
- * may be stored for it before it is even in the index.
+ * A request that has not become a turn within this time never will: its session rejects commands of that age. Blobs may
+ * be stored for a request before it is in the index.
  */
 export const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
 
-/** Which turns a session has. The catalog knows it but for a crash at the wrong moment; then Temporal is asked. */
+/** The turns of a session. The catalog has them; after a crash between two writes, Temporal has the missing ones. */
 export class TurnIndex {
   readonly #catalog: Catalog;
   readonly #logs: TurnLogReader;
@@ -21,7 +21,7 @@ export class TurnIndex {
     this.#logs = logs;
   }
 
-  /** The newest turn of a session, as far as that can be known now: if Temporal is away, of those in the index. */
+  /** The newest turn of a session; while Temporal is unavailable, the newest one in the index. */
   async knownLast(sessionId: string): Promise<TurnRow | undefined> {
     try {
       return await this.confirmedLast(sessionId);
@@ -31,7 +31,7 @@ export class TurnIndex {
     }
   }
 
-  /** The newest turn of a session, without a doubt, but for one that `begins`. Throws if that can't be known now. */
+  /** The newest turn of a session, confirmed by Temporal, apart from the one that `begins`. Throws during an outage. */
   async confirmedLast(sessionId: string, begins?: string): Promise<TurnRow | undefined> {
     await this.reconcileRequests(sessionId, begins);
     const { turns } = this.#catalog;
@@ -40,7 +40,7 @@ export class TurnIndex {
     return row;
   }
 
-  /** Of a Temporal that was lost, or restored from a backup, the catalog may know turns whose logs are nowhere. */
+  /** False for a turn without a log: the catalog may have such turns if Temporal's data was lost or restored. */
   async #exists({ id, archived }: TurnRow): Promise<boolean> {
     if (archived) return true;
     try {
@@ -52,14 +52,14 @@ export class TurnIndex {
     }
   }
 
-  /** Makes turns of those requests of a session that have become turns. Temporal is not asked about one that `begins`. */
+  /** Indexes the requests of a session that have become turns, except for the one that `begins`. */
   async reconcileRequests(sessionId: string, begins?: string): Promise<void> {
     for (const { id, created_at: createdAt } of await this.#catalog.turns.requests(sessionId)) {
       if (id !== begins) await this.#reconcile(id, createdAt);
     }
   }
 
-  /** Enters a turn that has been started; again is no harm. False if its session was deleted. */
+  /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt } = start;
     const title = sequence === 1 ? start.title : null;

@@ -1,19 +1,19 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
-import { ApiError } from '../api/http/errors.ts';
+import { EngineError } from './errors.ts';
 import type { Limits } from './limits.ts';
 
 /**
- * A subject may hold so many times what is free. The fuller the server, the less that is: one subject alone comes to
- * four fifths of all, n of them to 4/(1 + 4n) each. Some room is always free for who comes next.
+ * A subject may hold this many times the free capacity, which shrinks as the server fills up: one subject alone reaches
+ * four fifths of the limit, n subjects reach 4/(1 + 4n) each. Some capacity always remains for the next subject.
  */
 const SHARE_OF_FREE = 4;
 
-/** A request that has not become a turn by then most likely never will. */
+/** A request that has not become a turn after this time most likely never will. */
 const REQUEST_MS = 60_000;
 
-/** How much longer than its time limit a turn may take to end, and to get into the archive. */
+/** How far past its time limit a turn may end and be archived. */
 const GRACE_MS = 3_600_000;
 
 interface TurnLimitsOptions {
@@ -23,24 +23,24 @@ interface TurnLimitsOptions {
 }
 
 /**
- * Limits the turns that run at once, of each subject and in all. They are counted in the index of turns, from the
- * request until the end is archived, so that nothing is left over after a crash, and all processes count the same. What
- * is asked for at the same moment elsewhere is not in the index yet: with several processes the limits may be exceeded
- * by as many turns as are asked for within some milliseconds.
+ * Limits the concurrent turns, per subject and in total. Turns are counted in the index, from the request until the end
+ * is archived, so that a crash leaves nothing behind and all processes see the same count. Concurrent requests to other
+ * processes are not in the index yet: with several processes the limits may be exceeded by the number of turns that are
+ * requested within a few milliseconds.
  */
 export class TurnLimits {
   readonly #options: TurnLimitsOptions;
-  /** Let in here and not in the index yet, by subject. */
-  readonly #onTheWay = new Map<string, number>();
+  /** Admitted here and not in the index yet, by subject. */
+  readonly #admitted = new Map<string, number>();
 
   constructor(options: TurnLimitsOptions) {
     this.#options = options;
   }
 
   /**
-   * Lets a turn in. It takes the place of the one that runs in its session, if any. Gives the function to call when it
-   * is in the index, or will not be.
-   * @throws ApiError `too_many_turns`
+   * Admits a turn, which replaces the running turn of its session, if any. Returns a function to call once the turn is
+   * in the index, or never will be; repeated calls have no effect.
+   * @throws EngineError `too_many_turns`
    */
   async admit({ id, subject_id: subject }: SessionRow): Promise<() => void> {
     const { catalog, limits, config } = this.#options;
@@ -52,30 +52,30 @@ export class TurnLimits {
       createdSince: new Date(now - config.turnSeconds * 1000 - GRACE_MS).toISOString(),
       requestedSince: new Date(now - REQUEST_MS).toISOString(),
     });
-    for (const [other, count] of this.#onTheWay) running.set(other, (running.get(other) ?? 0) + count);
+    for (const [other, count] of this.#admitted) running.set(other, (running.get(other) ?? 0) + count);
     const own = running.get(subject) ?? 0;
     const all = running.values().reduce((sum, count) => sum + count, 0);
     if (own >= turnsPerSubject) {
-      throw new ApiError('too_many_turns', `${own} of your turns run, and no more may: wait until one has ended`);
+      throw new EngineError('too_many_turns', `${own} of your turns run, and no more may: wait until one has ended`);
     }
     if (own >= SHARE_OF_FREE * (limit - all)) {
-      throw new ApiError(
+      throw new EngineError(
         'too_many_turns',
         `the server is busy with ${all} turns, ${own} of them yours: try again soon`,
       );
     }
-    return this.#enter(subject);
+    return this.#reserve(subject);
   }
 
-  #enter(subject: string): () => void {
-    this.#onTheWay.set(subject, (this.#onTheWay.get(subject) ?? 0) + 1);
-    let isIn = false;
+  #reserve(subject: string): () => void {
+    this.#admitted.set(subject, (this.#admitted.get(subject) ?? 0) + 1);
+    let isReleased = false;
     return () => {
-      if (isIn) return;
-      isIn = true;
-      const left = (this.#onTheWay.get(subject) ?? 0) - 1;
-      if (left > 0) this.#onTheWay.set(subject, left);
-      else this.#onTheWay.delete(subject);
+      if (isReleased) return;
+      isReleased = true;
+      const remaining = (this.#admitted.get(subject) ?? 0) - 1;
+      if (remaining > 0) this.#admitted.set(subject, remaining);
+      else this.#admitted.delete(subject);
     };
   }
 }

@@ -9,7 +9,7 @@ import { TurnLogReader } from './turn-log-reader.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';
 
-/** The logs of a world with one turn, which has ended with these messages and is not in the archive. */
+/** A reader of the log of one turn, which has ended with these messages and is not archived. */
 function logsOf(messages: string[]) {
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
   for (const [i, content] of messages.entries()) {
@@ -22,7 +22,7 @@ function logsOf(messages: string[]) {
   }
   events.push({ type: 'closed', at: AT, close: { how: 'completed', result: { status: 'done', pending: [] } } });
   const counted = { reads: 0, blobs: 0 };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is read here
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that the test uses
   const history = {
     async *read() {
       counted.reads += 1;
@@ -44,7 +44,7 @@ function logsOf(messages: string[]) {
 test.each([
   ['with many small entries', Array<string>(1_000).fill('short'), 1],
   ['with few large entries', Array<string>(20).fill('x'.repeat(100_000)), 2],
-])('the log of a turn that has ended, %s, is kept by what it takes', async (_, messages, reads) => {
+])('the log of an ended turn %s is cached depending on its size', async (_, messages, reads) => {
   const { logs, counted } = logsOf(messages);
   const entries = await logs.all(TURN_ID);
   expect(entries.length).toBe(messages.length + 2);
@@ -52,8 +52,8 @@ test.each([
   expect(counted.reads).toBe(reads);
 });
 
-test('the large texts of a log are put back as they are read, not of a hundred entries at once', async () => {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as a text that was offloaded is stored
+test('the large texts of a log are restored in small batches, not for a hundred entries at once', async () => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the stored form of an offloaded text
   const reference = { $blob: '0'.repeat(64) } as unknown as string;
   const { logs, counted } = logsOf(Array.from({ length: 100 }, () => reference));
   const ordinals: number[] = [];

@@ -9,19 +9,20 @@ import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
+import { EngineError } from './errors.ts';
 
-/** Neither the archive nor Temporal knows the turn. */
-export class TurnNotFound extends Error {
+/** Neither the archive nor Temporal has the turn. */
+export class TurnNotFound extends EngineError {
   static {
     this.prototype.name = 'TurnNotFound';
   }
 
   constructor(turnId: string, options?: ErrorOptions) {
-    super(`there is no turn ${turnId}`, options);
+    super('turn_not_found', `there is no turn ${turnId}`, options);
   }
 }
 
-/** What is read of a turn: nothing if an operator has deleted the turn before it was in the archive. */
+/** Yields what is read of a turn; nothing if an operator has deleted the turn before it was archived. */
 export async function* ignoreNotFound<T>(reading: AsyncIterable<T>): AsyncGenerator<T> {
   try {
     yield* reading;
@@ -33,7 +34,7 @@ export async function* ignoreNotFound<T>(reading: AsyncIterable<T>): AsyncGenera
 interface ReadOptions {
   /** The first ordinal to read. */
   from?: number;
-  /** Wait for what is still to come, until the turn ends or the signal is aborted (which throws). */
+  /** Waits for further entries, until the turn ends or the signal is aborted (which throws). */
   follow?: AbortSignal;
 }
 
@@ -43,14 +44,14 @@ export interface StoredBatch {
   entries: LogEntry[];
 }
 
-/** Where a message of a model stands. */
+/** The position of a model's message. */
 export interface MessagePlace {
   sessionId: string;
   turnId: string;
   messageId: string;
 }
 
-/** A turn of a chain, with its whole log; without entries if an operator has deleted it before it was in the archive. */
+/** A turn of a chain with its whole log; without entries if an operator has deleted the turn before it was archived. */
 export interface ChainedTurn {
   turnId: string;
   previousTurnId: string | null;
@@ -64,29 +65,29 @@ interface BackwardsOptions {
   batch: number;
 }
 
-/** Longer logs are not worth the memory while they grow: each reader of a running turn holds what it has read. */
+/** A longer log is not cached while its turn runs, because each reader of a running turn holds what it has read. */
 const MAX_GROWING_CHARACTERS = 1024 * 1024;
 
-/** Entries whose texts are put back at a time: a stored entry takes 128 KiB at most, but one that is restored megabytes. */
-const RESTORED_AT_A_TIME = 20;
+/** Entries that are restored together: a stored entry has at most 128 KiB, a restored one may have megabytes. */
+const RESTORE_BATCH_SIZE = 20;
 
-/** Rows of the archive that are read at a time: with 128 KiB, the most that a record has, 12 MiB. */
+/** Rows of the archive per read: at most 12 MiB, since a record has at most 128 KiB. */
 const ARCHIVE_PAGE = 100;
 
-/** Turns of a chain that are looked up at a time. */
+/** Turns of a chain per read of the index. */
 const CHAIN_PAGE = 1_000;
 
 /**
- * The logs of turns, wherever they are: ended turns, and the ended runs of long ones, in the archive; the rest in
- * Temporal's histories. Entries come with all of their texts.
+ * Reads the logs of turns. Ended turns, and the ended runs of long ones, are in the archive; the rest is in Temporal's
+ * histories. Entries are returned with all of their texts.
  */
 export class TurnLogReader {
   readonly #catalog: Catalog;
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
   /**
-   * Logs that were read to their end here, and never change any more: who follows a turn reads it for those who ask as
-   * soon as it has ended, the next turn and the archive.
+   * Logs of ended turns that this process has read to their end. They no longer change, and are often read again at once:
+   * by the next turn, and by the archive.
    */
   readonly #ended = new LRUCache<string, StoredBatch>({
     maxSize: MAX_CACHED_CHARACTERS,
@@ -99,11 +100,11 @@ export class TurnLogReader {
     this.#blobs = blobs;
   }
 
-  /** The entries of a turn in their order, in batches. @throws TurnNotFound */
+  /** The entries of a turn in order, in batches. @throws TurnNotFound */
   async *read(turnId: string, options: ReadOptions = {}): AsyncGenerator<LogEntry[]> {
     for await (const { sessionId, entries } of this.readStored(turnId, options)) {
-      for (let from = 0; from < entries.length; from += RESTORED_AT_A_TIME) {
-        yield await this.#restore(entries.slice(from, from + RESTORED_AT_A_TIME), sessionId);
+      for (let from = 0; from < entries.length; from += RESTORE_BATCH_SIZE) {
+        yield await this.#restore(entries.slice(from, from + RESTORE_BATCH_SIZE), sessionId);
       }
     }
   }
@@ -115,15 +116,15 @@ export class TurnLogReader {
     return entries;
   }
 
-  /** The whole log of an ended turn as it is stored, if it need not be looked for and has at most so many characters. */
+  /** The whole log of an ended turn as it is stored, if it is cached and has at most `maxCharacters`. */
   peekEnded(turnId: string, maxCharacters: number): LogEntry[] | undefined {
     const { value, size = 0 } = this.#ended.info(turnId) ?? {};
     return size <= maxCharacters ? value?.entries : undefined;
   }
 
   /**
-   * The turns of a chain, newest first. The first is read by itself: often it has just ended, and the reader knows the
-   * others and stops. These are read from the archive, many at a time. `follow` is that of `ReadOptions`.
+   * The turns of a chain, newest first. The first turn is read alone: often it has just ended, and the caller has the
+   * others and stops. The others are read from the archive in batches. `follow` is that of `ReadOptions`.
    */
   async *chain(turnId: string, follow: AbortSignal): AsyncGenerator<ChainedTurn> {
     for (let next: string | null = turnId; next !== null;) {
@@ -205,7 +206,7 @@ export class TurnLogReader {
     from: number,
     follow: AbortSignal | undefined,
   ): AsyncGenerator<StoredBatch> {
-    // Its page tokens hold the reader to the run that is current now, so it can't be mistaken for a later one.
+    // The page tokens pin the read to the current run, so that it does not continue in a later one.
     const current = this.#history.read(turnId, undefined, follow);
     const firstPage = await this.#found(turnId, () => current.next());
     const start = startOf(turnId, firstPage.value);
@@ -233,8 +234,8 @@ export class TurnLogReader {
   }
 
   /**
-   * The entries of a turn from `from` down to its first, `batch` at a time; a `from` beyond the end is the end. What is
-   * not in the archive is read once, and whole: only from its beginning on are the entries of a history numbered.
+   * The entries of a turn from `from` down to its first, `batch` at a time; a `from` beyond the end means the end. The
+   * part that is not archived is read once and completely, because the entries of a history are numbered from its start.
    * @throws TurnNotFound
    */
   async *readBackwards(turnId: string, { from, batch: size }: BackwardsOptions): AsyncGenerator<LogEntry[]> {
@@ -258,8 +259,8 @@ export class TurnLogReader {
   }
 
   /**
-   * A message of a turn, with all of its texts; undefined if the turn has none with this id. The log is read from its
-   * end, since messages are looked for whose tool calls are about to run: hardly anything stands behind them.
+   * A message of a turn with all of its texts; undefined if the turn has none with this id. The log is read from its end:
+   * the message is one whose tool calls are about to run, so few entries follow it.
    * @throws TurnNotFound
    */
   async message({ sessionId, turnId, messageId }: MessagePlace): Promise<ModelMessage | undefined> {
@@ -272,7 +273,7 @@ export class TurnLogReader {
     });
   }
 
-  /** What a turn's log is made of, as it is stored, in batches from its end; of its last run before all others. */
+  /** The records of a turn's log as they are stored, in batches from its end; those of the last run first. */
   async *#backwards(turnId: string): AsyncGenerator<UnsequencedRecord[]> {
     const row = await this.#row(turnId);
     if (row?.archived) {
@@ -288,23 +289,23 @@ export class TurnLogReader {
         event.type === 'ended' && event.end.how === 'completed' ? event.end.records : [],
       );
     }
-    // What a turn had pending when an operator reset it stands in the run that was reset.
+    // If an operator has reset the turn, the message of its pending calls is in the run that was reset.
     for await (const { entries } of this.readStored(turnId)) yield entries.map(({ record }) => record);
   }
 
-  /** How a turn's workflow closed; undefined while it runs. Asks Temporal. @throws TurnNotFound */
+  /** How a turn's workflow closed, read from Temporal; undefined while it runs. @throws TurnNotFound */
   async close(turnId: string): Promise<WorkflowClose | undefined> {
     return this.#found(turnId, () => this.#history.close(turnId));
   }
 
   /**
-   * The first entry that is not in the archive: where the live part of a log begins for those who follow it.
+   * The first entry that is not in the archive: the start of the live part of a log.
    */
   async firstUnarchived(turnId: string): Promise<number> {
     return ((await this.#row(turnId))?.archived_through ?? 0) + 1;
   }
 
-  /** How a turn began, and how it ended if it has. @throws TurnNotFound */
+  /** The first record of a turn, and its last one if the turn has ended. @throws TurnNotFound */
   async firstAndLast(turnId: string): Promise<{ created: TurnCreated; done: TurnDone | undefined }> {
     const row = await this.#row(turnId);
     if (!row?.archived && !this.#ended.has(turnId)) {
@@ -325,17 +326,17 @@ export class TurnLogReader {
     return [];
   }
 
-  /** What a turn was started with, or its run `runId`. @throws TurnNotFound */
+  /** The input of a turn's workflow, or of its run `runId`. @throws TurnNotFound */
   async start(turnId: string, runId?: string): Promise<TurnStart> {
     return this.#found(turnId, () => this.#history.start(turnId, runId));
   }
 
-  /** The turn's row in the index; undefined if there is none, or if the catalog can't say. */
+  /** The turn's row in the index; undefined if there is none, or while the catalog is unavailable. */
   async #row(turnId: string): Promise<TurnRow | undefined> {
     try {
       return await this.#catalog.turns.get(turnId);
     } catch (error) {
-      // A turn that is still in Temporal can be read without the catalog, and must: running turns depend on it.
+      // A turn that is still in Temporal is read without the catalog: running turns depend on it.
       if (isCatalogUnavailable(error)) return undefined;
       throw error;
     }
@@ -351,12 +352,12 @@ export class TurnLogReader {
     }
   }
 
-  /** The runs before the one that began with `start`, oldest first, from the one that has the entry `from`. */
+  /** The runs before the one with input `start`, oldest first, from the run that has entry `from`. */
   async #earlierRuns(turnId: string, start: TurnStart, from: number): Promise<{ runId: string; start: TurnStart }[]> {
     const runs: { runId: string; start: TurnStart }[] = [];
     for (let { carry } = start; carry && carry.ordinal >= from; carry = runs[0]?.start.carry) {
       const runId = carry.previousRunId;
-      // Deleted before it was archived, a run leaves a log without a middle, which nobody can read.
+      // Throws for a run that was deleted before it was archived: a log with a gap cannot be read.
       runs.unshift({ runId, start: await this.start(turnId, runId) });
     }
     return runs;
@@ -376,7 +377,7 @@ export class TurnLogReader {
   }
 }
 
-/** The archived turns to read together: up to `ARCHIVE_PAGE` entries. A turn that has more is alone. */
+/** Groups archived turns for reading: up to `ARCHIVE_PAGE` entries. A turn that has more is read alone. */
 function batchesOf(rows: TurnRow[]): TurnRow[][] {
   const batches: TurnRow[][] = [];
   let free = 0;

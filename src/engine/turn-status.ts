@@ -8,8 +8,8 @@ export interface TurnStatus extends Tip {
   open: boolean;
 }
 
-/** Reads how a turn stands, from the archive if it is there, else from its history. */
-export async function inspect(
+/** Reads the status of a turn from the archive, or from its history if it is not archived. */
+export async function turnStatus(
   turnId: string,
   { catalog, logs }: { catalog: Catalog; logs: TurnLogReader },
 ): Promise<TurnStatus | undefined> {

@@ -12,10 +12,10 @@ type Options = Parameters<typeof archiveEnded>[0];
 
 const now = new Date();
 
-/** Of a catalog in which nothing was swept before. */
+/** The marks of a catalog before the first sweep. */
 const marks = { get: () => Promise.resolve(undefined), raise: () => Promise.resolve() };
 
-test('a worker that starts lists the turns that ended since all of them were in the archive', async () => {
+test('the first sweep of a worker lists the turns that ended after the mark', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-catalog-'));
   const log = pino({ level: 'silent' });
   const catalog = await Catalog.open({ kind: 'sqlite', file: path.join(folder, 'catalog.db'), sync: 'normal' }, log);
@@ -40,7 +40,7 @@ test('a worker that starts lists the turns that ended since all of them were in 
   }
   const failing = new Set<string>();
   const options: Options = {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that the test uses
     client: { workflow: { list } } as unknown as Client,
     taskQueue: 'q',
     catalog,
@@ -49,7 +49,7 @@ test('a worker that starts lists the turns that ended since all of them were in 
   };
   const stop = new AbortController();
   let at = '';
-  /** What the first sweep of a worker lists. */
+  /** The turns that the first sweep of a worker lists. */
   const start = async (time: string): Promise<string[]> => {
     at = time;
     listed.splice(0);
@@ -59,28 +59,28 @@ test('a worker that starts lists the turns that ended since all of them were in 
   expect(await start('2026-11-01T12:00:00.000Z')).toEqual(['turn/old']);
   // Even one that has just ended: a catalog that was restored may not know it.
   expect(await start('2026-11-02T10:00:10.000Z')).toEqual(['turn/new']);
-  // Looked at again, as the list may lag behind the end of a turn.
+  // Listed again, because visibility may lag behind the end of a turn.
   expect(await start('2026-11-02T12:00:00.000Z')).toEqual(['turn/new']);
-  // As long as one is not in the archive, whoever starts must find it.
+  // A turn that could not be archived is found by every worker that starts.
   failing.add('newest');
   expect(await start('2026-11-03T12:00:00.000Z')).toEqual(['turn/newest']);
   expect(await start('2026-11-04T12:00:00.000Z')).toEqual(['turn/newest']);
   failing.clear();
   expect(await start('2026-11-05T12:00:00.000Z')).toEqual(['turn/newest']);
   expect(await start('2026-11-06T12:00:00.000Z')).toEqual([]);
-  // Nor does a sweep that was stopped say that all is done.
+  // A sweep that was stopped does not advance the mark.
   ended.push({ workflowId: 'turn/last', closedAt: '2026-11-07T10:00:00.000Z' });
   stop.abort();
   await start('2026-11-08T12:00:00.000Z');
   expect(await catalog.marks.get('archived turns')).toBe('2026-11-06T11:50:00.000Z');
 });
 
-test('a turn that can not be archived does not keep the others from the archive', async () => {
+test('a turn that cannot be archived does not block the others', async () => {
   const ids = ['turn/a', 'turn/b', 'other/x', 'turn/c', 'turn/d'];
   const archived: string[] = [];
   let readable = false;
   const options: Options = {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that the test uses
     client: { workflow: { list: () => ids.map((workflowId) => ({ workflowId })) } } as unknown as Client,
     taskQueue: 'q',
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
@@ -115,7 +115,7 @@ test('a sweep that is stopped lists no further turns', async () => {
     }
   }
   const options: Options = {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that the test uses
     client: { workflow: { list } } as unknown as Client,
     taskQueue: 'q',
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
@@ -130,10 +130,10 @@ test('a sweep that is stopped lists no further turns', async () => {
   expect(listed).toEqual(['turn/a', 'turn/b', 'turn/c']);
 });
 
-test('a turn that was deleted is done with, and one that others have archived is not said to be archived', async () => {
+test('a deleted turn is not retried, and no line is logged for a turn that another worker has archived', async () => {
   const lines: string[] = [];
   const options: Options = {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of one as is used here
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that the test uses
     client: {
       workflow: { list: () => ['turn/a', 'turn/b', 'turn/c'].map((workflowId) => ({ workflowId })) },
     } as unknown as Client,

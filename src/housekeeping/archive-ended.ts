@@ -9,7 +9,7 @@ export interface Archiving {
   client: Client;
   taskQueue: string;
   catalog: Catalog;
-  /** Gives whether there was something to archive. @throws TurnNotFound */
+  /** Returns whether anything was archived. @throws TurnNotFound */
   archiveTurn: (turnId: string, signal: AbortSignal) => Promise<boolean>;
   log: Logger;
 }
@@ -17,26 +17,27 @@ export interface Archiving {
 export interface Swept {
   /** The turns that could not be archived. */
   failed: string[];
-  /** The others that had ended by then are in the archive. */
+  /** All other turns that ended before this time are in the archive. */
   until: string;
 }
 
 /**
- * Sessions archive their turns within some seconds, and do so undisturbed, but for the first sweep of a process: a catalog
- * that was restored may have missed a turn that has just ended, and the session of such a turn must not expire.
+ * Sessions archive their turns within seconds; a sweep skips turns that ended this recently. The first sweep of a process
+ * does not: a catalog that was restored may have missed a turn that has just ended, and the session of such a turn must
+ * not expire.
  */
 const LEFT_TO_SESSIONS_MS = 60_000;
 
-/** Turns that ended this long before the last sweep are looked at again: visibility lags behind, and clocks differ. */
+/** Turns that ended this long before the last sweep are checked again: visibility lags, and clocks differ. */
 const OVERLAP_MS = 10 * 60_000;
 
-/** In the catalog: all turns that ended before it are in the archive. */
+/** The catalog's mark: all turns that ended before it are in the archive. */
 const MARK = 'archived turns';
 
 /**
- * Archives the turns that have ended since the last sweep, and those that are tried again. The first sweep of a process
- * begins at the mark, which a sweep without a failure moves; where there is none, with all that Temporal still has.
- * Gives those that could not be archived, and from when on the next sweep looks.
+ * Archives the turns that have ended since the last sweep, and retries those that failed then. The first sweep of a
+ * process starts at the mark, which a sweep without a failure advances; without a mark it covers everything that Temporal
+ * still has. Returns the turns that could not be archived, and the time from which the next sweep starts.
  */
 export async function archiveEnded(
   { client, taskQueue, catalog, archiveTurn, log }: Archiving,
@@ -60,9 +61,9 @@ export async function archiveEnded(
           log.warn('a turn was deleted before it was archived');
           return;
         }
-        // One turn that can't be read must not keep the others from the archive.
+        // A turn that cannot be read must not block the others.
         failed.add(turnId);
-        log.warn({ err: error }, 'a turn could not be archived; it is tried again');
+        log.warn({ err: error }, 'a turn could not be archived; it is retried');
       }
     });
   };

@@ -11,15 +11,15 @@ interface Collecting {
   log: Logger;
 }
 
-/** Of a sweep; the others come with the next one. */
+/** Sessions per sweep; the next sweep takes the remaining ones. */
 const MAX_SESSIONS = 1_000;
 
-/** While so many are deleted their session waits, and with SQLite the whole catalog. */
+/** Deleting a batch blocks its session, and with SQLite the whole catalog. */
 const BLOB_BATCH_SIZE = 100;
 
 /**
- * Deletes blobs that no record names: those of refused turns, and of requests and activities that failed half-way.
- * Sessions that had a turn are looked at a day later.
+ * Deletes blobs that no record refers to: those of rejected turns, and of requests and activities that failed half-way.
+ * A session is checked a day after it had a turn.
  */
 export async function collectBlobs(
   context: Collecting,
@@ -33,8 +33,8 @@ export async function collectBlobs(
       await collect(context, sessionId, { now: now.toISOString(), before });
     } catch (error) {
       if (isUnavailable(error)) throw error;
-      // One that can't be read must not keep the others' garbage.
-      log.warn({ sessionId, err: error }, 'the blobs of a session could not be collected; it is tried again');
+      // A session that cannot be read must not block the others.
+      log.warn({ sessionId, err: error }, 'the blobs of a session could not be collected; it is retried');
       await catalog.blobReferences.postpone(sessionId, now.toISOString());
     }
   }

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { inspect } from '../engine/turn-status.ts';
+import { turnStatus } from '../engine/turn-status.ts';
 import type { TurnIndex } from '../engine/turn-index.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
@@ -13,12 +13,12 @@ interface Expiring {
   log: Logger;
 }
 
-/** Of a sweep, for each number of days; the others come with the next one. */
+/** Sessions per sweep and retention period; the next sweep takes the remaining ones. */
 const MAX_SESSIONS = 1_000;
 
 const DAY_MS = 86_400_000;
 
-/** Deletes sessions in which nothing has happened for as long as their agents keep them (`config.retention_days`). */
+/** Deletes sessions that were idle for their agents' retention period (`config.retention_days`). */
 export async function expireSessions(
   context: Expiring,
   { now, stop }: { now: Date; stop: AbortSignal },
@@ -33,30 +33,30 @@ export async function expireSessions(
   }
 }
 
-/** Waiting for somebody is activity too: an approval may take weeks, and must not be lost meanwhile. */
+/** Deletes the session unless it is active. A pending call counts as activity: an approval may take weeks. */
 async function expire({ catalog, log, ...reading }: Expiring, session: SessionRow, now: string): Promise<void> {
   const { id, active_at: idleSince } = session;
   if (await isActive({ catalog, log, ...reading }, session)) {
     await catalog.sessions.touch(id, now);
   } else if (await catalog.sessions.delete(id, now, { idleSince })) {
-    log.info({ sessionId: id, idleSince }, 'a session was deleted: its agent does not keep it for longer');
+    log.info({ sessionId: id, idleSince }, 'a session was deleted: its retention period has ended');
   }
 }
 
-/** Whether a turn of the session runs, or waits for an answer that can still be given. */
+/** Whether a turn of the session is running, or waits for an answer that the session still accepts. */
 async function isActive({ catalog, logs, turnIndex, log }: Expiring, { id, closed }: SessionRow): Promise<boolean> {
   try {
     await turnIndex.reconcileRequests(id);
     if ((await catalog.turns.requests(id)).length > 0) return true;
     for (const turn of await catalog.turns.branchEnds(id)) {
-      const seen = await inspect(turn.id, { catalog, logs });
-      if (seen?.open || (seen && seen.pending.length > 0 && closed === 0)) return true;
+      const status = await turnStatus(turn.id, { catalog, logs });
+      if (status?.open || (status && status.pending.length > 0 && closed === 0)) return true;
     }
     return false;
   } catch (error) {
     if (isUnavailable(error)) throw error;
-    // Nobody can say what it does; the others are not to wait for that.
-    log.warn({ sessionId: id, err: error }, 'a session was kept, since a turn of it could not be read');
+    // The status of the session is unknown: it is kept, and does not block the others.
+    log.warn({ sessionId: id, err: error }, 'a session was kept, because one of its turns could not be read');
     return true;
   }
 }

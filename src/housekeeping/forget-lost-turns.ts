@@ -9,25 +9,25 @@ interface Forgetting {
 }
 
 /**
- * Forgets turns whose Temporal was lost: nothing more will come to the archive of them, and their sessions' blobs, which
- * are not collected while a turn may run, would be kept for their sake. Only those from
- * before a time since which none can run any more, so that a Temporal that is put back finds the others.
+ * Removes turns whose histories Temporal has lost. They will never be archived, and the blobs of their sessions would
+ * never be collected, because a turn that may run keeps them. Removes only turns that were created before `before`, since
+ * when all of them must have ended, so that later ones are still known when Temporal's data is restored.
  */
 export async function forgetLostTurns(
   { catalog, logs, log }: Forgetting,
   { before, stop }: { before: string; stop: AbortSignal },
 ): Promise<void> {
   const old = (await catalog.turns.unarchived()).filter(({ created_at: createdAt }) => createdAt < before);
-  // The newest first: one that others have followed stands in their conversation.
+  // Newest first: a turn that another turn follows is a part of that turn's conversation.
   for (const { id, session_id: sessionId } of old.toReversed()) {
     if (stop.aborted) return;
     if ((await exists(logs, id)) || (await catalog.turns.isFollowed(id))) continue;
     await catalog.turns.remove(id);
-    log.warn({ turnId: id, sessionId }, 'a turn that Temporal has lost was forgotten');
+    log.warn({ turnId: id, sessionId }, 'a turn whose history Temporal has lost was removed');
   }
 }
 
-/** One that can't be read now may exist. */
+/** True also for a turn that cannot be read now. */
 async function exists(logs: TurnLogReader, turnId: string): Promise<boolean> {
   try {
     await logs.start(turnId);

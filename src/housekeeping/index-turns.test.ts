@@ -3,9 +3,9 @@ import { expect, test } from 'vitest';
 import { TurnNotFound } from '../engine/turn-log-reader.ts';
 import { indexTurns } from './index-turns.ts';
 
-test('turns that the index has, or that are gone, are left alone; one that can not be read is said to be unknown', async () => {
+test('indexed and deleted turns are skipped; a turn that cannot be read is returned', async () => {
   const accepted: string[] = [];
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of them as is used here
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that the test uses
   const options = {
     catalog: { turns: { get: (id: string) => Promise.resolve(id === 'indexed' ? {} : undefined) } },
     logs: {

@@ -13,7 +13,7 @@ interface Indexing {
   log: Logger;
 }
 
-/** The turns that run. */
+/** The running turns, by their ids. */
 export async function runningTurns({ client, taskQueue }: { client: Client; taskQueue: string }): Promise<string[]> {
   const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus = 'Running'`;
   const running: string[] = [];
@@ -25,8 +25,8 @@ export async function runningTurns({ client, taskQueue }: { client: Client; task
 }
 
 /**
- * Enters those of some turns that the index does not know: a catalog that was restored has missed what was asked for
- * after its backup. Gives those that could not be read, so that nobody knows to which session they belong.
+ * Indexes those of `turnIds` that are missing from the index: a restored catalog lacks the turns since its backup.
+ * Returns the turns that could not be read, whose sessions are therefore unknown.
  */
 export async function indexTurns(
   { catalog, logs, turnIndex, log }: Indexing,
@@ -39,11 +39,11 @@ export async function indexTurns(
     await withLogContext({ turnId }, async () => {
       try {
         if (await turnIndex.accept(await logs.start(turnId)))
-          log.info('a turn that the catalog had missed was indexed');
+          log.info('a turn that was missing from the catalog was indexed');
       } catch (error) {
         if (error instanceof TurnNotFound) return;
         unknown.push(turnId);
-        log.warn({ err: error }, 'no session expires and no blob is deleted, since a turn could not be read');
+        log.warn({ err: error }, 'sessions do not expire and blobs are not deleted, because a turn could not be read');
       }
     });
   }

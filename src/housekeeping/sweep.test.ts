@@ -9,9 +9,9 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test('sweeps that take longer than the time between them do not pile up, and none begins after the end', async () => {
+test('slow sweeps do not overlap, and no sweep starts after the stop', async () => {
   const sweeps: PromiseWithResolvers<void>[] = [];
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as much of them as a sweep that fails uses
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that a failing sweep uses
   const options = {
     config: { turnSeconds: 1 },
     catalog: {
@@ -28,11 +28,11 @@ test('sweeps that take longer than the time between them do not pile up, and non
   const housekeeping = startHousekeeping(options);
   await vi.advanceTimersByTimeAsync(3_600_000);
   expect(sweeps.length).toBe(1);
-  sweeps[0]?.reject(new Error('no more than this'));
+  sweeps[0]?.reject(new Error('the sweep fails here'));
   await vi.advanceTimersByTimeAsync(3_600_000);
   expect(sweeps.length).toBe(2);
   const stopped = housekeeping.stop();
-  sweeps[1]?.reject(new Error('no more than this'));
+  sweeps[1]?.reject(new Error('the sweep fails here'));
   await stopped;
   await vi.advanceTimersByTimeAsync(3_600_000);
   expect(sweeps.length).toBe(2);

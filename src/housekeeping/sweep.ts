@@ -21,14 +21,14 @@ interface HousekeepingOptions extends Archiving {
 }
 
 /**
- * From time to time: archives ended turns that their sessions have not, because they were terminated, deleted or failed;
- * forgets those that Temporal has lost; deletes sessions that are kept no longer, and has deleted ones removed; deletes blobs that nothing refers to; forgets
- * old idempotency keys, and specs that nobody has. Every worker does it.
+ * Sweeps periodically, in every worker: archives ended turns that their sessions have not archived, because these were
+ * terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
+ * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
   let swept: Swept | undefined;
-  /** Not known before the first sweep has listed the turns that run; from then on those of requests are in the index. */
+  /** Running turns that may be missing from the index; unknown before the first sweep. Later turns are indexed on request. */
   let unindexed: string[] | undefined;
   let next: NodeJS.Timeout | undefined;
   let running = run();
@@ -51,23 +51,23 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
   async function sweep(): Promise<void> {
     const started = new Date();
     const when = { now: started, stop: stop.signal };
-    // Whatever turn was asked for before this has ended.
+    // All turns that were requested before this time have ended.
     const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
-      // Before the ended ones are listed: one that ends meanwhile is among those.
+      // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
       unindexed ??= await runningTurns(options);
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
-      // Only the index and the archive say what a session waits for, and to which blobs it refers.
+      // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);
       await removeDeleted(options, when);
       if (isComplete) await collectBlobs(options, when);
       await options.catalog.agents.forgetSpecs(before);
     } catch (error) {
-      options.log.warn({ err: error }, 'housekeeping failed; it is tried again');
+      options.log.warn({ err: error }, 'housekeeping failed; it is retried');
     }
   }
 }

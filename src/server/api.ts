@@ -3,7 +3,7 @@ import { ConnectionLimit } from '../api/http/connection-limit.ts';
 import { limitsInForce } from '../engine/limits.ts';
 import { SessionCommands } from '../engine/session-commands.ts';
 import { StreamLimits } from '../api/http/stream-limits.ts';
-import { TurnSpeculations } from '../speculation/turn-speculation.ts';
+import { TurnSpeculator } from '../speculation/turn-speculation.ts';
 import { TurnLimits } from '../engine/turn-limits.ts';
 import { TokenIssuer } from '../auth/token-verifier.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
@@ -27,7 +27,7 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     limits,
     turnLimits: new TurnLimits({ catalog, config, limits }),
     streamLimits: new StreamLimits(limits),
-    speculativeCalls: new TurnSpeculations(services.speculativeCalls),
+    speculator: new TurnSpeculator(services.speculativeCalls),
     tails: new TurnTailPool({ logs, bus, log }),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     readiness,

@@ -8,19 +8,19 @@ import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 import type { Redis } from '../lib/redis.ts';
+import type { SpeculativeCall } from '../engine/speculation.ts';
 import {
   InProcessSpeculativeCalls,
   type StartSpeculativeCall,
   type ClaimedCall,
-  type SpeculativeCall,
   type SpeculativeCalls,
   type OnUnreported,
 } from './speculative-calls.ts';
 
-/** From an API: an offer to one worker, a withdrawal to all. */
+/** Sent by an API: an offer to one worker, or a withdrawal to all. */
 type OfferMessage = { offer: SpeculativeCall } | { withdraw: string };
 
-/** From one worker to another, about an answer that one has begun and the other has claimed. */
+/** Sent between two workers, about an answer that one has started and the other has claimed. */
 type ClaimMessage = { claim: string } & (
   | { from: string; call: ClaimedCall }
   | { drop: true }
@@ -28,37 +28,37 @@ type ClaimMessage = { claim: string } & (
 );
 
 /**
- * `begun`: chunks will come. `none`: there is no such answer, though the model may have been asked. `lost`: what comes
- * next is not known.
+ * `begun`: chunks follow. `none`: there is no such answer, although the model may have been called. `lost`: parts are
+ * missing.
  */
 type Part =
   | { type: 'begun' | 'alive' | 'end' | 'lost' }
-  | { type: 'none'; wasAsked: boolean }
+  | { type: 'none'; isSent: boolean }
   | { type: 'chunk'; chunk: ModelChunk }
   | { type: 'failed'; failure: ModelFailure; message: string; retryAfterMs: number | undefined };
 
-/** Whoever is to have a speculative call has it by then, or never. */
+/** A call is offered, claimed and withdrawn within this time. */
 const REMEMBERED_SECONDS = 60;
 
-/** How old an API's list of workers may be, when it has one. */
-const FOUND_MS = 1_000;
+/** The maximum age of an API's list of workers; an older one is refreshed. */
+const WORKERS_MAX_AGE_MS = 1_000;
 
 /**
- * Makes a worker the owner of a speculative call and tells it so, unless an activity has asked for the answer already. Gives
- * how many have heard it: none if the worker is gone, and then nobody owns it.
- * KEYS: the owner's. ARGV: the worker, its channel, the notice, for how many seconds to remember it.
+ * Makes a worker the owner of a speculative call and sends it the offer, unless an activity has claimed the call. Returns
+ * the number of receivers, 0 if the worker is gone and the call has no owner, or -1 if it was claimed or offered before.
+ * KEYS: the owner's key. ARGV: the worker, its channel, the message, the key's lifetime in seconds.
  */
 const OFFER = `
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[4]) then return -1 end
-local heard = redis.call('PUBLISH', ARGV[2], ARGV[3])
-if heard == 0 then redis.call('DEL', KEYS[1]) end
-return heard`;
+local receivers = redis.call('PUBLISH', ARGV[2], ARGV[3])
+if receivers == 0 then redis.call('DEL', KEYS[1]) end
+return receivers`;
 
-/** What Redis takes longer for is not worth waiting for: the model can be asked meanwhile. */
+/** Past this the activity does not wait for Redis, and calls the model itself. */
 const REDIS_MS = 500;
 
 const ALIVE_MS = 1_000;
-/** A worker that says nothing for so long is gone. */
+/** A worker that sends nothing for this long is taken for dead. */
 const SILENCE_MS = 5_000;
 
 interface ClaimAtOther {
@@ -72,16 +72,16 @@ interface RedisSpeculativeCallsOptions {
   redis: Redis;
   prefix: string;
   log: Logger;
-  /** Of those that were begun here. */
+  /** Called with the outcome of each call that this process started. */
   onEnd?: (outcome: SpeculativeCallOutcome) => void;
-  /** For what is said: by default it goes as it is. */
+  /** Encrypts the messages; by default they are not encrypted. */
   cipher?: Cipher;
 }
 
 /**
- * The speculative calls of an Everturn whose processes run apart. An offer goes to one of the workers, and Redis remembers
- * to which. The activity may run on another one: then that one gets the answer by Redis, chunk by chunk. Whatever goes
- * wrong on the way, the activity asks the model itself.
+ * Speculative calls between separate API and worker processes. An offer is sent to one worker, which Redis stores as the
+ * call's owner. If the activity runs on another worker, it gets the answer over Redis, chunk by chunk. If any step fails,
+ * the activity calls the model itself.
  */
 export class RedisSpeculativeCalls implements SpeculativeCalls {
   readonly #redis: Redis;
@@ -89,16 +89,16 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
   readonly #log: Logger;
   readonly #cipher: Cipher;
   readonly #local: InProcessSpeculativeCalls;
-  /** This process, among the workers. */
+  /** The name of this process among the workers. */
   readonly #name = randomUUID();
-  /** Turns for which a worker is being sought; not those that are over meanwhile. */
+  /** Turns that are being offered to workers, without those that were withdrawn since. */
   readonly #offering = new Set<string>();
-  /** Workers that may begin calls, by their names, as of `#foundAt`. */
+  /** The names of the workers that accept offers, as of `#foundAt`. */
   #workers: string[] = [];
   #foundAt = 0;
-  /** Claims of this worker at others, and of others here. */
-  readonly #asked = new Map<string, (letter: { n: number; part: Part }) => void>();
-  readonly #served = new Map<string, AbortController>();
+  /** Claims of this worker at others, and claims of others at this worker. */
+  readonly #claimsSent = new Map<string, (message: { n: number; part: Part }) => void>();
+  readonly #claimsServed = new Map<string, AbortController>();
 
   constructor({ redis, prefix, log, onEnd, cipher = NO_ENCRYPTION }: RedisSpeculativeCallsOptions) {
     this.#redis = redis;
@@ -108,27 +108,28 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
     this.#local = new InProcessSpeculativeCalls(onEnd);
   }
 
-  serve(begin: StartSpeculativeCall, stop: AbortSignal): void {
-    this.#local.serve(begin, stop);
+  serve(start: StartSpeculativeCall, stop: AbortSignal): void {
+    this.#local.serve(start, stop);
     const subscribe = (): void => {
-      this.#subscribe(this.#withdrawals, this.#onNotice);
-      this.#subscribe(this.#offers(this.#name), this.#onNotice);
-      this.#subscribe(this.#letters(this.#name), this.#onLetter);
+      this.#subscribe(this.#withdrawals, this.#onOfferMessage);
+      this.#subscribe(this.#offerChannel(this.#name), this.#onOfferMessage);
+      this.#subscribe(this.#claimChannel(this.#name), this.#onClaimMessage);
     };
     this.#redis.subscriptions.on('ready', subscribe);
     if (this.#redis.subscriptions.isReady) subscribe();
     stop.addEventListener('abort', () => {
       this.#redis.subscriptions.off('ready', subscribe);
-      const notices = [this.#withdrawals, this.#offers(this.#name)];
-      this.#redis.subscriptions.unsubscribe(notices, this.#onNotice).catch(() => undefined);
-      for (const dropped of this.#served.values()) dropped.abort();
+      const offerChannels = [this.#withdrawals, this.#offerChannel(this.#name)];
+      this.#redis.subscriptions.unsubscribe(offerChannels, this.#onOfferMessage).catch(() => undefined);
+      for (const dropped of this.#claimsServed.values()) dropped.abort();
     });
   }
 
-  offer(start: SpeculativeCall): void {
-    this.#offering.add(start.turnId);
-    this.#offerToOne(start).catch((error: unknown) => {
-      this.#log.debug({ turnId: start.turnId, err: error }, 'a turn got no speculative call');
+  offer(call: SpeculativeCall): void {
+    const { turnId } = call;
+    this.#offering.add(turnId);
+    this.#offerToOne(call).catch((error: unknown) => {
+      this.#log.debug({ turnId, err: error }, 'a turn got no speculative call');
     });
   }
 
@@ -147,7 +148,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
     const taking = this.#takeFromOther(call.turnId);
     const owner = await orUndefinedAfter(taking);
     if (typeof owner === 'string') return this.#claimFrom({ owner, call, signal, onUnreported });
-    // What Redis says too late is not waited for, but ended.
+    // If Redis responds later, the call is ended.
     if (owner === undefined) this.#endWhenTaken(call.turnId, taking, onUnreported);
     return undefined;
   }
@@ -158,8 +159,8 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
   }
 
   /**
-   * From here on no other worker can claim it, and one that hears of the offer only now makes no call. Gives the other
-   * worker that has heard of it before, or null.
+   * Marks the call as claimed: no other worker can claim it, and a later offer is ignored. Returns the other worker that
+   * owns the call, or null.
    */
   async #takeFromOther(turnId: string): Promise<string | null> {
     const expiration = { type: 'EX', value: REMEMBERED_SECONDS } as const;
@@ -173,46 +174,46 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
       this.withdraw(turnId);
       onUnreported();
     };
-    // Without Redis no other worker has heard of it.
+    // Without Redis no other worker has received an offer.
     taking.then(end).catch(() => undefined);
   }
 
-  async #offerToOne(start: SpeculativeCall): Promise<void> {
+  async #offerToOne(call: SpeculativeCall): Promise<void> {
     try {
-      if (!(await this.#offerToFirstWorker(start))) {
+      if (!(await this.#offerToFirstWorker(call))) {
         await this.#findWorkers();
-        await this.#offerToFirstWorker(start);
-      } else if (Date.now() - this.#foundAt > FOUND_MS) {
+        await this.#offerToFirstWorker(call);
+      } else if (Date.now() - this.#foundAt > WORKERS_MAX_AGE_MS) {
         await this.#findWorkers();
       }
     } finally {
-      this.#offering.delete(start.turnId);
+      this.#offering.delete(call.turnId);
     }
   }
 
   /**
-   * Offers to one worker after the other, until one has heard it. The turns of a session go to the same one, which has
-   * its conversation in memory.
+   * Offers the call to one worker after the other, until one receives it. The turns of a session are offered to the same
+   * worker, which has its conversation in memory.
    */
-  async #offerToFirstWorker(start: SpeculativeCall): Promise<boolean> {
-    for (const worker of rankWorkers(start.sessionId, this.#workers)) {
-      if (!this.#offering.has(start.turnId)) return true;
-      const channel = this.#offers(worker);
-      const notice = this.#sealed(channel, { offer: start });
-      const heard = await this.#redis.commands.eval(OFFER, {
-        keys: [this.#key(start.turnId)],
-        arguments: [worker, channel, notice, String(REMEMBERED_SECONDS)],
+  async #offerToFirstWorker(call: SpeculativeCall): Promise<boolean> {
+    for (const worker of rankWorkers(call.sessionId, this.#workers)) {
+      if (!this.#offering.has(call.turnId)) return true;
+      const channel = this.#offerChannel(worker);
+      const message = this.#sealed(channel, { offer: call });
+      const receivers = await this.#redis.commands.eval(OFFER, {
+        keys: [this.#key(call.turnId)],
+        arguments: [worker, channel, message, String(REMEMBERED_SECONDS)],
       });
-      if (heard !== 0) return true;
+      if (receivers !== 0) return true;
     }
     return false;
   }
 
   async #findWorkers(): Promise<void> {
     this.#foundAt = Date.now();
-    const everything = this.#offers('').replaceAll(/[*?[\]\\]/g, String.raw`\$&`);
-    const channels = await this.#redis.commands.pubSubChannels(`${everything}*`);
-    this.#workers = channels.map((channel) => channel.slice(this.#offers('').length));
+    const prefix = this.#offerChannel('').replaceAll(/[*?[\]\\]/g, String.raw`\$&`);
+    const channels = await this.#redis.commands.pubSubChannels(`${prefix}*`);
+    this.#workers = channels.map((channel) => channel.slice(this.#offerChannel('').length));
   }
 
   async #claimFrom({
@@ -222,21 +223,21 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
     onUnreported,
   }: ClaimAtOther): Promise<AsyncIterable<ModelChunk> | undefined> {
     const claim = randomUUID();
-    const letters = this.#letters(owner);
-    const parts = this.#partsOf(claim, signal, () => void this.#publish(letters, { claim, drop: true }));
+    const channel = this.#claimChannel(owner);
+    const parts = this.#partsOf(claim, signal, () => void this.#publish(channel, { claim, drop: true }));
     const first = parts.next();
-    // A worker whose connection to Redis is gone would only be missed after `SILENCE_MS`.
-    void this.#publish(letters, { claim, from: this.#name, call }).then((heard) => {
-      if (heard === 0) this.#asked.get(claim)?.({ n: 0, part: { type: 'lost' } });
+    // Otherwise a worker that has lost its connection to Redis would be detected after `SILENCE_MS` only.
+    void this.#publish(channel, { claim, from: this.#name, call }).then((receivers) => {
+      if (receivers === 0) this.#claimsSent.get(claim)?.({ n: 0, part: { type: 'lost' } });
     });
     const { value: part } = await first;
     if (part?.type === 'begun') return chunksOf(parts);
     await parts.return(undefined);
-    if (part?.type === 'lost' || (part?.type === 'none' && part.wasAsked)) onUnreported();
+    if (part?.type === 'lost' || (part?.type === 'none' && part.isSent)) onUnreported();
     return undefined;
   }
 
-  /** What another worker sends of an answer, in its order; ends with the first part that nothing follows. */
+  /** The parts of an answer that another worker sends, in order, up to and including the last one. */
   async *#partsOf(claim: string, signal: AbortSignal, drop: () => void): AsyncGenerator<Part, void> {
     const inbox: Part[] = [];
     let wake = Promise.withResolvers<void>();
@@ -247,48 +248,48 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
     let expected = 0;
     const silence = new IdleTimer(SILENCE_MS);
     silence.signal.addEventListener('abort', () => put({ type: 'lost' }));
-    this.#asked.set(claim, ({ n, part }) => {
+    this.#claimsSent.set(claim, ({ n, part }) => {
       silence.reset();
       put(n === expected++ ? part : { type: 'lost' });
     });
     const stopListening = onAbort(signal, () => put({ type: 'end' }));
-    let isWhole = false;
+    let isComplete = false;
     try {
       for (;;) {
         await wake.promise;
         wake = Promise.withResolvers<void>();
         for (let part = inbox.shift(); part; part = inbox.shift()) {
-          isWhole = part.type === 'none' || (part.type === 'end' && !signal.aborted) || part.type === 'failed';
+          isComplete = part.type === 'none' || (part.type === 'end' && !signal.aborted) || part.type === 'failed';
           if (part.type !== 'alive') yield part;
         }
       }
     } finally {
       silence.stop();
       stopListening();
-      this.#asked.delete(claim);
-      if (!isWhole) drop();
+      this.#claimsSent.delete(claim);
+      if (!isComplete) drop();
     }
   }
 
-  readonly #onNotice = this.#reading((notice: OfferMessage) => {
-    if ('withdraw' in notice) this.#local.withdraw(notice.withdraw);
-    else this.#local.offer(notice.offer);
+  readonly #onOfferMessage = this.#listener((message: OfferMessage) => {
+    if ('withdraw' in message) this.#local.withdraw(message.withdraw);
+    else this.#local.offer(message.offer);
   });
 
-  readonly #onLetter = this.#reading((letter: ClaimMessage) => {
-    if ('call' in letter) void this.#serveClaim(letter);
-    else if ('drop' in letter) this.#served.get(letter.claim)?.abort();
-    else this.#asked.get(letter.claim)?.(letter);
+  readonly #onClaimMessage = this.#listener((message: ClaimMessage) => {
+    if ('call' in message) void this.#serveClaim(message);
+    else if ('drop' in message) this.#claimsServed.get(message.claim)?.abort();
+    else this.#claimsSent.get(message.claim)?.(message);
   });
 
-  #reading(handle: (message: never) => void): (text: string, channel: string) => void {
+  #listener(handle: (message: never) => void): (text: string, channel: string) => void {
     return (text, channel) => {
       try {
-        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by another process of ours
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by another process of this system
         handle(JSON.parse(this.#cipher.openText(text, channel)) as never);
       } catch (error) {
-        // Thrown at the client it would cost the connection.
-        this.#log.error({ err: error }, 'a message about speculative calls could not be used');
+        // Thrown in the client's listener, the error would close the connection.
+        this.#log.error({ err: error }, 'a message about speculative calls could not be read');
       }
     };
   }
@@ -296,22 +297,22 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
   /** Sends an answer to the worker that has claimed it. */
   async #serveClaim({ claim, from, call }: Extract<ClaimMessage, { call: unknown }>): Promise<void> {
     const dropped = new AbortController();
-    this.#served.set(claim, dropped);
+    this.#claimsServed.set(claim, dropped);
     let n = 0;
-    const send = (part: Part): void => void this.#publish(this.#letters(from), { claim, n: n++, part });
+    const send = (part: Part): void => void this.#publish(this.#claimChannel(from), { claim, n: n++, part });
     const alive = setInterval(() => send({ type: 'alive' }), ALIVE_MS);
     try {
-      let wasAsked = false;
-      const chunks = await this.#local.claim(call, dropped.signal, () => (wasAsked = true));
-      send(chunks ? { type: 'begun' } : { type: 'none', wasAsked });
+      let isSent = false;
+      const chunks = await this.#local.claim(call, dropped.signal, () => (isSent = true));
+      send(chunks ? { type: 'begun' } : { type: 'none', isSent });
       for await (const chunk of chunks ?? []) send({ type: 'chunk', chunk });
-      // One that was ended here is not the whole of it.
+      // An answer that was dropped here is incomplete.
       if (chunks) send({ type: dropped.signal.aborted ? 'lost' : 'end' });
     } catch (error) {
       send(dropped.signal.aborted ? { type: 'lost' } : failed(error));
     } finally {
       clearInterval(alive);
-      this.#served.delete(claim);
+      this.#claimsServed.delete(claim);
     }
   }
 
@@ -319,11 +320,11 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
     return `${this.#prefix}withdrawals`;
   }
 
-  #offers(worker: string): string {
+  #offerChannel(worker: string): string {
     return `${this.#prefix}offers:${worker}`;
   }
 
-  #letters(worker: string): string {
+  #claimChannel(worker: string): string {
     return `${this.#prefix}worker:${worker}`;
   }
 
@@ -331,7 +332,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
     return `${this.#prefix}speculative-call:${turnId}`;
   }
 
-  /** Gives how many have heard it. */
+  /** Returns the number of receivers. */
   #publish(channel: string, message: OfferMessage | ClaimMessage): Promise<number> {
     return this.#redis.commands.publish(channel, this.#sealed(channel, message)).catch(() => 0);
   }
@@ -341,7 +342,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
   }
 
   #subscribe(channel: string, listener: (text: string, channel: string) => void): void {
-    // If it fails, Redis is unavailable: this is done again when it is back.
+    // Fails if Redis is unavailable; repeated when the connection is ready again.
     this.#redis.subscriptions.subscribe(channel, listener).catch((error: unknown) => {
       this.#log.debug({ err: error, channel }, 'no speculative calls without Redis');
     });
@@ -354,12 +355,12 @@ async function* chunksOf(parts: AsyncIterable<Part>): AsyncGenerator<ModelChunk>
     if (part.type === 'chunk') yield part.chunk;
     else if (part.type === 'failed') throw new ModelError(part.failure, part.message, part);
     else if (part.type === 'lost')
-      throw new ModelError('broken_stream', 'an answer that was begun on another worker broke off');
+      throw new ModelError('broken_stream', 'the answer of a model call on another worker was cut off');
     else return;
   }
 }
 
-/** Always the same order for a session, however its workers come and go. */
+/** Rendezvous hashing: the order of workers for a session is stable while other workers start and stop. */
 function rankWorkers(sessionId: string, workers: string[]): string[] {
   const ranks = new Map(workers.map((worker) => [worker, sha256(`${sessionId}/${worker}`)]));
   return workers.toSorted((a, b) => ((ranks.get(a) ?? '') < (ranks.get(b) ?? '') ? -1 : 1));
@@ -371,7 +372,7 @@ function failed(error: unknown): Part {
   return { type: 'failed', failure, message, retryAfterMs };
 }
 
-/** What Redis answers; undefined if it is away or takes too long. */
-function orUndefinedAfter<T>(answer: Promise<T>): Promise<T | undefined> {
-  return withTimeout(REDIS_MS, answer).catch(() => undefined);
+/** The response of Redis; undefined if it is unavailable or too slow. */
+function orUndefinedAfter<T>(response: Promise<T>): Promise<T | undefined> {
+  return withTimeout(REDIS_MS, response).catch(() => undefined);
 }

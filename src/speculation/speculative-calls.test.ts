@@ -1,8 +1,9 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
-import { InProcessSpeculativeCalls, type StartSpeculativeCall, type SpeculativeCall } from './speculative-calls.ts';
+import { InProcessSpeculativeCalls, type StartSpeculativeCall } from './speculative-calls.ts';
 
 const START: SpeculativeCall = {
   turnId: 'turn_1',
@@ -30,15 +31,15 @@ beforeEach(() => {
 });
 afterEach(() => void vi.useRealTimers());
 
-/** A model that says these words and then, if it is to, waits for the end of the call. */
-function model(words: string[], ends = true): { begin: StartSpeculativeCall; signal: () => AbortSignal | undefined } {
+/** A model that streams these words, and unless it `ends`, waits for the call's end. */
+function model(words: string[], ends = true): { start: StartSpeculativeCall; signal: () => AbortSignal | undefined } {
   let given: AbortSignal | undefined;
   async function* chunks(signal: AbortSignal): AsyncGenerator<ModelChunk> {
     for (const content of words) yield { content };
     if (!ends) await new Promise((resolve) => void signal.addEventListener('abort', resolve));
   }
   return {
-    begin: (_start, signal) => {
+    start: (_call, signal) => {
       given = signal;
       return Promise.resolve(chunks(signal));
     },
@@ -46,8 +47,8 @@ function model(words: string[], ends = true): { begin: StartSpeculativeCall; sig
   };
 }
 
-/** Settles when the models of all turns that were offered have been asked. */
-async function begun(): Promise<void> {
+/** Settles when all calls that were offered have been sent to the model. */
+async function allSent(): Promise<void> {
   await new Promise((resolve) => void setImmediate(resolve));
 }
 
@@ -58,31 +59,31 @@ async function textOf(chunks: AsyncIterable<ModelChunk> | undefined): Promise<st
   return text;
 }
 
-test('an answer is claimed once, with all that was said before', async () => {
-  speculativeCalls.serve(model(['a', 'b', 'c']).begin, stop.signal);
+test('an answer is claimed once, with all chunks that arrived before', async () => {
+  speculativeCalls.serve(model(['a', 'b', 'c']).start, stop.signal);
   speculativeCalls.offer(START);
-  await begun();
+  await allSent();
   expect(await textOf(await speculativeCalls.claim(START, never, onUnreported))).toBe('abc');
   expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
   expect(outcomes).toEqual(['claimed']);
   expect(unreported).toBe(0);
 });
 
-test('an offer that comes after its claim begins nothing', async () => {
-  const { begin, signal } = model(['a']);
-  speculativeCalls.serve(begin, stop.signal);
+test('an offer after its claim starts no call', async () => {
+  const { start, signal } = model(['a']);
+  speculativeCalls.serve(start, stop.signal);
   expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
   speculativeCalls.offer(START);
   expect(signal()).toBeUndefined();
 });
 
 test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { sequence: 3 }, { specHash: 'other' }])(
-  'an answer to something else (%j) is ended, not claimed',
+  'the answer of a mismatched call (%j) is ended, not claimed',
   async (other) => {
-    const { begin, signal } = model(['a'], false);
-    speculativeCalls.serve(begin, stop.signal);
+    const { start, signal } = model(['a'], false);
+    speculativeCalls.serve(start, stop.signal);
     speculativeCalls.offer(START);
-    await begun();
+    await allSent();
     expect(await speculativeCalls.claim({ ...START, ...other }, never, onUnreported)).toBeUndefined();
     expect(outcomes).toEqual(['mismatched']);
     expect(unreported).toBe(1);
@@ -90,9 +91,9 @@ test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { sequence: 3
   },
 );
 
-test('a turn that was withdrawn has no answer, and its call is ended', async () => {
-  const { begin, signal } = model(['a'], false);
-  speculativeCalls.serve(begin, stop.signal);
+test('a withdrawn call is ended, and its claim finds no answer', async () => {
+  const { start, signal } = model(['a'], false);
+  speculativeCalls.serve(start, stop.signal);
   speculativeCalls.offer(START);
   speculativeCalls.withdraw(START.turnId);
   expect(signal()?.aborted).toBe(true);
@@ -100,13 +101,13 @@ test('a turn that was withdrawn has no answer, and its call is ended', async () 
   expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
 });
 
-test('an answer that nobody claims is ended after a while; one that was claimed goes on', async () => {
+test('an unclaimed call expires; a claimed one continues', async () => {
   vi.useFakeTimers();
   const calls: AbortSignal[] = [];
-  const { begin } = model(['a'], false);
-  speculativeCalls.serve((start, signal) => {
+  const { start } = model(['a'], false);
+  speculativeCalls.serve((call, signal) => {
     calls.push(signal);
-    return begin(start, signal);
+    return start(call, signal);
   }, stop.signal);
   speculativeCalls.offer(START);
   speculativeCalls.offer({ ...START, turnId: 'turn_2' });
@@ -116,10 +117,10 @@ test('an answer that nobody claims is ended after a while; one that was claimed 
   expect(outcomes).toEqual(['claimed', 'expired']);
 });
 
-test('whoever has claimed an answer can end it', async () => {
-  const { begin, signal } = model(['a'], false);
+test('the claimant of an answer can end it', async () => {
+  const { start, signal } = model(['a'], false);
   const caller = new AbortController();
-  speculativeCalls.serve(begin, stop.signal);
+  speculativeCalls.serve(start, stop.signal);
   speculativeCalls.offer(START);
   const chunks = await speculativeCalls.claim(START, caller.signal, onUnreported);
   caller.abort();
@@ -127,10 +128,10 @@ test('whoever has claimed an answer can end it', async () => {
   expect(signal()?.aborted).toBe(true);
 });
 
-test('nothing of a claimed answer hangs on its caller when it has ended, or could not be begun', async () => {
+test("no listener stays on the caller's signal after an answer has ended, or failed to start", async () => {
   const caller = new AbortController().signal;
   const listeners = (): number => getEventListeners(caller, 'abort').length;
-  speculativeCalls.serve(model(['a', 'b']).begin, stop.signal);
+  speculativeCalls.serve(model(['a', 'b']).start, stop.signal);
   speculativeCalls.offer(START);
   const chunks = await speculativeCalls.claim(START, caller, onUnreported);
   expect(listeners()).toBe(1);
@@ -144,7 +145,7 @@ test('nothing of a claimed answer hangs on its caller when it has ended, or coul
   expect(listeners()).toBe(0);
 });
 
-test('a call that could not be begun is no answer; one that fails later fails for whoever claims it', async () => {
+test('a call that failed to start has no answer; a later failure reaches the claimant', async () => {
   speculativeCalls.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
   speculativeCalls.offer(START);
   expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
@@ -156,21 +157,21 @@ test('a call that could not be begun is no answer; one that fails later fails fo
   speculativeCalls.serve(() => Promise.resolve(broken()), stop.signal);
   const next = { ...START, turnId: 'turn_2' };
   speculativeCalls.offer(next);
-  await begun();
+  await allSent();
   const chunks = await speculativeCalls.claim(next, never, onUnreported);
-  const heard: ModelChunk[] = [];
+  const received: ModelChunk[] = [];
   await expect(
     (async () => {
-      for await (const chunk of chunks ?? []) heard.push(chunk);
+      for await (const chunk of chunks ?? []) received.push(chunk);
     })(),
   ).rejects.toThrow('cut off');
-  expect(heard).toEqual([{ content: 'a' }]);
+  expect(received).toEqual([{ content: 'a' }]);
 });
 
-test('a worker that stops ends what nobody has claimed, and begins nothing more', async () => {
-  const { begin, signal } = model(['a'], false);
+test('a worker that stops ends its unclaimed calls, and starts no more', async () => {
+  const { start, signal } = model(['a'], false);
   const draining = new AbortController();
-  speculativeCalls.serve(begin, draining.signal);
+  speculativeCalls.serve(start, draining.signal);
   speculativeCalls.offer(START);
   draining.abort();
   expect(signal()?.aborted).toBe(true);
@@ -178,11 +179,11 @@ test('a worker that stops ends what nobody has claimed, and begins nothing more'
   expect(await speculativeCalls.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
 });
 
-test('an activity that asks the model itself ends the call that was begun, counts it once, and leaves nothing to begin', async () => {
-  const { begin, signal } = model(['a'], false);
-  speculativeCalls.serve(begin, stop.signal);
+test('an activity that calls the model itself ends the started call, counts it once, and no later offer starts one', async () => {
+  const { start, signal } = model(['a'], false);
+  speculativeCalls.serve(start, stop.signal);
   speculativeCalls.offer(START);
-  await begun();
+  await allSent();
   speculativeCalls.forgo(START.turnId, onUnreported);
   expect(signal()?.aborted).toBe(true);
   expect(outcomes).toEqual(['withdrawn']);
@@ -195,17 +196,17 @@ test('an activity that asks the model itself ends the call that was begun, count
   expect(unreported).toBe(1);
 });
 
-test.each(['withdrawn', 'expired', 'withdrawn before the model was asked', 'failed'])(
-  'a claim of what was %s is told whether the model was asked',
+test.each(['withdrawn', 'expired', 'withdrawn before it was sent', 'failed'])(
+  'the claim of a call (%s) reports whether it was sent to the model',
   async (how) => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const answers: Record<string, StartSpeculativeCall> = {
       failed: () => Promise.reject(new Error('no catalog')),
-      'withdrawn before the model was asked': () => new Promise(() => undefined),
+      'withdrawn before it was sent': () => new Promise(() => undefined),
     };
-    speculativeCalls.serve(answers[how] ?? model(['a'], false).begin, stop.signal);
+    speculativeCalls.serve(answers[how] ?? model(['a'], false).start, stop.signal);
     speculativeCalls.offer(START);
-    await begun();
+    await allSent();
     if (how === 'expired') vi.advanceTimersByTime(30_000);
     else speculativeCalls.withdraw(START.turnId);
     expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();

@@ -1,109 +1,97 @@
 import { LRUCache } from 'lru-cache';
-import type { CallModelInput, ToolScope, TurnHeader } from '../core/history.ts';
-import type { LogEntry } from '../core/records.ts';
-import type { TraceContext } from '../core/trace-context.ts';
+import type { CallModelInput } from '../core/history.ts';
+import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { linkSignal, waitOrAbort } from '../lib/abort.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 
-/** A turn that the API has validated and is about to ask its session for: all that its first model call depends on. */
-export interface SpeculativeCall extends TurnHeader, ToolScope {
-  /** The session's newest turn, on whichever branch. It has to end first if it runs. */
-  after: string | null;
-  /** The log of that turn, as it is stored, if the API has it at hand: spares a look for it. */
-  afterLog?: LogEntry[];
-  /** The place in the session that the turn gets, if no other comes in between. */
-  sequence: number;
-  /** Where the request for it is in a trace, if it is in one. */
-  trace?: TraceContext;
-}
-
-/** Asks the model; undefined if this turn's first model call can't be known before its session has answered. */
+/** Calls the model; undefined if the turn's first model call is unknown until its session has accepted the turn. */
 export type StartSpeculativeCall = (
   start: SpeculativeCall,
   signal: AbortSignal,
 ) => Promise<AsyncIterable<ModelChunk> | undefined>;
 
 /**
- * First model calls that are begun while their turns are still on the way to Temporal, so that the model thinks in the
- * meantime. A call that nobody claims was for nothing, and does no harm: models have no effects. Whoever claims one gets
- * what it would have got by asking itself.
+ * First model calls that are started while their turns are still being sent to Temporal, which hides Temporal's latency
+ * behind the model's. An unclaimed call only costs tokens, because a model call has no side effects. The activity that
+ * claims a call gets the same answer as from a call of its own.
  */
 export interface SpeculativeCalls {
-  /** From a worker, once: gives speculative calls from now on, until the signal is aborted. */
-  serve(begin: StartSpeculativeCall, stop: AbortSignal): void;
-  /** From the API: begins the first model call of a turn. Never throws and never waits. */
-  offer(start: SpeculativeCall): void;
-  /** There will be no such turn, or it has ended. */
+  /** Called once by a worker: starts the calls that are offered, until `stop` is aborted. */
+  serve(start: StartSpeculativeCall, stop: AbortSignal): void;
+  /** Called by the API: starts the first model call of a turn. Never throws and never waits. */
+  offer(call: SpeculativeCall): void;
+  /** Ends the call: there will be no such turn, or it has ended. */
   withdraw(turnId: string): void;
   /**
-   * To the activity, once: the answer that was begun for this very call, from its first chunk on. Undefined if there is
-   * none: then the model has to be asked. Aborting `signal` ends the answer.
+   * Called once by the activity: the answer of the call that was started for its turn, from the first chunk. Undefined if
+   * there is none: the activity then calls the model. Aborting `signal` ends the answer.
    */
   claim(
     call: ClaimedCall,
     signal: AbortSignal,
     onUnreported: OnUnreported,
   ): Promise<AsyncIterable<ModelChunk> | undefined>;
-  /** From an activity that does not claim the answer, since it asks the model itself: ends what was begun. Never waits. */
+  /** Called by an activity that calls the model itself: ends the call that was started, if any. Never waits. */
   forgo(turnId: string, onUnreported: OnUnreported): void;
 }
 
-/** The model was asked for the turn, in a call that was ended before it could say what it has cost. */
+/** Called if the model was called for the turn, and the call was ended before it reported its usage. */
 export type OnUnreported = () => void;
 
 export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'sequence' | 'specHash'>;
 
-/** A turn that has not come by then was refused, or runs on another worker. */
+/** A turn that has not claimed its call after this time was rejected, or runs on another worker. */
 const UNCLAIMED_MS = 30_000;
 
-/** Whoever is to have a speculative call has it by then, or never. */
+/** A call is offered, claimed and withdrawn within this time. */
 const REMEMBERED_MS = 60_000;
 
 const MAX_REMEMBERED = 10_000;
 
-interface Begun extends SpeculativeCall {
+interface StartedCall extends SpeculativeCall {
   controller: AbortController;
-  /** Whether the request has gone to the model. */
-  wasAsked: boolean;
+  /** Whether the request was sent to the model. */
+  isSent: boolean;
   answer: Promise<AsyncIterable<ModelChunk> | undefined>;
   expiry: NodeJS.Timeout;
 }
 
 /** The speculative calls of a server whose API and worker share a process. */
 export class InProcessSpeculativeCalls implements SpeculativeCalls {
-  readonly #begun = new Map<string, Begun>();
-  /** Turns that have asked for their answers: an offer that comes later would be for nobody. */
+  readonly #started = new Map<string, StartedCall>();
+  /** Turns that have claimed their calls: a later offer is ignored. */
   readonly #claimed = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
-  /** Turns whose models were asked in calls that were ended before the turns asked for them. */
+  /** Turns whose calls were sent to the model, and ended before the turns claimed them. */
   readonly #unreported = new LRUCache<string, true>({ max: MAX_REMEMBERED, ttl: REMEMBERED_MS });
   readonly #onEnd: (outcome: SpeculativeCallOutcome) => void;
-  #begin: StartSpeculativeCall | undefined;
+  #start: StartSpeculativeCall | undefined;
 
   constructor(onEnd: (outcome: SpeculativeCallOutcome) => void = () => undefined) {
     this.#onEnd = onEnd;
   }
 
-  serve(begin: StartSpeculativeCall, stop: AbortSignal): void {
-    this.#begin = begin;
+  serve(start: StartSpeculativeCall, stop: AbortSignal): void {
+    this.#start = start;
     stop.addEventListener('abort', () => {
-      this.#begin = undefined;
-      for (const turnId of this.#begun.keys()) this.withdraw(turnId);
+      this.#start = undefined;
+      for (const turnId of this.#started.keys()) this.withdraw(turnId);
     });
   }
 
-  offer(start: SpeculativeCall): void {
-    if (!this.#begin || this.#claimed.has(start.turnId)) return;
+  offer(call: SpeculativeCall): void {
+    const { turnId } = call;
+    if (!this.#start || this.#claimed.has(turnId)) return;
     const controller = new AbortController();
-    const answer = this.#begin(start, controller.signal).then((chunks) => {
-      begun.wasAsked = chunks !== undefined;
+    const answer = this.#start(call, controller.signal).then((chunks) => {
+      started.isSent = chunks !== undefined;
       return chunks && readAhead(chunks);
     });
-    // Whoever claims it asks the model itself then, and meets what was wrong.
-    answer.catch(() => this.#end(start.turnId, 'failed'));
-    const expiry = setTimeout(() => this.#end(start.turnId, 'expired'), UNCLAIMED_MS).unref();
-    const begun: Begun = { ...start, controller, wasAsked: false, answer, expiry };
-    this.#begun.set(start.turnId, begun);
+    // The activity calls the model itself then, and reports what is wrong.
+    answer.catch(() => this.#end(turnId, 'failed'));
+    const expiry = setTimeout(() => this.#end(turnId, 'expired'), UNCLAIMED_MS).unref();
+    const started: StartedCall = { ...call, controller, isSent: false, answer, expiry };
+    this.#started.set(turnId, started);
   }
 
   withdraw(turnId: string): void {
@@ -116,26 +104,26 @@ export class InProcessSpeculativeCalls implements SpeculativeCalls {
     onUnreported: OnUnreported,
   ): Promise<AsyncIterable<ModelChunk> | undefined> {
     this.#claimed.set(turnId, true);
-    const begun = this.#take(turnId);
-    if (!begun) {
+    const started = this.#take(turnId);
+    if (!started) {
       if (this.#unreported.delete(turnId)) onUnreported();
       return undefined;
     }
-    // Another turn may have come in between, or the agent of a draft may have changed.
+    // Another turn may have been accepted first, or the agent of a draft may have changed.
     if (
-      begun.previousTurnId !== call.previousTurnId ||
-      begun.sequence !== call.sequence ||
-      begun.specHash !== call.specHash
+      started.previousTurnId !== call.previousTurnId ||
+      started.sequence !== call.sequence ||
+      started.specHash !== call.specHash
     ) {
-      begun.controller.abort();
+      started.controller.abort();
       this.#onEnd('mismatched');
-      if (begun.wasAsked) onUnreported();
+      if (started.isSent) onUnreported();
       return undefined;
     }
     this.#onEnd('claimed');
-    const release = linkSignal(signal, begun.controller);
+    const release = linkSignal(signal, started.controller);
     const answer = await waitOrAbort(
-      begun.answer.catch(() => undefined),
+      started.answer.catch(() => undefined),
       signal,
     );
     if (answer) return releasing(answer, release);
@@ -150,24 +138,24 @@ export class InProcessSpeculativeCalls implements SpeculativeCalls {
   }
 
   #end(turnId: string, outcome: SpeculativeCallOutcome): void {
-    const begun = this.#take(turnId);
-    if (!begun) return;
-    begun.controller.abort();
-    if (begun.wasAsked) this.#unreported.set(turnId, true);
+    const started = this.#take(turnId);
+    if (!started) return;
+    started.controller.abort();
+    if (started.isSent) this.#unreported.set(turnId, true);
     this.#onEnd(outcome);
   }
 
-  #take(turnId: string): Begun | undefined {
-    const begun = this.#begun.get(turnId);
-    clearTimeout(begun?.expiry);
-    this.#begun.delete(turnId);
-    return begun;
+  #take(turnId: string): StartedCall | undefined {
+    const started = this.#started.get(turnId);
+    clearTimeout(started?.expiry);
+    this.#started.delete(turnId);
+    return started;
   }
 }
 
 /**
- * Calls `release` when the answer has ended or is not read any more. A listener that is left on a caller's signal keeps
- * the whole model call, transcript and all, for as long as the signals live that it is made of: as long as the worker.
+ * Calls `release` when the answer has ended or is no longer read. A listener that stays on the caller's signal would keep
+ * the model call and its transcript in memory for as long as the signals that it is composed of: the worker's lifetime.
  */
 async function* releasing(answer: AsyncIterable<ModelChunk>, release: () => void): AsyncGenerator<ModelChunk> {
   try {
@@ -177,10 +165,10 @@ async function* releasing(answer: AsyncIterable<ModelChunk>, release: () => void
   }
 }
 
-/** Reads a model's answer as it comes, whether anybody takes it or not. */
+/** Reads a model's answer as it arrives, independently of its consumer. */
 function readAhead(chunks: AsyncIterable<ModelChunk>): AsyncIterable<ModelChunk> {
-  // A stream that fails forgets what it holds; what a model has said before it failed was paid for.
-  const kept = new ReadableStream<{ chunk: ModelChunk } | { error: unknown }>({
+  // An error is enqueued, because a failed stream drops its queue, and the chunks before the failure are used.
+  const queue = new ReadableStream<{ chunk: ModelChunk } | { error: unknown }>({
     async start(controller) {
       try {
         for await (const chunk of chunks) controller.enqueue({ chunk });
@@ -191,7 +179,7 @@ function readAhead(chunks: AsyncIterable<ModelChunk>): AsyncIterable<ModelChunk>
     },
   });
   return (async function* () {
-    for await (const part of kept) {
+    for await (const part of queue) {
       if ('error' in part) throw part.error;
       yield part.chunk;
     }

@@ -1,10 +1,10 @@
 import { beforeEach, expect, test } from 'vitest';
-import type { SpeculativeCall } from './speculative-calls.ts';
 import type { InputItem } from '../core/records.ts';
-import { TurnSpeculations, type TurnSpeculation } from './turn-speculation.ts';
+import type { SpeculativeCall } from '../engine/speculation.ts';
+import { TurnSpeculator, type TurnSpeculation } from './turn-speculation.ts';
 
 const INPUT: InputItem[] = [{ type: 'user.message', content: 'hi' }];
-const BEGINNING = {
+const EXPECTED = {
   turnId: 'turn_1',
   sessionId: 'ses_1',
   previousTurnId: null,
@@ -18,72 +18,75 @@ const BEGINNING = {
 
 let offers: SpeculativeCall[];
 let withdrawn: string[];
-let speculativeCalls: TurnSpeculations;
-let speculativeCall: TurnSpeculation;
+let speculator: TurnSpeculator;
+let speculation: TurnSpeculation;
 beforeEach(() => {
   offers = [];
   withdrawn = [];
   const offer = (start: SpeculativeCall) => void offers.push(start);
-  speculativeCalls = new TurnSpeculations({ offer, withdraw: (turnId) => void withdrawn.push(turnId) });
-  speculativeCall = prepare();
+  speculator = new TurnSpeculator({ offer, withdraw: (turnId) => void withdrawn.push(turnId) });
+  speculation = reserve();
 });
 
-function prepare(): TurnSpeculation {
-  const prepared = speculativeCalls.prepare('ann/ses_1');
-  if (!prepared) throw new Error('another request is on its way');
-  prepared.foresee(BEGINNING);
-  return prepared;
+function reserve(): TurnSpeculation {
+  const reserved = speculator.reserve('ann/ses_1');
+  if (!reserved) throw new Error('another request has the reservation');
+  reserved.expect(EXPECTED);
+  return reserved;
 }
 
-test('is given once, and not taken back when the session has accepted the turn', () => {
-  speculativeCall.give(INPUT);
-  speculativeCall.give(INPUT);
-  expect(offers).toEqual([{ ...BEGINNING, input: INPUT }]);
-  speculativeCall.close();
-  speculativeCall.withdraw();
+test('is offered once, and not withdrawn after the session has accepted the turn', () => {
+  speculation.offer(INPUT);
+  speculation.offer(INPUT);
+  expect(offers).toEqual([{ ...EXPECTED, input: INPUT }]);
+  speculation.accepted();
+  speculation.withdraw();
   expect(withdrawn).toEqual([]);
 });
 
-test('is taken back once if there is no turn', () => {
-  speculativeCall.give(INPUT);
-  speculativeCall.withdraw();
-  speculativeCall.withdraw();
+test('is withdrawn once if there is no turn', () => {
+  speculation.offer(INPUT);
+  speculation.withdraw();
+  speculation.withdraw();
   expect(withdrawn).toEqual(['turn_1']);
 });
 
-test.each(['close', 'withdraw'] as const)('is not given after %s', (end) => {
-  speculativeCall[end]();
-  speculativeCall.give(INPUT);
+test.each(['accepted', 'withdraw'] as const)('is not offered after %s', (end) => {
+  speculation[end]();
+  speculation.offer(INPUT);
   expect(offers).toEqual([]);
   expect(withdrawn).toEqual([]);
 });
 
-test('is not given to what answers calls', () => {
-  speculativeCall.give([{ type: 'user.tool_response', threadId: 'main', toolCallId: 'c1', content: 'yes' }]);
+test('is not offered for an input that answers calls', () => {
+  speculation.offer([{ type: 'user.tool_response', threadId: 'main', toolCallId: 'c1', content: 'yes' }]);
   expect(offers).toEqual([]);
 });
 
-test.each(['close', 'withdraw'] as const)('belongs to one request of a scope at a time, until %s', (end) => {
-  expect(speculativeCalls.prepare('ann/ses_1')).toBeUndefined();
-  expect(speculativeCalls.prepare('ann/ses_2')).toBeDefined();
-  speculativeCall[end]();
-  prepare();
-  speculativeCall[end]();
-  expect(speculativeCalls.prepare('ann/ses_1')).toBeUndefined();
+test.each(['accepted', 'withdraw'] as const)('is reserved by one request of a scope at a time, until %s', (end) => {
+  expect(speculator.reserve('ann/ses_1')).toBeUndefined();
+  expect(speculator.reserve('ann/ses_2')).toBeDefined();
+  speculation[end]();
+  reserve();
+  speculation[end]();
+  expect(speculator.reserve('ann/ses_1')).toBeUndefined();
 });
 
-test('is not given to a turn of which nothing could be foreseen', () => {
-  speculativeCalls.prepare('ann/ses_2')?.give(INPUT);
+test('is not offered without an expected turn', () => {
+  speculator.reserve('ann/ses_2')?.offer(INPUT);
   expect(offers).toEqual([]);
 });
 
-test.each(['claimed', 'close', 'withdraw'] as const)('lets the others of its scope claim after %s', async (end) => {
-  await speculativeCalls.othersClaimed('ann/ses_2');
-  let isOver = false;
-  const others = speculativeCalls.othersClaimed('ann/ses_1').then(() => (isOver = true));
-  await new Promise((resolve) => void setImmediate(resolve));
-  expect(isOver).toBe(false);
-  speculativeCall[end]();
-  await others;
-  await speculativeCalls.othersClaimed('ann/ses_1');
-});
+test.each(['claimed', 'accepted', 'withdraw'] as const)(
+  'lets the other requests of its scope claim after %s',
+  async (end) => {
+    await speculator.whenClaimed('ann/ses_2');
+    let isSettled = false;
+    const others = speculator.whenClaimed('ann/ses_1').then(() => (isSettled = true));
+    await new Promise((resolve) => void setImmediate(resolve));
+    expect(isSettled).toBe(false);
+    speculation[end]();
+    await others;
+    await speculator.whenClaimed('ann/ses_1');
+  },
+);

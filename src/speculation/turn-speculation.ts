@@ -1,55 +1,43 @@
-import type { SpeculativeCall, SpeculativeCalls } from './speculative-calls.ts';
 import type { InputItem } from '../core/records.ts';
+import type { ExpectedTurn, Speculation, Speculator } from '../engine/speculation.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
-
-type Beginning = Omit<SpeculativeCall, 'input' | 'trace'>;
+import type { SpeculativeCalls } from './speculative-calls.ts';
 
 /**
- * The speculative calls that an API gives. Of the requests of one scope (a caller's on one session) that are on their way
- * together only the first may get one: it is not known yet which of them are the same, nor which has to end before the
- * next asks its model.
+ * Gives the requests of an API process their speculative calls. Only one of the concurrent requests of a scope gets one:
+ * before they have made their claims, it is unknown which of them are equal, and which has to end before the next may
+ * call its model.
  */
-export class TurnSpeculations {
+export class TurnSpeculator implements Speculator {
   readonly #speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>;
-  readonly #open = new Map<string, TurnSpeculation>();
+  readonly #reserved = new Map<string, TurnSpeculation>();
 
   constructor(speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>) {
     this.#speculativeCalls = speculativeCalls;
   }
 
-  /** To be closed or withdrawn. Undefined if another request of the scope has one. */
-  prepare(scope: string): TurnSpeculation | undefined {
-    if (this.#open.has(scope)) return undefined;
-    const speculativeCall = new TurnSpeculation(this.#speculativeCalls, () => this.#open.delete(scope));
-    this.#open.set(scope, speculativeCall);
-    return speculativeCall;
+  reserve(scope: string): TurnSpeculation | undefined {
+    if (this.#reserved.has(scope)) return undefined;
+    const speculation = new TurnSpeculation(this.#speculativeCalls, () => this.#reserved.delete(scope));
+    this.#reserved.set(scope, speculation);
+    return speculation;
   }
 
-  /**
-   * Settles when the request that may have a speculative call has claimed what it creates. The others of its scope claim after
-   * it: if one of them is the same request and claims first, the model has been asked for a turn that does not come to be.
-   */
-  async othersClaimed(scope: string): Promise<void> {
-    await this.#open.get(scope)?.whenClaimed;
+  async whenClaimed(scope: string): Promise<void> {
+    await this.#reserved.get(scope)?.whenClaimed;
   }
 }
 
-/** Whether the model is asked first: calls that are answered are run before. */
-export function beginsWithModel(input: { type: string }[]): boolean {
-  return input.every(({ type }) => type === 'user.message');
-}
-
-/** Is given once, as early as it can be, and taken back if there is no turn. */
-export class TurnSpeculation {
+export class TurnSpeculation implements Speculation {
   readonly #speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>;
-  readonly #onOver: () => void;
+  readonly #onEnd: () => void;
   readonly #claimed = Promise.withResolvers<void>();
-  #beginning: Beginning | undefined;
-  #state: 'possible' | 'given' | 'over' = 'possible';
+  #expected: ExpectedTurn | undefined;
+  #state: 'reserved' | 'offered' | 'ended' = 'reserved';
 
-  constructor(speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>, onOver: () => void) {
+  constructor(speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>, onEnd: () => void) {
     this.#speculativeCalls = speculativeCalls;
-    this.#onOver = onOver;
+    this.#onEnd = onEnd;
   }
 
   /** Settles when the request has claimed what it creates, or never will. */
@@ -57,35 +45,40 @@ export class TurnSpeculation {
     return this.#claimed.promise;
   }
 
-  /** What the turn will begin with, but for its input, is known. Without this nothing is given. */
-  foresee(beginning: Beginning): void {
-    this.#beginning = beginning;
+  expect(turn: ExpectedTurn): void {
+    this.#expected = turn;
   }
 
-  /** The session will most probably accept a turn with this input, so the model may begin, if the turn begins with it. */
-  give(input: InputItem[]): void {
-    if (this.#state !== 'possible' || !this.#beginning || !beginsWithModel(input)) return;
-    this.#state = 'given';
+  offer(input: InputItem[]): void {
+    if (this.#state !== 'reserved' || !this.#expected || !startsWithModelCall(input)) return;
+    this.#state = 'offered';
     const { traceparent } = traceHeaders();
     const trace = traceparent === undefined ? {} : { trace: { traceparent } };
-    this.#speculativeCalls.offer({ ...this.#beginning, input, ...trace });
+    this.#speculativeCalls.offer({ ...this.#expected, input, ...trace });
   }
 
   claimed(): void {
     this.#claimed.resolve();
   }
 
-  /** The session has accepted the turn: what was not given comes too late. */
-  close(): void {
-    if (this.#state === 'over') return;
-    this.#state = 'over';
-    this.#claimed.resolve();
-    this.#onOver();
+  accepted(): void {
+    this.#end();
   }
 
-  /** There will be no such turn, unless the session has accepted it. */
   withdraw(): void {
-    if (this.#state === 'given' && this.#beginning) this.#speculativeCalls.withdraw(this.#beginning.turnId);
-    this.close();
+    if (this.#state === 'offered' && this.#expected) this.#speculativeCalls.withdraw(this.#expected.turnId);
+    this.#end();
   }
+
+  #end(): void {
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#claimed.resolve();
+    this.#onEnd();
+  }
+}
+
+/** Whether a turn with this input starts with a model call. One that answers calls runs these first. */
+function startsWithModelCall(input: InputItem[]): boolean {
+  return input.every(({ type }) => type === 'user.message');
 }

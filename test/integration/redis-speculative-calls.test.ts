@@ -1,6 +1,7 @@
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import type { StartSpeculativeCall, SpeculativeCall } from '../../src/speculation/speculative-calls.ts';
+import type { SpeculativeCall } from '../../src/engine/speculation.ts';
+import type { StartSpeculativeCall } from '../../src/speculation/speculative-calls.ts';
 import { RedisSpeculativeCalls } from '../../src/speculation/redis-speculative-calls.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { ModelError } from '../../src/models/model-error.ts';

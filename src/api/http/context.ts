@@ -1,22 +1,14 @@
-import type { Logger } from 'pino';
-import type { AgentValidator } from '../../agents/validate-agent.ts';
 import type { Keyring } from '../../auth/api-keys.ts';
 import type { TokenIssuer } from '../../auth/token-verifier.ts';
-import type { BlobStore } from '../../blobs/blob-store.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
 import type { Config } from '../../config.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
-import type { TurnIndex } from '../../engine/turn-index.ts';
-import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
+import type { Engine } from '../../engine/engine.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
 import type { Redis } from '../../lib/redis.ts';
 import type { ConnectionLimit } from './connection-limit.ts';
 import type { Limits } from '../../engine/limits.ts';
-import type { SessionCommands } from '../../engine/session-commands.ts';
 import type { StreamLimits } from './stream-limits.ts';
-import type { TurnSpeculations } from '../../speculation/turn-speculation.ts';
-import type { TurnLimits } from '../../engine/turn-limits.ts';
 
 /** Something that does not work. */
 export interface Finding {
@@ -42,27 +34,18 @@ export interface ReadinessCheck {
 export type Scrape = () => Promise<{ contentType: string; text: string }>;
 
 /** The services of the routes; one object per server. */
-export interface ApiContext {
-  config: Pick<Config, 'turnSeconds' | 'tool' | 'trustedProxies' | 'temporal'>;
+export interface ApiContext extends Engine {
+  config: Engine['config'] & Pick<Config, 'trustedProxies' | 'temporal'>;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
-  catalog: Catalog;
-  blobs: BlobStore;
-  logs: TurnLogReader;
-  turnIndex: TurnIndex;
   tails: TurnTailPool;
-  commands: SessionCommands;
   /** Whether URLs in requests may currently lead to private addresses. */
   allowPrivateUrls: () => boolean;
   connectionLimit: ConnectionLimit;
   limits: () => Limits;
-  turnLimits: TurnLimits;
   streamLimits: StreamLimits;
   redis: Redis | undefined;
-  speculativeCalls: TurnSpeculations;
-  agentCheck: AgentValidator;
   readiness: ReadinessCheck;
-  log: Logger;
   metrics: Metrics;
   scrape: Scrape;
   tracing: Tracing | undefined;

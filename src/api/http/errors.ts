@@ -2,8 +2,7 @@ import { z } from 'zod';
 import { MAX_PAYLOAD_BYTES, PayloadTooLarge } from '../../blobs/offload.ts';
 import { BlobNotFound } from '../../blobs/blob-store.ts';
 import { EncryptionKeyMissing } from '../../encryption/cipher.ts';
-import type { Rejection } from '../../core/input-rules.ts';
-import { TurnNotFound } from '../../engine/turn-log-reader.ts';
+import { EngineError, type EngineErrorCode } from '../../engine/errors.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
 
 /**
@@ -182,7 +181,7 @@ export const ERRORS = {
     retryAfter: 2,
     description: 'the server cannot process the request at the moment: retry',
   },
-} as const satisfies Record<string, ErrorRow> & Record<Rejection, ErrorRow>;
+} as const satisfies Record<string, ErrorRow> & Record<EngineErrorCode, ErrorRow>;
 
 interface ErrorRow {
   status: number;
@@ -233,7 +232,9 @@ export class ApiError extends Error {
 /** Maps any error to an error of the table. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  if (error instanceof TurnNotFound) return new ApiError('turn_not_found', error.message, { cause: error });
+  if (error instanceof EngineError) {
+    return new ApiError(error.code, error.message, { param: error.param, cause: error.cause ?? error });
+  }
   if (error instanceof BlobNotFound) return new ApiError('file_not_found', 'there is no such file', { cause: error });
   // An operator can configure the key, after which the request succeeds.
   if (error instanceof EncryptionKeyMissing) return new ApiError('unavailable', error.message, { cause: error });

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { Agent } from '../../catalog/agents.ts';
 import type { AgentVersionRow } from '../../catalog/schema.ts';
-import type { SessionOwner } from '../../core/history.ts';
-import { agentSpec, type AgentSpec } from '../../spec/agent-spec.ts';
+import { checkAgent } from '../../engine/agent-check.ts';
+import { agentSpec } from '../../spec/agent-spec.ts';
 import { identifier } from '../../spec/bounds.ts';
 import {
   agentResource,
@@ -26,11 +26,11 @@ const RESERVED = new Set(['sessions', 'draft-sessions', 'sandbox']);
 const LIMIT = 10;
 const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 });
 const agentsQuery = listQuery.extend({ order: order.default('asc').describe('by name') });
-const agentPlace = z.object({ order, agent: z.string() });
+const agentPosition = z.object({ order, agent: z.string() });
 const versionsQuery = listQuery.extend({ order: order.default('desc').describe('by version') });
-const versionPlace = z.object({ order, versions_of: z.string(), version: z.int() });
+const versionPosition = z.object({ order, versions_of: z.string(), version: z.int() });
 
-/** Of a column of 32 bits. */
+/** The column has 32 bits. */
 const MAX_VERSION = 2 ** 31 - 1;
 
 const answer = json(dataOf(agentResource), { data: exampleAgent });
@@ -49,13 +49,13 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
         answer: json(pageOf(agentResource), { data: [exampleAgent], pagination: examplePage(LIMIT) }),
         errors: ['invalid_page_token'],
       },
-      async ({ query: { limit, order: wanted, page_token: token } }) => {
-        const place = token === undefined ? undefined : decodePageToken(agentPlace, token);
-        if (place && place.order !== wanted) throw invalidPageToken();
+      async ({ query: { limit, order, page_token: token } }) => {
+        const position = token === undefined ? undefined : decodePageToken(agentPosition, token);
+        if (position && position.order !== order) throw invalidPageToken();
         const page = new Page<AgentResource>(limit);
-        for (const row of await catalog.agents.list(wanted, place?.agent, limit + 1)) {
+        for (const row of await catalog.agents.list(order, position?.agent, limit + 1)) {
           if (page.add(toResource({ ...row, spec: await catalog.agents.spec(row.spec_hash) }))) continue;
-          const next = { order: wanted, agent: page.items.at(-1)?.name ?? '' };
+          const next = { order, agent: page.items.at(-1)?.name ?? '' };
           return { data: page.items, pagination: pagination(limit, next) };
         }
         return { data: page.items, pagination: pagination(limit, undefined) };
@@ -80,14 +80,14 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
         requires: 'writeAgents',
         tag: 'Agents',
         summary: 'Register an agent, or a new version of it',
-        description: 'Sessions that have begun stay with the version that they began with.',
+        description: 'Existing sessions keep the version that they were created with.',
         body: json(agentSpec, exampleSpec),
         answer,
         errors: ['invalid_agent', 'feature_not_available'],
       },
       async ({ params: { agent_name: name }, body: spec }) => {
         if (!NAME.test(name) || RESERVED.has(name)) {
-          throw new ApiError('invalid_agent', `an agent can't be called ${JSON.stringify(name)}`, {
+          throw new ApiError('invalid_agent', `an agent cannot be named ${JSON.stringify(name)}`, {
             param: 'agent_name',
           });
         }
@@ -104,8 +104,8 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
         tag: 'Agents',
         summary: 'Delete an agent',
         description:
-          'Its sessions go on with the versions that they began with, which can still be read; no new ones can begin. ' +
-          'Registered again, the agent goes on counting its versions.',
+          'Its sessions keep their versions, which can still be read; no new sessions can be created. When the name is ' +
+          'registered again, the numbers of its versions continue.',
         errors: ['agent_not_found'],
       },
       async ({ params: { agent_name: name } }) => {
@@ -120,21 +120,21 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
         id: 'listAgentVersions',
         tag: 'Agents',
         summary: 'All versions of an agent, newest first',
-        description: 'Also of an agent that was deleted.',
+        description: 'Also for a deleted agent.',
         query: versionsQuery,
         answer: json(pageOf(agentVersionResource), { data: [exampleAgentVersion], pagination: examplePage(LIMIT) }),
         errors: ['invalid_page_token', 'agent_not_found'],
       },
-      async ({ params: { agent_name: name }, query: { limit, order: wanted, page_token: token } }) => {
-        const place = token === undefined ? undefined : decodePageToken(versionPlace, token);
-        if (place && (place.order !== wanted || place.versions_of !== name)) throw invalidPageToken();
+      async ({ params: { agent_name: name }, query: { limit, order, page_token: token } }) => {
+        const position = token === undefined ? undefined : decodePageToken(versionPosition, token);
+        if (position && (position.order !== order || position.versions_of !== name)) throw invalidPageToken();
         const isName = identifier.safeParse(name).success;
-        const rows = isName ? await catalog.agents.versions(name, wanted, place?.version, limit + 1) : [];
-        if (rows.length === 0 && !place) throw agentNotFound(name);
+        const rows = isName ? await catalog.agents.versions(name, order, position?.version, limit + 1) : [];
+        if (rows.length === 0 && !position) throw agentNotFound(name);
         const page = new Page<AgentVersionResource>(limit);
         for (const row of rows) {
           if (page.add(await toVersion(row))) continue;
-          const next = { order: wanted, versions_of: name, version: page.items.at(-1)?.version ?? 0 };
+          const next = { order, versions_of: name, version: page.items.at(-1)?.version ?? 0 };
           return { data: page.items, pagination: pagination(limit, next) };
         }
         return { data: page.items, pagination: pagination(limit, undefined) };
@@ -147,14 +147,15 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
         id: 'getAgentVersion',
         tag: 'Agents',
         summary: 'One version of an agent',
-        description: 'It never changes, and is there when the agent is deleted too: sessions are pinned to it.',
+        description:
+          'A version never changes, and remains after the agent is deleted, because sessions are pinned to it.',
         answer: json(dataOf(agentVersionResource), { data: exampleAgentVersion }),
         errors: ['agent_not_found'],
       },
       async ({ params: { agent_name: name, agent_version: text } }) => {
         const version = /^\d{1,10}$/.test(text) ? Number(text) : 0;
-        const isAsked = identifier.safeParse(name).success && version > 0 && version <= MAX_VERSION;
-        const row = isAsked ? await catalog.agents.version(name, version) : undefined;
+        const isValid = identifier.safeParse(name).success && version > 0 && version <= MAX_VERSION;
+        const row = isValid ? await catalog.agents.version(name, version) : undefined;
         if (!row) throw new ApiError('agent_not_found', `agent ${JSON.stringify(name)} has no version ${text}`);
         return { data: await toVersion(row) };
       },
@@ -169,20 +170,6 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
 
 export function agentNotFound(name: string): ApiError {
   return new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
-}
-
-/**
- * `owner`: of the session that the agent is for, if it is for one.
- * @throws ApiError if this server can't run the agent
- */
-export async function checkAgent(
-  spec: AgentSpec,
-  owner: SessionOwner | null,
-  check: ApiContext['agentCheck'],
-  path = '',
-): Promise<void> {
-  const problem = await check.firstProblem(spec, owner);
-  if (problem) throw new ApiError(problem.code, problem.message, { param: path + problem.param });
 }
 
 function toResource({ name, version, spec, created_at, updated_at }: Agent): AgentResource {

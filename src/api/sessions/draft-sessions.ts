@@ -7,16 +7,18 @@ import type { SessionOwner } from '../../core/history.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody } from './wire/resources.ts';
-import { checkAgent } from './agents.ts';
+import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
+import { checkAgent } from '../../engine/agent-check.ts';
+import { deleteSession } from '../../engine/engine.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { toDraft } from './wire/to-wire.ts';
-import { deleteSession, ownerColumns, authorizeSession, sessionNotFound } from './sessions.ts';
+import { ownerColumns } from './sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });
 
-/** `/v1/agents/draft-sessions`: conversations with an agent that is still being written. */
+/** `/v1/agents/draft-sessions`: conversations with an agent that is still being edited. */
 export function draftSessionRoutes(context: ApiContext): Route[] {
   const { catalog, agentCheck } = context;
   return [
@@ -28,8 +30,8 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         largeBody: true,
         requires: 'createSessions',
         tag: 'Draft sessions',
-        summary: 'Begin a conversation with an agent of its own',
-        description: 'A draft has the routes of a session for its turns and events.',
+        summary: 'Create a draft session with an agent of its own',
+        description: 'For its turns and events, a draft has the routes of a session.',
         headers: z.object(metadata),
         body: json(createDraftBody, { agent_spec: exampleSpec, agent_name: 'idea' }),
         answer,
@@ -53,7 +55,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
           created_at: now,
           updated_at: now,
         });
-        return { data: await toDraft(await draftFor(id, caller, 'read'), catalog) };
+        return { data: await toDraft(await authorizeDraft(id, caller, 'read'), catalog) };
       },
     ),
     route(
@@ -61,7 +63,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       '/v1/agents/draft-sessions/:session_id',
       { id: 'getDraftSession', tag: 'Draft sessions', summary: 'A draft', answer, errors: ['session_not_found'] },
       async ({ params, caller }) => ({
-        data: await toDraft(await draftFor(params.session_id, caller, 'read'), catalog),
+        data: await toDraft(await authorizeDraft(params.session_id, caller, 'read'), catalog),
       }),
     ),
     route(
@@ -78,7 +80,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         errors: ['forbidden', 'session_not_found', 'invalid_agent', 'feature_not_available'],
       },
       async ({ params, body: { agent_spec: spec }, caller }) => {
-        const { id } = await draftFor(params.session_id, caller, 'edit');
+        const { id } = await authorizeDraft(params.session_id, caller, 'edit');
         if (spec) await checkAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
         const now = new Date().toISOString();
         await catalog.sessions.update(id, {
@@ -88,7 +90,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
             draft_roles: JSON.stringify(caller.roles),
           }),
         });
-        return { data: await toDraft(await draftFor(id, caller, 'read'), catalog) };
+        return { data: await toDraft(await authorizeDraft(id, caller, 'read'), catalog) };
       },
     ),
     route(
@@ -97,10 +99,10 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       {
         id: 'deleteDraftSession',
         tag: 'Draft sessions',
-        summary: 'Delete a draft with all that belongs to it',
+        summary: 'Delete a draft with everything in it',
         errors: ['forbidden', 'session_not_found'],
       },
-      async ({ params, caller }) => deleteSession(context, await draftFor(params.session_id, caller, 'delete')),
+      async ({ params, caller }) => deleteSession(context, await authorizeDraft(params.session_id, caller, 'delete')),
     ),
   ];
 
@@ -108,7 +110,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
     return { subjectId: subject.subjectId, draftRoles: roles };
   }
 
-  async function draftFor(id: string, caller: Caller, action: SessionAction): Promise<SessionRow> {
+  async function authorizeDraft(id: string, caller: Caller, action: SessionAction): Promise<SessionRow> {
     const session = await authorizeSession(catalog, id, caller, action);
     if (session.type !== 'session/draft') throw sessionNotFound(id);
     return session;

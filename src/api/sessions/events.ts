@@ -9,10 +9,9 @@ import { pageOf, sessionEventItem, type SessionEventItem } from './wire/resource
 import type { ApiContext } from '../http/context.ts';
 import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { isTurnOf, requireTurn } from './access.ts';
+import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { authorizeSession } from './sessions.ts';
 
 const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
   order: order.default('asc'),

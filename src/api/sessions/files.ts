@@ -1,12 +1,12 @@
 import { z } from 'zod';
+import { authorizeSession } from '../../engine/access.ts';
 import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { route, type Route } from '../http/route.ts';
-import { authorizeSession } from './sessions.ts';
 
-/** What the file is called and is, as our own URLs say; see `fileUrl`. */
+/** The name and type of the file, from the URL that `fileUrl` makes. */
 const fileQuery = z.object({
-  name: z.string().default('file').describe('what the file is called when it is saved'),
+  name: z.string().default('file').describe('the name under which the file is saved'),
   type: z
     .string()
     .regex(new RegExp(`^${MEDIA_TYPE}$`))
@@ -34,7 +34,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         response.attachment(name);
         response.set({
           'content-type': type,
-          // Users and tools write these files: a browser must not run what is in them.
+          // Users and tools write these files: a browser must not run their content.
           'content-security-policy': "default-src 'none'; sandbox",
           'cache-control': 'private, max-age=31536000, immutable',
         });

@@ -7,64 +7,65 @@ import { DATA_URI_HEAD, FILE_URL, OWN_FILE_PATH } from './wire/input.ts';
 import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { authorizeSession } from './sessions.ts';
+import { authorizeSession } from '../../engine/access.ts';
+import { EngineError } from '../../engine/errors.ts';
 
-/** A file as it was sent: its bytes as a data URI, or where to get them. */
+/** A file as the client sends it: its bytes as a data URI, or the URL or path to read them from. */
 export interface SentFile {
   name: string;
   data: string;
-  /** Its place in the request. */
+  /** Its position in the request. */
   param: string;
 }
 
 interface SourceContext extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPrivateUrls'> {
   caller: Caller;
-  /** What the client calls this server. */
+  /** This server's name in the request: a URL with this host refers to one of its own files. */
   host: string | undefined;
 }
 
-/** For all that one request names and does not bring: it is in memory at once, however small the request is. */
+/** Limits for the files that a request refers to: even a small request has all of them in memory together. */
 const MAX_FETCHED_FILES = 20;
 const MAX_FETCHED_BYTES = 30 * 1024 * 1024;
 const FETCH_MS = 30_000;
 
-/** See `fileUrl`. */
+/** The path that `fileUrl` makes. */
 const OWN_FILE = new RegExp(OWN_FILE_PATH);
 const URL_OF_FILE = new RegExp(FILE_URL, 'i');
 const HEAD = new RegExp(`${DATA_URI_HEAD}$`, 'i');
 const TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 
-/** @throws ApiError `invalid_data_uri` or `invalid_request` for what can be seen to be wrong */
+/** Checks the files without reading them. @throws ApiError `invalid_data_uri` or `invalid_request` */
 export function checkFiles(files: SentFile[]): void {
   for (const { data, param } of files) {
     if (isDataUri(data)) parseDataUri(data, param);
     else if (!isUrl(data) && !OWN_FILE.test(data)) throw invalidDataUri(param);
   }
-  const [tooMany] = files.filter(({ data }) => !isDataUri(data)).slice(MAX_FETCHED_FILES);
-  if (!tooMany) return;
-  const { param } = tooMany;
+  const [excess] = files.filter(({ data }) => !isDataUri(data)).slice(MAX_FETCHED_FILES);
+  if (!excess) return;
+  const { param } = excess;
   throw new ApiError('invalid_request', `at most ${MAX_FETCHED_FILES} files of a turn may be URLs or paths`, { param });
 }
 
 /**
- * Gets the bytes of all files, in their order: from what was sent, from this server's own store, from the internet.
- * Writes nothing.
- * @throws ApiError `file_unavailable` that names the file
+ * Reads the bytes of all files, in order: from the request, from this server's store, or from the internet. Writes
+ * nothing.
+ * @throws EngineError `file_unavailable` that names the file
  */
 export async function readFiles(files: SentFile[], context: SourceContext): Promise<FileContent[]> {
   const signal = AbortSignal.timeout(FETCH_MS);
   const contents: FileContent[] = [];
-  let left = MAX_FETCHED_BYTES;
-  // One after the other: what one takes of the bytes is not there for the next.
+  let remaining = MAX_FETCHED_BYTES;
+  // Sequential, because each file reduces the remaining bytes.
   for (const { name, data, param } of files) {
     if (isDataUri(data)) {
       contents.push({ name, ...parseDataUri(data, param) });
       continue;
     }
     const own = ownFileOf(data, context.host);
-    const options = { context, maxBytes: left, signal, param };
+    const options = { context, maxBytes: remaining, signal, param };
     const { mimeType, bytes } = own ? await readOwn(own, options) : await readUrl(data, options);
-    left -= bytes.length;
+    remaining -= bytes.length;
     contents.push({ name, mimeType, base64: bytes.toString('base64') });
   }
   return contents;
@@ -101,19 +102,19 @@ async function readOwn(
     const size = await blobs.size(sessionId, blob);
     if (size <= maxBytes) return { mimeType, bytes: await blobs.get(sessionId, blob) };
   } catch (error) {
-    const isGone = error instanceof BlobNotFound || error instanceof ApiError;
-    if (!isGone) throw error;
-    throw new ApiError('file_unavailable', `${param}: there is no such file here`, { param, cause: error });
+    const isMissing = error instanceof BlobNotFound || error instanceof EngineError;
+    if (!isMissing) throw error;
+    throw new EngineError('file_unavailable', `${param}: there is no such file here`, { param, cause: error });
   }
-  throw new ApiError('file_unavailable', `${param}: the file is larger than ${maxBytes} bytes`, { param });
+  throw new EngineError('file_unavailable', `${param}: the file is larger than ${maxBytes} bytes`, { param });
 }
 
 async function readUrl(url: string, { context, maxBytes, signal, param }: ReadOptions): Promise<FetchedFile> {
   try {
     return await fetchFile(url, { allowPrivate: context.allowPrivateUrls(), maxBytes, signal });
   } catch (error) {
-    const reason = signal.aborted ? `did not come within ${FETCH_MS / 1000} s` : failureReason(error);
-    throw new ApiError('file_unavailable', `${param}: the file ${reason}`, { param, cause: error });
+    const reason = signal.aborted ? `did not arrive within ${FETCH_MS / 1000} s` : failureReason(error);
+    throw new EngineError('file_unavailable', `${param}: the file ${reason}`, { param, cause: error });
   }
 }
 

@@ -39,8 +39,12 @@ const searchQuery = listQuery.extend({
   created_by_subject_type: identifier.optional(),
 });
 
-/** A place behind the session with this time and id, in the list that has this fingerprint. */
-const place = z.object({ list: z.string(), created_at: z.iso.datetime({ precision: 3 }), id: z.string().refine(isId) });
+/** The position after the session with this time and id, in the list with this fingerprint. */
+const position = z.object({
+  list: z.string(),
+  created_at: z.iso.datetime({ precision: 3 }),
+  id: z.string().refine(isId),
+});
 
 const BOTH = ['session', 'session/draft'] as const;
 
@@ -49,7 +53,7 @@ const mixed = json(pageOf(anySessionResource), {
   pagination: examplePage(LIMIT),
 });
 
-/** What a list has: sessions of these types, that are the caller's own or all that it may read. */
+/** The contents of a list: sessions of these types, either the caller's own or all that it may read. */
 interface Listing<T> {
   types: readonly SessionRow['type'][];
   whose: 'own' | 'readable';
@@ -59,8 +63,8 @@ interface Listing<T> {
 type Query = z.output<typeof listQuery> & Partial<z.output<typeof searchQuery>>;
 
 /**
- * Lists of sessions and drafts, by their creation. A page token is a place between two of them, not a count, so that
- * nothing is left out or comes twice when others are created or deleted between two pages.
+ * Lists of sessions and drafts, ordered by creation. A page token is a position between two of them, not a count, so that
+ * no session is skipped or repeated when others are created or deleted between two pages.
  */
 export function sessionListRoutes({ catalog }: ApiContext): Route[] {
   return [
@@ -71,7 +75,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         id: 'listSessions',
         tag: 'Sessions',
         summary: 'The sessions that you may read, newest first',
-        description: 'An agent that was deleted still has its sessions; one that never was is an error.',
+        description: 'A deleted agent still has its sessions; the name of an agent that never existed is an error.',
         query: listQuery.extend(slugFilter),
         answer: json(pageOf(sessionResource), { data: [exampleSession], pagination: examplePage(LIMIT) }),
         errors: ['invalid_page_token', 'agent_not_found'],
@@ -117,7 +121,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       {
         id: 'searchSessions',
         tag: 'Sessions',
-        summary: 'The sessions and drafts that you may read, by all that they can be searched for',
+        summary: 'Search the sessions and drafts that you may read',
         query: searchQuery,
         answer: mixed,
         errors: ['invalid_page_token'],
@@ -133,11 +137,11 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     return toSessionOrDraft(session, catalog);
   }
 
-  async function list<T>(query: Query, caller: Caller, { types, whose, toItem: show }: Listing<T>) {
+  async function list<T>(query: Query, caller: Caller, { types, whose, toItem }: Listing<T>) {
     const { limit, page_token: token, order, ...filters } = query;
     const owner = whose === 'own' || !mayReadAll(caller) ? caller.subject.subjectId : undefined;
     const fingerprint = hashOf({ types, owner: owner ?? null, order, filters });
-    const after = token === undefined ? undefined : decodePageToken(place, token);
+    const after = token === undefined ? undefined : decodePageToken(position, token);
     if (after && after.list !== fingerprint) throw invalidPageToken();
 
     const page: SessionPage = {
@@ -149,7 +153,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     const items = new Page<T>(limit);
     let last: SessionRow | undefined;
     for (const session of found) {
-      if (!items.add(await show(session))) {
+      if (!items.add(await toItem(session))) {
         const next = last && { list: fingerprint, created_at: last.created_at, id: last.id };
         return { data: items.items, pagination: pagination(limit, next) };
       }
@@ -165,7 +169,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     page: SessionPage,
   ): Promise<SessionRow[]> {
     const { created_by_subject_id: subjectId = owner } = filters;
-    // Nobody else's exist for this caller.
+    // Sessions of other subjects do not exist for this caller.
     if (owner !== undefined && subjectId !== owner) return [];
     const filter: Omit<SessionFilter, 'type'> = {
       id: filters.session_id,
@@ -184,7 +188,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
   }
 }
 
-/** As the catalog does: both are compared by their bytes. */
+/** Compares like the catalog, which orders both columns by their bytes. */
 function compare(a: SessionRow, b: SessionRow): number {
   const [first, second] = [a.created_at + a.id, b.created_at + b.id];
   return first < second ? -1 : first > second ? 1 : 0;

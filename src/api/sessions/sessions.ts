@@ -1,19 +1,18 @@
 import { z } from 'zod';
-import { mayOnSession, refusalOnSession, type SessionAction } from '../../auth/rights.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
-import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';
+import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
+import { checkAgent } from '../../engine/agent-check.ts';
+import { cancelTurn, deleteSession } from '../../engine/engine.ts';
 import { newId } from '../../engine/new-id.ts';
-import type { Caller, Subject } from '../../core/subject.ts';
+import type { Subject } from '../../core/subject.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { idempotencyKey, metadata } from './wire/headers.ts';
 import { cancelBody, createSessionBody, dataOf, sessionResource, type CreateSessionBody } from './wire/resources.ts';
-import { agentNotFound, checkAgent } from './agents.ts';
+import { agentNotFound } from './agents.ts';
 import type { ApiContext } from '../http/context.ts';
-import { ApiError, isRefusal } from '../http/errors.ts';
+import { isRefusal } from '../http/errors.ts';
 import { exampleSession } from './examples.ts';
 import { claimRequest } from '../../engine/request-claims.ts';
-import { isId } from '../../core/ids.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { toSession } from './wire/to-wire.ts';
 
@@ -21,7 +20,7 @@ const answer = json(dataOf(sessionResource), { data: exampleSession });
 
 /** `/v1/agents/sessions`: conversations with registered agents. */
 export function sessionRoutes(context: ApiContext): Route[] {
-  const { catalog, agentCheck, commands } = context;
+  const { catalog, agentCheck } = context;
   return [
     route(
       'post',
@@ -30,8 +29,8 @@ export function sessionRoutes(context: ApiContext): Route[] {
         id: 'createSession',
         requires: 'createSessions',
         tag: 'Sessions',
-        summary: 'Begin a conversation with an agent',
-        description: "The session stays with the agent's version of this moment.",
+        summary: 'Create a session with an agent',
+        description: "The session keeps the agent's current version.",
         headers: z.object({ ...idempotencyKey, ...metadata }),
         body: json(createSessionBody, { agent_name: 'helper' }),
         status: 201,
@@ -40,8 +39,8 @@ export function sessionRoutes(context: ApiContext): Route[] {
       },
       async ({ headers, body, caller }) => {
         const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
-        const wanted = { id: newId('ses'), body, metadata, subject: caller.subject };
-        const id = key === undefined ? await createSession(wanted) : await createOnce(key, wanted);
+        const session = { id: newId('ses'), body, metadata, subject: caller.subject };
+        const id = key === undefined ? await createSession(session) : await createOnce(key, session);
         addLogContext({ sessionId: id });
         return { data: toSession(await authorizeSession(catalog, id, caller, 'read')) };
       },
@@ -62,9 +61,9 @@ export function sessionRoutes(context: ApiContext): Route[] {
       {
         id: 'deleteSession',
         tag: 'Sessions',
-        summary: 'Delete a session or draft with all that belongs to it',
+        summary: 'Delete a session or draft with everything in it',
         description:
-          'A turn that runs is ended. From the answer on the session does not exist; its log, its files and its ' +
+          'A running turn is cancelled. After the answer the session no longer exists; its log, its files and its ' +
           'histories in Temporal are removed, usually within a minute.',
         errors: ['forbidden', 'session_not_found'],
       },
@@ -77,43 +76,37 @@ export function sessionRoutes(context: ApiContext): Route[] {
       {
         id: 'cancelSession',
         tag: 'Sessions',
-        summary: 'End the running turn of a session or draft',
-        description: 'What was streamed before is kept. With `close: true` the session takes no further turns.',
+        summary: 'Cancel the running turn of a session or draft',
+        description: 'Its events so far are kept. With `close: true` the session accepts no further turns.',
         body: json(cancelBody, {}),
         answer: json(z.object({}), {}),
         errors: ['forbidden', 'session_not_found'],
       },
       async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'cancel');
-        const close = body.close === true;
-        // First here, so that a session that is rebuilt in between is closed too.
-        if (close) await catalog.sessions.close(session.id);
-        // Whatever the clocks of other servers say: what was requested by now is meant, and nothing after it.
-        const [now, newest] = [newId('turn'), await catalog.turns.newestId(session.id)];
-        const upTo = newest && newest > now ? newest : now;
-        await commands.cancel(session.id, { close, upTo });
+        await cancelTurn(context, session, { close: body.close === true });
         return {};
       },
     ),
   ];
 
-  /** The session that the first request with this key has created. */
-  async function createOnce(key: string, wanted: WantedSession): Promise<string> {
-    const { body, metadata, subject } = wanted;
+  /** Creates the session unless an equal request with this key has created it; returns its id. */
+  async function createOnce(key: string, session: NewSession): Promise<string> {
+    const { body, metadata, subject } = session;
     const scope = `${subject.subjectId}/sessions`;
     const bodyHash = hashOf([body, metadata]);
-    const claim = await claimRequest({ catalog, scope, key, bodyHash, resourceId: wanted.id, sessionId: wanted.id });
+    const claim = await claimRequest({ catalog, scope, key, bodyHash, resourceId: session.id, sessionId: session.id });
     const id = claim.resourceId;
     if (!claim.isNew && (await catalog.sessions.get(id))) return id;
     try {
-      return await createSession({ ...wanted, id });
+      return await createSession({ ...session, id });
     } catch (error) {
       if (isRefusal(error)) await claim.release();
       throw error;
     }
   }
 
-  async function createSession({ id, body, metadata, subject }: WantedSession): Promise<string> {
+  async function createSession({ id, body, metadata, subject }: NewSession): Promise<string> {
     const agent = await catalog.agents.get(body.agent_name);
     if (!agent) throw agentNotFound(body.agent_name);
     await checkAgent(agent.spec, null, agentCheck, 'agent.');
@@ -134,43 +127,11 @@ export function sessionRoutes(context: ApiContext): Route[] {
   }
 }
 
-interface WantedSession {
+interface NewSession {
   id: string;
   body: CreateSessionBody;
   metadata: string | null;
   subject: Subject;
-}
-
-/**
- * A session that the caller may do this to. One that it may not even read does not exist for it.
- * @throws ApiError `session_not_found` or `forbidden`
- */
-export async function authorizeSession(
-  catalog: Catalog,
-  id: string,
-  caller: Caller,
-  action: SessionAction,
-): Promise<SessionRow> {
-  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
-  if (!session || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
-  authorize(caller, session, action);
-  return session;
-}
-
-/** @throws ApiError `forbidden` */
-export function authorize(caller: Caller, session: SessionRow, action: SessionAction): void {
-  if (mayOnSession(caller, session, action)) return;
-  throw new ApiError('forbidden', refusalOnSession(caller, session, action));
-}
-
-export function sessionNotFound(id: string): ApiError {
-  return new ApiError('session_not_found', `there is no session ${JSON.stringify(id)}`);
-}
-
-/** Deletes a session. @throws ApiError `session_not_found` if somebody else was faster */
-export async function deleteSession({ catalog, commands }: ApiContext, { id }: SessionRow): Promise<void> {
-  if (!(await catalog.sessions.delete(id, new Date().toISOString()))) throw sessionNotFound(id);
-  commands.remove(id);
 }
 
 export function ownerColumns({ subjectId, subjectType, subjectSlug }: Subject) {

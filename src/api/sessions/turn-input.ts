@@ -1,22 +1,18 @@
-import type { BlobStore } from '../../blobs/blob-store.ts';
-import { storeFiles, type FileContent } from '../../blobs/store-files.ts';
-import type { InputItem, UserContentPart } from '../../core/records.ts';
+import type { FileContent } from '../../blobs/store-files.ts';
+import type { InputItem, StoredFile, UserContentPart } from '../../core/records.ts';
 import type { CreateTurnBody } from './wire/input.ts';
 import { ApiError } from '../http/errors.ts';
 import { checkFiles, type SentFile } from './input-files.ts';
 
-/** Files of one input inside its record: they come back on one line of the stream, with all of its texts. */
-const MAX_INLINE_BYTES = 256 * 1024;
-
 type SentItem = NonNullable<CreateTurnBody['input']>[number];
 type SentPart = Exclude<Extract<SentItem, { type: 'user.message' }>['content'], string>[number];
 
-/** Whether somebody decides on tool calls, and does nothing else. */
+/** Whether the input consists of nothing but decisions on tool calls. */
 export function isDecision(items: SentItem[]): boolean {
   return items.length > 0 && items.every(({ type }) => type === 'user.tool_approval');
 }
 
-/** Checks what needs no session. @throws ApiError */
+/** Checks everything that does not depend on the session. @throws ApiError */
 export function checkInput(items: SentItem[]): void {
   const messages = items.filter((item) => item.type === 'user.message');
   if (messages.length > 0 && messages.length < items.length) {
@@ -34,7 +30,7 @@ export function checkInput(items: SentItem[]): void {
   checkFiles(filesOf(items).map(({ file }) => file));
 }
 
-/** The files of an input, in their order. */
+/** The files of an input, in order. */
 export function filesOf(items: SentItem[]): { part: SentPart; file: SentFile }[] {
   return items.flatMap((item, i) => {
     if (item.type !== 'user.message' || typeof item.content === 'string') return [];
@@ -46,13 +42,9 @@ export function filesOf(items: SentItem[]): { part: SentPart; file: SentFile }[]
   });
 }
 
-/** The input as the log keeps it: files, whose `contents` are in their order, in the blob store, but for small ones. */
-export async function toInputItems(
-  items: SentItem[],
-  { contents, blobs, sessionId }: { contents: FileContent[]; blobs: BlobStore; sessionId: string },
-): Promise<InputItem[]> {
-  const kept = await storeFiles(contents, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
-  const files = new Map(filesOf(items).map(({ part }, i) => [part, kept.slice(i, i + 1)]));
+/** The input in the engine's form: files, whose `contents` are in the same order, are inline. */
+export function toInputItems(items: SentItem[], contents: FileContent[]): InputItem[] {
+  const files = new Map(filesOf(items).map(({ part }, i) => [part, contents.slice(i, i + 1).map(toFile)]));
   return items.map((item): InputItem => {
     switch (item.type) {
       case 'user.message': {
@@ -73,4 +65,8 @@ export async function toInputItems(
       }
     }
   });
+}
+
+function toFile({ name, mimeType, base64 }: FileContent): StoredFile {
+  return { type: 'file', name, mimeType, bytes: Buffer.byteLength(base64, 'base64'), base64 };
 }

@@ -1,36 +1,31 @@
-import type { Response } from 'express';
 import { z } from 'zod';
-import { BEGINNING, parseCursor, type Cursor } from '../../core/cursor.ts';
-import type { TurnCreated, TurnDone } from '../../core/records.ts';
+import { parseCursor, type Cursor } from '../../core/cursor.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
 import { createTurnBody } from './wire/input.ts';
-import { inputToWire, stateToWire, subjectToWire } from './wire/to-wire.ts';
-import { dataOf, pageOf, subscribeBody, turnResource, type TurnResource } from './wire/resources.ts';
+import { dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
-import { readTurnRequest, type TurnRequest } from '../../engine/start-turn.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { isTurnOf, requireTurn } from './access.ts';
+import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
-import { secondsSinceStart } from '../http/request-log.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { authorizeSession } from './sessions.ts';
+import { createTurn, toTurnResource } from './create-turn.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { invalidCursor, streamTurn } from './turn-stream.ts';
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
-const place = z.object({ turn: z.string().refine(isId) });
+const position = z.object({ turn: z.string().refine(isId) });
 
 const turn = json(dataOf(turnResource), { data: exampleTurn });
-// In OpenAPI 3.1 the schema of a stream is that of one event.
+// In OpenAPI 3.1 a stream is described by the schema of one event.
 const stream = json(serverSentEvent, exampleServerSentEvent);
 const schemas = { StreamEvent: numberedStreamEvent };
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
 export function turnRoutes(context: ApiContext): Route[] {
-  const { catalog, logs, turnIndex, tails, metrics, streamLimits } = context;
+  const { catalog, logs, turnIndex, metrics, streamLimits } = context;
   return [
     route(
       'get',
@@ -47,13 +42,13 @@ export function turnRoutes(context: ApiContext): Route[] {
       async ({ params, query: { limit, page_token: token }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const from =
-          token === undefined ? (await turnIndex.knownLast(session.id))?.id : decodePageToken(place, token).turn;
+          token === undefined ? (await turnIndex.knownLast(session.id))?.id : decodePageToken(position, token).turn;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
         if (token !== undefined && !isTurnOf(session, chain[0])) throw invalidPageToken();
         const turns = await Promise.all(
           chain.slice(0, limit).map(({ id }) =>
             logs.firstAndLast(id).catch((error: unknown) => {
-              // An operator has deleted it before it was in the archive.
+              // An operator has deleted the turn before it was archived.
               if (error instanceof TurnNotFound) return undefined;
               throw error;
             }),
@@ -61,7 +56,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         );
         const next = chain[limit];
         return {
-          data: turns.filter((one) => one !== undefined).map(toResource),
+          data: turns.filter((one) => one !== undefined).map(toTurnResource),
           pagination: pagination(limit, next && { turn: next.id }),
         };
       },
@@ -74,10 +69,10 @@ export function turnRoutes(context: ApiContext): Route[] {
         handlesRateLimit: true,
         largeBody: true,
         tag: 'Turns',
-        summary: 'Begin a turn',
+        summary: 'Start a turn',
         description:
-          'The answer is the stream of the turn, or with `stream: false` the turn, at once. The turn goes on whoever ' +
-          'listens. It ends the one that runs, which takes the right to cancel.',
+          'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
+          'client disconnects. It cancels the running turn, which requires the right to cancel.',
         headers: z.object(idempotencyKey),
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
         schemas,
@@ -104,24 +99,14 @@ export function turnRoutes(context: ApiContext): Route[] {
           'too_many_streams',
         ],
       },
-      async ({ params, headers, body, caller, rateLimitError, request, response }) => {
-        if (body.stream !== false) streamLimits.admit(caller, response);
-        const key = headers['Idempotency-Key'];
-        const wanted = await readTurnRequest(context, {
-          key,
-          body,
-          host: request.get('host'),
+      async ({ params, headers, body, ...call }) => {
+        if (body.stream !== false) streamLimits.admit(call.caller, call.response);
+        await createTurn(context, {
+          ...call,
           sessionId: params.session_id,
-          caller,
-          tooMany: rateLimitError,
+          key: headers['Idempotency-Key'],
+          body,
         });
-        try {
-          // Not by `Accept`: the Python SDK sends `*/*` either way.
-          if (wanted.stream) await startAndStream(wanted, response);
-          else await startOnly(wanted, response);
-        } finally {
-          await wanted.over();
-        }
       },
     ),
     route(
@@ -136,7 +121,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         await requireTurn(context, await authorizeSession(catalog, sessionId, caller, 'read'), turnId);
-        return { data: toResource(await logs.firstAndLast(turnId)) };
+        return { data: toTurnResource(await logs.firstAndLast(turnId)) };
       },
     ),
     route(
@@ -147,7 +132,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         tag: 'Turns',
         summary: 'The stream of a turn from a cursor on',
         description:
-          'Running or ended, for ever. Without a cursor from the beginning; the body comes before `Last-Event-ID`.',
+          'For running and ended turns, without a time limit. Without a cursor the stream starts at the beginning. The ' +
+          'body takes precedence over `Last-Event-ID`.',
         headers: z.object(lastEventId),
         body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
         schemas,
@@ -170,8 +156,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         tag: 'Turns',
         summary: 'The stream of a turn from a cursor on, for EventSource',
         description:
-          'As `subscribe`, by GET. An EventSource comes back when the stream has ended, with the number of `turn.done`, ' +
-          'and is then told with 204 that there is no more.',
+          'Like `subscribe`, by GET. An EventSource reconnects after the end of the stream with the number of ' +
+          '`turn.done`, and the answer 204 stops it.',
         query: z.object(afterSequenceNumber),
         headers: z.object(lastEventId),
         schemas,
@@ -181,7 +167,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
-        // An EventSource sends the query of its first connect again and again; its header is what it has seen since.
+        // An EventSource repeats the query of its first request; its header has the last number that it has received.
         const seen = headers['Last-Event-ID']?.trim() || query.after_sequence_number;
         const cursor = cursorOf(undefined, seen);
         await requireTurn(context, session, turnId);
@@ -192,56 +178,13 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
     ),
   ];
-
-  async function startAndStream(wanted: TurnRequest, response: Response): Promise<void> {
-    const { turnId } = wanted;
-    // Listens before the turn begins, so that its first words are not missed.
-    const lease = tails.lease(turnId);
-    const stream = new EventStream(response, metrics);
-    stream.onDelivered(wanted.delivered);
-    try {
-      const created = await wanted.start();
-      // The deltas of a turn that began with an earlier request say nothing about this one.
-      const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
-      await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease, onFirstDelta });
-    } finally {
-      lease.release();
-    }
-  }
-
-  async function startOnly(wanted: TurnRequest, response: Response): Promise<void> {
-    const created = await wanted.start();
-    const ends = created ? { created, done: undefined } : await logs.firstAndLast(wanted.turnId);
-    if (await sendJson(response, { data: toResource(ends) })) wanted.delivered();
-  }
 }
 
-/** Answers with JSON. False if it could not be given to the network any more. */
-async function sendJson(response: Response, body: object): Promise<boolean> {
-  if (response.closed) return false;
-  const { promise, resolve } = Promise.withResolvers<boolean>();
-  response.once('finish', () => resolve(true)).once('close', () => resolve(false));
-  response.json(body);
-  return promise;
-}
-
-/** Where a reader goes on: the body says it, else `Last-Event-ID`. @throws ApiError `invalid_cursor` */
+/** The cursor of a reader: from the body, else from `Last-Event-ID`. @throws ApiError `invalid_cursor` */
 function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
   const header = lastEventId.trim();
   if (!/^\d{0,16}$/.test(header)) throw invalidCursor();
   const cursor = parseCursor(after ?? Number(header));
   if (!cursor) throw invalidCursor();
   return cursor;
-}
-
-function toResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
-  return {
-    id: created.turnId,
-    session_id: created.sessionId,
-    previous_turn_id: created.previousTurnId,
-    input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : { status: 'running' },
-    created_by_subject: subjectToWire(created.createdBy),
-    created_at: created.at,
-  };
 }

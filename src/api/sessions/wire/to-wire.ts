@@ -88,8 +88,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
 }
 
 function toolResponseToWire(record: ToolResponse): SessionEvent {
-  // The content names the files, and the found tools are for the model.
-  // `contentOf` renders them.
+  // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
   const { kind: type, id, at, threadId, toolCallId, outcome, ...rest } = shown;
   rest satisfies NoFields;

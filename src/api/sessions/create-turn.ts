@@ -1,0 +1,115 @@
+import type { Request, Response } from 'express';
+import type { Caller } from '../../core/subject.ts';
+import { BEGINNING } from '../../core/cursor.ts';
+import { isId } from '../../core/ids.ts';
+import type { TurnCreated, TurnDone } from '../../core/records.ts';
+import { authorizeSession } from '../../engine/access.ts';
+import type { PreviousTurn } from '../../engine/start-turn.ts';
+import { TurnRequest, type ClaimedTurn } from '../../engine/turn-request.ts';
+import { hashOf } from '../../lib/hash.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError } from '../http/errors.ts';
+import { EventStream } from '../http/event-stream.ts';
+import { secondsSinceStart } from '../http/request-log.ts';
+import { readFiles } from './input-files.ts';
+import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
+import { streamTurn } from './turn-stream.ts';
+import type { CreateTurnBody } from './wire/input.ts';
+import type { TurnResource } from './wire/resources.ts';
+import { inputToWire, stateToWire, subjectToWire } from './wire/to-wire.ts';
+
+interface CreateTurnCall {
+  sessionId: string;
+  /** `Idempotency-Key`. */
+  key: string | undefined;
+  body: CreateTurnBody;
+  caller: Caller;
+  rateLimitError?: ApiError | undefined;
+  request: Request;
+  response: Response;
+}
+
+/** Starts a turn and answers with its stream, or with the turn. @throws ApiError or EngineError before an answer is sent */
+export async function createTurn(context: ApiContext, call: CreateTurnCall): Promise<void> {
+  const { sessionId, key, body, caller, rateLimitError, request, response } = call;
+  const items = body.input ?? [];
+  const previous = previousOf(body.previous_turn_id);
+  const answersCalls = items.some(({ type }) => type !== 'user.message');
+  using turnRequest = new TurnRequest(context, {
+    sessionId,
+    caller,
+    key,
+    bodyHash: hashOf(body),
+    previous,
+    answersCalls,
+  });
+  const session = await authorizeSession(context.catalog, sessionId, caller, isDecision(items) ? 'decide' : 'send');
+  checkInput(items);
+  checkPrevious(previous);
+  const files = filesOf(items).map(({ file }) => file);
+  const host = request.get('host');
+  const loadInput = async () => toInputItems(items, await readFiles(files, { ...context, caller, host }));
+  const input = files.length > 0 ? loadInput : toInputItems(items, []);
+  await using turn = await turnRequest.claim({ session, input, rateLimitError });
+  // The field decides, not `Accept`: the Python SDK always sends `*/*`.
+  if (body.stream === false) await startAndReturn(context, turn, response);
+  else await startAndStream(context, turn, response);
+}
+
+async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: Response): Promise<void> {
+  const { tails, metrics } = context;
+  const { turnId } = turn;
+  // Subscribes before the turn starts, so that its first deltas are not missed.
+  const lease = tails.lease(turnId);
+  const stream = new EventStream(response, metrics);
+  stream.onDelivered(() => turn.acknowledge());
+  try {
+    const created = await turn.start();
+    // The first delta of a turn that an earlier request started does not measure this request.
+    const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
+    await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease, onFirstDelta });
+  } finally {
+    lease.release();
+  }
+}
+
+async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, response: Response): Promise<void> {
+  const created = await turn.start();
+  const firstAndLast = created ? { created, done: undefined } : await logs.firstAndLast(turn.turnId);
+  if (await sendJson(response, { data: toTurnResource(firstAndLast) })) turn.acknowledge();
+}
+
+/** Answers with JSON. False if the connection closed before all of it was handed to the network. */
+async function sendJson(response: Response, body: object): Promise<boolean> {
+  if (response.closed) return false;
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  response.once('finish', () => resolve(true)).once('close', () => resolve(false));
+  response.json(body);
+  return promise;
+}
+
+function previousOf(id: string | null | undefined): PreviousTurn {
+  if (id === undefined || id === null || id === 'auto') return { turn: 'last' };
+  if (id === 'none' || id === 'null') return { turn: 'none' };
+  return { turn: 'id', turnId: id };
+}
+
+/** @throws ApiError `turn_not_found` for an id that no turn has */
+function checkPrevious(previous: PreviousTurn): void {
+  if (previous.turn !== 'id' || isId(previous.turnId)) return;
+  throw new ApiError('turn_not_found', 'previous_turn_id must be the id of a turn of this session, auto or none', {
+    param: 'previous_turn_id',
+  });
+}
+
+export function toTurnResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
+  return {
+    id: created.turnId,
+    session_id: created.sessionId,
+    previous_turn_id: created.previousTurnId,
+    input: inputToWire(created.input, created.sessionId),
+    state: done ? stateToWire(done) : { status: 'running' },
+    created_by_subject: subjectToWire(created.createdBy),
+    created_at: created.at,
+  };
+}

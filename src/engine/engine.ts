@@ -1,0 +1,63 @@
+import type { Logger } from 'pino';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { SessionRow } from '../catalog/schema.ts';
+import type { Config } from '../config.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { sessionNotFound } from './access.ts';
+import type { AgentCheck } from './agent-check.ts';
+import { newId } from './new-id.ts';
+import type { SessionCommands } from './session-commands.ts';
+import type { Speculator } from './speculation.ts';
+import type { TurnIndex } from './turn-index.ts';
+import type { TurnLimits } from './turn-limits.ts';
+import type { TurnLogReader } from './turn-log-reader.ts';
+
+/**
+ * The engine runs conversations: sessions, and the turns in them. It knows no HTTP, no wire format and no URL. A face
+ * such as `src/api/sessions` gives it these, and uses:
+ *
+ * - access: `authorizeSession` and `requireTurn` (`access.ts`), before anything else;
+ * - start: `TurnRequest`, then its `ClaimedTurn` (`turn-request.ts`); `checkAgent` (`agent-check.ts`) for an agent that a
+ *   caller brings;
+ * - answer: the same, with an input of approvals and tool responses, which resolve the pending calls of the previous turn;
+ * - cancel and delete: `cancelTurn` and `deleteSession`, below;
+ * - read: `logs` for the records of a turn, `turnIndex` and `catalog.turns` for the turns of a session;
+ * - follow: `TurnTailPool` and `StreamSequencer` in `src/live`, which read `logs`.
+ *
+ * Errors are `EngineError`s with a closed set of codes (`errors.ts`), `PayloadTooLarge`, and failures of Temporal, the
+ * catalog or the disk (`isUnavailable`).
+ */
+export interface Engine {
+  config: Pick<Config, 'turnSeconds' | 'tool'>;
+  catalog: Catalog;
+  blobs: BlobStore;
+  logs: TurnLogReader;
+  turnIndex: TurnIndex;
+  commands: SessionCommands;
+  turnLimits: TurnLimits;
+  speculator: Speculator;
+  agentCheck: AgentCheck;
+  log: Logger;
+  metrics: Pick<Metrics, 'turnsStarted'>;
+}
+
+/** Cancels the running turn of a session. With `close` the session accepts no further turns. @throws EngineError */
+export async function cancelTurn(
+  { catalog, commands }: Engine,
+  { id }: SessionRow,
+  { close }: { close: boolean },
+): Promise<void> {
+  // Before the command is sent, so that a session workflow that is rebuilt in between is closed too.
+  if (close) await catalog.sessions.close(id);
+  // The command applies to turns that were requested before it, and to no later ones. The clocks of servers differ: the
+  // newest turn in the index may have a later id than this server would give.
+  const [now, newest] = [newId('turn'), await catalog.turns.newestId(id)];
+  await commands.cancel(id, { close, upTo: newest && newest > now ? newest : now });
+}
+
+/** Deletes a session with all that belongs to it. @throws EngineError `session_not_found` if it is deleted already */
+export async function deleteSession({ catalog, commands }: Engine, { id }: SessionRow): Promise<void> {
+  if (!(await catalog.sessions.delete(id, new Date().toISOString()))) throw sessionNotFound(id);
+  commands.remove(id);
+}
