@@ -1,13 +1,13 @@
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { SCOPE } from '../../test/support/tool-scope.ts';
-import { isAlive } from '../../test/support/is-alive.ts';
-import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
-import { withLogContext, logContext } from '../telemetry/log-context.ts';
-import { McpPool, type McpPoolOptions } from './pool.ts';
-import type { StdioEndpoint } from './registry.ts';
-import { eventually } from '../../test/support/eventually.ts';
-import { StderrLog } from './stdio-transport.ts';
+import { SCOPE } from '../support/tool-scope.ts';
+import { isAlive } from '../support/is-alive.ts';
+import { stdioEndpoint } from '../support/mcp-kinds.ts';
+import { withLogContext, logContext } from '../../src/telemetry/log-context.ts';
+import { McpPool, type McpPoolOptions } from '../../src/mcp/pool.ts';
+import type { StdioEndpoint } from '../../src/mcp/registry.ts';
+import { eventually } from '../support/eventually.ts';
+import { StderrLog } from '../../src/mcp/stdio-transport.ts';
 
 const unaborted = new AbortController().signal;
 const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000 };

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import express, { type Response } from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { serveHttp } from './http-server.ts';
+import { serveHttp } from '../../src/server/http-server.ts';
 
 const LOOPBACK = { host: '127.0.0.1', port: 0, setting: 'EVERTURN_PORT' };
 

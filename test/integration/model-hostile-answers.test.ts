@@ -1,9 +1,9 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { startHostileServer, type Hostile, type HostileAnswers } from '../../test/support/hostile-server.ts';
-import { longestStretch } from '../../test/support/main-thread.ts';
-import { listen } from '../demo/local-server.ts';
-import { OpenAIProvider } from './openai.ts';
-import type { ModelChunk, ModelRequest } from './provider.ts';
+import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
+import { longestStretch } from '../support/main-thread.ts';
+import { listen } from '../../src/demo/local-server.ts';
+import { OpenAIProvider } from '../../src/models/openai.ts';
+import type { ModelChunk, ModelRequest } from '../../src/models/provider.ts';
 
 const MAX_STRETCH_MS = 100;
 const MB = 1_000_000;

@@ -1,9 +1,9 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { SCOPE } from '../../test/support/tool-scope.ts';
-import { KINDS } from '../../test/support/mcp-kinds.ts';
-import type { CallOptions } from './connection.ts';
-import { McpPool } from './pool.ts';
-import { eventually } from '../../test/support/eventually.ts';
+import { SCOPE } from '../support/tool-scope.ts';
+import { KINDS } from '../support/mcp-kinds.ts';
+import type { CallOptions } from '../../src/mcp/connection.ts';
+import { McpPool } from '../../src/mcp/pool.ts';
+import { eventually } from '../support/eventually.ts';
 
 const unaborted = new AbortController().signal;
 

@@ -1,12 +1,12 @@
-import { SCOPE } from '../../test/support/tool-scope.ts';
+import { SCOPE } from '../support/tool-scope.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { startHostileServer, type Hostile, type HostileAnswers } from '../../test/support/hostile-server.ts';
-import { longestStretch } from '../../test/support/main-thread.ts';
-import { storeToolResult, readResult } from '../tools/results.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
-import { sha256 } from '../lib/hash.ts';
-import type { CallOutcome } from './call-outcome.ts';
-import { McpPool } from './pool.ts';
+import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
+import { longestStretch } from '../support/main-thread.ts';
+import { storeToolResult, readResult } from '../../src/tools/results.ts';
+import type { BlobStore } from '../../src/blobs/blob-store.ts';
+import { sha256 } from '../../src/lib/hash.ts';
+import type { CallOutcome } from '../../src/mcp/call-outcome.ts';
+import { McpPool } from '../../src/mcp/pool.ts';
 
 /** What a request may take of the main thread at a time: heartbeats and all other sessions wait for as long. */
 const MAX_STRETCH_MS = 100;

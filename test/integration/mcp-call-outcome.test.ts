@@ -1,11 +1,11 @@
 import { createServer } from 'node:http';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { SCOPE } from '../../test/support/tool-scope.ts';
-import { TestMcpServer, type Fault, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
-import type { CallOptions } from './connection.ts';
-import { McpPool, type McpPoolOptions } from './pool.ts';
-import { eventually } from '../../test/support/eventually.ts';
+import { SCOPE } from '../support/tool-scope.ts';
+import { TestMcpServer, type Fault, type TestMcpServerOptions } from '../support/mcp-server.ts';
+import type { CallOptions } from '../../src/mcp/connection.ts';
+import { McpPool, type McpPoolOptions } from '../../src/mcp/pool.ts';
+import { eventually } from '../support/eventually.ts';
 
 async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partial<McpPoolOptions> = {}) {
   const server = await TestMcpServer.start({ tools: [{ name: 'act' }], ...options });
