@@ -19,7 +19,7 @@ const lockfile = z
       }),
     ),
   })
-  .parse(JSON.parse(readFileSync(new URL('../../../package-lock.json', import.meta.url), 'utf8')));
+  .parse(JSON.parse(readFileSync(new URL('../../package-lock.json', import.meta.url), 'utf8')));
 
 const packages = Object.entries(lockfile.packages).filter(([place]) => place !== '');
 
