@@ -10,8 +10,9 @@ import { startTemporalOnPostgres } from '../deploy/temporal/start.ts';
 import { loadConfig } from '../src/config.ts';
 import { freePort } from '../src/lib/processes.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../src/temporal-server/provision.ts';
-import { createDatabase, Postgres } from '../test/support/postgres.ts';
+import { Postgres } from '../test/support/postgres.ts';
 import { TestRedis } from '../test/support/redis.ts';
+import { createDatabase } from '../test/support/sql.ts';
 import { freeTemporalPort } from '../test/support/temporal-ports.ts';
 
 /** Everturn in processes as people run it, on a Temporal that bare workflows can use beside it. */

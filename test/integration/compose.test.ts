@@ -9,7 +9,8 @@ import { parse } from 'yaml';
 import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
 import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
 import { loadConfig } from '../../src/config.ts';
-import { Postgres, runSql } from '../support/postgres.ts';
+import { Postgres } from '../support/postgres.ts';
+import { runSql } from '../support/sql.ts';
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));

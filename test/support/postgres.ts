@@ -1,12 +1,12 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { chown, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { chown, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { Client } from 'pg';
-import { newId } from '../../src/engine/new-id.ts';
+import { onPath } from '../../src/temporal-server/program-cache.ts';
 import { keptPort } from './kept-port.ts';
+import { killAtEnd } from './reaper.ts';
 
 const run = promisify(execFile);
 
@@ -84,7 +84,8 @@ export class Postgres {
       cwd: this.#folder,
       stdio: ['ignore', 'ignore', 'pipe'],
     });
-    this.#child = child;
+    // An immediate shutdown, which gives its shared memory back.
+    this.#child = killAtEnd(child, 'SIGQUIT');
     const ready = Promise.withResolvers<void>();
     let log = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
@@ -111,36 +112,15 @@ export class Postgres {
   }
 }
 
-/** Makes an empty database on the server of `url`, and gives the URL of the new one. */
-export async function createDatabase(url: string, options = ''): Promise<string> {
-  const name = newId('req');
-  await runSql(url, `create database ${name} ${options}`);
-  return Object.assign(new URL(url), { pathname: `/${name}` }).href;
-}
-
-/** Runs statements, each by itself, and gives the rows of the last. */
-export async function runSql<R extends object>(url: string, ...statements: string[]): Promise<R[]> {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  try {
-    let rows: R[] = [];
-    for (const statement of statements) ({ rows } = await client.query<R>(statement));
-    return rows;
-  } finally {
-    await client.end();
-  }
-}
-
 /** The newest PostgreSQL of this machine: Debian keeps it off PATH. */
 async function findPrograms(): Promise<string> {
   const debian = '/usr/lib/postgresql';
   const versions = await readdir(debian).catch(() => []);
   const newest = versions.map(Number).sort((a, b) => b - a)[0];
   if (newest !== undefined) return path.join(debian, String(newest), 'bin');
-  const { stdout } = await run('pg_config', ['--bindir']).catch((cause: unknown) => {
-    throw new Error("there is no PostgreSQL for the tests: install the system's package postgresql", { cause });
-  });
-  return stdout.trim();
+  const [initdb] = await onPath('initdb', process.env);
+  if (!initdb) throw new Error('PostgreSQL is not installed: apt-get install postgresql');
+  return path.dirname(await realpath(initdb));
 }
 
 async function unprivileged(): Promise<Identity> {

@@ -6,7 +6,7 @@ import { inject } from 'vitest';
 import { dialectOf } from '../../src/catalog/database.ts';
 import type { Tables } from '../../src/catalog/schema.ts';
 import { loadConfig } from '../../src/config.ts';
-import { createDatabase, runSql } from './postgres.ts';
+import { createDatabase, runSql } from './sql.ts';
 
 /** A database for a catalog: on PostgreSQL in the vitest project of that name, else a SQLite file. */
 export interface TestDatabase {
