@@ -28,6 +28,7 @@ import {
 import { isListenerOurs } from '../../src/lib/processes.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { eventually } from '../support/eventually.ts';
+import { killUsersAtEnd } from '../support/reaper.ts';
 import { isAlive } from '../support/is-alive.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -53,6 +54,7 @@ beforeEach(async () => {
   messages = [];
   running = [];
   dataDir = await realpath(await mkdtemp(path.join(tmpdir(), 'everturn-temporal-')));
+  killUsersAtEnd(dataDir);
 });
 
 afterEach(async () => {

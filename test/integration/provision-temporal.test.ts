@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { freePort } from '../../src/lib/processes.ts';
+import { killUsersAtEnd } from '../support/reaper.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal-server/provision.ts';
 
@@ -19,6 +20,7 @@ let embedded: ProvisionedTemporal;
 // The program may have to be built.
 beforeAll(async () => {
   dataDir = await realpath(await mkdtemp(path.join(tmpdir(), 'everturn-provision-')));
+  killUsersAtEnd(dataDir);
   embedded = await provisionTemporal({
     dataDir,
     cacheDir,

@@ -9,10 +9,11 @@ import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { findTemporalBinary } from '../../src/temporal-server/find-cli.ts';
-import { freePort } from '../../src/lib/processes.ts';
+import { freePort, listOwnProcesses } from '../../src/lib/processes.ts';
 import { waitUntilReady } from '../../src/temporal-server/wait-until-ready.ts';
 import { folded } from '../support/api-client.ts';
 import { everturn as runEverturn } from '../support/command-line.ts';
+import { killAtEnd } from '../support/reaper.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
 const run = promisify(execFile);
@@ -78,8 +79,8 @@ test('the first minutes of a stranger: start, the printed commands, an approval,
     expect.stringContaining('another Everturn is running on the data folder'),
   ]);
   expect(await server.stop()).toBe(0);
-  const { stdout: left } = await run('pgrep', ['-f', `db-filename ${dataDir}`]).catch(() => ({ stdout: '' }));
-  expect(left).toBe('');
+  const left = (await listOwnProcesses()).filter(({ commandLine }) => commandLine.includes(dataDir));
+  expect(left).toEqual([]);
 }, 120_000);
 
 test('a port that is taken is named, with what to do', async () => {
@@ -108,7 +109,8 @@ test("a Temporal of one's own that is slow as it comes is noticed, with what to 
   const log = pino({ level: 'warn' }, pino.destination(2));
   const binary = await findTemporalBinary({ cacheDir: loadConfig().cacheDir, env: process.env, log });
   const port = await freePort();
-  const temporal = spawn(binary, ['server', 'start-dev', '--headless', '--port', String(port)], { stdio: 'ignore' });
+  const args = ['server', 'start-dev', '--headless', '--port', String(port)];
+  const temporal = killAtEnd(spawn(binary, args, { stdio: 'ignore' }));
   try {
     const signal = AbortSignal.timeout(30_000);
     await waitUntilReady({ port, namespace: 'default', timeoutMs: 30_000, signal });

@@ -13,6 +13,7 @@ import { loadConfig } from '../../src/config.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { folded } from '../support/api-client.ts';
 import { Postgres } from '../support/postgres.ts';
+import { killUsersAtEnd } from '../support/reaper.ts';
 import type { TestTool } from '../support/mcp-server.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { freeTemporalPort } from '../support/temporal-ports.ts';
@@ -30,6 +31,7 @@ let temporal: TemporalOnPostgres;
 beforeAll(async () => {
   postgres = await Postgres.start();
   folder = await mkdtemp(path.join(tmpdir(), 'everturn-temporal-'));
+  killUsersAtEnd(folder);
   port = await freeTemporalPort();
   temporal = await start();
 }, 20 * 60_000);

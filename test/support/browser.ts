@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { z } from 'zod';
+import { killUsersAtEnd } from './reaper.ts';
 
 const message = z.looseObject({
   id: z.int().optional(),
@@ -39,6 +40,7 @@ export class Browser {
 
   static async start(): Promise<Browser> {
     const profile = await mkdtemp(path.join(tmpdir(), 'everturn-browser-'));
+    killUsersAtEnd(profile);
     const child = spawn(
       'chromium',
       [

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createClient } from '@redis/client';
 import type { RedisClient } from '../../src/lib/redis.ts';
 import { keptPort } from './kept-port.ts';
+import { killAtEnd } from './reaper.ts';
 
 /** A Redis of the test's own, which it may stop, start again, and let hang. Needs redis-server (Debian's package). */
 export class TestRedis {
@@ -24,7 +25,7 @@ export class TestRedis {
   /** Empty, at the same address as before. */
   async up(): Promise<void> {
     const args = ['--port', String(this.#port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
-    const child = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = killAtEnd(spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] }));
     this.#process = child;
     const ready = Promise.withResolvers<void>();
     let output = '';

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { keptPort } from './kept-port.ts';
 import { ApiClient } from './api-client.ts';
+import { killAtEnd, killUsersAtEnd } from './reaper.ts';
 
 const run = promisify(execFile);
 
@@ -30,6 +31,8 @@ export class ServerProcess {
     env: Record<string, string>,
     command: 'start' | 'api' | 'worker' = 'start',
   ): Promise<ServerProcess> {
+    // An embedded Temporal outlives the process that started it.
+    killUsersAtEnd(dataDir);
     const { PATH = '', HOME = '', XDG_CACHE_HOME } = process.env;
     const port = String(await keptPort());
     return new ServerProcess(command, {
@@ -64,7 +67,9 @@ export class ServerProcess {
     if (this.isRunning) throw new Error(`everturn ${this.#command} runs already`);
     this.#isReady = false;
     Object.assign(this.#env, env);
-    const child = spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = killAtEnd(
+      spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] }),
+    );
     this.#child = child;
     this.#output = '';
     const listening = Promise.withResolvers<void>();

@@ -9,6 +9,7 @@ import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.
 import { keptPort } from '../../support/kept-port.ts';
 import { launchServer, type ServerHome } from '../../../src/temporal-server/launch-server.ts';
 import { freeTemporalPort } from '../../support/temporal-ports.ts';
+import { killUsersAtEnd } from '../../support/reaper.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
 
 /** A server as a program that can be run again and again. */
@@ -32,12 +33,14 @@ export class TestTemporal {
   }
 
   static async start(folder: string, dynamicConfig: DynamicConfig = {}): Promise<TestTemporal> {
+    killUsersAtEnd(folder);
     const temporal = new TestTemporal(await onSqlite(folder, dynamicConfig));
     await temporal.up();
     return temporal;
   }
 
   static async startOnPostgres(folder: string, postgresUrl: string): Promise<TestTemporal> {
+    killUsersAtEnd(folder);
     const temporal = new TestTemporal(await onPostgres(folder, postgresUrl));
     await temporal.up();
     return temporal;
