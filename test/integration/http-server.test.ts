@@ -8,7 +8,7 @@ import { serveHttp } from '../../src/server/http-server.ts';
 
 const LOOPBACK = { host: '127.0.0.1', port: 0, setting: 'EVERTURN_PORT' };
 
-test('a server that stops gives the answers that it owes, and cuts off its streams', async () => {
+test('a server that stops completes its responses and ends its streams', async () => {
   const asked = Promise.withResolvers<void>();
   const mayAnswer = Promise.withResolvers<void>();
   const app = express();
@@ -50,7 +50,7 @@ const BODY = 'POST /body HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncont
 test.each([
   ['the head of a request', { headMs: 2_000, requestMs: 3_600_000, checkMs: 100, idleMs: 60_000 }, HEADS],
   ['a body', { headMs: 2_000, requestMs: 2_000, checkMs: 100, idleMs: 60_000 }, [BODY]],
-])('who sends %s byte by byte is cut off, while a stream goes on', async (_, patience, beginnings) => {
+])('a client that sends %s byte by byte is disconnected, while a stream continues', async (_, patience, beginnings) => {
   const app = express();
   const streams: Response[] = [];
   app.get('/stream', (_request, response) => {
@@ -73,7 +73,7 @@ test.each([
   await expect.poll(() => events.join('')).toBe('data: 1\n\ndata: 2\n\n');
 });
 
-test('who does not take an answer is cut off, and a quiet stream with a heartbeat is not', async () => {
+test('a client that does not read its response is disconnected, and an idle stream with a heartbeat is not', async () => {
   const app = express();
   const cutOff = Promise.withResolvers<void>();
   app.get('/large', (_request, response) => {
@@ -97,7 +97,7 @@ test('who does not take an answer is cut off, and a quiet stream with a heartbea
   large.destroy();
 });
 
-/** Sends the beginning of a request, and then a byte now and again, until the server hangs up. Gives what that said. */
+/** Sends the beginning of a request, and then single bytes until the server closes the connection. Returns the response. */
 async function dribble(url: string, begin: string): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);

@@ -27,7 +27,7 @@ afterEach(() => rm(dataDir, { recursive: true, force: true }));
 const everturn = (args: string[], env: Record<string, string> = {}) =>
   runEverturn(args, { EVERTURN_DATA: dataDir, ...env });
 
-test('a wrong setting stops the start with its name and what it should be', async () => {
+test('an invalid setting stops the start with its name and the expected value', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: 'eighty' });
   expect([code, stderr]).toEqual([1, 'everturn: EVERTURN_PORT must be a port number, 0 to 65535 (it is "eighty")\n']);
   const file = path.join(dataDir, 'none.json');
@@ -35,14 +35,14 @@ test('a wrong setting stops the start with its name and what it should be', asyn
   expect([mcp.code, mcp.stderr]).toEqual([1, expect.stringContaining(`EVERTURN_MCP_SERVERS: ${file}`)]);
 });
 
-test.each([[[]], [['begin']], [['start', 'now']]])('%j is answered with what there is', async (args) => {
+test.each([[[]], [['begin']], [['start', 'now']]])('%j prints the usage', async (args) => {
   expect(await everturn(args)).toMatchObject({
     code: 2,
     stderr: expect.stringMatching(/Usage: everturn (start|[^]* start )/),
   });
 });
 
-test('the first minutes of a stranger: start, the printed commands, an approval, a stop that leaves nothing behind', async () => {
+test('the quick start: start, the printed commands, an approval, a stop that leaves no process behind', async () => {
   const server = await ServerProcess.prepare(dataDir, {});
   await server.start();
   const lines = server.output.trim().split('\n');
@@ -72,7 +72,7 @@ test('the first minutes of a stranger: start, the printed commands, an approval,
   const question = await server.api.turn(sessionId, 'ask me something').end();
   expect(question).toMatchObject({ required_actions: [{ type: 'tool.response_required' }] });
 
-  // A second one on the same folder, and one on the same port, are told so.
+  // A second server on the same folder, and one on the same port, are rejected with the reason.
   const second = await everturn(['start'], { EVERTURN_PORT: '0' });
   expect([second.code, second.stderr]).toEqual([
     1,
@@ -83,7 +83,7 @@ test('the first minutes of a stranger: start, the printed commands, an approval,
   expect(left).toEqual([]);
 }, 120_000);
 
-test('a port that is taken is named, with what to do', async () => {
+test('a port that is in use is named, with the remedy', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   const { port } = taken.address() as AddressInfo;
@@ -95,17 +95,17 @@ test('a port that is taken is named, with what to do', async () => {
   ]);
 }, 60_000);
 
-test('with keys and without a model a start is refused: the demo model is for a server without keys', async () => {
+test('with keys and without a model the start is rejected: the demo model is for a server without keys', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_API_KEYS: 'ann=key-of-ann', EVERTURN_PORT: '0' });
   expect([code, stderr]).toEqual([1, expect.stringContaining('set OPENAI_API_KEY, or OPENAI_BASE_URL')]);
 }, 60_000);
 
-test('a foreign Temporal that is not there is named', async () => {
+test('an external Temporal that is unavailable is named', async () => {
   const { code, stderr } = await everturn(['start'], { TEMPORAL_ADDRESS: '127.0.0.1:9' });
   expect([code, stderr]).toEqual([1, expect.stringContaining('TEMPORAL_ADDRESS 127.0.0.1:9')]);
 }, 60_000);
 
-test("a Temporal of one's own that is slow as it comes is noticed, with what to set", async () => {
+test('an external Temporal that is slow in its default configuration is reported, with the setting to change', async () => {
   const log = pino({ level: 'warn' }, pino.destination(2));
   const binary = await findTemporalBinary({ cacheDir: loadConfig().cacheDir, env: process.env, log });
   const port = await freePort();
