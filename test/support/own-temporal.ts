@@ -6,7 +6,7 @@ import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal-
 import type { DynamicConfig } from '../../src/temporal-server/dynamic-config.ts';
 import { killUsersAtEnd } from './reaper.ts';
 
-/** A Temporal server for one test file, which may stop it or give it settings of its own. */
+/** A Temporal server for one test file, which may stop it or give it its own settings. */
 export interface OwnTemporal extends ProvisionedTemporal {
   address: string;
   /** The folder of its database. */

@@ -1,14 +1,14 @@
 import { Client } from 'pg';
 import { newId } from '../../src/engine/new-id.ts';
 
-/** Makes an empty database on the server of `url`, and gives the URL of the new one. */
+/** Creates an empty database on the server of `url`, and returns its URL. */
 export async function createDatabase(url: string, options = ''): Promise<string> {
   const name = newId('req');
   await runSql(url, `create database ${name} ${options}`);
   return Object.assign(new URL(url), { pathname: `/${name}` }).href;
 }
 
-/** Runs statements, each by itself, and gives the rows of the last. */
+/** Runs statements one after the other, without a transaction, and returns the rows of the last. */
 export async function runSql<R extends object>(url: string, ...statements: string[]): Promise<R[]> {
   const client = new Client({ connectionString: url });
   await client.connect();
