@@ -17,7 +17,7 @@ interface Options {
 
 const command = new Command('test:faults')
   .description(
-    'Kills, stalls and cuts whatever Everturn depends on, and checks that nothing is lost and nothing doubled.',
+    'Kills, stalls and disconnects everything that Everturn depends on, and checks that nothing is lost or duplicated.',
   )
   .argument('[files...]', 'parts of the names of test files; default: all')
   .option('--seed <n>', 'of the random schedules; default: another one each time, which is printed', wholeNumber)

@@ -5,25 +5,25 @@ import type { ModelCall } from '../support/scripted-model.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World } from './support/world.ts';
 
-/** Row 12: crowds of readers that take nothing, or all come back in one moment. */
+/** Row 12: crowds of readers that read nothing, or all reconnect at once. */
 
 const STALLED = process.env['LONG'] ? 1_000 : 200;
 const RECONNECTING = process.env['LONG'] ? 2_000 : 300;
 
 const MB = 1024 * 1024;
-/** What the API may take whoever reads, the text of the turn in several forms included. */
+/** What the API may use without readers, including the text of the turn in several forms. */
 const BASE_BYTES = 256 * MB;
-/** ... and for each reader. */
+/** ... and per reader. */
 const READER_BYTES = MB / 2;
-/** Twice what the kernel takes for a reader: the rest would have to wait in the API. */
+/** Twice what the kernel buffers for a reader: the rest would have to wait in the API. */
 const TEXT_BYTES = 8 * MB;
 const CHUNK = 'x'.repeat(32 * 1024);
 
-/** A reader is in time if it hears of a word by then, however busy the machine: those who are kept waiting wait for 60 s. */
+/** The limit for the latency of a word, also on a busy machine: readers that are blocked wait for 60 s. */
 const IN_TIME_MS = 5_000;
 
 let it: World;
-/** What the model answers, by what it is told: however often it is asked. */
+/** The model's response to each message, however often it is requested. */
 const speeches = new Map<string, (call: ModelCall) => Promise<void>>();
 beforeAll(async () => {
   it = await World.start();
@@ -34,7 +34,7 @@ beforeAll(async () => {
 });
 afterAll(() => it.checkAndStop());
 
-test(`${STALLED} readers that have stopped reading cost little memory, and nobody else any time`, async () => {
+test(`${STALLED} readers that have stopped reading cost little memory, and do not delay others`, async () => {
   const [asked, mayBegin, mayEnd] = [gate(), gate(), gate()];
   speeches.set('Speak at length.', async (call) => {
     asked.resolve();
@@ -61,7 +61,7 @@ test(`${STALLED} readers that have stopped reading cost little memory, and nobod
   expect(await used, 'bytes that the readers have cost').toBeLessThan(BASE_BYTES + STALLED * READER_BYTES);
   expect(worst, 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
 
-  // Some read on, and have missed nothing.
+  // Some resume reading, and have missed nothing.
   mayEnd.resolve();
   await turn.done;
   const [one, another, ...gone] = stalled;
@@ -73,7 +73,7 @@ test(`${STALLED} readers that have stopped reading cost little memory, and nobod
   }
 });
 
-test(`${RECONNECTING} readers come back at once: all go on where they were, and nobody waits for them`, async () => {
+test(`${RECONNECTING} readers reconnect at once: all resume at their position, and do not delay others`, async () => {
   const said = pace('Speak slowly.', 40, 200);
   const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak slowly.' }]);
   const api = it.recorder.as(it.recorder.ownerOf(turn.sessionId));
@@ -99,7 +99,7 @@ interface Stalled {
   abort: AbortController;
 }
 
-/** Opens a stream from which nobody reads. */
+/** Opens a stream without reading it. */
 async function stall({ sessionId, turnId }: RecordedTurn): Promise<Stalled> {
   const abort = new AbortController();
   const path = `/v1/agents/sessions/${sessionId}/turns/${turnId}/subscribe`;
@@ -109,7 +109,7 @@ async function stall({ sessionId, turnId }: RecordedTurn): Promise<Stalled> {
   return { response, abort };
 }
 
-/** Told `content`, the model says so many words, so many milliseconds apart; gives when each was said. */
+/** On the message `content` the model sends this many words at this interval; returns the time of each. */
 function pace(content: string, words: number, pauseMs: number): number[] {
   const said: number[] = [];
   speeches.set(content, async (call) => {
@@ -127,7 +127,7 @@ function pace(content: string, words: number, pauseMs: number): number[] {
   return said;
 }
 
-/** How late the reader of another turn hears a word, at worst. */
+/** The highest latency of a word at the reader of another turn. */
 async function worstDelay(words: number, pauseMs: number): Promise<number> {
   const said = pace('Speak quickly.', words, pauseMs);
   const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak quickly.' }]);
@@ -141,7 +141,7 @@ function worstOf(turn: RecordedTurn, said: number[]): number {
   for (const { frame, at } of turn.recorded) {
     if (frame.type !== 'model.message.delta') continue;
     for (const word of (frame.content ?? '').match(/\d+/g) ?? []) {
-      // A text that is sent again has nothing new.
+      // Text that is sent again has nothing new.
       if (Number(word) < words) continue;
       worst = Math.max(worst, at - (said[words] ?? NaN));
       words += 1;
@@ -151,7 +151,7 @@ function worstOf(turn: RecordedTurn, said: number[]): number {
   return worst;
 }
 
-/** How much the API grows at worst, in bytes, until it is stopped. */
+/** The highest growth of the API's memory, in bytes, until it is stopped. */
 function watchMemory(): { stop: () => Promise<number> } {
   const over = new AbortController();
   const [api] = it.apis;
@@ -173,7 +173,7 @@ function watchMemory(): { stop: () => Promise<number> } {
   };
 }
 
-/** Of the text so far: a message may be begun again. */
+/** The length of the text so far: a message may be repeated. */
 function lengthOf(frames: RecordedTurn['frames']): number {
   let length = 0;
   for (const frame of frames) {
