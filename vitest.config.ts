@@ -6,7 +6,11 @@ import { filesToSkip } from './test/support/requirements.ts';
 /** How long a condition is polled. A busy machine takes longer than vitest's default of one second. */
 const expectOptions = { poll: { timeout: 20_000 } };
 
+/** Loaded by each worker. */
+const setupFiles = ['test/support/end-with-vitest.ts'];
+
 const onServers = {
+  setupFiles,
   expect: expectOptions,
   pool: 'forks' as const,
   testTimeout: 60_000,
@@ -49,6 +53,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
+          setupFiles,
           include: ['{src,docs,workflows,activities}/**/*.test.ts', 'test/unit/*.test.ts'],
           // On a busy machine some take longer than vitest's default of 5 s.
           testTimeout: 60_000,
