@@ -3,11 +3,11 @@ import { expect, onTestFinished, test } from 'vitest';
 import { mulberry32 } from '../support/lossy-bus.ts';
 import { approval, messageFor } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
+import { SEED } from '../support/seed.ts';
 import { World, type Steps } from './support/world.ts';
 
 /** Row 17: random actions and random faults. A seed reproduces a schedule. */
 
-const SEED = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1e9));
 const DURATION_MS = Number(process.env['DURATION'] ?? 20) * 1000;
 const SESSIONS = 4;
 

@@ -8,10 +8,10 @@ import { z } from 'zod';
 import { ApiClient } from '../support/api-client.ts';
 import { pythonWith } from '../support/python.ts';
 import { use } from '../support/scripted-model.ts';
+import { SEED } from '../support/seed.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 const HOOKS = fileURLToPath(new URL('../python/schemathesis_hooks.py', import.meta.url));
-const SEED = process.env['SEED'] ?? '1';
 /** Generated requests per operation, in addition to those that the document itself implies. */
 const EXAMPLES = process.env['EXAMPLES'] ?? '10';
 
@@ -47,7 +47,7 @@ test(`every response is one that the document declares (SEED=${SEED} EXAMPLES=${
   const config = path.join(folder, 'schemathesis.toml');
   const result = path.join(folder, 'report.json');
   await writeFile(config, settings(await conversation()));
-  const what = ['run', `${server.api.url}/openapi.json`, '--seed', SEED, '--max-examples', EXAMPLES];
+  const what = ['run', `${server.api.url}/openapi.json`, '--seed', String(SEED), '--max-examples', EXAMPLES];
   const how = ['--no-color', '--report', 'json', '--report-json-path', result];
   const output = await run(python, ['-m', 'schemathesis.cli', '--config-file', config, ...what, ...how]);
   const { failures, errors, valid_rates: rates } = report.parse(JSON.parse(await readFile(result, 'utf8')));

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
 import { anySessionResource } from '../../src/api/sessions/wire/resources.ts';
 import { ApiClient } from '../support/api-client.ts';
+import { SEED } from '../support/seed.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -224,6 +225,6 @@ test('whatever is created or deleted between two pages, the remaining sessions a
         expect(keys).toEqual(isAsc ? keys.toSorted() : keys.toSorted().reverse());
       },
     ),
-    { numRuns: 40, ...(process.env['SEED'] && { seed: Number(process.env['SEED']) }) },
+    { numRuns: 40, seed: SEED },
   );
 });

@@ -7,10 +7,9 @@ import { openRedis, type Redis } from '../../src/lib/redis.ts';
 import { folded, type EventReader, type Frame } from '../support/api-client.ts';
 import { LossyBus, mulberry32 } from '../support/lossy-bus.ts';
 import { TestRedis } from '../support/redis.ts';
+import { SEED } from '../support/seed.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
-
-const SEED = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1e9));
 
 let server: TestServer;
 beforeAll(async () => {
