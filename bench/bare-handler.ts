@@ -11,9 +11,9 @@ import { createTurnBody } from '../src/api/sessions/wire/input.ts';
 import { THINKING_AGENT } from './bench-client.ts';
 
 /**
- * A handler that takes the body of `POST …/turns`, calls the model and streams what it says: the same libraries and the
- * same request to the model as Everturn's, but no Temporal, no catalog and no log. What it has done is gone with the
- * connection. In a process of its own as Everturn is, and says its URL. Argument: the URL of the model.
+ * A handler that takes the body of `POST …/turns`, calls the model and streams its output. It uses the same libraries and
+ * sends the same request to the model as Everturn, but has no Temporal, no catalog and no log: nothing remains after the
+ * connection ends. Runs in its own process, as Everturn does, and prints its URL. Argument: the URL of the model.
  */
 
 const [modelUrl = ''] = process.argv.slice(2);

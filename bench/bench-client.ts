@@ -8,10 +8,10 @@ interface WireTurn {
   state: { status: string; completed_at?: string; message?: string };
 }
 
-/** Its model says nothing for as long as models do. */
+/** An agent whose model waits 200 ms before its first byte, as real models do. */
 export const THINKING_AGENT = { model: { name: 'wait-200' } };
 
-/** Drives Everturn as a client does. */
+/** Uses Everturn through its API, as a client does. */
 export class BenchClient {
   readonly #url: string;
   readonly #temporal: Client;
@@ -31,8 +31,8 @@ export class BenchClient {
   }
 
   /**
-   * Milliseconds from the request to the first text, behind a model that thinks for a while: through Everturn, and
-   * through a handler without Temporal; one after the other, so that both meet the same machine.
+   * Milliseconds from the request to the first text with a model that waits before its first byte: through Everturn, and
+   * through a handler without Temporal. The two alternate, so that both run under the same load.
    */
   async firstDeltasBehind(
     agent: string,
@@ -53,7 +53,7 @@ export class BenchClient {
     return Promise.all(Array.from({ length: count }, () => this.#session(agent)));
   }
 
-  /** Turns whose model will talk when it is told to. */
+  /** Starts turns whose model sends nothing until `POST /talk`. */
   async startTalking(count: number): Promise<{ sessionId: string; turnId: string }[]> {
     const turns: { sessionId: string; turnId: string }[] = [];
     for (const sessionId of await this.sessions('talking', count)) {
@@ -64,13 +64,13 @@ export class BenchClient {
     return turns;
   }
 
-  /** One turn without tools, to its end. */
+  /** Runs one turn without tools to its end. */
   async turn(sessionId: string): Promise<void> {
     const events = await this.#stream(sessionId, '0');
     for await (const { data } of events) if (data.includes('"turn.done"')) return;
   }
 
-  /** Milliseconds from the request to the first text: on sessions that have had a turn, and on new ones. */
+  /** Milliseconds from the request to the first text, on sessions that have had a turn and on new ones. */
   async firstDeltas(count: number): Promise<{ onKnownSessions: number[]; onNewSessions: number[] }> {
     const onNewSessions: number[] = [];
     const onKnownSessions: number[] = [];
@@ -82,19 +82,19 @@ export class BenchClient {
     return { onKnownSessions, onNewSessions };
   }
 
-  /** Milliseconds that a turn of so many steps takes by its own account. */
+  /** Milliseconds that a turn of this many steps takes, by its own time stamps. */
   async timeOfSteps(steps: number, { reader }: { reader: boolean }): Promise<number> {
     const turn = await this.#stepsTurn(steps, reader);
     return Date.parse(turn.state.completed_at ?? '') - Date.parse(turn.created_at);
   }
 
-  /** Bytes of history that a turn of so many steps leaves, over all of its runs. */
+  /** Bytes of history of a turn of this many steps, over all of its runs. */
   async bytesOfSteps(steps: number): Promise<number> {
     const { id } = await this.#stepsTurn(steps, false);
     const { connection, options } = this.#temporal;
     const query = `WorkflowId = '${turnWorkflowId(id)}'`;
     const runs = new Set<string>();
-    // Visibility lags a little behind.
+    // Visibility is updated asynchronously.
     while (runs.size === 0) {
       for await (const { runId } of this.#temporal.workflow.list({ query })) runs.add(runId);
     }
@@ -122,7 +122,7 @@ export class BenchClient {
       const [turn] = data;
       if (turn.state.status === 'done') return turn;
       if (turn.state.status !== 'running') throw new Error(`a turn ended as ${JSON.stringify(turn.state)}`);
-      // Seldom, so that asking costs the turn nothing.
+      // Polled seldom, so that it does not slow the turn.
       await new Promise((resolve) => setTimeout(resolve, 300));
     }
   }
@@ -146,7 +146,7 @@ export class BenchClient {
 async function firstDelta(url: string): Promise<number> {
   const start = performance.now();
   let first = Number.NaN;
-  // To the end: what comes behind it is not to disturb the next one.
+  // Read to the end, so that the rest of the stream does not disturb the next measurement.
   for await (const { data } of await stream(url, '0')) {
     if (Number.isNaN(first) && data.includes('"model.message.delta"')) first = performance.now() - start;
   }

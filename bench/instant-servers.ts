@@ -2,12 +2,12 @@ import type { ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { listen } from '../src/demo/local-server.ts';
-import { WORD_MS, WORDS } from './talk.ts';
+import { WORD_MS, WORDS } from './model-script.ts';
 
 /**
- * A model and an MCP server that answer at once, in a process of their own as real ones are. The model calls the tool
- * until it has as many results as the user has asked for: "<steps>". The model `wait-<ms>` thinks before its first byte.
- * The model `talk` is silent until it is told to talk, and then says what time it is for a while.
+ * A model and an MCP server that respond immediately, in their own process as real ones are. The model calls the tool
+ * until it has as many results as the user's message says: "<steps>". The model `wait-<ms>` waits before its first byte.
+ * The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
  */
 
 const TOOL_RESULT = 'x'.repeat(2048);
@@ -35,7 +35,7 @@ const mcp = await listen((request, response) => {
 
 process.stdout.write(`${JSON.stringify({ model: server.url, mcp: mcp.url })}\n`);
 
-/** The least of an MCP server (2025-11-25) that a client needs. */
+/** The minimal MCP server (2025-11-25) that a client accepts. */
 function answerRpc(body: string, response: ServerResponse): void {
   const { id, method } = JSON.parse(body || '{}') as { id?: number; method?: string };
   const tool = { name: 'look', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } };
@@ -56,7 +56,7 @@ function answerRpc(body: string, response: ServerResponse): void {
 }
 
 async function answer(body: string, response: ServerResponse): Promise<void> {
-  // Parsed by hand: what is measured is Everturn, and the two share the machine.
+  // Parsed by hand: this process shares the machine with Everturn, which is measured.
   const steps = Number(/"role":"user","content":"(\d+)"/.exec(body)?.[1] ?? 0);
   const done = body.split('"role":"tool"').length - 1;
   const thinkingMs = Number(/"model":"wait-(\d+)"/.exec(body)?.[1] ?? 0);
@@ -77,7 +77,7 @@ async function answer(body: string, response: ServerResponse): Promise<void> {
 async function tellTheTime(response: ServerResponse): Promise<void> {
   response.flushHeaders();
   await talk.promise;
-  // Models do not all speak at the same moment.
+  // Real models do not send their output in lockstep.
   await sleep(Math.random() * WORD_MS);
   for (let i = 0; i < WORDS; i++) {
     const content = `@${(performance.timeOrigin + performance.now()).toFixed(3)} `;

@@ -11,28 +11,31 @@ import { NativeConnection } from '@temporalio/worker';
 import { createLogger } from '../src/telemetry/logger.ts';
 import { installTemporalRuntime } from '../src/telemetry/temporal-runtime.ts';
 import { BenchClient } from './bench-client.ts';
-import { Floor } from './floor.ts';
-import { startApart, startPair, startTogether, type Form } from './forms.ts';
-import { WORDS } from './talk.ts';
+import { Baseline } from './baseline.ts';
+import { startStandalone, startPair, startAllInOne, type Deployment } from './deployments.ts';
+import { WORDS } from './model-script.ts';
 
 /**
- * What Everturn costs, beside Temporal alone, in one run: the same Temporal server, the same machine, and a model and a
- * tool that answer at once. Both in one process with the embedded Temporal (`together`) and with API and worker apart, on
- * PostgreSQL and Redis (`apart`). And what encryption costs, beside the same turns without (`encrypted`). `--form` names
- * one of the three. `--json` prints one line of each for programs.
+ * Measures the cost of Everturn beside Temporal alone in one run: the same Temporal server, the same machine, and a model
+ * and a tool that respond immediately. There are three measurements: one process with the embedded Temporal
+ * (`all-in-one`); an API process and a worker on PostgreSQL and Redis (`standalone`); and the cost of encryption beside
+ * the same turns without it (`encrypted`). `--deployment` selects some of them, `--json` prints each as one line of JSON.
  */
 
 const ROUNDS = 3;
 const STEPS = 100;
 const READERS = 1_000;
-const FORMS = {
-  together: () => inFolder((setting) => measureForm(setting, startTogether)),
-  apart: () => inFolder((setting) => measureForm(setting, startApart)),
+const DEPLOYMENTS = {
+  'all-in-one': () => inFolder((setting) => measureDeployment(setting, startAllInOne)),
+  standalone: () => inFolder((setting) => measureDeployment(setting, startStandalone)),
   encrypted: () => inFolder(measureEncryption),
 };
 
 const { values: options } = parseArgs({
-  options: { json: { type: 'boolean', default: false }, form: { type: 'string', default: Object.keys(FORMS).join() } },
+  options: {
+    json: { type: 'boolean', default: false },
+    deployment: { type: 'string', default: Object.keys(DEPLOYMENTS).join() },
+  },
 });
 
 interface Report {
@@ -40,30 +43,30 @@ interface Report {
   first_delta_behind_200_ms: number;
   bare_first_delta_behind_200_ms: number;
   step_ms: number;
-  floor_step_ms: number;
+  baseline_step_ms: number;
   step_ratio: number;
   step_ratio_with_reader: number;
   bytes_per_step: Record<string, number>;
   turns_per_second: Record<string, number>;
   turns_ratio_16: number;
-  /** From the model's word to 1,000 readers: of one turn, and of 200 turns, five each. */
+  /** Latency from the model's word to 1,000 readers: all of one turn, and five of each of 200 turns. */
   fan_out: { one_turn: FanOut; turns_200: FanOut };
 }
 
 interface FanOut {
-  /** Words that a reader got twice, on average, since a model call that was taken for lost began its message again. */
+  /** Words that a reader got twice, on average, because a model call that was considered lost was repeated. */
   said_again: number;
   lag_p50_ms: number;
   lag_p99_ms: number;
-  /** Of the process that the readers are connected to, before and at the end. */
+  /** Memory of the process that the readers are connected to, before and at the end. */
   memory_mb: [number, number];
 }
 
 const log = createLogger({ logLevel: 'warn' });
-/** Only where bare workflows run: it lasts until the last worker has ended. */
+/** Installed only if the baseline's workflows run: it lasts until the last worker has ended. */
 let runtimeInstalled: Promise<void> | undefined;
-for (const [name, measureIt] of Object.entries(FORMS)) {
-  if (!options.form.split(',').includes(name)) continue;
+for (const [name, measureIt] of Object.entries(DEPLOYMENTS)) {
+  if (!options.deployment.split(',').includes(name)) continue;
   say(`--- ${name}`);
   const report = { [name]: await measureIt() };
   process.stdout.write(`${JSON.stringify(report, null, options.json ? undefined : 2)}\n`);
@@ -71,10 +74,10 @@ for (const [name, measureIt] of Object.entries(FORMS)) {
 
 interface Setting {
   folder: string;
-  /** With the model and the tools that answer at once. */
+  /** Names the model and the tools that respond immediately. */
   env: Record<string, string>;
   modelUrl: string;
-  /** Undone in the end, the last one first. */
+  /** Run at the end, the last one first. */
   cleanup: (() => Promise<unknown>)[];
 }
 
@@ -92,29 +95,29 @@ async function inFolder<T>(work: (setting: Setting) => Promise<T>): Promise<T> {
   }
 }
 
-async function connect({ temporal }: Form, cleanup: Setting['cleanup']): Promise<Client> {
+async function connect({ temporal }: Deployment, cleanup: Setting['cleanup']): Promise<Client> {
   const connection = await Connection.connect(temporal.connectionOptions);
   cleanup.push(() => connection.close());
   return new Client({ connection, namespace: temporal.namespace });
 }
 
-async function measureForm(
+async function measureDeployment(
   { modelUrl, cleanup, ...setting }: Setting,
-  start: typeof startTogether | typeof startApart,
+  start: typeof startAllInOne | typeof startStandalone,
 ): Promise<Report> {
   runtimeInstalled ??= installTemporalRuntime(log);
   await runtimeInstalled;
-  const form = await start({ ...setting, log, cleanup });
-  const temporalClient = await connect(form, cleanup);
-  const native = await NativeConnection.connect(form.temporal.connectionOptions);
+  const deployment = await start({ ...setting, log, cleanup });
+  const temporalClient = await connect(deployment, cleanup);
+  const native = await NativeConnection.connect(deployment.temporal.connectionOptions);
   cleanup.push(() => native.close());
-  const floor = await Floor.start(temporalClient, native, form.temporal.namespace);
-  cleanup.push(() => floor.stop());
+  const baseline = await Baseline.start(temporalClient, native, deployment.temporal.namespace);
+  cleanup.push(() => baseline.stop());
 
-  const client = new BenchClient(form.url, temporalClient);
+  const client = new BenchClient(deployment.url, temporalClient);
   await client.putAgents();
   const bare = await startBeside<{ url: string }>('bare-handler.ts', [modelUrl], cleanup);
-  return measure({ client, floor, form, bareUrl: bare.url, modelUrl });
+  return measure({ client, baseline, deployment, bareUrl: bare.url, modelUrl });
 }
 
 interface Cost {
@@ -123,11 +126,11 @@ interface Cost {
   ratio: number;
 }
 
-/** The same turns on two processes of one Temporal, in turns, so that both meet the same machine. */
+/** Runs the same turns on two processes of one Temporal, alternately, so that both run under the same load. */
 async function measureEncryption({ cleanup, ...setting }: Setting): Promise<Record<string, Cost>> {
   const pair = await startPair({ ...setting, log, cleanup });
   const temporalClient = await connect(pair.plain, cleanup);
-  const clientOf = async ({ url }: Form): Promise<BenchClient> => {
+  const clientOf = async ({ url }: Deployment): Promise<BenchClient> => {
     const client = new BenchClient(url, temporalClient);
     await client.putAgents();
     await client.timeOfSteps(20, { reader: true });
@@ -166,29 +169,29 @@ async function measureEncryption({ cleanup, ...setting }: Setting): Promise<Reco
 
 interface Setup {
   client: BenchClient;
-  floor: Floor;
-  form: Form;
+  baseline: Baseline;
+  deployment: Deployment;
   bareUrl: string;
   modelUrl: string;
 }
 
-async function measure({ client, floor, form, bareUrl, modelUrl }: Setup): Promise<Report> {
+async function measure({ client, baseline, deployment, bareUrl, modelUrl }: Setup): Promise<Report> {
   say('warming up');
-  await floor.run(40);
+  await baseline.run(40);
   await client.timeOfSteps(20, { reader: false });
   await client.timeOfSteps(20, { reader: true });
 
   say('first delta');
   const first = await client.firstDeltas(40);
-  say('first delta behind a model that thinks for 200 ms');
+  say('first delta with a model that waits 200 ms');
   const thinking = await client.firstDeltasBehind('thinking', bareUrl, 40);
 
   say(`${STEPS} steps, ${ROUNDS} times each`);
-  const floors: number[] = [];
+  const baselines: number[] = [];
   const alone: number[] = [];
   const watched: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
-    floors.push((await timed(() => floor.run(2 * STEPS))) / STEPS);
+    baselines.push((await timed(() => baseline.run(2 * STEPS))) / STEPS);
     alone.push((await client.timeOfSteps(STEPS, { reader: false })) / STEPS);
     watched.push((await client.timeOfSteps(STEPS, { reader: true })) / STEPS);
   }
@@ -198,48 +201,48 @@ async function measure({ client, floor, form, bareUrl, modelUrl }: Setup): Promi
   for (const steps of [20, 100, 400]) bytes[steps] = Math.round((await client.bytesOfSteps(steps)) / steps);
 
   const turns: Record<string, number> = {};
-  let floorOf16 = 0;
+  let baselineOf16 = 0;
   for (const atOnce of [1, 16, 64]) {
     say(`turns per second, ${atOnce} at once`);
     const count = atOnce === 1 ? 60 : 320;
     // The activities of such a turn: callModel and archiveTurn.
-    const floorRate = await rate(count, atOnce, () => floor.run(2));
+    const baselineRate = await rate(count, atOnce, () => baseline.run(2));
     const sessions = await client.sessions('plain', atOnce);
     turns[atOnce] = await rate(count, atOnce, (worker) => client.turn(sessions[worker] ?? ''));
-    say(`  ${turns[atOnce]?.toFixed(1)}, bare workflows ${floorRate.toFixed(1)}`);
-    if (atOnce === 16) floorOf16 = floorRate;
+    say(`  ${turns[atOnce]?.toFixed(1)}, bare workflows ${baselineRate.toFixed(1)}`);
+    if (atOnce === 16) baselineOf16 = baselineRate;
   }
-  const floorStep = median(floors);
+  const baselineStep = median(baselines);
   return {
     first_delta_ms: round(median(first.onKnownSessions)),
     first_delta_behind_200_ms: round(median(thinking.durable)),
     bare_first_delta_behind_200_ms: round(median(thinking.bare)),
     step_ms: round(median(alone)),
-    floor_step_ms: round(floorStep),
-    step_ratio: round(median(alone) / floorStep, 3),
-    step_ratio_with_reader: round(median(watched) / floorStep, 3),
+    baseline_step_ms: round(baselineStep),
+    step_ratio: round(median(alone) / baselineStep, 3),
+    step_ratio_with_reader: round(median(watched) / baselineStep, 3),
     bytes_per_step: bytes,
     turns_per_second: Object.fromEntries(Object.entries(turns).map(([key, value]) => [key, round(value)])),
-    turns_ratio_16: round((turns[16] ?? 0) / floorOf16, 3),
+    turns_ratio_16: round((turns[16] ?? 0) / baselineOf16, 3),
     fan_out: {
-      one_turn: await fanOut({ client, form, modelUrl, turns: 1 }),
-      turns_200: await fanOut({ client, form, modelUrl, turns: 200 }),
+      one_turn: await fanOut({ client, deployment, modelUrl, turns: 1 }),
+      turns_200: await fanOut({ client, deployment, modelUrl, turns: 200 }),
     },
   };
 }
 
-/** Has so many turns talk at once, to 1,000 readers in all. */
+/** Measures this many turns that stream at once, to 1,000 readers in total. */
 async function fanOut({
   client,
-  form,
+  deployment,
   modelUrl,
   turns: count,
-}: Pick<Setup, 'client' | 'form' | 'modelUrl'> & { turns: number }): Promise<FanOut> {
+}: Pick<Setup, 'client' | 'deployment' | 'modelUrl'> & { turns: number }): Promise<FanOut> {
   say(`${READERS} readers of ${count} turns`);
   const turns = await client.startTalking(count);
-  const before = await form.memoryMb();
+  const before = await deployment.memoryMb();
   const script = fileURLToPath(new URL('readers.ts', import.meta.url));
-  const args = [script, `${form.url}/v1/agents/sessions`, String(READERS / count)];
+  const args = [script, `${deployment.url}/v1/agents/sessions`, String(READERS / count)];
   const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
   const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
   child.stdin.end(turns.map(({ sessionId, turnId }) => `${sessionId} ${turnId}\n`).join(''));
@@ -247,7 +250,7 @@ async function fanOut({
   await fetch(`${modelUrl}/talk`, { method: 'POST' });
   const { value: line } = await lines.next();
   const { words, unfinished, p50, p99 } = JSON.parse(line ?? '{}') as Record<string, number>;
-  const after = await form.memoryMb();
+  const after = await deployment.memoryMb();
   const expected = WORDS * READERS;
   if ((words ?? 0) < expected || unfinished) {
     throw new Error(`readers got ${words} of ${expected} words, ${unfinished} no end`);
@@ -260,7 +263,7 @@ async function fanOut({
   };
 }
 
-/** How many a second, with `atOnce` under way all the time. */
+/** Tasks per second, with `atOnce` tasks running at any time. */
 async function rate(count: number, atOnce: number, task: (worker: number) => Promise<unknown>): Promise<number> {
   let left = count;
   const elapsed = await timed(() =>
@@ -279,7 +282,7 @@ async function timed(task: () => Promise<unknown>): Promise<number> {
   return performance.now() - start;
 }
 
-/** Starts a program of ours in a process of its own. Gives what it says on its first line. */
+/** Starts a script of this folder in its own process. Returns the JSON of its first line. */
 async function startBeside<T>(name: string, args: string[], cleanup: (() => Promise<unknown>)[]): Promise<T> {
   const script = fileURLToPath(new URL(name, import.meta.url));
   const child = spawn(process.execPath, [script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });

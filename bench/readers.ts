@@ -2,11 +2,11 @@ import { request, type IncomingMessage } from 'node:http';
 import { createInterface } from 'node:readline';
 
 /**
- * Many readers of some turns, in a process of their own. Says `ready` when all of them have a stream, and at the end of
- * the last one what they have measured: how long after the model has said something a reader had it.
+ * Many readers of several turns, in their own process. Prints `ready` when all of them have a stream. When the last stream
+ * has ended it prints the measured latency from the model's output to the reader.
  *
- * Arguments: the URL of the sessions, and the readers of each turn. The turns come on standard input, `<session> <turn>`
- * a line.
+ * Arguments: the URL of the sessions, and the number of readers per turn. The turns are read from standard input, one per
+ * line: `<session> <turn>`.
  */
 
 const [sessionsUrl = '', readersOfEach = '1'] = process.argv.slice(2);
@@ -45,7 +45,7 @@ async function read(response: IncomingMessage): Promise<void> {
     const now = performance.timeOrigin + performance.now();
     const lines = `${rest}${String(text)}`.split('\n');
     rest = lines.pop() ?? '';
-    // Parsed by hand: the readers share the machine with what is measured.
+    // Parsed by hand: the readers share the machine with the measured processes.
     for (const line of lines) {
       if (line.startsWith('data: {"type":"model.message.delta"')) {
         for (const [, saidAt] of line.matchAll(/@(\d+\.\d+)/g)) lags.push(now - Number(saidAt));

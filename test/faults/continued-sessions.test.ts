@@ -8,13 +8,13 @@ import { messageFor } from './support/plan.ts';
 import type { SentInput } from './support/recorder.ts';
 import { World } from './support/world.ts';
 
-/** Row 16: inputs that come while their session continues as new. */
+/** Row 16: inputs that arrive while their session continues as new. */
 
 const INPUTS = process.env['LONG'] ? 200 : 24;
 const SENDERS = 2;
 const EDGES = process.env['LONG'] ? 20 : 2;
 
-/** From so many events on Temporal has a workflow continue as new, which tells it with its next task. */
+/** From this number of events on Temporal suggests continue-as-new, with the next task. */
 const MAX_EVENTS = 40;
 
 let it: World;
@@ -24,7 +24,7 @@ beforeEach(async () => {
   it = await World.start({
     dynamicConfig: {
       'limit.historyCount.suggestContinueAsNew': MAX_EVENTS,
-      // Runs as short as these would otherwise be held back for a second each.
+      // Otherwise runs as short as these would each be delayed by a second.
       'history.continueAsNewMinInterval': '20ms',
     },
   });
@@ -43,13 +43,13 @@ test(
       for (let i = 0; i < INPUTS / SENDERS; i++) {
         const sent = await send(sessionId);
         expect(sent.outcome).toBe('accepted');
-        // Some meet a turn that runs, some one that has just ended, some a session that has nothing to do.
+        // Some meet a running turn, some one that has just ended, some an idle session.
         if (i % 3 > 0) await it.recorder.follow(sessionId, sent.turnId ?? '').done;
       }
     };
     await Promise.all(Array.from({ length: SENDERS }, sender));
     let edges = 0;
-    // On a machine that is too busy Temporal may have given up the task by the time that the input is there.
+    // On a very busy machine Temporal may have timed out the task before the input arrives.
     for (let tries = 0; edges < EDGES && tries < 3 * EDGES; tries++) if (await meetsEdge(sessionId)) edges += 1;
     expect(edges, 'inputs that came as their session continued as new').toBe(EDGES);
     await it.check();
@@ -61,14 +61,14 @@ async function send(sessionId: string): Promise<SentInput> {
   return it.recorder.send(sessionId, [{ type: 'user.message', content: messageFor(plan) }]);
 }
 
-/** A command that finds nothing to do: its task is one more. */
+/** A cancel without a running turn: it adds one task. */
 async function cancel(sessionId: string): Promise<void> {
   await it.recorder.persist((api) => api.send('POST', `/v1/agents/sessions/${sessionId}/cancel`, {}));
 }
 
 /**
- * Has an input come while a worker has in its hands the task with which the session continues as new. Gives whether the
- * next run has taken it.
+ * Sends an input while a worker is executing the task with which the session continues as new. Returns whether the next
+ * run has taken it.
  */
 async function meetsEdge(sessionId: string): Promise<boolean> {
   const workflowId = sessionWorkflowId(sessionId);
@@ -82,7 +82,7 @@ async function meetsEdge(sessionId: string): Promise<boolean> {
     await untilIdle();
   }
   const run = await it.temporal.runOf(workflowId);
-  // The task reaches the worker, and its end the server, when the input is there.
+  // The worker receives the task, and the server its result, after the input has arrived.
   it.workersLine.hold();
   const cancelled = cancel(sessionId);
   await expect.poll(() => operator.hasTaskAtWorker(workflowId)).toBe(true);

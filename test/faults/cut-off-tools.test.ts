@@ -7,7 +7,7 @@ import type { Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World, type Steps } from './support/world.ts';
 
-/** Rows 6 and 8: what becomes of tool calls that are cut off somewhere between decision, start, effect and result. */
+/** Rows 6 and 8: tool calls that are cut off between decision, start, effect and result. */
 
 let it: World;
 let worker: ServerProcess;
@@ -39,7 +39,7 @@ async function begin(...steps: Steps): Promise<Begun> {
   return { plan, session, turn: await it.turn(session, plan) };
 }
 
-/** A call of each tool, all under way: those that need no approval, and the one that does, approved. */
+/** A call of each tool, all in progress: those that need no approval, and the one that does, approved. */
 async function callAll(first: 'hang' | 'swallow'): Promise<Begun[]> {
   const calling = (...names: string[]): Steps => [
     { say: 'Let me see.', tools: names.map((name) => ({ name, args: { first, amount: 5 } })) },
@@ -51,14 +51,14 @@ async function callAll(first: 'hang' | 'swallow'): Promise<Begun[]> {
   return [await begin(...calling('pay', 'sync', 'look')), { ...asking, turn: approved }];
 }
 
-/** `kill -9` of the worker, in whose place the other one comes. Gives the moment. */
+/** `kill -9` of the worker, which the other one replaces. Returns the moment. */
 async function killWorker(): Promise<number> {
   const moment = await it.fault(() => worker.kill());
   [worker, spare] = [spare, worker];
   return moment;
 }
 
-/** How each tool was called: the effects, the arrivals, the operation ids. */
+/** How each tool was called: the effects, the requests, the operation ids. */
 function arrivals(...ids: string[]): unknown[] {
   return ids.map((id) => {
     const its = it.ledger.effects.filter(({ operation }) => operation.endsWith(`/${id}`));
@@ -76,7 +76,7 @@ const ONCE = { effects: 1, arrivals: 1, operations: 1 };
 const REPEATED = { effects: 1, arrivals: 2, operations: 1 };
 const DONE = { status: 'done', required_actions: [], output: { content: 'I see.' } };
 
-/** What has become of `callAll`. */
+/** The outcomes of `callAll`. */
 async function expectCutOff(begun: Begun[]): Promise<void> {
   for (const { turn } of begun) expect(await turn.done).toMatchObject(DONE);
   const { pay, sync, look, refund } = callsOf(...begun.map(({ plan }) => plan));
@@ -93,18 +93,18 @@ async function expectCutOff(begun: Begun[]): Promise<void> {
     { tool: 'look', ...REPEATED, effects: 0 },
     { tool: 'refund', ...ONCE },
   ]);
-  // The model is told so.
+  // The model is told the outcomes.
   const told = it.model.requests.flatMap(({ messages }) => messages);
   const unknown = told.filter(({ content }) => String(content).includes('may or may not have taken effect'));
   const ids = new Set(unknown.map(({ tool_call_id: id }) => id));
   expect([pay, sync, look, refund].map((id) => ids.has(id))).toEqual([true, false, false, true]);
 }
 
-test('a result that is swallowed behind the effect', async () => {
+test('a result is lost after the effect', async () => {
   await expectCutOff(await callAll('swallow'));
 });
 
-test('the worker is killed behind the effect', async () => {
+test('the worker is killed after the effect', async () => {
   const begun = await callAll('hang');
   for (const { id } of begun.flatMap(({ plan }) => plan.steps[0]?.tools ?? [])) await it.ledger.reached(`/${id}`);
   await spare.start();
@@ -113,12 +113,12 @@ test('the worker is killed behind the effect', async () => {
   await expectCutOff(begun);
 });
 
-test('the worker is cut off from Temporal before it can hand in the results, and killed', async () => {
+test('the worker is cut off from Temporal before it can report the results, and killed', async () => {
   const tools = ['pay', 'sync', 'look'].map((name) => ({ name }));
   const plan = it.plan({ say: 'Let me see.', tools }, { say: 'I see.' });
   const { pay, sync, look } = callsOf(plan);
   const session = await it.session();
-  // In the very moment of the first effect, before its result is sent.
+  // At the first effect, before its result is sent.
   const cut = it.ledger.reached(`/${pay}`).then(() => it.workersLine.down());
   const turn = await it.turn(session, plan);
   await cut;
@@ -131,7 +131,7 @@ test('the worker is cut off from Temporal before it can hand in the results, and
   expect(await it.outcomes(session)).toEqual({ [pay]: 'unknown_outcome', [sync]: 'succeeded', [look]: 'succeeded' });
 });
 
-test('the server is away when a call is repeated: nobody is told that it was not executed', async () => {
+test('the server is unavailable when a call is repeated: no reader is told that it was not executed', async () => {
   const tools = [{ name: 'sync', args: { first: 'hang' } }];
   const plan = it.plan({ say: 'Let me see.', tools }, { say: 'I see.' });
   const { sync } = callsOf(plan);
@@ -139,7 +139,7 @@ test('the server is away when a call is repeated: nobody is told that it was not
   const turn = await it.turn(session, plan);
   await it.ledger.reached(`/${sync}`);
   await it.fault(() => it.mcp.stop());
-  // It has found nobody there, and is asked again.
+  // The attempt could not connect, and is repeated.
   await it.temporal.untilBegun(turnWorkflowId(turn.turnId), 'callTool', 3);
   await it.mcp.restart();
   expect(await turn.done).toMatchObject(DONE);
@@ -147,7 +147,7 @@ test('the server is away when a call is repeated: nobody is told that it was not
   expect(arrivals(sync)).toEqual([{ tool: 'sync', ...REPEATED }]);
 });
 
-test('a turn is cancelled between two attempts at a call: nobody is told that it was not executed', async () => {
+test('a turn is cancelled between two attempts at a call: no reader is told that it was not executed', async () => {
   const tools = [{ name: 'sync', args: { first: 'swallow' } }];
   const plan = it.plan({ say: 'Let me see.', tools });
   const { sync } = callsOf(plan);
@@ -171,7 +171,7 @@ async function refundThatWaits(): Promise<{ session: string; refund: string }> {
 
 test('killed between the decision and the start of the tool', async () => {
   const { session, refund } = await refundThatWaits();
-  // A worker that knows no tools yet asks for them before the turn goes on.
+  // A worker without the list of tools requests it before the turn continues.
   it.mcp.faults.set('tools/list', 'stall');
   await worker.kill();
   await worker.start();
@@ -187,7 +187,7 @@ test('killed between the decision and the start of the tool', async () => {
   expect(arrivals(refund)).toMatchObject([ONCE]);
 });
 
-test('the API is killed when it has passed on a decision, and has not answered', async () => {
+test('the API is killed after it has sent a decision, and before it responds', async () => {
   const { session, refund } = await refundThatWaits();
   await it.temporal.hang();
   const before = claims();
@@ -201,7 +201,7 @@ test('the API is killed when it has passed on a decision, and has not answered',
   expect(arrivals(refund)).toMatchObject([ONCE]);
 });
 
-/** Commands that are, or were, on their way. */
+/** The number of commands that are, or were, in flight. */
 function claims(): number {
   const database = new DatabaseSync(path.join(it.folder, 'catalog.db'), { readOnly: true });
   const row = database.prepare('SELECT count(*) AS n FROM idempotency').get();

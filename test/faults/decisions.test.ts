@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { approval } from './support/plan.ts';
 import { World } from './support/world.ts';
 
-/** Row 7: the same decision many times, and decisions that contradict each other. */
+/** Row 7: the same decision many times, and contradictory decisions. */
 
 let world: World;
 beforeAll(async () => {
@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.checkAndStop());
 
-/** A session whose turn waits for the approval of a refund. Gives the session and the call. */
+/** A session whose turn waits for the approval of a refund. Returns the session and the call. */
 async function waiting(): Promise<{ sessionId: string; call: string; effects: () => number; turnId: string }> {
   const sessionId = await world.session();
   const plan = world.plan({ say: 'I will pay it back.', tools: [{ name: 'refund' }] }, { say: 'That is that.' });
@@ -23,7 +23,7 @@ async function waiting(): Promise<{ sessionId: string; call: string; effects: ()
 
 const TOLD = { outcome: 'refused', status: 422 };
 
-test('the same approval ten times at once: one is taken, the others are told so, the tool runs once', async () => {
+test('ten concurrent approvals of one call: one is accepted, the others are rejected, the tool runs once', async () => {
   const { sessionId, call, effects } = await waiting();
   const sent = await Promise.all(
     Array.from({ length: 10 }, () => world.recorder.send(sessionId, [approval('allow', call)])),
@@ -36,7 +36,7 @@ test('the same approval ten times at once: one is taken, the others are told so,
   expect(effects()).toBe(1);
 });
 
-test('the same approval again under its own key is the same turn', async () => {
+test('an approval that is repeated under its own key is the same turn', async () => {
   const { sessionId, call, effects } = await waiting();
   const send = () =>
     world.recorder
@@ -73,7 +73,7 @@ test.each([
   expect(events.find(({ type }) => type === 'tool.response')?.outcome).toBe(first === 'allow' ? 'succeeded' : 'denied');
 });
 
-test('two people at once, one allows and one denies: one of them is told that it is decided', async () => {
+test('concurrent approval and denial by two callers: one of them is told that the call is already decided', async () => {
   const { sessionId, call, effects } = await waiting();
   const [allowed, denied] = await Promise.all([
     world.recorder.send(sessionId, [approval('allow', call)]),
@@ -85,7 +85,7 @@ test('two people at once, one allows and one denies: one of them is told that it
   expect(effects()).toBe(allowed.outcome === 'accepted' ? 1 : 0);
 });
 
-test('after a cancel what waits is still decided once', async () => {
+test('after a cancel, pending calls are still decided once', async () => {
   const { sessionId, call, effects } = await waiting();
   const cancelled = await world.recorder.api.send('POST', `/v1/agents/sessions/${sessionId}/cancel`, {});
   expect(cancelled.status).toBeLessThan(300);
@@ -94,14 +94,14 @@ test('after a cancel what waits is still decided once', async () => {
   expect(effects()).toBe(1);
 });
 
-test('in a closed session nothing is decided any more', async () => {
+test('no decision is accepted in a closed session', async () => {
   const { sessionId, call, effects } = await waiting();
   await world.recorder.api.send('POST', `/v1/agents/sessions/${sessionId}/cancel`, { close: true });
   expect(await world.recorder.send(sessionId, [approval('allow', call)])).toMatchObject({ outcome: 'refused' });
   expect(effects()).toBe(0);
 });
 
-test('what was never asked for can not be approved', async () => {
+test('a call that no turn asked to approve cannot be approved', async () => {
   const { sessionId, effects } = await waiting();
   expect(await world.recorder.send(sessionId, [approval('allow', 'call_made_up')])).toMatchObject(TOLD);
   expect(effects()).toBe(0);

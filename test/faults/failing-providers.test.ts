@@ -3,7 +3,7 @@ import { folded } from '../support/api-client.ts';
 import { TOKENS } from './support/plan.ts';
 import { World } from './support/world.ts';
 
-/** Row 9: providers that refuse, stall, break off and talk nonsense. */
+/** Row 9: providers that reject, stall, disconnect and send invalid data. */
 
 const TEXT = 'one two three four five six';
 
@@ -28,7 +28,7 @@ test.concurrent.each([
   ['empty answer', 'empty_answer'],
   ['error in the stream', 'overloaded'],
   ['cost, then an error', 'overloaded'],
-])('%s is %s: asked again, and the text is right', async (fault, failure) => {
+])('%s is %s: retried, and the text is right', async (fault, failure) => {
   const tools = ['look', 'pay', 'sync'].map((name) => ({ name }));
   const plan = it.plan({ say: TEXT, sayFirst: 'x', shuffles: true, faults: [fault], tools }, { say: 'And on.' });
   const turn = await it.turn(await it.session(), plan);
@@ -37,7 +37,7 @@ test.concurrent.each([
   expect(it.planned.attempts(plan, 0)).toBe(2);
 });
 
-test.concurrent('Retry-After is waited for', async () => {
+test.concurrent('Retry-After is observed', async () => {
   const plan = it.plan({ say: TEXT, faults: ['rate limit'] });
   await (
     await it.turn(await it.session(), plan)
@@ -46,7 +46,7 @@ test.concurrent('Retry-After is waited for', async () => {
   expect(second - first).toBeGreaterThanOrEqual(1_000);
 });
 
-test.concurrent('what a failed attempt has cost is counted', async () => {
+test.concurrent('the cost of a failed attempt is counted', async () => {
   const turn = await it.turn(await it.session(), it.plan({ say: TEXT, faults: ['cost, then an error'] }));
   expect(await turn.done).toMatchObject({ metrics: { total_output_tokens: 2 * TOKENS.completion_tokens } });
 });
@@ -54,7 +54,7 @@ test.concurrent('what a failed attempt has cost is counted', async () => {
 test.concurrent.each([
   ['come back tomorrow', /come back tomorrow/],
   ['bad request', /that is no role/],
-])('%s: the turn ends with the words of the provider, and the session goes on', async (fault, message) => {
+])('%s: the turn ends with the message of the provider, and the session continues', async (fault, message) => {
   const session = await it.session();
   const plan = it.plan({ say: TEXT, faults: [fault] });
   const turn = await it.turn(session, plan);
@@ -64,7 +64,7 @@ test.concurrent.each([
   expect(await next.done).toMatchObject({ status: 'done', output: { content: TEXT } });
 });
 
-test.concurrent('a tool call with broken arguments does not run; the model is told why', async () => {
+test.concurrent('a tool call with invalid arguments does not run; the model is told why', async () => {
   const plan = it.plan({ say: TEXT, faults: ['broken arguments'], tools: [{ name: 'pay' }] }, { say: 'Sorry.' });
   const turn = await it.turn(await it.session(), plan);
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Sorry.' } });

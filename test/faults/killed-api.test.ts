@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => it.checkAndStop());
 
-/** Turns whose models wait behind the third word, each with all its readers there. */
+/** Turns whose models pause after the third word, each with all of its readers connected. */
 async function heldTurns(): Promise<{ readers: RecordedTurn[][]; goOn: (from: number, to?: number) => void }> {
   const plans = Array.from({ length: TURNS }, () =>
     it.plan({ say: TEXT, hold: 3, tools: [{ name: 'look' }] }, { say: 'And on.' }),
@@ -31,19 +31,19 @@ async function heldTurns(): Promise<{ readers: RecordedTurn[][]; goOn: (from: nu
   return { readers, goOn };
 }
 
-/** What every reader has been told of the end. */
+/** The ends that all readers have received. */
 async function ends(readers: RecordedTurn[][]): Promise<unknown[]> {
   return Promise.all(readers.flat().map(async ({ done }) => (await done).status));
 }
 
-test('one of two is killed: its readers go on at the other one, behind what they have', async () => {
+test('one of two is killed: its readers resume at the other one, after their last event', async () => {
   const [one] = it.apis;
   if (!one) throw new Error('there are two');
   const { readers, goOn } = await heldTurns();
   const moment = await it.fault(() => one.kill());
   const cut = readers.flat().filter(({ api }) => api?.url === one.api.url);
   expect(cut.length).toBeGreaterThan((TURNS * READERS) / 4);
-  // Those that were cut get the message in progress again, before there is anything new.
+  // The disconnected readers get the message in progress again before any new text.
   await Promise.all(
     cut.map((reader) => reader.until(() => reader.connections > 1 && reader.resumedAfter(moment) !== undefined)),
   );
@@ -53,10 +53,10 @@ test('one of two is killed: its readers go on at the other one, behind what they
   await one.start();
 });
 
-test('all are killed and started again: every reader goes on, also where the turn has ended meanwhile', async () => {
+test('all are killed and restarted: every reader resumes, also where the turn has ended meanwhile', async () => {
   const { readers, goOn } = await heldTurns();
   const moment = await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
-  // Half of the turns end while nobody can hear of it.
+  // Half of the turns end while no API is running.
   goOn(0, TURNS / 2);
   await it.up();
   goOn(TURNS / 2);

@@ -4,14 +4,14 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { World, type Steps } from './support/world.ts';
 
-/** Row 3: `kill -9` of everything at once, whatever is going on; started again, all of it goes on by itself. */
+/** Row 3: `kill -9` of everything at once, in any state; after a restart all of it continues by itself. */
 
 let it: World;
 beforeAll(async () => {
   it = await World.start({
     dynamicConfig: {
       'limit.historyCount.suggestContinueAsNew': 60,
-      // A run of less than this has its successor wait for the rest: time enough to be killed in between.
+      // The successor of a run shorter than this is delayed: enough time to be killed in between.
       'history.continueAsNewMinInterval': '15s',
     },
   });
@@ -27,7 +27,7 @@ async function begin(...steps: Steps) {
 const DONE = { status: 'done', required_actions: [] };
 const TEXT = 'one two three four five six';
 
-test('while a model speaks, tools run, somebody is waited for, nothing happens, and a turn is archived', async () => {
+test('during a model call, tool calls, a pending approval, an idle session, and the archiving of a turn', async () => {
   const pending = await begin(
     { say: 'May I?', tools: [{ name: 'refund', args: { amount: 5 } }] },
     { say: 'Refunded.' },
@@ -46,7 +46,7 @@ test('while a model speaks, tools run, somebody is waited for, nothing happens, 
   for (const id of [pay, sync, look]) await it.ledger.reached(`/${id}`);
   await expect.poll(() => archived(idle.turn.turnId)).toBe(true);
   await ending.turn.words(1);
-  // Nobody can write to the catalog from here on, so the archiving of this turn can't come to its end.
+  // The catalog is locked from here on, so the archiving of this turn cannot complete.
   const lock = catalog();
   lock.exec('BEGIN IMMEDIATE');
   it.planned.goOn(ending.plan);
@@ -57,7 +57,7 @@ test('while a model speaks, tools run, somebody is waited for, nothing happens, 
   lock.close();
   expect(archived(ending.turn.turnId)).toBe(false);
   await it.recover();
-  // And as soon as it is back.
+  // And again as soon as it has restarted.
   await it.crash();
   await it.recover();
 
@@ -76,7 +76,7 @@ test('while a model speaks, tools run, somebody is waited for, nothing happens, 
   await expect.poll(() => archived(ending.turn.turnId), { timeout: 60_000 }).toBe(true);
   const approved = await it.decide(pending.session, 'allow', pending.plan.steps[0]?.tools?.[0]?.id ?? '');
   expect(await approved.done).toMatchObject({ ...DONE, output: { content: 'Refunded.' } });
-  // Each session takes another turn.
+  // Each session accepts another turn.
   for (const { session } of [pending, idle, speaking, acting, ending]) {
     expect(await (await it.turn(session, it.plan({ say: 'Here I am.' }))).done).toMatchObject(DONE);
   }
@@ -98,7 +98,7 @@ test('while a turn and a session continue as new', async () => {
   it.planned.goOn(plan);
   await expect.poll(runs).toEqual([expect.not.stringMatching(firstOfTurn ?? ''), expect.anything()]);
   const moment = await it.crash();
-  // The new run had not begun to work.
+  // The new run had not executed anything.
   expect(it.planned.attempts(plan, 5)).toBe(0);
   await it.recover();
   await it.resumed(turn, moment);

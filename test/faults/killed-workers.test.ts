@@ -6,7 +6,7 @@ import type { RecordedTurn } from './support/recorder.ts';
 import { FIGURES_FILE } from './support/figures.ts';
 import { World } from './support/world.ts';
 
-/** Row 1: `kill -9` of a worker while the model speaks, and when it has spoken. */
+/** Row 1: `kill -9` of a worker during the model's response, and after it. */
 
 const TEXT = 'one two three four five six seven eight nine ten';
 
@@ -24,7 +24,7 @@ afterAll(() => it.checkAndStop());
 
 const ROUNDS = process.env['LONG'] ? 10 : 1;
 
-/** A turn whose model has said so many words, and waits. */
+/** A turn whose model has sent this many words, and pauses. */
 async function heldBehind(words: number): Promise<{ plan: Plan; turn: RecordedTurn }> {
   const tools = ['pay', 'look', 'sync'].map((name) => ({ name }));
   const plan = it.plan({ say: TEXT, hold: words, shuffles: true, tools }, { say: 'And on.' });
@@ -33,7 +33,7 @@ async function heldBehind(words: number): Promise<{ plan: Plan; turn: RecordedTu
   return { plan, turn };
 }
 
-/** The message was begun again, once, and the turn came to its end. */
+/** The message was repeated once, and the turn completed. */
 async function expectGoneOn({ plan, turn }: { plan: Plan; turn: RecordedTurn }, moment: number): Promise<number> {
   const resumed = await it.resumed(turn, moment);
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'And on.' } });
@@ -41,31 +41,31 @@ async function expectGoneOn({ plan, turn }: { plan: Plan; turn: RecordedTurn }, 
   return resumed;
 }
 
-test('killed behind the first, a middle and the last word: the message is begun again elsewhere, within 5 s', async () => {
+test('killed after the first, a middle and the last word: the message is repeated by another worker within 5 s', async () => {
   const resumed: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const held = await Promise.all([1, 5, 10].map(heldBehind));
     await spare.start();
     const moment = await it.fault(() => running.kill());
     for (const one of held) resumed.push(await expectGoneOn(one, moment));
-    // Temporal's number of the attempt tells who goes on of those that nobody reported.
+    // Temporal's attempt number identifies the later one of two attempts that the worker did not report.
     const metrics = new Exposition(await (await fetch(`${spare.api.url}/metrics`)).text());
     const lost = metrics.value('everturn_retries_total', { activity: 'callModel', reason: 'lost' });
     expect(lost).toBeGreaterThanOrEqual(held.length);
-    // Bystanders may have been hit, too.
+    // Bystanders may be affected, too.
     expect(lost).toBeLessThanOrEqual(held.length + it.bystanders.length);
     [running, spare] = [spare, running];
   }
-  // A figure, which a machine that is busy with something else may miss: it counts where it is measured.
+  // A busy machine may take longer than this figure: it is checked where it is measured.
   if (process.env[FIGURES_FILE] === undefined) return;
   const median = resumed.toSorted((a, b) => a - b)[Math.floor(resumed.length / 2)];
   expect(median, `${resumed.join(' ')} ms`).toBeLessThan(5_000);
 });
 
-test("killed between the model's end and the activity's: the message is begun again", async () => {
+test("killed between the model's end and the activity's: the message is repeated", async () => {
   for (let round = 0; round < ROUNDS; round++) {
     const held = await heldBehind(9);
-    // The worker gets the whole answer, and can't tell Temporal.
+    // The worker receives the whole response, and cannot report it to Temporal.
     it.workersLine.down();
     it.planned.goOn(held.plan);
     await held.turn.words(10);

@@ -4,14 +4,14 @@ import { heldMemory, INSPECTED, type HeldMemory } from './support/held-memory.ts
 import { World, type Steps } from './support/world.ts';
 
 /**
- * Row 11, which takes longer than a test should: histories that would be too long, were they not continued, and what they
- * leave in memory.
+ * Row 11, which takes longer than a test should: histories that would be too long if they did not continue as new, and the
+ * memory that they leave allocated.
  */
 
 const TOTAL_STEPS = 2_000;
 const TURNS = 1_000;
 
-/** As Temporal's server has it: past this it ends a workflow. */
+/** The limit of Temporal's server, past which it terminates a workflow. */
 const HISTORY_LIMIT = 51_200;
 
 describe.runIf(process.env['LONG'])('for a long time', () => {
@@ -70,22 +70,22 @@ describe.runIf(process.env['LONG'])('for a long time', () => {
 });
 
 /**
- * What a turn or a step may leave in the heaps of API and worker, in bytes: in caches, whose bounds are far above what
- * these tests put there, in the transcript of a turn that runs, and in a session's workflow until it continues as new.
+ * What a turn or a step may leave in the heaps of API and worker, in bytes: in caches, whose limits are far above what
+ * these tests store there, in the transcript of a running turn, and in a session's workflow until it continues as new.
  */
 const MAY_STAY = 10_000;
 
-/** What API and worker hold, from time to time. */
+/** The memory of API and worker, sampled from time to time. */
 class Memory {
   readonly #world: World;
   readonly #noted: { name: string; at: number; seen: number; held: HeldMemory }[] = [];
 
-  /** The processes of its world are `INSPECTED`. */
+  /** The processes of its world have the environment `INSPECTED`. */
   constructor(world: World) {
     this.#world = world;
   }
 
-  /** `at`: how many turns or steps have been. */
+  /** `at`: the number of turns or steps so far. */
   async note(at: number): Promise<void> {
     const { apis, workers } = this.#world;
     for (const [name, processes] of Object.entries({ API: apis, worker: workers })) {
@@ -112,7 +112,7 @@ class Memory {
       if (!first || later.length === 0) throw new Error('too little was noted');
       for (const { at, held } of later) {
         expect((held.heap - first.held.heap) / (at - first.at), `heaps of ${name}`).toBeLessThan(MAY_STAY);
-        // The rest of it is what native code has, and pages that are used in part.
+        // The rest belongs to native code, or is in partly used pages.
         expect(held.resident, `all of ${name}`).toBeLessThan(first.held.resident * 1.25);
       }
     }

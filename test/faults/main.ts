@@ -17,13 +17,13 @@ interface Options {
 
 const command = new Command('test:faults')
   .description(
-    'Kills, stalls and cuts whatever Everturn depends on, and checks that nothing is lost and nothing doubled.',
+    'Kills, stalls and disconnects everything that Everturn depends on, and checks that nothing is lost or duplicated.',
   )
   .argument('[files...]', 'parts of the names of test files; default: all')
-  .option('--seed <n>', 'of the random schedules; default: another one each time, which is printed', wholeNumber)
-  .option('--duration <seconds>', 'for random schedules', wholeNumber, 60)
-  .option('--record', 'keep the histories as those of this release, on which the workflow code of later ones is tried')
-  .option('--long', 'also what takes longer than a test should')
+  .option('--seed <n>', 'of the random schedules; default: a new one, which is printed', wholeNumber)
+  .option('--duration <seconds>', 'duration of the random schedule', wholeNumber, 60)
+  .option('--record', 'record the histories of this release, which the workflow code of later releases must replay')
+  .option('--long', 'include the long scenarios')
   .action(run);
 await command.parseAsync();
 
@@ -36,7 +36,7 @@ async function run(files: string[], { seed, duration, long, record }: Options): 
       ...process.env,
       [FIGURES_FILE]: figures,
       DURATION: String(duration),
-      ...(seed !== undefined && { SEED: String(seed) }),
+      SEED: seed?.toString() ?? process.env['SEED'] ?? 'random',
       ...(long && { LONG: '1' }),
       ...(record && { [RECORD_INTO]: path.join(HISTORIES, packageJson.version) }),
     },

@@ -7,7 +7,7 @@ import { messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World, type Steps } from './support/world.ts';
 
-/** Row 16: what operators do to workflows by hand. */
+/** Row 16: what operators do to workflows manually. */
 
 const TEXT = 'one two three four five';
 
@@ -18,9 +18,9 @@ beforeAll(async () => {
     dynamicConfig: {
       // Five steps of a turn.
       'limit.historyCount.suggestContinueAsNew': 60,
-      // Runs as short as these would otherwise be held back for a second each.
+      // Otherwise runs as short as these would each be delayed by a second.
       'history.continueAsNewMinInterval': '20ms',
-      // Temporal deletes no run whose close it has not checked off, which by itself it does twice a minute.
+      // Temporal deletes a run only after its close has been checked, by default twice a minute.
       'history.transferProcessorUpdateAckInterval': '200ms',
       'history.visibilityProcessorUpdateAckInterval': '200ms',
     },
@@ -32,20 +32,20 @@ afterAll(() => it.checkAndStop());
 const speech = (): Plan => it.plan({ say: TEXT, hold: 3, tools: [{ name: 'look' }] }, { say: 'And on.' });
 const payment = (hold: string): Plan =>
   it.plan({ say: 'I pay.', tools: [{ name: 'pay', args: { hold } }] }, { say: 'Paid.' });
-/** The first that is held, or else the first. */
+/** The first call that is held, or else the first. */
 const callOf = ({ steps }: Plan): string => {
   const calls = steps.flatMap(({ tools = [] }) => tools);
   return (calls.find(({ args }) => 'hold' in args) ?? calls[0])?.id ?? '';
 };
 
-/** A turn whose model has fallen silent in the middle. */
+/** A turn whose model has paused in the middle of a message. */
 async function speaking(sessionId: string, plan = speech()): Promise<RecordedTurn> {
   const turn = await it.turn(sessionId, plan);
   await turn.words(3);
   return turn;
 }
 
-/** A turn whose tool runs, until it may have its effect. */
+/** A turn whose tool runs and waits before its effect. */
 async function paying(sessionId: string, plan: Plan): Promise<RecordedTurn> {
   const turn = await it.turn(sessionId, plan);
   await expect.poll(() => it.ledger.hasStarted(callOf(plan))).toBe(true);
@@ -74,7 +74,7 @@ const ENDING = {
   'reset to its last task': (turn: RecordedTurn) => operator.reset(turnWorkflowId(turn.turnId), 'last'),
 };
 
-test.each(Object.entries(ENDING))('a running turn that is %s ends there, and runs nothing twice', async (how, end) => {
+test.each(Object.entries(ENDING))('a running turn that is %s ends there, and repeats nothing', async (how, end) => {
   const [plan, pay] = [speech(), payment(how)];
   const one = await speaking(await it.session(), plan);
   const two = await paying(await it.session(), pay);
@@ -106,7 +106,7 @@ test.each(['first', 'last'] as const)(
   },
 );
 
-/** So many that the turn goes through three runs at least. */
+/** Enough for the turn to have at least three runs. */
 const LOOKS: Steps = Array.from({ length: 14 }, () => ({ say: 'I look.', tools: [{ name: 'look' }] }));
 
 const RUNS = {
@@ -120,7 +120,7 @@ const RESETS = Object.entries(RUNS).flatMap(([run, pick]) =>
 );
 
 test.each(RESETS)(
-  'a turn of several runs whose $run one is reset to its $task task ends there, or stays as it had ended',
+  'a turn of several runs whose $run one is reset to its $task task ends there, or keeps its outcome',
   async ({ run, pick, task }) => {
     const hold = `${run} ${task}`;
     const pay = it.plan(...LOOKS, { say: 'I pay.', tools: [{ name: 'pay', args: { hold } }] }, { say: 'Paid.' });
@@ -144,10 +144,10 @@ test.each(RESETS)(
   },
 );
 
-test('a tool that ran beside another one as their turn was reset is not run again', async () => {
+test('a tool that ran beside another one when their turn was reset is not repeated', async () => {
   const pay = it.plan({ say: 'I do both.', tools: [{ name: 'pay', args: { hold: 'beside' } }, { name: 'look' }] });
   const turn = await paying(await it.session(), pay);
-  // The history up to the task that hears of this result has begun the tool, and has not heard of it since.
+  // The history up to the task that receives this result has started the tool, and does not have its result.
   await turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
   await expect.poll(() => operator.isIdle(turnWorkflowId(turn.turnId))).toBe(true);
   await it.fault(() => operator.reset(turnWorkflowId(turn.turnId), 'last'));
@@ -166,12 +166,12 @@ const LOSING = {
   'reset to its last task': (id: string) => operator.reset(id, 'last'),
 };
 
-test.each(Object.entries(LOSING))('a session that is %s goes on, and so do its turns', async (_, lose) => {
+test.each(Object.entries(LOSING))('a session that is %s continues, and so do its turns', async (_, lose) => {
   const idle = await it.session();
   await expectGoesOn(idle);
   const plan = speech();
   const running = await it.session();
-  // What was cancelled is long over when the session hears of it again.
+  // The cancelled turn ended long before the session learns of it again.
   const cancelled = await speaking(running);
   await it.recorder.api.send('POST', `/v1/agents/sessions/${running}/cancel`, {});
   expect(await cancelled.done).toMatchObject({ status: 'cancelled' });
@@ -190,7 +190,7 @@ test.each(Object.entries(LOSING))('a session that is %s goes on, and so do its t
   expect(await answered.done).toMatchObject({ status: 'done', output: { content: 'I have.' } });
 });
 
-test('of a turn that is deleted the archive stays; the reader of one that runs is told', async () => {
+test('a turn that is deleted keeps its archive; the reader of a running one is told', async () => {
   const sessionId = await it.session();
   const kept = await it.turn(sessionId, it.plan({ say: TEXT, tools: [{ name: 'pay' }] }, { say: 'Paid.' }));
   await kept.done;
@@ -199,24 +199,24 @@ test('of a turn that is deleted the archive stays; the reader of one that runs i
 
   const lost = await speaking(sessionId);
   await it.fault(() => operator.delete(turnWorkflowId(lost.turnId)));
-  // Temporal ends it before it deletes it, and a reader may hear of the one or the other.
+  // Temporal terminates it before it deletes it, and a reader may see either.
   const heard = await lost.done.catch((error: unknown) => String(error));
   if (typeof heard === 'string') expect(heard).toMatch(/404 .*turn_not_found/);
   else expect(heard).toMatchObject({ status: 'cancelled' });
-  // It may have come into the archive in between.
+  // It may have been archived in between.
   const { status } = await it.recorder.api.send('GET', `/v1/agents/sessions/${sessionId}/turns/${lost.turnId}`);
   if (status === 404) it.recorder.forget(lost);
   await expectGoesOn(sessionId);
 });
 
-test('a workflow task that fails when an input is taken, or while it waits, costs nothing but time', async () => {
+test('a workflow task that fails when an input is accepted, or while it waits, costs only time', async () => {
   const { taskQueue } = it.config.temporal;
   const [worker] = it.workers;
   const fresh = await it.session();
   const busy = await it.session();
   const pay = payment('task');
   const running = await paying(busy, pay);
-  // It is accepted at once, and waits for the turn before it to end.
+  // It is accepted at once, and waits for the end of the turn before it.
   const waiting = it.recorder.send(busy, [{ type: 'user.message', content: messageFor(it.plan({ say: TEXT })) }]);
   await expect.poll(async () => (await operator.accepts(sessionWorkflowId(busy))).length).toBe(2);
 
@@ -239,7 +239,7 @@ async function closed(workflowId: string): Promise<void> {
     .catch(() => undefined);
 }
 
-/** Waits until a turn's session has it in the archive. */
+/** Waits until a turn's session has archived it. */
 async function archived({ sessionId }: RecordedTurn): Promise<void> {
   await expect
     .poll(async () => {

@@ -7,7 +7,7 @@ import { use } from '../support/scripted-model.ts';
 import { messageFor } from './support/plan.ts';
 import { World } from './support/world.ts';
 
-/** Row 10: content that is larger, deeper or stranger than anybody expects. */
+/** Row 10: content that is larger, deeper or stranger than expected. */
 
 let world: World;
 let sessionId: string;
@@ -15,7 +15,7 @@ beforeAll(async () => {
   world = await World.start();
   sessionId = await world.session();
 });
-/** Whatever it was, the session takes the next message, and nothing is stuck. */
+/** After each of these the session accepts the next message, and nothing is stuck. */
 afterEach(async () => {
   const turn = await world.turn(sessionId, world.plan({ say: 'Still here.' }));
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Still here.' } });
@@ -41,7 +41,7 @@ function user(content: unknown): Record<string, unknown>[] {
   return [{ type: 'user.message', content }];
 }
 
-/** Of the session's owner. */
+/** As the session's owner. */
 function authorization(): { authorization: string } {
   return { authorization: `Bearer ${world.recorder.ownerOf(sessionId).key}` };
 }
@@ -58,7 +58,7 @@ async function responses(turnId: string): Promise<Ended[]> {
   return events.filter(({ type }) => type === 'tool.response');
 }
 
-test('a tool result of 3 MB is a file, and its beginning is what the model reads', async () => {
+test('a tool result of 3 MB is stored as a file, and the model gets its beginning', async () => {
   const turn = await world.turn(
     sessionId,
     world.plan({ say: 'I look.', tools: [{ name: 'look', args: { size: 3_000_000 } }] }, { say: 'A lot.' }),
@@ -72,7 +72,7 @@ test('a tool result of 3 MB is a file, and its beginning is what the model reads
   expect((await file.text()).length).toBeGreaterThan(3_000_000);
 });
 
-test('300 tool calls in one message are carried out, each once', async () => {
+test('300 tool calls in one message are each executed once', async () => {
   const tools = Array.from({ length: 300 }, (_, i) => ({ name: i % 2 ? 'look' : 'pay' }));
   const plan = world.plan({ say: 'All at once.', tools }, { say: 'Done with all.' });
   const turn = await world.turn(sessionId, plan);
@@ -81,7 +81,7 @@ test('300 tool calls in one message are carried out, each once', async () => {
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(tools.map(() => 'succeeded'));
 });
 
-test('300 parts of 100 KiB are a turn; 320 are more than a body may have', async () => {
+test('300 parts of 100 KiB are a turn; 320 exceed the limit of a body', async () => {
   const parts = (count: number) =>
     Array.from({ length: count }, (_, i) => ({ type: 'text', text: `${i} `.padEnd(100 * 1024, 'x') }));
   const refused = await world.recorder.send(sessionId, user(parts(320)));
@@ -90,7 +90,7 @@ test('300 parts of 100 KiB are a turn; 320 are more than a body may have', async
   expect(await turn.done).toMatchObject({ status: 'done' });
 });
 
-test('a file of 25 MB is refused in a body, and taken by URL', async () => {
+test('a file of 25 MB is rejected in a body, and accepted by URL', async () => {
   const bytes = Buffer.alloc(25 * 1024 * 1024, 'x');
   const part = (data: string) => user([{ type: 'file', name: 'big.txt', data }]);
   const inBody = await world.recorder.send(sessionId, part(`data:text/plain;base64,${bytes.toString('base64')}`));
@@ -114,7 +114,7 @@ test.each([
     ]),
   ],
   ['10,000 levels', Buffer.from(`{"input":${'['.repeat(10_000)}${']'.repeat(10_000)}}`)],
-])('a body of %s is refused', async (_, body) => {
+])('a body of %s is rejected', async (_, body) => {
   const response = await fetch(`${world.recorder.api.url}/v1/agents/sessions/${sessionId}/turns`, {
     method: 'POST',
     headers: { ...authorization(), 'content-type': 'application/json' },
@@ -126,7 +126,7 @@ test.each([
   });
 });
 
-test('NUL bytes, lone surrogates and every control character are what was said', async () => {
+test('NUL bytes, lone surrogates and every control character are preserved', async () => {
   const strange = `\u0000 ${Array.from({ length: 32 }, (_, i) => String.fromCharCode(i)).join('')} \u007f\u009b\u202e\ufeff end`;
   const turn = await world.turn(
     sessionId,
@@ -143,7 +143,7 @@ test.each([
   ['arguments that are no JSON', '{"amount": 1'],
   ['arguments with a lone surrogate', '{"amount": "\\ud800"}'],
   ['arguments of 2 MB', JSON.stringify({ note: 'x'.repeat(2_000_000) })],
-])('a call with %s ends in one way, and the turn goes on', async (name, args) => {
+])('a call with %s has one outcome, and the turn continues', async (name, args) => {
   const model = `poison ${name}`;
   world.model.script(model, use({ name: 'pay', args, id: name.replaceAll(/\W/g, '_') }));
   const agent = 'poisoned';
@@ -153,7 +153,7 @@ test.each([
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Done.' } });
 });
 
-test('what the plan of a message says in 100 KB is said once', async () => {
+test('a message whose plan has 100 KB of text contains it once', async () => {
   const plan = world.plan({ say: 'word '.repeat(20_000).trim() });
   const turn = await world.recorder.turn(sessionId, user(messageFor(plan)));
   expect(await turn.done).toMatchObject({ status: 'done' });

@@ -3,9 +3,9 @@ import { expect, onTestFinished, test } from 'vitest';
 import { Postgres } from '../support/postgres.ts';
 import { World } from './support/world.ts';
 
-/** Row 5: PostgreSQL, under the catalog and under Temporal, is away again and again, whatever is going on. */
+/** Row 5: PostgreSQL, under the catalog and under Temporal, is repeatedly unavailable under load. */
 
-/** At least; people go on until the last of the restarts is over. */
+/** At least; the load continues until the last of the restarts is over. */
 const TURNS = process.env['LONG'] ? 1_000 : 24;
 const RESTARTS = 3;
 const RESTART_MS = 5_000;

@@ -3,15 +3,15 @@ import { expect, onTestFinished, test } from 'vitest';
 import { mulberry32 } from '../support/lossy-bus.ts';
 import { approval, messageFor } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
+import { SEED } from '../support/seed.ts';
 import { World, type Steps } from './support/world.ts';
 
-/** Row 17: what happens, and what goes wrong meanwhile, by chance. A seed gives the same schedule again. */
+/** Row 17: random actions and random faults. A seed reproduces a schedule. */
 
-const SEED = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1e9));
 const DURATION_MS = Number(process.env['DURATION'] ?? 20) * 1000;
 const SESSIONS = 4;
 
-test('whatever is done and whatever breaks, in any order', { timeout: DURATION_MS + 300_000 }, async () => {
+test('random actions under random faults', { timeout: DURATION_MS + 300_000 }, async () => {
   process.stdout.write(`The schedule of this run again: npm run test:faults -- random --seed ${SEED}\n`);
   const world = await World.start({
     apis: 2,
@@ -51,7 +51,7 @@ class Chance {
   }
 }
 
-/** Somebody with a session, who talks, decides, changes their mind and presses buttons twice. */
+/** A user with a session, who talks, decides, reconsiders and repeats requests. */
 class Person {
   readonly #world: World;
   readonly #chance: Chance;
@@ -71,12 +71,12 @@ class Person {
       const twice = this.#chance.of(0.2) && waiting.length > 0;
       const [sent] = await Promise.all([
         recorder.send(sessionId, input),
-        // Who comes second is told so: the calls do not wait any more.
+        // The second of two decisions is rejected: the calls no longer wait.
         ...(twice ? [recorder.send(sessionId, this.#answers(waiting))] : []),
       ]);
       const accepted = recorder.inputs.findLast((one) => one.sessionId === sessionId && one.outcome === 'accepted');
       if (sent.outcome === 'refused' && sent.code === 'actions_pending' && turn) {
-        // The message was to cancel a turn, which had ended by then, and waits.
+        // The message was to cancel a turn, which had already ended and waits for a decision.
         waiting = waitingOf(await turn.done);
         continue;
       }
@@ -87,7 +87,7 @@ class Person {
     }
   }
 
-  /** To the end, or until the turn is cancelled. Gives the calls that wait, with what they wait for. */
+  /** Waits for the end, or until the turn is cancelled. Returns the calls that wait, with what they wait for. */
   async #watch(sessionId: string, turn: RecordedTurn): Promise<string[][]> {
     if (this.#chance.of(0.25)) {
       await Promise.race([sleep(this.#chance.upTo(1500)), turn.done]);
@@ -97,7 +97,7 @@ class Person {
         const path = `/v1/agents/sessions/${sessionId}/cancel`;
         await this.#world.recorder.persist((api) => api.send('POST', path, {}));
       }
-      // The next message cancels what runs.
+      // The next message cancels the running turn.
       const state = await this.#world.recorder.persist((api) =>
         api.send<{ data: { state: { status: string } } }>(
           'GET',
@@ -167,7 +167,7 @@ function waitingOf(end: Awaited<RecordedTurn['done']>): string[][] {
   return end.required_actions.flatMap(({ type, tool_calls: calls }) => calls.map(({ id }) => [type, id]));
 }
 
-/** What goes wrong, one thing after another. */
+/** Inflicts faults, one after another. */
 class Trouble {
   readonly #world: World;
   readonly #chance: Chance;
@@ -200,7 +200,7 @@ class Trouble {
     ];
     for (let i = 0; goesOn(); i++) {
       await sleep(500 + this.#chance.upTo(2_500));
-      // By chance alone a short run would hardly ever come to the second step of a change.
+      // At random, a short run would hardly ever reach the second step of a change.
       const trouble = i % 3 === 0 ? () => this.#world.changeKey() : either(troubles);
       if (trouble) await this.#world.fault(trouble);
       await this.#world.up();

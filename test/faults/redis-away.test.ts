@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { wordsOf } from './support/plan.ts';
 import { World } from './support/world.ts';
 
-/** Row 15: Redis, which carries text as it is written, is emptied, killed and stopped while models speak. */
+/** Row 15: Redis, which carries text as it is written, is emptied, killed and suspended while models respond. */
 
 const TEXT = Array.from({ length: 40 }, (_, i) => `word${i}`).join(' ');
 const WORDS = wordsOf(TEXT).length;
@@ -19,12 +19,12 @@ type Fault = { name: string; begin: () => unknown; end?: () => unknown; ms?: num
 const FAULTS: Fault[] = [
   { name: 'is flushed, and its connections are cut', begin: () => it.redis.flush() },
   { name: 'is killed and starts again, empty', begin: () => it.redis.down(), end: () => it.redis.up(), ms: 1_500 },
-  // A connection that says nothing for 10 s is given up.
+  // A connection without any data for 10 s is closed.
   { name: 'hangs', begin: () => it.redis.hang(), end: () => it.redis.goOn(), ms: process.env['LONG'] ? 15_000 : 1_500 },
 ];
 
-test.each(FAULTS)('Redis $name: readers get what was said meanwhile before the message ends', async (fault) => {
-  // An answer that was begun on another worker comes by Redis too: if it breaks off there, the model is asked again.
+test.each(FAULTS)('Redis $name: readers get the text of the outage before the message ends', async (fault) => {
+  // The response of a speculative call on another worker also comes over Redis: if it breaks off there, the model is called again.
   const hold = [WORDS, WORDS];
   const tools = ['look', 'pay'].map((name) => ({ name }));
   const plan = () => it.plan({ say: TEXT, pauseMs: 50, hold, shuffles: true, tools }, { say: 'And on.' });
@@ -33,7 +33,7 @@ test.each(FAULTS)('Redis $name: readers get what was said meanwhile before the m
   await Promise.all(turns.map((turn) => turn.words(5)));
 
   await it.fault(fault.begin);
-  // Whoever comes now gets what is durable; a turn that begins now runs.
+  // A reader that connects now gets what is durable; a turn that starts now runs.
   const late = it.recorder.follow(turns[0]!.sessionId, turns[0]!.turnId);
   const begun = it.turn(await it.session(), it.plan({ say: TEXT, tools: [{ name: 'pay' }] }, { say: 'Paid.' }));
   if (fault.ms) await sleep(fault.ms);

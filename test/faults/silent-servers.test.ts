@@ -4,14 +4,14 @@ import { folded } from '../support/api-client.ts';
 import type { TestMcpServer } from '../support/mcp-server.ts';
 import { World } from './support/world.ts';
 
-/** Row 14: MCP servers that take the connection and say nothing. */
+/** Row 14: MCP servers that accept the connection and send nothing. */
 
 /** Longer than a worker may be silent, shorter than a server may. */
 const SHORT_MS = 6_000;
-/** Longer than a server may be silent, and than a busy machine takes to ask it. */
+/** Longer than a server may be silent, plus the time in which a busy machine sends the request. */
 const LONG_MS = process.env['LONG'] ? 60_000 : 30_000;
 
-/** The first word of either protocol. */
+/** The first request of either protocol. */
 const CONNECT = ['server/discover', 'initialize'];
 const LIST = ['tools/list'];
 
@@ -20,7 +20,7 @@ function silence(server: TestMcpServer | undefined, methods: string[], ms: numbe
   for (const method of methods) server?.faults.set(method, { until });
 }
 
-test('a short silence is waited for; a long one costs the tools of that server, and the model is told', async () => {
+test("a short silence is waited for; after a long one the server's tools are unavailable, and the model is told", async () => {
   const it = await World.start({ servers: ['slow-connect', 'slow-list', 'mute-connect', 'mute-list'] });
   onTestFinished(() => it.stop());
   const plan = it.plan({ say: 'I look.', tools: [{ name: 'slow-connect__look' }] }, { say: 'Seen.' });
@@ -31,7 +31,7 @@ test('a short silence is waited for; a long one costs the tools of that server, 
   await it.fault(() => silence(it.servers.get('mute-list'), LIST, LONG_MS));
   const turn = await it.turn(sessionId, plan);
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Seen.' } });
-  // Nobody took the worker for dead because its servers were silent.
+  // The worker was not considered dead because its servers were silent.
   expect(await it.failedAttempts(turn)).toEqual([]);
   const connected = folded(turn.frames).find((event) => 'mcp_servers' in event);
   expect(connected).toMatchObject({ mcp_servers: [{ name: 'test' }, { name: 'slow-connect' }, { name: 'slow-list' }] });
@@ -40,7 +40,7 @@ test('a short silence is waited for; a long one costs the tools of that server, 
   expect(system?.content).toMatch(/"mute-list" are currently unavailable: .*did not answer within 10 s/);
   expect(system?.content).not.toMatch(/slow|test/);
 
-  // What a server failed at is not asked of it again for half a minute.
+  // A server is not asked again for half a minute after a failure.
   if (process.env['LONG']) await vi.waitFor(() => expectAllOffered(it, sessionId), { timeout: 120_000 });
   await it.check();
 });

@@ -5,15 +5,15 @@ import type { ModelCall } from '../support/scripted-model.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World } from './support/world.ts';
 
-/** Row 12: crowds of readers that take nothing, or all come back in one moment. */
+/** Row 12: crowds of readers that read nothing, or all reconnect at once. */
 
 const STALLED = process.env['LONG'] ? 1_000 : 200;
 const RECONNECTING = process.env['LONG'] ? 2_000 : 300;
 
 const MB = 1024 * 1024;
-/** What the API may take whoever reads, the text of the turn in several forms included. */
+/** What the API may use without readers, including the text of the turn in several forms. */
 const BASE_BYTES = 256 * MB;
-/** ... and for each reader. */
+/** ... and per reader. */
 const READER_BYTES = MB / 2;
 const CHUNK = 'x'.repeat(32 * 1024);
 /** Somewhat less than the most that one message may have. */
@@ -22,11 +22,11 @@ const MESSAGES = 9;
 /** Twice what the kernel takes for a reader: the rest would have to wait in the API. */
 const TEXT_BYTES = MESSAGES * MESSAGE_BYTES;
 
-/** A reader is in time if it hears of a word by then, however busy the machine: those who are kept waiting wait for 60 s. */
+/** The limit for the latency of a word, also on a busy machine: readers that are blocked wait for 60 s. */
 const IN_TIME_MS = 5_000;
 
 let it: World;
-/** What the model answers, by what the user has told it: however often it is asked. */
+/** The model's response to each message, however often it is requested. */
 const speeches = new Map<string, (call: ModelCall) => Promise<void>>();
 beforeAll(async () => {
   it = await World.start();
@@ -37,7 +37,7 @@ beforeAll(async () => {
 });
 afterAll(() => it.checkAndStop());
 
-test(`${STALLED} readers that have stopped reading cost little memory, and nobody else any time`, async () => {
+test(`${STALLED} readers that have stopped reading cost little memory, and do not delay others`, async () => {
   const [asked, mayBegin, mayEnd] = [gate(), gate(), gate()];
   // Also when the test fails: the turn is to end.
   onTestFinished(() => [mayBegin, mayEnd].forEach(({ resolve }) => resolve()));
@@ -68,7 +68,7 @@ test(`${STALLED} readers that have stopped reading cost little memory, and nobod
   expect(await used, 'bytes that the readers have cost').toBeLessThan(BASE_BYTES + STALLED * READER_BYTES);
   expect(worst, 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
 
-  // Some read on, and have missed nothing.
+  // Some resume reading, and have missed nothing.
   mayEnd.resolve();
   await turn.done;
   const [one, another, ...gone] = stalled;
@@ -80,7 +80,7 @@ test(`${STALLED} readers that have stopped reading cost little memory, and nobod
   }
 });
 
-test(`${RECONNECTING} readers come back at once: all go on where they were, and nobody waits for them`, async () => {
+test(`${RECONNECTING} readers reconnect at once: all resume at their position, and do not delay others`, async () => {
   const said = pace('Speak slowly.', 40, 200);
   const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak slowly.' }]);
   const api = it.recorder.as(it.recorder.ownerOf(turn.sessionId));
@@ -106,7 +106,7 @@ interface Stalled {
   abort: AbortController;
 }
 
-/** Opens a stream from which nobody reads. */
+/** Opens a stream without reading it. */
 async function stall({ sessionId, turnId }: RecordedTurn): Promise<Stalled> {
   const abort = new AbortController();
   const path = `/v1/agents/sessions/${sessionId}/turns/${turnId}/subscribe`;
@@ -116,7 +116,7 @@ async function stall({ sessionId, turnId }: RecordedTurn): Promise<Stalled> {
   return { response, abort };
 }
 
-/** Told `content`, the model says so many words, so many milliseconds apart; gives when each was said. */
+/** On the message `content` the model sends this many words at this interval; returns the time of each. */
 function pace(content: string, words: number, pauseMs: number): number[] {
   const said: number[] = [];
   speeches.set(content, async (call) => {
@@ -134,7 +134,7 @@ function pace(content: string, words: number, pauseMs: number): number[] {
   return said;
 }
 
-/** How late the reader of another turn hears a word, at worst. */
+/** The highest latency of a word at the reader of another turn. */
 async function worstDelay(words: number, pauseMs: number): Promise<number> {
   const said = pace('Speak quickly.', words, pauseMs);
   const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak quickly.' }]);
@@ -148,7 +148,7 @@ function worstOf(turn: RecordedTurn, said: number[]): number {
   for (const { frame, at } of turn.recorded) {
     if (frame.type !== 'model.message.delta') continue;
     for (const word of (frame.content ?? '').match(/\d+/g) ?? []) {
-      // A text that is sent again has nothing new.
+      // Text that is sent again has nothing new.
       if (Number(word) < words) continue;
       worst = Math.max(worst, at - (said[words] ?? NaN));
       words += 1;
@@ -158,7 +158,7 @@ function worstOf(turn: RecordedTurn, said: number[]): number {
   return worst;
 }
 
-/** How much the API grows at worst, in bytes, until it is stopped, or the test has failed. */
+/** The highest growth of the API's memory, in bytes, until it is stopped or the test has failed. */
 function watchMemory(): { stop: () => Promise<number> } {
   const over = new AbortController();
   onTestFinished(() => over.abort());
@@ -181,7 +181,7 @@ function watchMemory(): { stop: () => Promise<number> } {
   };
 }
 
-/** Of all texts so far: a message may be begun again. */
+/** The length of all texts so far: a message may be repeated. */
 function lengthOf(frames: RecordedTurn['frames']): number {
   const lengths = new Map<string, number>();
   for (const frame of frames) {

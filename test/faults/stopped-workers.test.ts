@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ServerProcess } from '../support/server-process.ts';
 import { World } from './support/world.ts';
 
-/** Row 13: workers that are asked to stop with work in their hands. A shutdown is no cancel, and no success. */
+/** Row 13: workers that are stopped during work. A shutdown is neither a cancel nor a success. */
 
-/** How long tools may finish, and about how long it takes to stop a worker that runs one that does not. */
+/** How long tools may finish, and about how long it takes to stop a worker with a tool that does not. */
 const SHUTDOWN_SECONDS = 4;
 
 let it: World;
@@ -21,10 +21,10 @@ afterAll(() => it.checkAndStop());
 
 const DONE = { status: 'done', required_actions: [], output: { content: 'And on.' } };
 
-test('SIGTERM with model calls and tools in flight: what may be is done elsewhere, at once; what may not gets time', async () => {
+test('SIGTERM during model calls and tools: repeatable work moves to another worker at once; the rest gets time to finish', async () => {
   await other.kill();
   const speaking = it.plan({ say: 'one two three', hold: 2 });
-  // What hangs is repeated where it may be. What takes its time is done when the model call has moved on.
+  // Repeatable calls that hang are repeated. Slow ones end after the model call has moved.
   const acting = it.plan(
     {
       say: '',
@@ -61,14 +61,14 @@ test('SIGTERM with model calls and tools in flight: what may be is done elsewher
     [slow ?? '']: 'succeeded',
     [stuck ?? '']: 'unknown_outcome',
   });
-  // It does not wait for a time-out, nor for the tools of the worker that stops.
+  // It waits neither for a time-out nor for the tools of the worker that stops.
   expect(resumed).toBeLessThan(SHUTDOWN_SECONDS * 1000);
 });
 
 test('rolling restarts during a long turn', async () => {
   if (!worker.isRunning) await worker.start();
   const rounds = process.env['LONG'] ? 5 : 2;
-  // Each of these waits for somebody to be stopped: the turn is as long as it takes.
+  // Each of these waits until a worker is stopped: the turn lasts as long as the restarts.
   const plan = it.plan(
     ...Array.from({ length: rounds }, () => [
       { say: 'Let me see.', hold: 1, tools: [{ name: 'pay', args: { ms: 200 } }] },

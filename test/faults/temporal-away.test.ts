@@ -5,13 +5,13 @@ import { approval, messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn, SentInput } from './support/recorder.ts';
 import { World } from './support/world.ts';
 
-/** Row 4: Temporal's server is away while models speak, tools run and people are waited for. */
+/** Row 4: Temporal's server is unavailable during model calls, tool calls and pending decisions. */
 
 const TEXT = 'one two three four five';
 
 let it: World;
 beforeAll(async () => {
-  // As it is by default. An outage that is longer costs the outcome of a tool.
+  // The default. A longer outage costs the outcome of a tool.
   it = await World.start({ env: { EVERTURN_TOOL_HEARTBEAT_SECONDS: '60' } });
 });
 afterAll(() => it.checkAndStop());
@@ -26,11 +26,11 @@ const OUTAGES: Record<string, () => Outage> = {
 const SECONDS = process.env['LONG'] ? [5, 30] : [5];
 
 test.each(SECONDS.flatMap((seconds) => Object.keys(OUTAGES).map((what) => ({ seconds, what }))))(
-  'for $seconds s its server $what: nothing is lost, and nothing is said to be done that is not',
+  'for $seconds s its server $what: nothing is lost, and nothing is reported as done that is not',
   async ({ seconds, what }) => {
     const outage = `${seconds} s ${what}`;
     const [leave, comeBack] = OUTAGES[what]!();
-    // Half of what runs comes to its end while Temporal is away, the other half behind that.
+    // Half of the running work ends while Temporal is unavailable, the other half after that.
     const speeches = ['during', 'after'].map(() =>
       it.plan({ say: TEXT, hold: 3, shuffles: true, tools: [{ name: 'look' }, { name: 'pay' }] }, { say: 'And on.' }),
     );
@@ -69,7 +69,7 @@ test.each(SECONDS.flatMap((seconds) => Object.keys(OUTAGES).map((what) => ({ sec
 
     for (const one of await Promise.all(sent)) {
       expectToldToWait(one);
-      // One that hangs may have come back before the API gave up.
+      // One that hangs may respond again before the API gave up.
       if (what === 'was killed') expect(one.unavailable?.length).toBeGreaterThan(0);
       running.push(it.recorder.follow(one.sessionId, one.turnId ?? ''));
     }

@@ -22,7 +22,7 @@ const spec = (instructions: string, model = 'm') => ({ model: { name: model }, i
 const pathOf = (name: string) => `/v1/agents/${encodeURIComponent(name)}`;
 const statusOf = async (method: string, path: string, body?: unknown) => (await admin.send(method, path, body)).status;
 
-test('agents are listed by the bytes of their names, each in its newest version', async () => {
+test('agents are listed in byte order of their names, each in its newest version', async () => {
   const prefix = newId('req');
   const names = ['b', 'a/c', 'Z', 'a b', 'é', 'a'].map((name) => `${prefix}${name}`);
   for (const name of names) await admin.putAgent(encodeURIComponent(name), spec('old'));
@@ -43,7 +43,7 @@ test('agents are listed by the bytes of their names, each in its newest version'
   expect([odd.status, odd.body.error.code]).toEqual([400, 'invalid_page_token']);
 });
 
-test('versions stay as they were, and can be listed and read', async () => {
+test('versions are immutable, and can be listed and read', async () => {
   const name = newId('req');
   for (let i = 1; i <= 12; i++) await admin.putAgent(name, spec(`version ${i}`));
   const all = await admin.list<Versioned>(`${pathOf(name)}/versions`, 5);
@@ -65,7 +65,7 @@ test('versions stay as they were, and can be listed and read', async () => {
   }
 });
 
-test("a deleted agent takes no new sessions, those that it has go on with their versions, and numbers don't come again", async () => {
+test('a deleted agent accepts no new sessions, existing ones keep their versions, and version numbers are not reused', async () => {
   const name = newId('req');
   server.model.script(name, say('before'), say('after'), say('still'));
   await admin.putAgent(name, spec('first', name));
@@ -84,7 +84,7 @@ test("a deleted agent takes no new sessions, those that it has go on with their 
   const instructions = server.model.requestsTo(name).map(({ messages }) => messages[0]?.content);
   expect(instructions).toEqual(['first', 'first', 'second']);
   expect((await admin.get(`${pathOf(name)}/versions/1`)).data.spec.instructions).toBe('first');
-  // The same again is a new version all the same: whoever has seen the old one has seen it end.
+  // Identical content is a new version here: a client that saw the old one also saw it deleted.
   const { data } = (await admin.send('PUT', pathOf(name), spec('second', name))).body;
   expect(data.version).toBe(3);
   expect((await admin.list<Versioned>(`${pathOf(name)}/versions`)).map(({ version }) => version)).toEqual([3, 2, 1]);

@@ -14,10 +14,10 @@ import { ServerProcess } from '../support/server-process.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 import { onTestServer } from '../support/test-server.ts';
 
-// Each test starts several processes, which on a busy machine takes more than the work.
+// Each test starts several processes, which on a busy machine takes longer than the test itself.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
-/** Two APIs and one or two workers, each a process of its own, on one Temporal, one Redis, one database. */
+/** Two APIs and one or two workers, each in its own process, on one Temporal, one Redis and one database. */
 
 let dataDir: string;
 let database: TestDatabase;
@@ -29,7 +29,7 @@ let api1: ServerProcess;
 let api2: ServerProcess;
 let worker1: ServerProcess;
 let worker2: ServerProcess;
-/** Settles the call of the tool `wait`. */
+/** Resolves the call of the tool `wait`. */
 let toolMayEnd: PromiseWithResolvers<void>;
 
 beforeAll(async () => {
@@ -83,7 +83,7 @@ beforeEach(async () => {
   await Promise.all([api1, api2, worker1].filter((part) => !part.isRunning).map((part) => part.start()));
 });
 
-/** A turn that is begun at the first API. */
+/** Starts a turn at the first API. */
 async function begin(...scripts: Script[]) {
   const agent = newId('req');
   model.script(agent, ...scripts);
@@ -94,7 +94,7 @@ async function begin(...scripts: Script[]) {
   return {
     first,
     requests: () => model.requestsTo(agent).length,
-    /** A reader at an API, from a cursor on. */
+    /** Starts a reader at an API, from a cursor. */
     read: ({ api }: ServerProcess, after?: number) => api.subscribe(sessionId, turnId, after),
     more: () => api2.api.turn(sessionId, 'more'),
   };
@@ -104,7 +104,7 @@ async function whole(...readers: EventReader[]): Promise<object[]> {
   return folded(...(await Promise.all(readers.map(({ done, frames }) => done.catch(() => frames)))));
 }
 
-test('a turn begun at one API is streamed live by another; who comes late gets the text so far', async () => {
+test('a turn started at one API is streamed live by another; a late reader gets the text so far', async () => {
   const answer = held(
     (call) => call.text('I was saying '),
     (call) => call.text('that all is well.').finish(),
@@ -123,7 +123,7 @@ test('a turn begun at one API is streamed live by another; who comes late gets t
   expect((await worker1.api.send('GET', '/v1/agents/filed')).status).toBe(404);
 });
 
-test('a worker killed in mid-stream: the other starts the message again, for the readers of both APIs', async () => {
+test('when a worker is killed in mid-stream, another repeats the message for the readers of both APIs', async () => {
   const answer = held(
     (call) => call.text('I was saying '),
     () => undefined,
@@ -141,7 +141,7 @@ test('a worker killed in mid-stream: the other starts the message again, for the
   expect(await more().end()).toMatchObject({ status: 'done' });
 });
 
-test('an API killed in mid-stream: its reader goes on at the other, from its cursor', async () => {
+test('when an API is killed in mid-stream, its reader resumes at another from its cursor', async () => {
   const answer = held(
     (call) => call.text('I was saying '),
     (call) => call.text('that all is well.').finish(),
@@ -158,7 +158,7 @@ test('an API killed in mid-stream: its reader goes on at the other, from its cur
   expect(requests()).toBe(1);
 });
 
-test('an API that is stopped answers what it owes and ends its streams, whose readers go on at the other', async () => {
+test('an API that is stopped completes its responses and ends its streams, whose readers resume at another', async () => {
   const answer = held(
     (call) => call.text('I was saying '),
     (call) => call.text('that all is well.').finish(),
@@ -173,7 +173,7 @@ test('an API that is stopped answers what it owes and ends its streams, whose re
   expect(await whole(first, rest)).toEqual(await whole(read(api2)));
 });
 
-test('Redis restarted in mid-stream: text in progress is brought up to date, and no event is lost', async () => {
+test('when Redis restarts in mid-stream, text in progress is resent and no event is lost', async () => {
   const [down, up] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const [said, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const { first, read } = await begin(async (call) => {
@@ -191,12 +191,12 @@ test('Redis restarted in mid-stream: text in progress is brought up to date, and
   await redis.down();
   down.resolve();
   await said.promise;
-  // Redis away is no reason for a turn to be slow, nor for its readers to miss what is durable.
+  // While Redis is unavailable, turns are not slower and readers get everything that is durable.
   const meanwhile = await begin(use({ name: 'wait' }), say('without Redis'));
   toolMayEnd.resolve();
   expect(await meanwhile.first.end()).toMatchObject({ status: 'done', output: { content: 'without Redis' } });
   await redis.up();
-  // With no further word from the model.
+  // The model sends nothing more meanwhile.
   await Promise.all([first.says('before meanwhile '), beside.says('before meanwhile ')]);
   up.resolve();
   await Promise.all([first.says('after'), beside.says('after')]);
@@ -226,7 +226,7 @@ test('a worker that is stopped finishes its tools and hands its model calls to a
   expect(outcomes).toContain('succeeded');
 });
 
-test('an API whose workers are not there says so, until one comes', async () => {
+test('an API without workers reports it until one starts', async () => {
   const alone = { ...env, EVERTURN_TASK_QUEUE: newId('req') };
   const api = await ServerProcess.prepare(dataDir, alone, 'api');
   const worker = await ServerProcess.prepare(dataDir, alone, 'worker');
@@ -238,15 +238,18 @@ test('an API whose workers are not there says so, until one comes', async () => 
   await expect.poll(async () => (await api.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
 });
 
-test('agents in files are there once, however many APIs register them', async () => {
+test('agents in files are registered once, however many APIs register them', async () => {
   const { data } = await api2.api.get('/v1/agents/filed');
   expect(data).toMatchObject({ name: 'filed', version: 1 });
 });
 
-test.each(['api', 'worker'])('%s without what it shares with others says what to set', async (command) => {
-  const { code, stderr } = await everturn([command], { EVERTURN_DATA: dataDir, DATABASE_URL: 'sqlite:x' });
-  expect(code).toBe(1);
-  expect(stderr).toMatch(
-    new RegExp(`^everturn: everturn ${command} .*\nTEMPORAL_ADDRESS .*\nREDIS_URL .*\nOPENAI_API_KEY`),
-  );
-});
+test.each(['%s without the shared services reports which settings are missing', 'worker'])(
+  '%s without what it shares with others says what to set',
+  async (command) => {
+    const { code, stderr } = await everturn([command], { EVERTURN_DATA: dataDir, DATABASE_URL: 'sqlite:x' });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      new RegExp(`^everturn: everturn ${command} .*\nTEMPORAL_ADDRESS .*\nREDIS_URL .*\nOPENAI_API_KEY`),
+    );
+  },
+);

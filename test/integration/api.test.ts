@@ -20,7 +20,7 @@ afterAll(() => server.stop());
 
 const message = (content: unknown) => ({ input: [{ type: 'user.message', content }] });
 
-test('without a key, or with a wrong one, there is nothing here; health is for everybody', async () => {
+test('requests without a key or with a wrong one are rejected; health needs none', async () => {
   for (const key of [undefined, 'wrong']) {
     const { status, body, headers } = await new ApiClient(server.server.url, key).send('GET', '/v1/agents/helper');
     expect([status, body.error.code]).toEqual([401, 'unauthenticated']);
@@ -39,7 +39,7 @@ test('without a key, or with a wrong one, there is nothing here; health is for e
   expect(await nobody.get('/readyz')).toEqual({ status: 'ready', problems: [], warnings: [] });
 });
 
-test("other people's sessions do not exist", async () => {
+test('sessions of other subjects are reported as not found', async () => {
   const id = await ann.createSession('helper');
   const reader = ann.turn(id, 'hi');
   await reader.done;
@@ -67,7 +67,7 @@ test("other people's sessions do not exist", async () => {
   });
 });
 
-test("a subject's Idempotency-Key is its own", async () => {
+test('an Idempotency-Key is scoped to its subject', async () => {
   const create = async (client: ApiClient): Promise<string> => {
     const key = { 'idempotency-key': 'shared' };
     return (await client.send('POST', '/v1/agents/sessions', { agent_name: 'helper' }, key)).body.data.id;
@@ -77,7 +77,7 @@ test("a subject's Idempotency-Key is its own", async () => {
   expect([await create(ann), await create(bob)]).toEqual([hers, his]);
 });
 
-test('errors have one form, whatever went wrong', async () => {
+test('all errors have one format', async () => {
   const id = await ann.createSession('helper');
   const base = `/v1/agents/sessions/${id}`;
   const cases: [string, string, unknown, number, string, (string | undefined)?][] = [
@@ -151,7 +151,7 @@ test('errors have one form, whatever went wrong', async () => {
   expect(await ann.list(`${base}/turns`, 25)).toEqual([]);
 });
 
-test('a body above 30 MB is refused, one below is not', async () => {
+test('a body above 30 MB is rejected, one below is accepted', async () => {
   const id = await ann.createSession('helper');
   const path = `/v1/agents/sessions/${id}/turns`;
   const { status, body } = await ann.send('POST', path, message('x'.repeat(31 * 1024 * 1024)));
@@ -166,7 +166,7 @@ test('a body above 30 MB is refused, one below is not', async () => {
   expect([many.status, many.body.error.code]).toEqual([422, 'content_too_large']);
 });
 
-test('a body that is cut off is an error of its own, and does no harm', async () => {
+test('a truncated body has its own error and no side effect', async () => {
   const { hostname, port } = new URL(server.server.url);
   const socket = connect(Number(port), hostname);
   socket.write(
@@ -177,7 +177,7 @@ test('a body that is cut off is an error of its own, and does no harm', async ()
   expect((await ann.send('GET', '/v1/agents/helper')).status).toBe(200);
 });
 
-test('SDKs may put a path in front, and encode path parameters', async () => {
+test('paths may have a prefix and encoded parameters, as SDKs send them', async () => {
   const prefixed = new ApiClient(`${server.server.url}/tenant/x`, 'key-of-ann');
   await prefixed.putAgent('team%2Fhelper', { model: { name: 'known' } });
   const id = await prefixed.createSession('team/helper');
@@ -185,7 +185,7 @@ test('SDKs may put a path in front, and encode path parameters', async () => {
   expect((await prefixed.turn(id, 'hi').end()).status).toBe('done');
 });
 
-test('agents are versioned, and a session stays with the version that it began with', async () => {
+test('agents are versioned, and a session keeps the version that it started with', async () => {
   const spec = (instructions: string) => ({ model: { name: 'known' }, instructions });
   await ann.putAgent('poet', spec('Rhyme.'));
   const id = await ann.createSession('poet');
@@ -204,7 +204,7 @@ test('agents are versioned, and a session stays with the version that it began w
   expect((await ann.get(`/v1/agents/sessions/${id}`)).data.agent_version).toBe(1);
 });
 
-test('an agent that can not run here is refused with the reason', async () => {
+test('an agent that cannot run here is rejected with the reason', async () => {
   const model = { name: 'known' };
   const cases: [object, number, string, string][] = [
     [{}, 400, 'invalid_request', 'model'],
@@ -268,16 +268,16 @@ test('an agent that can not run here is refused with the reason', async () => {
   expect((await ann.send('GET', '/v1/agents/bad')).status).toBe(404);
   const reserved = await ann.send('PUT', '/v1/agents/sandbox', { model });
   expect([reserved.status, reserved.body.error.code]).toEqual([422, 'invalid_agent']);
-  // Turned off, or left to the server, everything is fine.
+  // Turned off, or left to the server, each is accepted.
   await ann.putAgent('modest', { model, skills: [], config: { sandbox: { enabled: false }, generative_ui: null } });
 });
 
-test('a model that has gone since is found out before the turn begins', async () => {
+test('a model that is no longer available is reported before the turn starts', async () => {
   server.model.models = ['known', 'fleeting'];
   await ann.putAgent('late', { model: { name: 'fleeting' } });
   const id = await ann.createSession('late');
   expect((await ann.turn(id, 'hi').end()).status).toBe('done');
-  // Another server with the same catalog, whose provider does not have the model any more.
+  // Another server with the same catalog, whose provider no longer has the model.
   const env = { EVERTURN_API_KEYS: 'ann:admin=key-of-ann', DATABASE_URL: server.database.url };
   const later = await startTestServer({ env });
   later.model.models = ['known'];
@@ -290,7 +290,7 @@ test('a model that has gone since is found out before the turn begins', async ()
   expect((await ann.list(`/v1/agents/sessions/${id}/turns`, 25)).length).toBe(1);
 });
 
-test('drafts are sessions with an agent of their own, which can change between turns', async () => {
+test('drafts are sessions with their own agent, which can change between turns', async () => {
   const spec = (instructions: string) => ({ model: { name: 'known' }, instructions });
   const { status, body } = await ann.send('POST', '/v1/agents/draft-sessions', {
     agent_spec: spec('One.'),
@@ -313,7 +313,7 @@ test('drafts are sessions with an agent of their own, which can change between t
     .slice(-2)
     .map(({ messages }) => messages[0]?.content);
   expect(said).toEqual(['One.', 'Two.']);
-  // A draft is no session, and a session is no draft.
+  // A draft is not found as a session, and a session not as a draft.
   expect((await ann.send('GET', `/v1/agents/sessions/${draft.id}`)).status).toBe(404);
   const session = await ann.createSession('helper');
   expect((await ann.send('GET', `/v1/agents/draft-sessions/${session}`)).status).toBe(404);
@@ -323,7 +323,7 @@ test('drafts are sessions with an agent of their own, which can change between t
   expect((await bob.send('GET', path)).status).toBe(404);
 });
 
-test('what a session does, a draft does too', async () => {
+test('the routes of sessions also exist for drafts', async () => {
   const { body } = await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: { model: { name: 'known' } } });
   const draft = `/v1/agents/sessions/${body.data.id}`;
   const reader = ann.turn(body.data.id, 'hi');
@@ -338,7 +338,7 @@ test('what a session does, a draft does too', async () => {
   expect([closed.status, closed.body.error.code]).toEqual([409, 'session_closed']);
 });
 
-test('metadata and a title come back with the session; a given title stays', async () => {
+test('metadata and title are returned with the session; a given title is not replaced', async () => {
   const headers = { 'x-tfy-metadata': '{"team": "blue", "n": 1}' };
   const { body } = await ann.send('POST', '/v1/agents/sessions', { agent_name: 'helper', title: 'Mine' }, headers);
   expect(body.data).toMatchObject({ title: 'Mine', metadata: { team: 'blue', n: 1 } });
@@ -363,7 +363,7 @@ test('metadata and a title come back with the session; a given title stays', asy
   }
 });
 
-test('agents from a folder are there at start; a bad one stops the start with its file', async () => {
+test('agents from a folder exist after the start; an invalid one stops the start and its file is named', async () => {
   const folder = path.join(server.dataDir, 'agents');
   await mkdir(folder);
   await writeFile(path.join(folder, 'greeter.json'), JSON.stringify({ model: { name: 'm' }, instructions: 'Greet.' }));
@@ -374,7 +374,7 @@ test('agents from a folder are there at start; a bad one stops the start with it
   await expect(startTestServer({ env: { EVERTURN_AGENTS: folder } })).rejects.toThrow(/broken\.json: model\.name/);
 });
 
-test('no id can be told from the state of Math.random', async () => {
+test('ids cannot be predicted from the state of Math.random', async () => {
   const random = vi.spyOn(Math, 'random').mockReturnValue(0.5);
   onTestFinished(() => random.mockRestore());
   const { headers } = await new ApiClient(server.server.url).send('GET', '/healthz');

@@ -45,7 +45,7 @@ async function pausedOn(chat: Chat, text = 'go'): Promise<string> {
   return reader.turnId();
 }
 
-test('a turn that needs approval ends with it; allowed, the call runs, denied, the model hears why', async () => {
+test('a turn that needs approval ends with the request; an allowed call runs, a denied one is reported to the model', async () => {
   const chat = await server.chat({
     scripts: [
       use(
@@ -60,7 +60,7 @@ test('a turn that needs approval ends with it; allowed, the call runs, denied, t
   });
   const first = chat.turn('go');
   const frames = await first.done;
-  // What needs nobody runs before the turn pauses.
+  // Calls that need no approval run before the turn pauses.
   expect(frames.flatMap((f) => (f.type === 'tool.response' ? [f.tool_call_id] : [])).toSorted()).toEqual(['l1', 'p1']);
   const required = await first.type('tool.approval_required');
   const message = frames.find(({ type }) => type === 'model.message');
@@ -81,11 +81,11 @@ test('a turn that needs approval ends with it; allowed, the call runs, denied, t
   expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'Very well.' } });
   const ran = server.mcp.calls.slice(before);
   expect(ran.map(({ tool, arguments: args }) => [tool, args])).toEqual([['write', { text: 'a' }]]);
-  // The operation id reaches the tool in both ways, and names the turn that asked for the call.
+  // The operation id reaches the tool in both ways, and names the turn in which the model made the call.
   const operation = `${await first.turnId()}/w1`;
   expect(ran[0]?.meta['io.everturn/operation-id']).toBe(operation);
   expect(ran[0]?.headers['idempotency-key']).toBe(operation);
-  // Each call is answered once, behind its message, in the order of the calls.
+  // Each call is answered once, after its message, in the order of the calls.
   const sent = chat.requests()[1]?.messages ?? [];
   expect(sent.map(({ role, tool_call_id: id, content }) => [role, id, content])).toEqual([
     ['user', undefined, 'go'],
@@ -97,7 +97,7 @@ test('a turn that needs approval ends with it; allowed, the call runs, denied, t
   ]);
 });
 
-test('which tools need approval is up to the agent', async () => {
+test('the agent decides which tools need approval', async () => {
   const server1 = { ...onTestServer.mcp_servers[0]!, type: 'truefoundry-mcp-registry' as const };
   const cases = [
     [['@all'], ['look', 'write', 'erase', 'plain']],
@@ -166,12 +166,12 @@ test('questions and client tools are answered by the client', async () => {
     ['d1', 'door 2 is open'],
     ['w1', 'wrote b'],
   ]);
-  // What the client answered is part of the input, not an event of the server's.
+  // The client's answer is part of the input, not an event of the server.
   const responses = (await second.done).filter(({ type }) => type === 'tool.response');
   expect(responses.map((frame) => frame.type === 'tool.response' && frame.tool_call_id)).toEqual(['w1']);
 });
 
-test('answers must be whole, for calls that wait, of the right kind, and come once; else nothing changes', async () => {
+test('answers must be complete, of the right kind, for pending calls and given once; otherwise nothing changes', async () => {
   const chat = await server.chat({
     scripts: [
       use(
@@ -204,14 +204,14 @@ test('answers must be whole, for calls that wait, of the right kind, and come on
   const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
   expect(turns.map(({ id }) => id)).toEqual([paused]);
   expect(server.mcp.calls.length).toBe(ran);
-  // After all of it, the right answer still works, and only once.
+  // After all of these, the right answer is still accepted, once.
   const right = [allow('w1'), respond('q1', 'a')];
   expect(await chat.turn(right).end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
   const again = await server.api.send('POST', `${chat.path}/turns`, { input: right });
   expect([again.status, again.body.error.code]).toEqual([422, 'call_not_pending']);
 });
 
-test('with nothing pending an empty input goes on with the conversation', async () => {
+test('an empty input continues the conversation if no call is pending', async () => {
   const chat = await server.chat({ scripts: [say('one'), say('two')] });
   await chat.turn('start').done;
   for (const input of [[], null, undefined]) {
@@ -221,7 +221,7 @@ test('with nothing pending an empty input goes on with the conversation', async 
   expect(chat.requests().length).toBe(4);
 });
 
-test('reasons of denials reach model and reader whole, however long they are together', async () => {
+test('the reasons of denials reach model and reader unshortened, whatever their total length', async () => {
   const ids = Array.from({ length: 12 }, (_, i) => `w${i}`);
   const chat = await server.chat({
     scripts: [use(...ids.map((id) => ({ name: 'write', args: { text: id }, id }))), say('I see.')],

@@ -25,7 +25,7 @@ afterAll(() => server.stop());
 
 const cancel = (chat: Chat, body: object = {}) => server.api.send('POST', `${chat.path}/cancel`, body);
 
-test('a turn cancelled in mid-stream keeps its text, and the next one goes on from there', async () => {
+test('a turn cancelled in mid-stream keeps its text, and the next turn continues from it', async () => {
   const model = held(
     (call) => call.text('Once upon ').text('a time'),
     () => undefined,
@@ -37,14 +37,14 @@ test('a turn cancelled in mid-stream keeps its text, and the next one goes on fr
   expect((await cancel(chat)).body).toEqual({});
   const frames = await reader.done;
   expect(await reader.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
-  await call.closed; // the model is not left talking to itself
+  await call.closed; // the request to the model is ended
   expect(folded(frames)[1]).toMatchObject({ content: 'Once upon a time', finish_reason: 'cancelled', tool_calls: [] });
   await chat.turn('go on').done;
   expect(chat.requests()[1]?.messages.map(({ content }) => content)).toEqual(['tell me', 'Once upon a time', 'go on']);
   model.release();
 });
 
-test('a new turn ends the one that runs, before its own first model call', async () => {
+test('a new turn ends the running one before its own first model call', async () => {
   const model = held(
     (call) => call.text('I am '),
     () => undefined,
@@ -65,7 +65,7 @@ test('a new turn ends the one that runs, before its own first model call', async
   model.release();
 });
 
-test('what a cancelled turn leaves open is answered to the model: started or not, the log says which', async () => {
+test('calls that a cancelled turn leaves open are answered to the model; the log says which of them had started', async () => {
   const chat = await server.chat({
     scripts: [
       use(
@@ -83,7 +83,7 @@ test('what a cancelled turn leaves open is answered to the model: started or not
   const frames = await reader.done;
   const outcomes = frames.flatMap((f) => (f.type === 'tool.response' ? [[f.tool_call_id, f.outcome] as const] : []));
   expect(Object.fromEntries(outcomes)).toEqual({ s1: 'unknown_outcome', s2: 'cancelled', q1: 'cancelled' });
-  // The tools were told.
+  // The tools received the cancellation.
   await expect.poll(() => [running.get('once')?.aborted, running.get('read')?.aborted]).toEqual([true, true]);
   await chat.turn('and now?').done;
   const results = chat.requests()[1]?.messages.filter(({ role }) => role === 'tool') ?? [];
@@ -92,7 +92,7 @@ test('what a cancelled turn leaves open is answered to the model: started or not
   expect(results[2]?.content).toMatch(/not executed/);
 });
 
-test('cancelling when nothing runs is fine, and again too', async () => {
+test('a cancel without a running turn succeeds, also when repeated', async () => {
   const chat = await server.chat();
   expect((await cancel(chat)).status).toBe(200);
   await chat.turn('hi').done;
@@ -103,7 +103,7 @@ test('cancelling when nothing runs is fine, and again too', async () => {
   expect([bodyless.status, bodyless.body.error.code]).toEqual([400, 'invalid_request']);
 });
 
-test('a closed session takes no further turns', async () => {
+test('a closed session accepts no further turns', async () => {
   const model = held(
     (call) => call.text('...'),
     () => undefined,
@@ -121,7 +121,7 @@ test('a closed session takes no further turns', async () => {
   model.release();
 });
 
-test('a turn that takes too long is cancelled with the reason', async () => {
+test('a turn that exceeds its time is cancelled with the reason', async () => {
   const impatient = await startTestServer({ env: { EVERTURN_TURN_TIMEOUT_SECONDS: '1' } });
   const model = held(
     (call) => call.text('wait'),

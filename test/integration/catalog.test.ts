@@ -35,14 +35,14 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** As each process does. */
+/** Opens a catalog as each process does. */
 async function open(): Promise<Catalog> {
   const catalog = await Catalog.open(loadConfig({ DATABASE_URL: database.url }).database, log);
   catalogs.push(catalog);
   return catalog;
 }
 
-/** What came of it, tried again while it is refused for the moment, as clients do. */
+/** Repeats a request while it is rejected temporarily, as clients do, and returns its result. */
 async function persist<T>(work: () => Promise<T>, onRefusal: () => void = () => undefined): Promise<T> {
   for (;;) {
     try {
@@ -81,12 +81,12 @@ async function insertSession(catalog: Catalog, id: string): Promise<void> {
   });
 }
 
-test('several processes open a new catalog at once', async () => {
+test('several processes open a new catalog concurrently', async () => {
   const opened = await Promise.all(Array.from({ length: 5 }, open));
   for (const catalog of opened) await catalog.check(NOW);
 });
 
-test('an agent that is stored by several at once gets a version for each, without a gap', async () => {
+test('an agent that is stored concurrently gets one version for each, without a gap', async () => {
   const [one, two] = [await open(), await open()];
   const specs = Array.from({ length: 8 }, (_, i) => ({ model: { name: `m${i}` } }));
   const put = await Promise.all(specs.map((spec, i) => persist(() => (i % 2 ? one : two).agents.put('a', spec, NOW))));
@@ -98,7 +98,7 @@ test('an agent that is stored by several at once gets a version for each, withou
   expect(newest).toMatchObject({ version: 8, spec_hash: versions[7]?.spec_hash });
 });
 
-test('an agent that is stored again as it is keeps its version and its time', async () => {
+test('an agent that is stored again unchanged keeps its version and its time', async () => {
   const catalog = await open();
   const first = await catalog.agents.put('a', { model: { name: 'm' } }, NOW);
   expect(await catalog.agents.put('a', { model: { name: 'm' } }, LATER)).toEqual(first);
@@ -107,7 +107,7 @@ test('an agent that is stored again as it is keeps its version and its time', as
   expect(await catalog.agents.get('a')).toEqual(second);
 });
 
-test('of those who claim a key at once, one gets it, and all get its resource', async () => {
+test('one of several concurrent claims of a key succeeds, and all get its resource', async () => {
   const [one, two] = [await open(), await open()];
   const claims = await Promise.all(
     Array.from({ length: 20 }, (_, i) => persist(() => (i % 2 ? one : two).idempotency.claim(claimOf(`r${i}`), NOW))),
@@ -116,7 +116,7 @@ test('of those who claim a key at once, one gets it, and all get its resource', 
   expect(claims.filter(({ isNew }) => isNew).length).toBe(1);
 });
 
-test('a key that is given free while others claim it is a claim of one of them', async () => {
+test('a key that is released while others claim it is claimed by exactly one of them', async () => {
   const [one, two] = [await open(), await open()];
   for (let i = 0; i < 50; i += 1) {
     const held = { ...claimOf(`r${i}`), key: `k${i}` };
@@ -129,7 +129,7 @@ test('a key that is given free while others claim it is a claim of one of them',
   }
 });
 
-test('a claim from before is forgotten, and another takes its place', async () => {
+test('an expired claim is forgotten and replaced by a new one', async () => {
   const catalog = await open();
   await catalog.idempotency.claim(claimOf('old'), NOW);
   expect(await catalog.idempotency.claim(claimOf('new', LATER), NOW)).toMatchObject({
@@ -144,7 +144,7 @@ test('a claim from before is forgotten, and another takes its place', async () =
   });
 });
 
-test('keys are found by their hash, listed by age, noted when used, and revoked once', async () => {
+test('keys are found by their hash, listed by age, marked when used, and revoked once', async () => {
   const { keys } = await open();
   expect(await keys.any()).toBe(false);
   const key = { hash: 'h1', name: 'ann', role: 'user' as const, created_at: NOW, expires_at: null };
@@ -160,7 +160,7 @@ test('keys are found by their hash, listed by age, noted when used, and revoked 
   expect([await keys.revoke('none', NOW), await keys.findAll(['none'])]).toEqual([undefined, []]);
 });
 
-test('numbers come back as numbers, and texts in the order of their bytes', async () => {
+test('numbers are returned as numbers, and texts in byte order', async () => {
   await open();
   const names = ['a', 'B', 'a-b', 'ab', 'é', 'Z', '_', '1', '10', '2', 'z', '😀', '\uffee'];
   for (const name of names) await database.rows.insertInto('specs').values({ hash: name, spec: '{}' }).execute();
@@ -177,7 +177,7 @@ test('numbers come back as numbers, and texts in the order of their bytes', asyn
   expect(count).toBe(names.length);
 });
 
-test('a mark only rises, whoever sets it', async () => {
+test('a mark only increases, whichever process sets it', async () => {
   const [one, other] = [await open(), await open()];
   expect(await one.marks.get('work')).toBeUndefined();
   await one.marks.raise('work', LATER);
@@ -185,7 +185,7 @@ test('a mark only rises, whoever sets it', async () => {
   expect([await one.marks.get('work'), await other.marks.get('work')]).toEqual([LATER, LATER]);
 });
 
-test('turns that are not in the archive are known, the oldest first, but not what was only asked for', async () => {
+test('unarchived turns are listed, the oldest first, without those that are only requested', async () => {
   const catalog = await open();
   const accept = (turnId: string, sequence: number, createdAt: string) =>
     catalog.turns.accept({ turnId, sessionId: 's', previousTurnId: null, sequence, createdAt, title: null });
@@ -199,7 +199,7 @@ test('turns that are not in the archive are known, the oldest first, but not wha
   expect((await catalog.turns.unarchived()).map(({ id }) => id)).toEqual(['first', 'later']);
 });
 
-test('records with texts of every kind come back from the archive as they were', async () => {
+test('records with all kinds of text are read from the archive unchanged', async () => {
   const catalog = await open();
   const entries: LogEntry[] = Array.from({ length: 1_201 }, (_, i) => ({
     ordinal: i + 1,
@@ -213,7 +213,7 @@ test('records with texts of every kind come back from the archive as they were',
   expect(await catalog.turns.get('t')).toMatchObject({ archived: 1, archived_through: 1_201 });
 });
 
-test('a chain is whole, whether its turns are in the archive, in the index alone, or asked for; one that is gone is left out', async () => {
+test('a chain is complete whether its turns are in the archive, only in the index, or only requested; a missing one is left out', async () => {
   const catalog = await open();
   await insertSession(catalog, 's');
   const ids = ['archived_1', 'indexed', 'archived_2', 'asked', 'gone', 'archived_3', 'archived_4', 'last'];
@@ -262,11 +262,11 @@ function counted<T extends object>(table: T, onQuery: () => void): T {
   });
 }
 
-test('the conversation of a chain of 600 turns is read whole, many turns at a time', async () => {
+test('the conversation of a chain of 600 turns is read completely, many turns at a time', async () => {
   const catalog = await open();
   await insertSession(catalog, 's');
   const idOf = (n: number): string => `turn_${String(n).padStart(3, '0')}`;
-  // One of them is long, and its log is read in parts.
+  // One of them is long, and its log is read in several parts.
   const length = (n: number): number => (n === 300 ? 700 : 3);
   for (let n = 1; n <= 600; n++) {
     const previousTurnId = n === 1 ? null : idOf(n - 1);
@@ -294,7 +294,7 @@ test('the conversation of a chain of 600 turns is read whole, many turns at a ti
   ]);
   expect(records).toHaveLength(599 * 3 + 700 + 1);
   expect(queries).toBeLessThan(40);
-  // From here on it is known, but for the turn that has just ended.
+  // From here on all but the turn that has just ended is cached.
   queries = 0;
   expect(await conversations.beginning(next, never)).toEqual(records);
   expect(queries).toBe(0);
@@ -302,7 +302,7 @@ test('the conversation of a chain of 600 turns is read whole, many turns at a ti
   await expect(other).rejects.toThrow(/turn_600 .*session another/);
 });
 
-test('of those who archive the same turn, each is told which entries it has added', async () => {
+test('each of several concurrent archivers of a turn is told which entries it has added', async () => {
   const [worker, other] = [await open(), await open()];
   const entries: LogEntry[] = [1, 2, 3].map((ordinal) => ({
     ordinal,
@@ -320,7 +320,7 @@ test('of those who archive the same turn, each is told which entries it has adde
   expect(await worker.turns.get('t')).toMatchObject({ archived: 1, archived_through: 3 });
 });
 
-test('a database that is away is an error that says so, and is over when it is back', async () => {
+test('an unavailable database is a distinct error, which ends when the database is available again', async () => {
   const catalog = await open();
   const bringBack = await database.takeAway();
   const failures = await Promise.all(
@@ -333,7 +333,7 @@ test('a database that is away is an error that says so, and is over when it is b
   );
   await bringBack();
   expect(failures).toEqual([true, true]);
-  // Connections that broke meanwhile may be met first.
+  // Connections that broke meanwhile may be used first.
   await eventually(() => catalog.check(NOW));
 });
 
@@ -347,7 +347,7 @@ const turnOf = (turnId: string) => ({
 });
 const ended: LogEntry[] = [{ ordinal: 1, record: { kind: 'turn.done', at: NOW } as unknown as LogEntry['record'] }];
 
-test('nothing comes back into a session that was deleted', async () => {
+test('nothing can be added to a deleted session', async () => {
   const catalog = await open();
   await insertSession(catalog, 's');
   await catalog.turns.accept(turnOf('t'));
@@ -369,7 +369,7 @@ test('nothing comes back into a session that was deleted', async () => {
   }
 });
 
-test('a spec is forgotten a while after the last of those that had it has another one, or is gone', async () => {
+test('a spec is deleted some time after its last user has changed or is deleted', async () => {
   const catalog = await open();
   const known = async () => {
     const specs = await database.rows.selectFrom('specs').select('spec').execute();
@@ -383,7 +383,7 @@ test('a spec is forgotten a while after the last of those that had it has anothe
   await catalog.agents.put('agent', { model: { name: 'published' } }, NOW);
   for (const name of ['published', 'm3', 'm2']) await change('s', name);
   await catalog.agents.delete('agent');
-  // A turn may still run with it.
+  // A turn may still be running with it.
   await catalog.agents.forgetSpecs(NOW);
   expect(await known()).toEqual(['m', 'm2', 'm3', 'published']);
   await catalog.agents.forgetSpecs(LATER);
@@ -395,7 +395,7 @@ test('a spec is forgotten a while after the last of those that had it has anothe
   expect(await known()).toEqual(['m2', 'published']);
   await catalog.sessions.delete('other', NOW);
   await catalog.sessions.forget('other', { now: NOW, again: undefined });
-  // Somebody is about to use it, and does not come to that.
+  // A user that fails before it stores the reference.
   await put('m2', LATER);
   await put('m4', LATER);
   await catalog.agents.forgetSpecs(LATER);
@@ -404,7 +404,7 @@ test('a spec is forgotten a while after the last of those that had it has anothe
   expect(await known()).toEqual(['published']);
 });
 
-test('a session in which something has happened since it was looked at is not deleted for being idle', async () => {
+test('a session that was used after it was found idle is not deleted', async () => {
   const catalog = await open();
   await insertSession(catalog, 's');
   await catalog.turns.request({ id: 't', session_id: 's', created_at: LATER });
@@ -412,7 +412,7 @@ test('a session in which something has happened since it was looked at is not de
   expect(await catalog.sessions.delete('s', LATER, { idleSince: LATER })).toBe(true);
 });
 
-test('no turn begins while blobs are collected, and none are collected while one may', async () => {
+test('no turn starts while blobs are collected, and no blobs are collected while a turn may start', async () => {
   const [worker, api] = [await open(), await open()];
   await insertSession(worker, 's');
   await worker.turns.accept(turnOf('t'));

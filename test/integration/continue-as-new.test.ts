@@ -10,7 +10,7 @@ import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { testConverter } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** A Temporal that wants histories of 60 events at most, where by itself it allows 4,000. */
+/** A Temporal that suggests continue-as-new after 60 events; the default is 4,000. */
 
 let temporal: OwnTemporal;
 let server: TestServer;
@@ -19,9 +19,9 @@ let client: Client;
 beforeAll(async () => {
   temporal = await startOwnTemporal({
     'limit.historyCount.suggestContinueAsNew': 60,
-    // Runs as short as these would otherwise be held back for a second each.
+    // Otherwise runs as short as these would each be delayed by a second.
     'history.continueAsNewMinInterval': '20ms',
-    // It deletes no run whose close it has not checked off, which by itself it does twice a minute.
+    // A run is deleted only after its close has been checked, by default twice a minute.
     'history.transferProcessorUpdateAckInterval': '200ms',
     'history.visibilityProcessorUpdateAckInterval': '200ms',
   });
@@ -44,12 +44,12 @@ async function runsOf(workflowId: string): Promise<number> {
   return runs;
 }
 
-test('a turn of forty steps goes through several runs: one log, one stream, one conversation', async () => {
+test('a turn of forty steps spans several runs with one log, one stream and one conversation', async () => {
   const steps = Array.from({ length: 40 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
   const chat = await server.chat({ scripts: [...steps, say('That was all.')], spec: onTestServer });
   const reader = chat.turn('look forty times');
   const turnId = await reader.turnId();
-  // A reader that comes in the middle, and others that come back with old cursors.
+  // A reader that joins in the middle, and others that resume from old cursors.
   await reader.next((frame) => frame.type === 'tool.response' && frame.tool_call_id === 'c20');
   const late = server.api.subscribe(chat.sessionId, turnId);
   const cut = reader.frames.slice(0, 30);
@@ -61,17 +61,17 @@ test('a turn of forty steps goes through several runs: one log, one stream, one 
   expect(folded(cut, await resumed.done)).toEqual(whole);
   expect(await server.api.list(`${chat.path}/turns/${turnId}/events`, 9)).toEqual(whole.slice(1, -1));
   await expect.poll(() => runsOf(turnWorkflowId(turnId)), { timeout: 20_000 }).toBeGreaterThan(3);
-  // Every step has seen all the results before it.
+  // Each step gets the results of all steps before it.
   for (const [n, request] of chat.requests().entries()) {
     expect(request.messages.filter(({ role }) => role === 'tool').length).toBe(n);
   }
   expect(await reader.end()).toMatchObject({ metrics: { total_input_tokens: 410 } });
-  // The whole log is in the archive, the runs that were over long before the turn too.
+  // The whole log is in the archive, including the runs that closed long before the turn.
   const replay = await server.api.subscribe(chat.sessionId, turnId).done;
   expect(folded(replay)).toEqual(whole);
 });
 
-test('of a deleted session no run of its turns is left', async () => {
+test('a deleted session leaves no run of its turns', async () => {
   const steps = Array.from({ length: 25 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
   const chat = await server.chat({ scripts: steps, spec: onTestServer });
   const reader = chat.turn('look');
@@ -82,7 +82,7 @@ test('of a deleted session no run of its turns is left', async () => {
   await expect.poll(() => runsOf(workflowId), { timeout: 50_000 }).toBe(0);
 });
 
-test('the iteration limit counts through the runs', async () => {
+test('the iteration limit counts across runs', async () => {
   const chat = await server.chat({
     scripts: Array.from({ length: 40 }, (): Script => use({ name: 'look', args: { n: 0 } })),
     spec: { ...onTestServer, config: { iteration_limit: 15 } },
@@ -91,7 +91,7 @@ test('the iteration limit counts through the runs', async () => {
   expect(chat.requests().length).toBe(15);
 });
 
-test('a cancel reaches the run that is current', async () => {
+test('a cancel reaches the current run', async () => {
   const steps = Array.from({ length: 12 }, (_, n): Script => use({ name: 'look', args: { n } }));
   const last = held(
     (call) => call.text('hold'),
@@ -106,7 +106,7 @@ test('a cancel reaches the run that is current', async () => {
   last.release();
 });
 
-test('a session continues as new between its turns, and nothing of it is lost', async () => {
+test('a session continues as new between its turns and loses nothing', async () => {
   const chat = await server.chat({ scripts: Array.from({ length: 14 }, (_, n) => say(`answer ${n}`)) });
   for (let n = 0; n < 14; n++) expect((await chat.turn(`question ${n}`).end()).status).toBe('done');
   await expect.poll(() => runsOf(sessionWorkflowId(chat.sessionId)), { timeout: 20_000 }).toBeGreaterThan(1);
@@ -114,9 +114,9 @@ test('a session continues as new between its turns, and nothing of it is lost', 
   expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(14);
 });
 
-test('commands that meet a session as it continues as new are carried out once', async () => {
+test('commands that arrive while a session continues as new are executed once', async () => {
   const chat = await server.chat();
-  // Enough commands at once that some of them come at the edge of a run.
+  // Enough concurrent commands that some arrive while a run closes.
   for (let round = 0; round < 6; round++) {
     const readers = Array.from({ length: 4 }, (_, n) => chat.turn(`round ${round}, number ${n}`));
     for (const reader of readers) await reader.end();
@@ -126,7 +126,7 @@ test('commands that meet a session as it continues as new are carried out once',
   for (const [i, turn] of turns.entries()) expect(turn.previous_turn_id).toBe(turns[i + 1]?.id ?? null);
 });
 
-test('a command that comes again when others have followed is answered with the turn that it made', async () => {
+test('a command that is repeated after later ones returns the turn that it started', async () => {
   const chat = await server.chat();
   const first = chat.turn('first');
   await first.done;
@@ -151,7 +151,7 @@ test('a command that comes again when others have followed is answered with the 
   expect(chat.requests().length).toBe(2);
 });
 
-test('a command that is refused leaves nothing in the history of its session', async () => {
+test('a rejected command leaves nothing in the history of its session', async () => {
   const chat = await server.chat();
   await chat.turn('hi').done;
   const handle = client.workflow.getHandle(sessionWorkflowId(chat.sessionId));
@@ -165,7 +165,7 @@ test('a command that is refused leaves nothing in the history of its session', a
   expect(await updates()).toBe(1);
 });
 
-test('a session whose workflow an operator has terminated is rebuilt by its next command', async () => {
+test('a session whose workflow was terminated is rebuilt by its next command', async () => {
   const chat = await server.chat({ scripts: [say('one'), say('two')] });
   const first = chat.turn('first');
   await first.done;
@@ -175,7 +175,7 @@ test('a session whose workflow an operator has terminated is rebuilt by its next
   expect((await second.type('turn.created')).previous_turn_id).toBe(await first.turnId());
 });
 
-test('a turn that an operator has terminated ends well-formed, and its session goes on', async () => {
+test('a terminated turn ends well-formed, and its session continues', async () => {
   const model = held(
     (call) => call.text('Unfinished'),
     () => undefined,
@@ -193,7 +193,7 @@ test('a turn that an operator has terminated ends well-formed, and its session g
   expect(whole.at(-2)).toMatchObject({ type: 'model.message', content: '', finish_reason: 'cancelled' });
   const replay = await server.api.subscribe(chat.sessionId, turnId).done;
   expect(folded(replay)).toEqual(whole);
-  // Its session hears of it as its parent, without being told.
+  // The session learns of the end as the parent, without a signal.
   await expect
     .poll(async () => (await server.api.send('POST', `${chat.path}/cancel`, {})).status, { timeout: 10_000 })
     .toBe(200);

@@ -10,15 +10,15 @@ import { held, say, ScriptedModel, use } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
 import { onTestServer } from '../support/test-server.ts';
 
-/** `kill -9` of the whole server, the embedded Temporal left behind; the model, the tools and the effects outside. */
+/** `kill -9` of the whole server; the embedded Temporal survives. The model, the tools and the effects are outside of it. */
 
 let dataDir: string;
 let model: ScriptedModel;
 let mcp: TestMcpServer;
 let server: ServerProcess;
-/** Effects by operation id, counted where no crash of the server reaches. */
+/** Effects by operation id, counted where a crash of the server does not reset them. */
 let ledger: Map<string, number>;
-/** While set, tools take effect and then do not answer. */
+/** While set, tools take effect and then do not respond. */
 let stuck: boolean;
 
 beforeEach(async () => {
@@ -61,7 +61,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-test('in mid-stream: the message is started again, the turn goes on by itself, nothing is said twice', async () => {
+test('a crash in mid-stream: the message is repeated, the turn continues, and nothing is duplicated', async () => {
   const first = held(
     (call) => call.text('I was saying '),
     () => undefined,
@@ -84,7 +84,7 @@ test('in mid-stream: the message is started again, the turn goes on by itself, n
   const replay = await server.api.subscribe(sessionId, await reader.turnId()).done;
   expect(folded(replay)).toEqual(whole);
   expect(model.requestsTo('m').length).toBe(2);
-  // The session is as it was: the conversation goes on.
+  // The session is intact: the conversation continues.
   expect(await server.api.turn(sessionId, 'more').end()).toMatchObject({ status: 'done' });
   expect(model.requestsTo('m')[2]?.messages.map(({ content }) => content)).toEqual([
     'go',
@@ -93,7 +93,7 @@ test('in mid-stream: the message is started again, the turn goes on by itself, n
   ]);
 });
 
-test('in mid-tool: an effect happens at most once, and where it may be repeated, under one operation id', async () => {
+test('a crash during a tool call: an effect happens at most once, and repeated calls have the same operation id', async () => {
   model.script('m', use({ name: 'pay', id: 'p1' }, { name: 'sync', id: 's1' }), say('I see.'));
   const sessionId = await server.api.createSession('agent');
   stuck = true;
@@ -113,7 +113,7 @@ test('in mid-tool: an effect happens at most once, and where it may be repeated,
   expect(told?.content).toMatch(/may or may not have taken effect/);
 });
 
-test('while an approval waits: it waits on, and what was approved runs once', async () => {
+test('a crash while an approval is pending: it stays pending, and the approved call runs once', async () => {
   model.script('m', use({ name: 'refund', args: { amount: 5 }, id: 'r1' }), say('Refunded.'));
   const sessionId = await server.api.createSession('agent');
   const reader = server.api.turn(sessionId, 'go');
@@ -133,7 +133,7 @@ test('while an approval waits: it waits on, and what was approved runs once', as
   expect(mcp.calls.map(({ arguments: args }) => args)).toEqual([{ amount: 5 }]);
 });
 
-test('an operator who stops it gets no half-done work: model calls are handed on, tools finish', async () => {
+test('a graceful stop: model calls are handed over and tools finish', async () => {
   const first = held(
     (call) => call.text('Half a '),
     () => undefined,
@@ -149,7 +149,7 @@ test('an operator who stops it gets no half-done work: model calls are handed on
   expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'Half a word.' } });
 });
 
-test('after a session was deleted, again and again: it does not come back, and its removal comes to its end', async () => {
+test('repeated crashes after a session was deleted: it stays deleted, and its removal completes', async () => {
   model.script('m', say('x'.repeat(200_000)), use({ name: 'pay', id: 'p1' }));
   const sessionId = await server.api.createSession('agent');
   await server.api.turn(sessionId, 'go').done;
@@ -178,6 +178,6 @@ test('after a session was deleted, again and again: it does not come back, and i
     existsSync(folder),
   ];
   await expect.poll(left, { timeout: 60_000 }).toEqual([0, 0, 0, false]);
-  // What ran was not run again.
+  // Completed calls did not run again.
   expect([...ledger.values()]).toEqual([1]);
 }, 120_000);

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { everturn } from '../support/command-line.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
-/** What is in a folder, and the folder itself, that other users may read, write or enter. */
+/** The files in a folder, and the folder itself, that other users may read, write or enter. */
 async function openTo(folder: string): Promise<string[]> {
   const names = ['', ...(await readdir(folder, { recursive: true }))];
   const modes = await Promise.all(names.map(async (name) => (await stat(path.join(folder, name))).mode & 0o777));
@@ -18,7 +18,7 @@ async function temporaryFolder(): Promise<string> {
   return folder;
 }
 
-test('nothing in the data folder of a server is open to other users, whatever there was before', async () => {
+test('nothing in the data folder of a server is accessible to other users, whatever its permissions were before', async () => {
   const dataDir = path.join(await temporaryFolder(), 'data');
   await mkdir(path.join(dataDir, 'blobs', 'ses_1'), { recursive: true });
   for (const folder of ['.', 'blobs', 'blobs/ses_1']) await chmod(path.join(dataDir, folder), 0o755);
@@ -36,7 +36,7 @@ test('nothing in the data folder of a server is open to other users, whatever th
   expect(await openTo(dataDir)).toEqual([]);
 });
 
-test('a folder that is made for the first key is closed as well', async () => {
+test('a folder that is created for the first key is inaccessible to other users too', async () => {
   const dataDir = path.join(await temporaryFolder(), 'data');
   expect(await everturn(['keys', 'create', 'ann'], { EVERTURN_DATA: dataDir })).toMatchObject({ code: 0 });
   expect(await openTo(dataDir)).toEqual([]);

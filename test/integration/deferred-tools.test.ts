@@ -54,7 +54,7 @@ function offered(chat: Chat, n: number): string[] {
 
 const ALWAYS = ['ask_user_question', 'search_tools', 'look'];
 
-test('deferred tools are offered once they were found: in that turn, in the next ones, with their schemas', async () => {
+test('deferred tools are offered with their schemas after a search has found them, in that turn and in later ones', async () => {
   const chat = await server.chat({
     scripts: [
       search('get invoices'),
@@ -90,7 +90,7 @@ test('deferred tools are offered once they were found: in that turn, in the next
   expect(offered(chat, 3)).toEqual([...ALWAYS, 'get_invoice', 'delete_invoice']);
 });
 
-test('a fork knows what its branch has found, a new root nothing', async () => {
+test('a fork has the tools that were found on its branch, a new root has none', async () => {
   const chat = await server.chat({
     scripts: [say('Hello.'), search('mail'), say('There is one.'), say('Fork.'), say('Root.'), say('On.')],
     spec: deferring(),
@@ -105,7 +105,7 @@ test('a fork knows what its branch has found, a new root nothing', async () => {
   expect(requests).toEqual([[], [], ['send_mail'], [], [], ['send_mail']]);
 });
 
-test('approvals are wanted for deferred tools as for others', async () => {
+test('deferred tools need approval as others do', async () => {
   const chat = await server.chat({
     scripts: [search('delete'), use({ name: 'delete_invoice', args: { id: '7' }, id: 'd1' }), say('Gone.')],
     spec: deferring(),
@@ -122,7 +122,7 @@ test('approvals are wanted for deferred tools as for others', async () => {
   expect(offered(chat, 2)).toEqual([...ALWAYS, 'delete_invoice']);
 });
 
-test('a deferred tool that was not searched for can be called all the same, if its arguments fit', async () => {
+test('a deferred tool that was not searched for can be called if its arguments fit', async () => {
   const chat = await server.chat({
     scripts: [
       use({ name: 'get_invoice', args: {}, id: 'g1' }, { name: 'get_invoice', args: { id: '8' }, id: 'g2' }),
@@ -141,7 +141,7 @@ test('a deferred tool that was not searched for can be called all the same, if i
   ]);
 });
 
-test('a search that finds nothing says so, and one that is none is refused', async () => {
+test('a search without results says so, and an invalid one is rejected', async () => {
   const chat = await server.chat({
     scripts: [search('quantum'), use({ name: 'search_tools', args: { limit: 3 }, id: 's2' }), say('No luck.')],
     spec: deferring(),
@@ -156,13 +156,13 @@ test('a search that finds nothing says so, and one that is none is refused', asy
   expect(offered(chat, 2)).toEqual(ALWAYS);
 });
 
-test('an agent without deferred tools has nothing to search with', async () => {
+test('an agent without deferred tools has no search tool', async () => {
   const chat = await server.chat({ spec: deferring({ preload_tools: ['@all'] }) });
   await chat.turn('hi').done;
   expect(offered(chat, 0)).toEqual(['ask_user_question', 'look', 'get_invoice', 'delete_invoice', 'send_mail']);
 });
 
-test('what was found is in the log, not in the memory of a process', async () => {
+test('found tools are in the log, not in the memory of a process', async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-deferred-'));
   const mcpFile = path.join(dataDir, 'mcp.json');
   await writeFile(mcpFile, JSON.stringify({ servers: { test: { url: server.mcp.url } } }));

@@ -15,11 +15,11 @@ let server: TestServer;
 let own: OwnTemporal;
 let temporal: TemporalClient;
 const taskQueue = newId('req');
-/** Signals of the calls of `slow` that run. */
+/** Signals of the running calls of `slow`. */
 const running: AbortSignal[] = [];
 beforeAll(async () => {
   own = await startOwnTemporal({
-    // It deletes no run whose close it has not checked off, which by itself it does twice a minute.
+    // A run is deleted only after its close has been checked, by default twice a minute.
     'history.transferProcessorUpdateAckInterval': '200ms',
     'history.visibilityProcessorUpdateAckInterval': '200ms',
   });
@@ -50,7 +50,7 @@ afterAll(async () => {
 
 const remove = (url: string) => server.api.send('DELETE', url);
 
-/** Everything that the stores have of a session; empty if they have nothing but the mark that it was deleted. */
+/** Everything that the stores contain of a session; empty if only the deletion mark remains. */
 async function leftOf(sessionId: string, turnIds: string[]): Promise<string[]> {
   const { rows } = server.database;
   const left: string[] = [];
@@ -68,7 +68,7 @@ async function leftOf(sessionId: string, turnIds: string[]): Promise<string[]> {
 
 async function expectRemoved(sessionId: string, turnIds: string[]): Promise<void> {
   await expect.poll(() => leftOf(sessionId, turnIds), { timeout: 40_000, interval: 200 }).toEqual([]);
-  // Its last act is over too.
+  // The last activity has ended too.
   await temporal.client.workflow.getHandle(deleteSessionWorkflowId(sessionId)).result();
 }
 
@@ -86,7 +86,7 @@ async function talk(chat: Chat): Promise<string[]> {
   return Promise.all(readers.map((reader) => reader.turnId()));
 }
 
-test('a deleted session does not exist any more, and then nothing of it is left in any store', async () => {
+test('a deleted session is not found, and nothing of it remains in any store', async () => {
   const [chat, other] = [await server.chat({ spec: onTestServer }), await server.chat({ spec: onTestServer })];
   const [turnIds, otherTurns] = [await talk(chat), await talk(other)];
   const [first = ''] = turnIds;
@@ -114,7 +114,7 @@ test('a deleted session does not exist any more, and then nothing of it is left 
   }
   await expectRemoved(chat.sessionId, turnIds);
   expect(await rowOf(chat.sessionId)).toMatchObject({ title: null, metadata: null });
-  // The other one is whole.
+  // The other session is complete.
   expect((await server.api.list(`${other.path}/turns`, 25)).length).toBe(2);
   expect((await server.api.list(`${other.path}/turns/${otherTurns[0]}/events`)).length).toBe(4);
   expect(await leftOf(other.sessionId, otherTurns)).toContain('blobs');
@@ -134,7 +134,7 @@ test('a draft is deleted by either of its names', async () => {
   }
 });
 
-test('deleted while the model speaks: it is cut off, and who listens is told of the end', async () => {
+test('a deletion during a model call ends the call, and readers get the end of the turn', async () => {
   const model = held(
     (call) => call.text('I was '),
     () => undefined,
@@ -156,7 +156,7 @@ test('deleted while the model speaks: it is cut off, and who listens is told of 
   await expectRemoved(chat.sessionId, [await reader.turnId()]);
 });
 
-test('deleted while a tool runs: the tool is told, the log says that nobody knows what it did', async () => {
+test('a deletion during a tool call cancels the tool, and the log says that its outcome is unknown', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'slow', id: 's1' })], spec: onTestServer });
   const reader = chat.turn('go');
   await expect.poll(() => running.length).toBe(1);
@@ -168,7 +168,7 @@ test('deleted while a tool runs: the tool is told, the log says that nobody know
   await expectRemoved(chat.sessionId, [await reader.turnId()]);
 });
 
-test('the key that created a deleted session creates another one', async () => {
+test('the Idempotency-Key of a deleted session creates a new session', async () => {
   const { agent } = await server.chat();
   const create = () =>
     server.api.send('POST', '/v1/agents/sessions', { agent_name: agent }, { 'idempotency-key': 'again' });
@@ -180,7 +180,7 @@ test('the key that created a deleted session creates another one', async () => {
   expect(second.body.data.id).not.toBe(first);
 });
 
-test('a command that comes late is refused, and leaves nothing behind', async () => {
+test('a late command is rejected and leaves nothing behind', async () => {
   const chat = await server.chat();
   const reader = chat.turn('hi');
   await reader.done;
@@ -211,7 +211,7 @@ test('a command that comes late is refused, and leaves nothing behind', async ()
   await expectRemoved(chat.sessionId, [turnId]);
 });
 
-test('a removal that nobody has started, as after a crash, is started by the housekeeping', async () => {
+test('a removal that was not started, as after a crash, is started by the housekeeping', async () => {
   const chat = await server.chat({ spec: onTestServer });
   const turnIds = await talk(chat);
   const now = new Date().toISOString();
@@ -225,7 +225,7 @@ test('a removal that nobody has started, as after a crash, is started by the hou
   await expectRemoved(chat.sessionId, turnIds);
 });
 
-test('an hour later what came late is removed too, and the last that was known of the session', async () => {
+test('late data, and the last entries about the session, are removed an hour later', async () => {
   const chat = await server.chat();
   const reader = chat.turn('hi');
   await reader.done;
@@ -233,7 +233,7 @@ test('an hour later what came late is removed too, and the last that was known o
   await expectRemoved(chat.sessionId, [await reader.turnId()]);
   const { rows } = server.database;
   const before = new Date(Date.now() - 3_600_000).toISOString();
-  // A request that was on its way, and that became nothing.
+  // A request that was on its way and came to nothing.
   const turnId = newId('turn');
   await rows.insertInto('turns').values({ id: turnId, session_id: chat.sessionId, created_at: before }).execute();
   await rows

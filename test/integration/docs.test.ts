@@ -14,7 +14,7 @@ afterAll(async () => {
   await server.stop();
 });
 
-test('the page shows the routes, and a request that is tried on it is carried out with the key', async () => {
+test('the page shows the routes, and a request sent from it uses the key', async () => {
   const { url } = server.api;
   await new ApiClient(url, 'key-of-ann').putAgent('helper', { model: { name: 'm' } });
   await browser.open(`${url}/docs`);
@@ -36,13 +36,13 @@ test('the page shows the routes, and a request that is tried on it is carried ou
   expect(browser.complaints).toEqual([]);
 });
 
-test('what runs on the page are our own files, over HTTP as over HTTPS', async () => {
+test('the page runs only files of the server, over HTTP and HTTPS', async () => {
   const { status, headers } = await fetch(`${server.api.url}/docs`);
   const policy = headers.get('content-security-policy');
   expect(status).toBe(200);
   expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'");
   expect(policy).not.toMatch(/unsafe|upgrade-insecure-requests|https?:/);
-  // With a slash at its end too, which would lead its links elsewhere.
+  // Also with a trailing slash, which would change the target of relative links.
   const slashed = await fetch(`${server.api.url}/docs/`);
   expect([slashed.status, slashed.url]).toEqual([200, `${server.api.url}/docs`]);
   const missing = await server.api.send('GET', '/docs/package.json');

@@ -28,6 +28,7 @@ import {
 import { isListenerOurs } from '../../src/lib/processes.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { eventually } from '../support/eventually.ts';
+import { killUsersAtEnd } from '../support/reaper.ts';
 import { isAlive } from '../support/is-alive.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -43,7 +44,7 @@ let messages: string[];
 let running: { stop(): Promise<void> }[];
 const log = pino({ base: null }, { write: (line: string) => void messages.push(line) });
 
-// It may have to be built.
+// The program may have to be built.
 beforeAll(async () => {
   messages = [];
   binary = await findTemporalBinary({ cacheDir, env: process.env, log });
@@ -53,11 +54,12 @@ beforeEach(async () => {
   messages = [];
   running = [];
   dataDir = await realpath(await mkdtemp(path.join(tmpdir(), 'everturn-temporal-')));
+  killUsersAtEnd(dataDir);
 });
 
 afterEach(async () => {
   const stopped = Promise.all(running.map((server) => server.stop()));
-  // Sooner than they would by themselves, and whatever became of the test.
+  // Sooner than the servers end by themselves, and also when the test has failed.
   await endDevServers(databaseFile(), 0);
   await stopped;
   await rm(dataDir, { recursive: true, force: true });
@@ -92,7 +94,7 @@ async function theServer(): Promise<FoundServer> {
   return servers[0]!;
 }
 
-/** Has another process start the server, and kills that one's whole process group, which is who gets a ctrl-C. */
+/** Starts the server from another process, and kills that process's whole group, which is what receives a Ctrl-C. */
 async function leaveBehind(): Promise<{ address: string; pid: number }> {
   const script = fileURLToPath(new URL('../support/embedded-parent.ts', import.meta.url));
   const parent = spawn(process.execPath, [script, dataDir, binary, namespace], {
@@ -106,7 +108,7 @@ async function leaveBehind(): Promise<{ address: string; pid: number }> {
   return { address: String(output).trim(), pid: (await theServer()).pid };
 }
 
-test('stopping ends the process; the next start has another process and the same data', async () => {
+test('a stop ends the process; the next start has a new process and the same data', async () => {
   const first = await start();
   await startWorkflow(await clientOf(first.address), 'kept');
   const { pid } = await theServer();
@@ -119,7 +121,7 @@ test('stopping ends the process; the next start has another process and the same
   expect(await isThere(await clientOf(second.address), 'kept')).toBe(true);
 });
 
-test('tasks are dispatched and timers fire without the delays of a server as it comes', async () => {
+test('tasks are dispatched and timers fire without the delays of the default configuration', async () => {
   const client = await clientOf((await start()).address);
   const deadline = Date.now() + 30_000;
   const dispatchMs = async (workflowId: string, startDelay = 0): Promise<number> => {
@@ -132,9 +134,9 @@ test('tasks are dispatched and timers fire without the delays of a server as it 
   };
   const times: number[] = [];
   for (let round = 0; round < 100; round += 1) times.push(await dispatchMs(`round-${round}`));
-  // 2000 if a task went to a part of the queue that is not polled; on average that was one in 30.
+  // 2000 if a task went to a partition of the queue that is not polled; on average that was one in 30.
   expect(Math.max(...times)).toBeLessThan(1_900);
-  // 50 when a burst has been used up; here it is 6. What else the machine does makes some of them slow, but not all.
+  // 50 when a burst has been used up; here it is 6. Other load on the machine slows some of them, but not all.
   const means = [60, 70, 80, 90].map((from) => times.slice(from, from + 10).reduce((sum, ms) => sum + ms / 10, 0));
   expect(Math.min(...means)).toBeLessThan(40);
   // 900 or more, each of them; here it is 110.
@@ -143,14 +145,14 @@ test('tasks are dispatched and timers fire without the delays of a server as it 
   expect(Math.min(...delayed)).toBeLessThan(500);
 });
 
-test('settings of the caller are in force', async () => {
+test('dynamic configuration of the caller is applied', async () => {
   const { address } = await start({ dynamicConfig: { 'limit.maxIDLength': 100 } });
   const client = await clientOf(address);
   await startWorkflow(client, 'x'.repeat(100));
   await expect(startWorkflow(client, 'x'.repeat(101))).rejects.toThrow(/Failed to start/);
 });
 
-test('a server that outlived its Everturn is adopted, with its port, and stopped in the end', async () => {
+test('a server that outlived its Everturn is adopted with its port, and stopped at the end', async () => {
   const left = await leaveBehind();
   await startWorkflow(await clientOf(left.address), 'going on');
 
@@ -163,12 +165,12 @@ test('a server that outlived its Everturn is adopted, with its port, and stopped
   expect(await findDevServers(databaseFile())).toEqual([]);
 });
 
-test('one that does not answer any more is replaced', async () => {
+test('a server that does not respond is replaced', async () => {
   const left = await leaveBehind();
   const client = await clientOf(left.address);
   await startWorkflow(client, 'kept');
   process.kill(left.pid, 'SIGSTOP');
-  // On a busy machine it goes on for a moment.
+  // On a busy machine it still runs for a moment.
   const answers = () => client.withDeadline(Date.now() + 1000, () => isThere(client, 'kept'));
   await eventually(() => expect(answers()).rejects.toThrow(/Failed to describe/));
 
@@ -179,7 +181,7 @@ test('one that does not answer any more is replaced', async () => {
   expect(messages.join('')).toContain('does not respond');
 });
 
-test('one that runs with other settings is replaced', async () => {
+test('a server that runs with other settings is replaced', async () => {
   const left = await leaveBehind();
   const server = await start({ dynamicConfig: { 'limit.maxIDLength': 100 } });
   expect(server.adopted).toBe(false);
@@ -187,28 +189,25 @@ test('one that runs with other settings is replaced', async () => {
   expect(messages.join('')).toContain('other settings');
 });
 
-test.each(['started', 'adopted'])(
-  'a server that we have %s and that dies is started again on its port',
-  async (how) => {
-    if (how === 'adopted') await leaveBehind();
-    const server = await start();
-    expect(server.adopted).toBe(how === 'adopted');
-    const client = await clientOf(server.address);
-    await startWorkflow(client, 'kept');
+test.each(['started', 'adopted'])('a server that was %s and dies is restarted on its port', async (how) => {
+  if (how === 'adopted') await leaveBehind();
+  const server = await start();
+  expect(server.adopted).toBe(how === 'adopted');
+  const client = await clientOf(server.address);
+  await startWorkflow(client, 'kept');
 
-    for (let death = 1; death <= 2; death += 1) {
-      const { pid, port } = await theServer();
-      process.kill(pid, 'SIGKILL');
-      await eventually(() => expect(messages.filter((line) => line.includes('is back'))).toHaveLength(death));
-      expect(await theServer()).toMatchObject({ port });
-      // The connection of before.
-      expect(await isThere(client, 'kept')).toBe(true);
-    }
-    expect(messages.filter((line) => line.includes('has ended'))).toHaveLength(2);
-  },
-);
+  for (let death = 1; death <= 2; death += 1) {
+    const { pid, port } = await theServer();
+    process.kill(pid, 'SIGKILL');
+    await eventually(() => expect(messages.filter((line) => line.includes('is back'))).toHaveLength(death));
+    expect(await theServer()).toMatchObject({ port });
+    // On the connection from before.
+    expect(await isThere(client, 'kept')).toBe(true);
+  }
+  expect(messages.filter((line) => line.includes('has ended'))).toHaveLength(2);
+});
 
-test('stopping while the server is being started again leaves none behind', async () => {
+test('a stop during a restart of the server leaves no process behind', async () => {
   const server = await start();
   process.kill((await theServer()).pid, 'SIGKILL');
   await eventually(() => expect(messages.join('')).toContain('is restarted'));
@@ -216,7 +215,7 @@ test('stopping while the server is being started again leaves none behind', asyn
   expect(await findDevServers(databaseFile())).toEqual([]);
 });
 
-test('a second Everturn on the data folder is refused, and the first one is not disturbed', async () => {
+test('a second Everturn on the data folder is rejected, and the first one is not disturbed', async () => {
   const server = await start();
   const { pid } = await theServer();
   await expect(start()).rejects.toThrow(DataDirInUseError);
@@ -224,7 +223,7 @@ test('a second Everturn on the data folder is refused, and the first one is not 
   await startWorkflow(await clientOf(server.address), 'undisturbed');
 });
 
-test('the server of another data folder is left alone', async () => {
+test('the server of another data folder is not touched', async () => {
   const mine = await start();
   const otherDir = path.join(dataDir, 'other');
   await start({ dataDir: otherDir });
@@ -235,7 +234,7 @@ test('the server of another data folder is left alone', async () => {
   expect(messages.join('')).not.toContain('has ended');
 });
 
-test('a database whose first server died while it made the tables is made anew', async () => {
+test('a database whose first server died while it created the tables is created again', async () => {
   await mkdir(path.dirname(databaseFile()), { recursive: true });
   await writeFile(`${databaseFile()}-setup`, '');
   writeTables('CREATE TABLE namespaces (half TEXT)');
@@ -243,7 +242,7 @@ test('a database whose first server died while it made the tables is made anew',
   expect(await readdir(path.dirname(databaseFile()))).not.toContain('temporal.db-setup');
 });
 
-test('a database that does not work is never thrown away, and the error shows what the server says', async () => {
+test("a database that does not work is never deleted, and the error shows the server's message", async () => {
   await mkdir(path.dirname(databaseFile()), { recursive: true });
   writeTables('CREATE TABLE precious (data TEXT)', "INSERT INTO precious VALUES ('kept')");
   const error = await start().catch((error: unknown) => error);
@@ -256,7 +255,7 @@ test('a database that does not work is never thrown away, and the error shows wh
   database.close();
 });
 
-test('a program that does not start is said, and the data folder is free again', async () => {
+test('a program that does not start is reported, and the data folder is released', async () => {
   const broken = path.join(dataDir, 'broken');
   await writeFile(broken, '#!/bin/sh\necho the disk is on fire\nexit 7\n');
   await chmod(broken, 0o755);
@@ -265,7 +264,7 @@ test('a program that does not start is said, and the data folder is free again',
   await start();
 });
 
-test("the server's HTTP interface refuses every request, whatever Host it names, and gRPC answers", async () => {
+test("the server's HTTP interface rejects every request, whatever its Host, and gRPC works", async () => {
   const { address } = await start();
   await startWorkflow(await clientOf(address), 'by gRPC');
   const paths = ['/api/v1/namespaces/everturn/workflows', '/namespaces/everturn/workflows'];
@@ -285,7 +284,7 @@ test("the server's HTTP interface refuses every request, whatever Host it names,
 /** Only root can start a process of another user. */
 const asRoot = { skip: process.getuid?.() !== 0 };
 
-/** A process whose command line is that of our server, but for its port. */
+/** A process whose command line is that of our server, except for its port. */
 async function startDecoy(port: number, uid?: number): Promise<number> {
   const settings = settingsArguments({
     databaseFile: databaseFile(),
@@ -300,7 +299,7 @@ async function startDecoy(port: number, uid?: number): Promise<number> {
   return decoy.pid ?? 0;
 }
 
-test("another user's process is neither adopted nor ended, whatever its command line says", asRoot, async () => {
+test('a process of another user is neither adopted nor ended, whatever its command line', asRoot, async () => {
   const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
   const decoy = await startDecoy(Number(elsewhere.address.split(':').at(-1)), NOBODY);
   const server = await start();
@@ -311,7 +310,7 @@ test("another user's process is neither adopted nor ended, whatever its command 
   expect(isAlive(decoy)).toBe(true);
 });
 
-test('a process of ours that runs another program is never adopted', async () => {
+test('a process of this user that runs another program is never adopted', async () => {
   const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
   await startDecoy(Number(elsewhere.address.split(':').at(-1)));
   const server = await start();
@@ -319,7 +318,7 @@ test('a process of ours that runs another program is never adopted', async () =>
   expect(server.address).not.toBe(elsewhere.address);
 });
 
-test('a port on which another user listens is not that of our server', asRoot, async () => {
+test("a port on which another user listens is not taken for the server's", asRoot, async () => {
   const mine = createServer().listen(0, '127.0.0.1');
   await once(mine, 'listening');
   onTestFinished(() => void mine.close());
@@ -343,7 +342,7 @@ async function listeningPorts(pid: number): Promise<number[]> {
   return lines.map((line) => Number(/127\.0\.0\.1:(\d+)/.exec(line)?.[1]));
 }
 
-/** Of what a port answers; empty if it says nothing and hangs up. */
+/** The response of a port; empty if it closes the connection without one. */
 async function firstLine(port: number, request: string): Promise<string> {
   const socket = connect(port, '127.0.0.1').setTimeout(5_000, () => socket.destroy());
   socket.end(request);

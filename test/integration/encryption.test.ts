@@ -23,11 +23,11 @@ import { TestRedis } from '../support/redis.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** One after the other, on what those before have stored. */
+/** The tests run in order, each on what the previous ones have stored. */
 
 const [k1 = '', k2 = '', otherK1 = ''] = ['k1', 'k2', 'k1'].map((id) => `${id}:${randomBytes(32).toString('base64')}`);
 
-/** What nobody may find. Some are unusual, so that each is found as it was written. */
+/** Texts that must not be found. Some are unusual, so that each is found as it was written. */
 const SECRETS = {
   message: 'secret-of-the-message',
   answer: 'secret-of-the-answer',
@@ -54,11 +54,11 @@ let temporal: OwnTemporal;
 let redis: TestRedis;
 let heard: Awaited<ReturnType<typeof listenTo>>;
 let server: TestServer;
-/** From before there were keys. */
+/** Created before there were keys. */
 let plain: Chat;
 /** Its conversation is encrypted under the first key. */
 let chat: Chat;
-/** Waits for an approval since then. */
+/** Has been waiting for an approval since then. */
 let waiting: Chat;
 
 beforeAll(async () => {
@@ -93,9 +93,9 @@ afterAll(async () => {
   await temporal.stop();
 }, 120_000);
 
-/** Everything that is kept anywhere, by the kind of the store. */
+/** Everything that is stored anywhere, by the kind of the store. */
 async function stores(): Promise<Record<string, RawStore>> {
-  // What the turns have left is archived first.
+  // The turns are archived first.
   const { rows } = server.database;
   const open = rows.selectFrom('turns').select('id').where('archived', '=', 0);
   await expect.poll(() => open.execute()).toEqual([]);
@@ -108,7 +108,7 @@ async function stores(): Promise<Record<string, RawStore>> {
   };
 }
 
-/** A client of Temporal that has these keys. */
+/** A Temporal client with these keys. */
 async function connected<T>(keys: string, work: (client: Client) => Promise<T>): Promise<T> {
   const connection = await Connection.connect({ address: temporal.address });
   const dataConverter = dataConverterFor(new Cipher(loadConfig({ EVERTURN_ENCRYPTION_KEYS: keys }).encryptionKeys));
@@ -129,7 +129,7 @@ async function eventsOf({ path: session }: Chat): Promise<string> {
   return JSON.stringify(await server.api.list(`${session}/events`));
 }
 
-test('without keys everything can be found: the test looks in the right places', async () => {
+test('without keys all texts are found: the test searches the right places', async () => {
   plain = await server.chat({
     scripts: [say(`plain-answer ${'plain-blob '.repeat(20_000)}`)],
     spec: { instructions: 'plain-instructions' },
@@ -151,9 +151,9 @@ test('without keys everything can be found: the test looks in the right places',
   ]);
 });
 
-test('with a key nothing that was said is in any store', async () => {
+test('with a key none of the texts is in any store', async () => {
   await server.restart({ EVERTURN_ENCRYPTION_KEYS: k1, EVERTURN_ACCEPT_UNENCRYPTED: 'true' });
-  // What was said before is there, and the conversation goes on.
+  // The texts from before can be read, and the conversation continues.
   expect(await eventsOf(plain)).toContain('plain-message');
   plain.script(say(SECRETS.answer));
   await plain.turn(`${SECRETS.message} again`).end();
@@ -222,17 +222,17 @@ test('with a key nothing that was said is in any store', async () => {
   }
 });
 
-test('in Temporal every payload is encrypted but those that say nothing', async () => {
+test('in Temporal all payloads are encrypted except those without content', async () => {
   const turns = (await server.api.list<{ id: string }>(`${chat.path}/turns`, 25)).map(({ id }) => `turn/${id}`);
   const places = await plainPayloads(temporal, [`session/${chat.sessionId}`, ...turns]);
   const carried = /\.header\.fields\.(everturn-request-id|_tracer-data|everturn-previous-trace)$|\.searchAttributes\./;
-  // The last is of local activities: ids and times.
+  // The last one belongs to local activities: ids and times.
   expect([...places].filter((place) => !carried.test(place))).toEqual([
     '.markerRecordedEventAttributes.details.data.payloads',
   ]);
 });
 
-test('files are given out and taken again by their names, with their sizes', async () => {
+test('files are served and accepted by their names, with their sizes', async () => {
   const [big] = /\/v1\/agents\/sessions\/\w+\/files\/[0-9a-f]{64}[^"]*b\.txt[^"]*/.exec(await eventsOf(chat)) ?? [];
   const bytes = await fetch(server.api.url + big);
   expect(await bytes.text()).toBe(SECRETS.largeFile.repeat(10_000));
@@ -242,7 +242,7 @@ test('files are given out and taken again by their names, with their sizes', asy
   expect(JSON.stringify(chat.requests().at(-1)?.messages)).toContain(SECRETS.largeFile);
 });
 
-test('after a rotation the old is read, what waited goes on, and the new is under the new key', async () => {
+test('after a rotation old data is readable, waiting turns continue, and new data is under the new key', async () => {
   await server.restart({ EVERTURN_ENCRYPTION_KEYS: `${k2},${k1}` });
   expect(await eventsOf(chat)).toContain(SECRETS.message);
   chat.script(say(`${SECRETS.answer} after the rotation`));
@@ -253,7 +253,7 @@ test('after a rotation the old is read, what waited goes on, and the new is unde
   expect(await waiting.turn([answer]).end()).toMatchObject({ status: 'done', output: { content: 'Done.' } });
   expect(server.mcp.calls.at(-1)?.meta['io.everturn/operation-id']).toMatch(/w1$/);
 
-  // The same request is the same request, and the same agent the same version.
+  // The same request is recognized, and the same agent is the same version.
   const again = await server.api.send(
     'POST',
     '/v1/agents/sessions',
@@ -276,7 +276,7 @@ test('after a rotation the old is read, what waited goes on, and the new is unde
   }
 });
 
-test('`everturn turn inspect` reads what is encrypted, and says which key it lacks', async () => {
+test('`everturn turn inspect` reads encrypted turns, and names a missing key', async () => {
   const [{ id }] = (await server.api.get(`${chat.path}/turns`)).data;
   const env = {
     EVERTURN_DATA: server.dataDir,
@@ -291,7 +291,7 @@ test('`everturn turn inspect` reads what is encrypted, and says which key it lac
   expect(without.stdout).not.toContain(SECRETS.answer);
 });
 
-test('without a key that it needs the server does not start, or says which one when something is read', async () => {
+test('without a key that it needs the server does not start, or names it when data is read', async () => {
   const settings = {
     EVERTURN_PORT: '0',
     EVERTURN_DATA: server.dataDir,
@@ -310,14 +310,14 @@ test('without a key that it needs the server does not start, or says which one w
   const { status, body } = await server.api.send('GET', `${chat.path}/events`);
   expect([status, body.error.code]).toEqual([503, 'unavailable']);
   expect(body.error.message).toContain('"k1", which EVERTURN_ENCRYPTION_KEYS does not contain');
-  // What it stands on is not to be lost with what was said.
+  // The reference it depends on must not be lost with the text.
   expect((await server.api.get(chat.path)).data).toMatchObject({ id: chat.sessionId, title: null });
   const titles = await server.api.list<{ title: string | null }>('/v1/agents/sessions');
   expect(titles.map(({ title }) => title)).toContain('plain-message');
 });
 
-test('a workflow that the worker can not read stands still, and nothing else does', async () => {
-  // Its spec can be read, and the history of its session not.
+test('a workflow that the worker cannot decrypt pauses, and no other does', async () => {
+  // Its spec can be read, and the history of its session cannot.
   const stuck = server.api
     .send('POST', `${plain.path}/turns`, { input: [{ type: 'user.message', content: 'is anybody there?' }] })
     .catch(() => undefined);
@@ -331,13 +331,13 @@ test('a workflow that the worker can not read stands still, and nothing else doe
   expect(await fresh.turn('is anybody there?').end()).toMatchObject({ status: 'done' });
   await server.restart({ EVERTURN_ENCRYPTION_KEYS: `${k2},${k1}` });
   await stuck;
-  // Temporal refuses commands until it has given the task out again.
+  // Temporal rejects commands until it has dispatched the task again.
   const body = { input: [{ type: 'user.message', content: 'and now?' }], stream: false };
   const send = () => server.api.send('POST', `${plain.path}/turns`, body);
   await expect.poll(async () => (await send()).status, { interval: 500 }).toBe(200);
 });
 
-test('a session whose key is gone can be deleted', async () => {
+test('a session whose key is lost can be deleted', async () => {
   await server.restart({ EVERTURN_ENCRYPTION_KEYS: k2 });
   const { status } = await server.api.send('DELETE', chat.path);
   expect(status).toBe(204);

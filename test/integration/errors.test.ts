@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** A request of Ann's, head and body apart. */
+/** A request of Ann, head and body separately. */
 function head(method: string, path: string, ...headers: string[]): string {
   const lines = ['host: x', 'authorization: Bearer key-of-ann', 'connection: close', ...headers];
   return `${method} ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`;
@@ -20,7 +20,7 @@ function head(method: string, path: string, ...headers: string[]): string {
 
 const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
 
-test('what Node and Express refuse has the form of all errors', async () => {
+test('errors of Node and Express have the format of all errors', async () => {
   const garbage = Buffer.from('this is not compressed');
   const length = `content-length: ${garbage.length}`;
   const cases: [string, (string | Uint8Array)[], number, string][] = [
@@ -43,7 +43,7 @@ test('what Node and Express refuse has the form of all errors', async () => {
   }
 });
 
-test('a body may be as deep as 100 levels, and no deeper', async () => {
+test('a body may be nested 100 levels deep, and no deeper', async () => {
   const agent = (schema: string) =>
     `{"model": {"name": "m"}, "client_tools": [{"name": "t", "input_schema": {"x": ${schema}}}]}`;
   expect((await ann.send('PUT', '/v1/agents/deep', agent(nested(96)))).status).toBe(200);
@@ -54,7 +54,7 @@ test('a body may be as deep as 100 levels, and no deeper', async () => {
   }
 });
 
-test('a body that is wrong in a million ways is refused with a short answer', async () => {
+test('a body with a million errors is rejected with a short response', async () => {
   const id = await ann.createSession('helper');
   const path = `/v1/agents/sessions/${id}/turns`;
   const ones = (count: number) => Array.from({ length: count }, () => 1);
@@ -79,7 +79,7 @@ test('a body that is wrong in a million ways is refused with a short answer', as
   expect(await ann.list(path, 25)).toEqual([]);
 });
 
-test('where a body is mandatory an empty one is none, however it is sent', async () => {
+test('where a body is required, an empty one is missing, however it is sent', async () => {
   const id = await ann.createSession('helper');
   const base = `/v1/agents/sessions/${id}`;
   const empty = [
@@ -102,7 +102,7 @@ test('where a body is mandatory an empty one is none, however it is sent', async
       expect(answer.body.error.message).toMatch(/send a JSON body/);
     }
   }
-  // Only to subscribe needs none.
+  // Only a subscription needs none.
   const turnId = await ann.turn(id, 'hi').turnId();
   await ann.subscribe(id, turnId).done;
   for (const init of [{}, { body: '' }, { body: new Blob([]).stream(), duplex: 'half' as const }]) {
@@ -112,7 +112,7 @@ test('where a body is mandatory an empty one is none, however it is sent', async
   }
 });
 
-test('what no id of ours looks like is not found, and does no harm', async () => {
+test('malformed ids are not found, and do no harm', async () => {
   const id = await ann.createSession('helper');
   const base = `/v1/agents/sessions/${id}`;
   const odd = ['%00', 'a%00b', '%F0%9F%98%80', 'a%2Fb', 'x'.repeat(2_000), '%20', 'auto;'];
@@ -146,7 +146,7 @@ test('what no id of ours looks like is not found, and does no harm', async () =>
   expect((await ann.list(`${base}/turns`, 25)).length).toBe(1);
 });
 
-test('names and texts have bounds', async () => {
+test('names and texts have limits', async () => {
   const id = await ann.createSession('helper');
   const model = { name: 'm' };
   const x = (length: number) => 'x'.repeat(length);
@@ -207,12 +207,12 @@ test('names and texts have bounds', async () => {
   expect(body.data.title).toBe('ab\ufffd');
 });
 
-test('only the path decides where a request goes', async () => {
+test('only the path determines the route of a request', async () => {
   expect(await ann.get('/healthz?x=/v1/agents/helper')).toEqual({ status: 'ok' });
   expect((await ann.get('/prefix/v1/agents/helper?x=/v1/agents/nobody')).data.name).toBe('helper');
 });
 
-test('a body of a few fields may take less than one with content', async () => {
+test('a body with few fields may be less large than one with content', async () => {
   const id = await ann.createSession('helper');
   const large = { title: 'x'.repeat(1024 * 1024), agent_name: 'helper' };
   for (const path of ['', `/${id}/cancel`, `/${id}/turns/turn_1/subscribe`]) {
@@ -224,7 +224,7 @@ test('a body of a few fields may take less than one with content', async () => {
   expect([tooLarge.status, tooLarge.body.error.message]).toEqual([413, 'the body is larger than 30 MB']);
 });
 
-test('no answer can be framed, or run as a page', async () => {
+test('no response can be framed, or run as a page', async () => {
   for (const path of ['/healthz', '/v1/agents/helper', '/v1/nothing', '/docs']) {
     const { headers } = await fetch(ann.url + path, { headers: { authorization: 'Bearer key-of-ann' } });
     const policy = headers.get('content-security-policy');

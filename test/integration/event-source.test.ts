@@ -5,7 +5,7 @@ import { held, say } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** `GET …/stream` as a browser's EventSource uses it: it comes back by itself, until it is told to stop. */
+/** `GET …/stream` as a browser's EventSource uses it: it reconnects by itself until it is told to stop. */
 
 let server: TestServer;
 let proxy: TcpProxy;
@@ -18,12 +18,12 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** A real EventSource, and what it has asked for and been sent. */
+/** A real EventSource, with its requests and the events that it received. */
 class Listener {
   readonly frames: Frame[] = [];
   /** The `Last-Event-ID` of each of its requests. */
   readonly requests: (string | undefined)[] = [];
-  /** Settles when it does not come back any more. */
+  /** Resolves when it no longer reconnects. */
   readonly closed: Promise<void>;
   readonly #source: EventSource;
 
@@ -64,14 +64,14 @@ test('an EventSource follows a turn to its end, and then stops', async () => {
   const last = listener.frames.at(-1);
   expect(last?.type).toBe('turn.done');
   expect(listener.requests).toEqual([undefined, String(last?.sequence_number)]);
-  // Nor does one that comes when all is over get anything else, whether the log is in the archive by then or not.
+  // A reader that connects after the end gets nothing more either, whether or not the log is in the archive.
   const later = new Listener(path);
   await later.closed;
   expect(folded(later.frames)).toEqual(whole);
   expect(later.requests).toEqual([undefined, String(last?.sequence_number)]);
 });
 
-test('an EventSource whose connection breaks goes on where it was, wherever it began', async () => {
+test('an EventSource whose connection breaks resumes at its position, whatever its first cursor', async () => {
   const model = held(
     (call) => call.text('Half a '),
     (call) => call.text('word').finish(),
@@ -93,11 +93,11 @@ test('an EventSource whose connection breaks goes on where it was, wherever it b
   expect(folded(whole.frames)).toEqual(folded(await reader.done));
   expect(behind.frames[0]?.type).not.toBe('turn.created');
   expect(folded(reader.frames.slice(0, 1), behind.frames)).toEqual(folded(await reader.done));
-  // Its own cursor counts, not the one that is in the URL for ever.
+  // Its own cursor takes precedence over the one in the URL, which never changes.
   expect(Number(behind.requests[1])).toBeGreaterThan(seen);
 });
 
-test('a cursor at the end is answered with 204, an impossible one refused, and HEAD does not wait', async () => {
+test('a cursor at the end is answered with 204, an impossible one rejected, and HEAD does not wait', async () => {
   const model = held(
     (call) => call.text('...'),
     () => undefined,

@@ -26,7 +26,7 @@ test.each([
   ['approve-a-tool-call', /\[approval\] allowing 1 call\(s\)\n[^]*\[turn\] done\n$/],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
-])('examples/%s.ts does what it says', async (name, output) => {
+])('examples/%s.ts does what its description says', async (name, output) => {
   const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
   const { stdout } = await run(process.execPath, [file], { env: { ...process.env, EVERTURN_URL: server.api.url } });
   expect(stdout).toMatch(output);

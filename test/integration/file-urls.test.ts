@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** A place in the internet. */
+/** A host on the internet. */
 async function site(listener: RequestListener): Promise<string> {
   const web = createServer(listener).listen(0, '127.0.0.1');
   await new Promise((resolve) => web.once('listening', resolve));
@@ -41,7 +41,7 @@ async function sentBack(client: ApiClient, sessionId: string, ...content: object
   return (item as unknown as { content: { name: string; data: string }[] }).content;
 }
 
-test('a file may be a URL: it is fetched before the turn begins, and kept like any other', async () => {
+test('a file may be a URL: it is fetched before the turn starts, and stored as any other', async () => {
   const big = Buffer.alloc(100_000, 'x');
   const web = await site((request, response) => {
     if (request.url === '/from') return void response.writeHead(302, { location: '/text' }).end();
@@ -67,7 +67,7 @@ test('a file may be a URL: it is fetched before the turn begins, and kept like a
     image_url: { url: `data:image/png;base64,${big.toString('base64')}` },
   });
 
-  // What the server gave out can be sent again: by its path, by its URL, in another session, behind a prefix.
+  // Files that the server has served can be sent again: by path, by URL, in another session, behind a prefix.
   const own = files[4]?.data ?? '';
   const other = await bob.createSession('reader');
   const again = [own, server.server.url + own, `/prefix${own}`, `${server.server.url}/prefix${own}`];
@@ -76,7 +76,7 @@ test('a file may be a URL: it is fetched before the turn begins, and kept like a
   expect(copies.map(({ data }) => data)).toEqual([copy, copy, copy, copy]);
   const response = await fetch(server.server.url + copy, { headers: { authorization: 'Bearer key-of-bob' } });
   expect(Buffer.from(await response.arrayBuffer()).equals(big)).toBe(true);
-  // An admin may read the session that it is from; another user may not.
+  // An admin may read the session that contains it; another user may not.
   const theirs = await ann.createSession('reader');
   expect(await sentBack(ann, theirs, file(own))).toHaveLength(1);
   const [hidden] = await sentBack(ann, theirs, file(`data:text/plain;base64,${big.toString('base64')}`));
@@ -86,7 +86,7 @@ test('a file may be a URL: it is fetched before the turn begins, and kept like a
   expect([refused.status, refused.body.error.code]).toEqual([422, 'file_unavailable']);
 });
 
-test('a file that can not be had refuses the turn, names the part and leaves nothing behind', async () => {
+test('a file that cannot be fetched rejects the turn, names the part and leaves nothing behind', async () => {
   const huge = Buffer.alloc(1024 * 1024);
   const web = await site((request, response) => {
     if (request.url === '/none') return void response.writeHead(404).end();
@@ -144,7 +144,7 @@ test('a file that can not be had refuses the turn, names the part and leaves not
   expect([tooMany.status, tooMany.body.error.param]).toEqual([400, 'input.0.content.20.data']);
   expect(await rows()).toEqual([[], []]);
   expect(await bob.list(path, 25)).toEqual([]);
-  // The key is free again.
+  // The key can be used again.
   const { status } = await bob.send(
     'POST',
     path,
@@ -156,7 +156,7 @@ test('a file that can not be had refuses the turn, names the part and leaves not
   expect(status).toBe(200);
 });
 
-test('files of this server count too: naming one takes nothing, having it takes all of its bytes', async () => {
+test('files of this server count too: referencing one takes no room, storing it takes all of its bytes', async () => {
   const big = Buffer.alloc(16 * 1024 * 1024).toString('base64');
   const id = await bob.createSession('reader');
   const [kept] = await sentBack(bob, id, file(`data:text/plain;base64,${big}`));
@@ -173,7 +173,7 @@ test('files of this server count too: naming one takes nothing, having it takes 
   expect([many.status, many.body.error.param]).toEqual([400, 'input.0.content.20.data']);
 });
 
-test('with keys URLs do not lead to private addresses unless that is allowed; without keys they do', async () => {
+test('with keys URLs cannot lead to private addresses unless that is allowed; without keys they can', async () => {
   const web = await site((_request, response) => void response.end('inside'));
   const keyed = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann:admin=key-of-ann' } });
   const client = new ApiClient(keyed.server.url, 'key-of-ann');

@@ -10,15 +10,15 @@ import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** What a stranger who reaches Temporal, and has no key, can do to a server with keys. */
+/** What a client of Temporal without a key can do to a server with keys. */
 
 const EVERTURN_ENCRYPTION_KEYS = `k1:${randomBytes(32).toString('base64')}`;
 
 let server: TestServer;
 let connection: Connection;
-/** Has no keys. */
+/** A client without keys. */
 let stranger: Client;
-/** Has them: for what a command of ours looks like in a history. */
+/** A client with them, to read our commands from a history. */
 let insider: Client;
 
 beforeAll(async () => {
@@ -44,7 +44,7 @@ async function waitingChat(): Promise<Chat> {
   return chat;
 }
 
-/** A turn that approves what a session waits for, with the fields that its last command had. */
+/** A turn that approves the pending call of a session, with the fields of its last command. */
 async function approvalFor({ sessionId }: Chat): Promise<CreateTurnCommand> {
   const [command] = await commandsOf(sessionId);
   const { createdBy, owner, specHash, hasServers, limits } = command!;
@@ -75,7 +75,7 @@ async function commandsOf(sessionId: string): Promise<CreateTurnCommand[]> {
   return decoded.map((payload) => defaultPayloadConverter.fromPayload<CreateTurnCommand>(payload));
 }
 
-/** Has every argument be these bytes, as they are. It reads what it is answered. */
+/** Encodes every argument as these bytes. Decodes what it receives. */
 function sender(payload: Payload): Client {
   const [codec] = insider.options.loadedDataConverter.payloadCodecs;
   const encode = async (payloads: Payload[]) => payloads.map(() => payload);
@@ -87,7 +87,7 @@ function plain(value: unknown): Client {
   return sender(defaultPayloadConverter.toPayload(value));
 }
 
-/** Of an Update that is rejected. */
+/** The failure of an Update that is rejected. */
 async function rejection(client: Client, sessionId: string, update: string): Promise<string> {
   const session = client.workflow.getHandle(`session/${sessionId}`);
   const error = await session.executeUpdate(update, { args: [null] }).catch((error: unknown) => error);
@@ -100,7 +100,7 @@ async function approve(chat: Chat): Promise<unknown> {
   return chat.turn([answer]).end();
 }
 
-test('a command that is not encrypted is refused, no tool runs, and the session goes on', async () => {
+test('an unencrypted command is rejected, no tool runs, and the session continues', async () => {
   const chat = await waitingChat();
   const command = await approvalFor(chat);
   const calls = server.mcp.calls.length;
@@ -111,7 +111,7 @@ test('a command that is not encrypted is refused, no tool runs, and the session 
   expect(server.mcp.calls).toHaveLength(calls + 1);
 });
 
-test('a command that was encrypted for another session, or was changed, is refused, and the session goes on', async () => {
+test('a command that was encrypted for another session, or altered, is rejected, and the session continues', async () => {
   const [mine, other] = [await waitingChat(), await waitingChat()];
   const [stored] = await storedCommands(other.sessionId);
   expect(await rejection(sender(stored!), mine.sessionId, 'createTurn')).toContain(
@@ -123,7 +123,7 @@ test('a command that was encrypted for another session, or was changed, is refus
   expect(await approve(mine)).toMatchObject({ status: 'done' });
 });
 
-test('signals that are not encrypted are dropped with a line in the log, and the turn goes on', async () => {
+test('unencrypted signals are dropped with a line in the log, and the turn continues', async () => {
   const said = Promise.withResolvers<void>();
   const chat = await server.chat({
     scripts: [
@@ -139,13 +139,13 @@ test('signals that are not encrypted are dropped with a line in the log, and the
   const [{ id }] = (await server.api.get(`${chat.path}/turns`)).data;
   await stranger.workflow.getHandle(`turn/${id}`).signal('cancelTurn', 'user');
   await stranger.workflow.getHandle(`session/${chat.sessionId}`).signal('turnEnding', { turnId: id, pending: [] });
-  // Behind the signals in the same history: when it has been answered they have been looked at.
+  // It comes after the signals in the same history: once it is answered, they have been handled.
   expect(await rejection(plain({}), chat.sessionId, 'cancelSession')).toContain('it is not encrypted');
   said.resolve();
   expect(await turn.end()).toMatchObject({ status: 'done', output: { content: 'Well, done.' } });
 });
 
-test('what was started without encryption stands still, until it is accepted or its session is terminated', async () => {
+test('workflows that were started unencrypted pause until they are accepted or their session is terminated', async () => {
   const before = await startTestServer({ env: { EVERTURN_ENCRYPTION_KEYS: '' } });
   const chat = await before.chat({ scripts: [say('before the keys'), say('accepted'), say('built anew')] });
   const body = { input: [{ type: 'user.message', content: 'go' }], stream: false };
@@ -175,7 +175,7 @@ test('what was started without encryption stands still, until it is accepted or 
   expect(chat.requests()).toHaveLength(asked);
   await forged.terminate();
 
-  // The replay reads what was begun without keys.
+  // The replay reads histories that began without keys.
   await before.restart({ EVERTURN_ACCEPT_UNENCRYPTED: 'true' });
   await before.stop();
 });

@@ -32,14 +32,14 @@ test('a turn follows the last one, none, or the one that it names', async () => 
     'a A c C d',
     'e',
   ]);
-  // Lists show the chain of the last turn; the others are where they were.
+  // Lists show the chain of the last turn; the other turns still exist.
   expect((await server.api.list<{ id: string }>(`${chat.path}/turns`, 25)).map(({ id }) => id)).toEqual([ids[4]]);
   const forked = await server.api.list<{ turn_id: string }>(`${chat.path}/events?last_turn_id=${ids[3]}`);
   expect([...new Set(forked.map(({ turn_id: id }) => id))]).toEqual([ids[3], ids[2], ids[0]]);
   expect((await server.api.get(`${chat.path}/turns/${ids[1]}`)).data.state.output.content).toBe('B');
 });
 
-test('an unknown turn, and one of another session, can not be followed', async () => {
+test('an unknown turn, and a turn of another session, cannot be followed', async () => {
   const [chat, other] = [await server.chat(), await server.chat()];
   await chat.turn('hi').done;
   const elsewhere = other.turn('hi');
@@ -58,7 +58,7 @@ test('an unknown turn, and one of another session, can not be followed', async (
   expect((await server.api.send('POST', `${foreign}/subscribe`, {})).status).toBe(404);
 });
 
-test('a paused turn can be left by a fork, and taken up again later', async () => {
+test('a fork can leave a paused turn, which can be continued later', async () => {
   const write = use({ name: 'write', id: 'w1' });
   const chat = await server.chat({
     scripts: [say('ready'), write, say('other'), say('written then')],
@@ -80,7 +80,7 @@ test('a paused turn can be left by a fork, and taken up again later', async () =
   ).toEqual(['hello', 'ready', 'write', null, 'written']);
 });
 
-test("a paused turn's calls are answered once, on whichever branch; other branches go on without them", async () => {
+test('the calls of a paused turn are answered once, on any branch; other branches continue without them', async () => {
   const chat = await server.chat({
     scripts: [use({ name: 'write', id: 'w1' }), say('written then'), say('never mind')],
     spec: onTestServer,

@@ -16,7 +16,7 @@ afterAll(() => server.stop());
 
 const body = { input: [{ type: 'user.message', content: 'hi' }] };
 
-test('a session is created once for a key', async () => {
+test('a session is created once per key', async () => {
   await server.api.putAgent('a', { model: { name: 'm' } });
   const create = (agent: string, key: string) =>
     server.api.send('POST', '/v1/agents/sessions', { agent_name: 'a', title: agent }, { 'idempotency-key': key });
@@ -29,7 +29,7 @@ test('a session is created once for a key', async () => {
   expect((await create('x', 'no spaces allowed')).status).toBe(400);
 });
 
-test('a turn with a key is started once: again, at once, or later, it is the same stream', async () => {
+test('a turn is started once per key: a repetition, concurrent or later, gets the same stream', async () => {
   const chat = await server.chat({ scripts: [say('only once')] });
   const key = { 'idempotency-key': 'turn-1' };
   const readers = [1, 2, 3].map(() => chat.turn('hi', {}, key));
@@ -54,7 +54,7 @@ test('a turn with a key is started once: again, at once, or later, it is the sam
   expect(again.body.data.id).toBe(json.body.data.id);
 });
 
-test('a key whose request was refused can be used again', async () => {
+test('a key whose request was rejected can be used again', async () => {
   const chat = await server.chat();
   const key = { 'idempotency-key': 'again' };
   const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'x', approval: { status: 'allow' } };
@@ -70,7 +70,7 @@ test('a key whose request was refused can be used again', async () => {
   expect((await chat.turn('hi', {}, key).end()).status).toBe('done');
 });
 
-test('what was begun with a key is answered, whatever has changed since', async () => {
+test('a request that was started with a key gets its response, whatever has changed since', async () => {
   const chat = await server.chat({ scripts: [say('before it closed')] });
   const key = { 'idempotency-key': 'closed' };
   const first = await chat.turn('hi', {}, key).done;
@@ -89,7 +89,7 @@ test('what was begun with a key is answered, whatever has changed since', async 
   expect((await create()).body).toEqual(created.body);
 });
 
-test('what a key stands for is all of the request, and belongs to one session', async () => {
+test('a key stands for the whole request, and belongs to one session', async () => {
   await server.api.putAgent('a', { model: { name: 'm' } });
   const create = (metadata: string) =>
     server.api.send(
@@ -106,9 +106,9 @@ test('what a key stands for is all of the request, and belongs to one session', 
   expect(await one.turn('hi', {}, key).turnId()).not.toBe(await two.turn('hi', {}, key).turnId());
 });
 
-test('a turn that was begun is answered with 200, whatever can be read then', async () => {
+test('a turn that was started is answered with 200, even if nothing can be read at that time', async () => {
   const chat = await server.chat({ scripts: [say('fine')] });
-  // As if Temporal had gone in the very moment after.
+  // As if Temporal became unavailable in the moment after.
   vi.spyOn(TurnLogReader.prototype, 'firstAndLast').mockRejectedValue(new Error('away'));
   const input = [{ type: 'user.message', content: 'a long story '.repeat(20_000) }];
   const { status, body: answer } = await server.api.send('POST', `${chat.path}/turns`, { input, stream: false });
@@ -128,7 +128,7 @@ test('without a key the same body twice is two turns', async () => {
 });
 
 test.each([true, false])(
-  'a request whose answer found nobody is not carried out twice (stream: %s)',
+  'a request whose response was not delivered is not executed twice (stream: %s)',
   async (stream) => {
     const model = held(
       () => undefined,
@@ -150,13 +150,13 @@ test.each([true, false])(
     const end = await server.api.subscribe(chat.sessionId, turn?.id ?? '').end();
     expect(end).toMatchObject({ status: 'done', output: { content: 'once' } });
     expect(chat.requests().length).toBe(1);
-    // This answer was delivered: the same again is another turn.
+    // This response was delivered: the same body again is another turn.
     await server.api.send('POST', `${chat.path}/turns`, { ...asked, stream: false });
     expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(2);
   },
 );
 
-test('many turns asked for at once on one session follow one another', async () => {
+test('concurrent turns of one session are executed one after the other', async () => {
   const chat = await server.chat();
   const readers = Array.from({ length: 12 }, (_, i) => chat.turn(`number ${i}`));
   const ends = await Promise.all(readers.map((reader) => reader.end()));
@@ -167,7 +167,7 @@ test('many turns asked for at once on one session follow one another', async () 
   expect(ends.filter(({ status }) => status === 'done').length).toBeGreaterThanOrEqual(1);
 });
 
-test('a turn that is asked for again is the same command: Temporal may keep one and carry out the other', async () => {
+test('a repeated request sends the same command: Temporal may keep the first and execute the second', async () => {
   const chat = await server.chat();
   const send = vi.spyOn(SessionCommands.prototype, 'createTurn');
   send.mockRejectedValueOnce(new ApiError('unavailable', 'away', { retryAfter: 1 }));

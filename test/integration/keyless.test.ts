@@ -12,14 +12,14 @@ afterAll(() => server.stop());
 const request = (...headers: string[]) =>
   exchange(server.api.url, `GET /v1/agents/demo HTTP/1.1\r\n${[...headers, 'connection: close'].join('\r\n')}\r\n\r\n`);
 
-test('without keys the server is there for this machine', async () => {
+test('a server without keys accepts requests from its own machine', async () => {
   for (const host of ['localhost', 'LocalHost:8080', '127.0.0.1:80', '127.1.2.3', '[::1]', '[::1]:8080']) {
     expect((await request(`host: ${host}`)).status, host).toBe(200);
     expect((await request(`host: ${host}`, `origin: http://${host.toLowerCase()}`)).status, host).toBe(200);
   }
 });
 
-test('without keys it is not there for web pages that call it by another name, or are from elsewhere', async () => {
+test('a server without keys rejects web pages that use another host name or have another origin', async () => {
   const elsewhere = [
     'evil.example',
     'localhost.evil.example',
@@ -48,7 +48,7 @@ test('without keys it is not there for web pages that call it by another name, o
   }
 });
 
-test('without keys no web page of another origin can write, and a client without a browser can, whatever it calls its body', async () => {
+test('without keys web pages of other origins cannot write, and clients that are no browsers can, whatever their content type', async () => {
   const post = (...headers: string[]) => {
     const lines = ['host: localhost:8080', 'content-length: 2', 'connection: close', ...headers];
     return exchange(server.api.url, `POST /v1/agents/sessions HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n{}`);
@@ -71,7 +71,7 @@ test('without keys no web page of another origin can write, and a client without
   expect((await request('host: localhost', 'sec-fetch-site: cross-site')).status).toBe(200);
 });
 
-test('the port for operators answers no web page that is called by a name which leads here', async () => {
+test('the port for operators rejects web pages whose host name only resolves to it', async () => {
   const port = await keptPort();
   await server.restart({ EVERTURN_METRICS_PORT: String(port) });
   const scrape = (host: string) =>

@@ -32,11 +32,11 @@ async function create(...args: string[]): Promise<{ key: string; id: string; std
 
 const statusOf = async (client: ApiClient) => (await client.send('GET', '/v1/agents')).status;
 
-test('keys come and go while servers run', async () => {
+test('keys are created and revoked while servers run', async () => {
   const here = (key?: string) => new ApiClient(server.server.url, key);
   const there = (key?: string) => new ApiClient(other.server.url, key);
 
-  // Nobody needs a key, until there is one.
+  // No key is required until one exists.
   expect([await statusOf(here()), await statusOf(here('whatever'))]).toEqual([200, 200]);
   const first = await create('ann', '--role', 'admin');
   expect(first.stderr).toMatch(/ann, role admin.*not shown again[^]*first key/);
@@ -44,7 +44,7 @@ test('keys come and go while servers run', async () => {
   await expect.poll(() => statusOf(there()), { timeout: 10_000 }).toBe(401);
   expect([await statusOf(here(first.key)), await statusOf(there(first.key))]).toEqual([200, 200]);
 
-  // Another works at once, and both are the same subject.
+  // A second key works at once, and both are the same subject.
   const second = await create('ann', '--expires-days', '0.5');
   expect(second.stderr).not.toMatch('first key');
   const session = await here(first.key).createSession('demo');
@@ -53,7 +53,7 @@ test('keys come and go while servers run', async () => {
   const bob = await create('bob');
   expect((await here(bob.key).send('GET', `/v1/agents/sessions/${session}`)).status).toBe(404);
 
-  // A stream that is open ends with its key; what it streams goes on.
+  // A stream ends with the key that opened it; the turn continues.
   other.model.script('held', async (call) => {
     call.text('Slowly');
     await call.closed;
@@ -69,7 +69,7 @@ test('keys come and go while servers run', async () => {
   await expect.poll(() => statusOf(there(second.key)), { timeout: 10_000 }).toBe(401);
   await expect(reader.done).rejects.toThrow(/terminated/);
   expect((await here(second.key).send('GET', '/v1/agents')).body.error.message).toMatch('was revoked');
-  // The turn goes on, until an admin cancels what its subject has.
+  // The turn continues until an admin cancels those of its subject.
   const found = await here(first.key).get('/v1/x/agents/search-sessions?created_by_subject_id=ann');
   for (const { id } of found.data) await here(first.key).send('POST', `/v1/agents/sessions/${id}/cancel`, {});
   expect(await stays.end()).toMatchObject({ status: 'cancelled' });
@@ -83,7 +83,7 @@ test('keys come and go while servers run', async () => {
   ]);
   expect(list.map((line) => line.split(/ {2,}/)[5]?.split(' ')[0])).toEqual(['state', 'active', 'revoked', 'active']);
 
-  // Without a key that works nobody gets in.
+  // Without a valid key nothing is accepted.
   await keys('revoke', first.id);
   await keys('revoke', bob.id);
   await expect.poll(() => statusOf(here(first.key)), { timeout: 10_000 }).toBe(401);
@@ -94,7 +94,7 @@ test('keys come and go while servers run', async () => {
   for (const { key } of [first, second, bob]) expect(stored).not.toContain(key.slice('everturn_'.length));
 }, 120_000);
 
-test('what is wrong with a command about keys is said', async () => {
+test('errors in commands about keys are reported', async () => {
   const cases: [string[], number, RegExp][] = [
     [['create'], 2, /missing required argument 'name'/],
     [['create', 'a b'], 2, /letters, digits/],
@@ -109,7 +109,7 @@ test('what is wrong with a command about keys is said', async () => {
   }
 }, 60_000);
 
-test('an address that others can reach needs a key, which may be in the catalog', async () => {
+test('an address that others can reach requires a key, which may be in the catalog', async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-reach-'));
   const DATABASE_URL = `sqlite:${path.join(dataDir, 'catalog.db')}`;
   const env = { EVERTURN_DATA: dataDir, EVERTURN_HOST: '0.0.0.0', EVERTURN_PORT: '0', DATABASE_URL };
@@ -127,7 +127,7 @@ test('an address that others can reach needs a key, which may be in the catalog'
   await rm(dataDir, { recursive: true, force: true });
 }, 120_000);
 
-test('who only looks at a catalog neither makes one nor changes its schema', async () => {
+test('commands that only read a catalog neither create one nor change its schema', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-look-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const expectRefusal = async (look: string, env: Record<string, string>, message: RegExp): Promise<void> => {

@@ -26,7 +26,7 @@ const untilClosed: Script = async (call) => {
 
 const message = { input: [{ type: 'user.message', content: 'hi' }] };
 
-/** Asks for a turn in a session of its own that does not end. True if it was let in. */
+/** Requests a turn that does not end, in its own session. True if it was admitted. */
 async function isLetIn(client: ApiClient): Promise<boolean> {
   server.model.script('slow', untilClosed);
   const id = await client.createSession('slow');
@@ -38,14 +38,14 @@ async function isLetIn(client: ApiClient): Promise<boolean> {
 
 const running = new Map<string, { client: ApiClient; id: string }>();
 
-/** How many more turns are let in. */
+/** The number of further turns that are admitted. */
 async function fill(client: ApiClient): Promise<number> {
   let count = 0;
   while (await isLetIn(client)) count += 1;
   return count;
 }
 
-/** Ends one turn of a client, and waits until it does not count any more. */
+/** Ends one turn of a client, and waits until it no longer counts. */
 async function endOne(client: ApiClient): Promise<void> {
   const [turnId, { id }] = [...running].find(([, one]) => one.client === client) ?? ['', { id: '' }];
   running.delete(turnId);
@@ -55,23 +55,23 @@ async function endOne(client: ApiClient): Promise<void> {
   await expect.poll(archived, { timeout: 30_000 }).toEqual({ archived: 1 });
 }
 
-test('who holds much of a busy server waits, while others get in', async () => {
+test('a subject with many turns on a busy server waits, while others are admitted', async () => {
   const { ann, bob, cem } = await start({ EVERTURN_TURNS: '10' });
-  // Alone a subject may have most of it, but some room stays for who comes next.
+  // A single subject may use most of the capacity, but some is reserved for the next one.
   expect(await fill(ann)).toBe(8);
   expect(await isLetIn(bob)).toBe(true);
   expect(await isLetIn(ann)).toBe(false);
   expect(await isLetIn(bob)).toBe(true);
-  // Full is full.
+  // All of the capacity is used.
   expect([await isLetIn(bob), await isLetIn(cem)]).toEqual([false, false]);
-  // What becomes free is for those who have less.
+  // Capacity that becomes free goes to subjects with fewer turns.
   await endOne(ann);
   expect([await isLetIn(ann), await isLetIn(cem)]).toEqual([false, true]);
   await endOne(ann);
   expect([await isLetIn(ann), await isLetIn(bob)]).toEqual([false, true]);
 }, 120_000);
 
-test('a subject has a limit of its own, however free the server is; a turn that replaces another is not one more', async () => {
+test('a subject has its own limit, however free the server is; a turn that replaces another does not count twice', async () => {
   const { ann, bob } = await start({ EVERTURN_TURNS_PER_SUBJECT: '2' });
   expect(await fill(ann)).toBe(2);
   expect(await isLetIn(bob)).toBe(true);
@@ -83,7 +83,7 @@ test('a subject has a limit of its own, however free the server is; a turn that 
   next.close();
 });
 
-test('a turn that was refused has written nothing, and can be sent again', async () => {
+test('a rejected turn has written nothing, and can be sent again', async () => {
   const { ann } = await start({ EVERTURN_TURNS_PER_SUBJECT: '1' });
   const tables = ['turns', 'idempotency', 'archive'] as const;
   const rows = () => Promise.all(tables.map((table) => server.database.rows.selectFrom(table).selectAll().execute()));
@@ -104,7 +104,7 @@ test('a turn that was refused has written nothing, and can be sent again', async
   await ann.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
 });
 
-test('of many requests at once no more are let in than there is room for', async () => {
+test('of many concurrent requests no more are admitted than the limit', async () => {
   const { ann } = await start({ EVERTURN_TURNS_PER_SUBJECT: '3' });
   const ids = await Promise.all(Array.from({ length: 8 }, () => ann.createSession('slow')));
   server.model.script('slow', untilClosed, untilClosed, untilClosed);
@@ -117,7 +117,7 @@ test('of many requests at once no more are let in than there is room for', async
   expect(statuses.toSorted((a, b) => a - b)).toEqual([200, 200, 200, 429, 429, 429, 429, 429]);
 });
 
-test('the repetition of a turn that has begun is not one too many', async () => {
+test('the repetition of a started turn is not limited', async () => {
   const { ann } = await start({ EVERTURN_TURNS_PER_SUBJECT: '1', EVERTURN_REQUESTS_PER_MINUTE: '20' });
   server.model.script('slow', untilClosed);
   const id = await ann.createSession('slow');
@@ -135,14 +135,14 @@ test('the repetition of a turn that has begun is not one too many', async () => 
     reader.close();
   };
   await repeated();
-  // The same when the minute's requests are used up.
+  // The same when the requests of the minute are used up.
   while ((await ann.send('GET', path)).status === 200);
   await repeated();
   const answer = await refused(key);
   expect(answer.body.error.code).toBe('rate_limited');
   expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
   first.close();
-  // But to read a body takes something: who asks and asks is not heard any more.
+  // But reading a body has a cost: a client that continues to send is rejected unread.
   const again = async () => (await ann.send('POST', path, { ...message, stream: false }, key)).body.error?.code;
   const heard = [];
   for (let i = 0; i < 25; i++) heard.push(await again());
@@ -152,7 +152,7 @@ test('the repetition of a turn that has begun is not one too many', async () => 
 test.each([
   ['a subject', { EVERTURN_STREAMS_PER_SUBJECT: '2' }, 200],
   ['a process', { EVERTURN_STREAMS: '2' }, 429],
-])('%s has so many streams open and no more, however they are asked for', async (_, env, forOthers) => {
+])('%s has at most this many streams, whichever way they are requested', async (_, env, forOthers) => {
   const { ann, bob } = await start(env);
   server.model.script('slow', untilClosed, untilClosed);
   const id = await ann.createSession('slow');
@@ -173,14 +173,14 @@ test.each([
   }
   expect(await server.database.rows.selectFrom('turns').selectAll().execute()).toEqual(before);
   expect(await server.database.rows.selectFrom('idempotency').selectAll().execute()).toEqual([]);
-  // What is no stream is answered; so is who has none open, if there is room.
+  // Requests that are no streams are answered, and so are other subjects if there is room.
   expect((await ann.send('GET', `${path}/${turnId}`)).status).toBe(200);
   const theirs = await bob.createSession('slow');
   const other = bob.turn(theirs, 'hi');
   if (forOthers === 200) await other.says('Slowly');
   else await expect(other.done).rejects.toThrow(/429 .*too_many_streams/);
   other.close();
-  // A reader that goes makes room.
+  // A reader that leaves makes room.
   second.close();
   const again = async () => {
     const reader = ann.subscribe(id, turnId);
@@ -195,7 +195,7 @@ test.each([
   first.close();
 });
 
-test('each subject has its requests per minute, and is told how many are left', async () => {
+test('each subject has its requests per minute, and is told how many remain', async () => {
   const { ann, bob } = await start({ EVERTURN_REQUESTS_PER_MINUTE: '3' });
   const get = (client: ApiClient) => client.send('GET', '/v1/agents/slow');
   const left = async () => /; r=(\d+)/.exec((await get(ann)).headers.get('ratelimit') ?? '')?.[1];
@@ -207,7 +207,7 @@ test('each subject has its requests per minute, and is told how many are left', 
   expect((await get(bob)).status).toBe(200);
 });
 
-test('unknown keys are refused for a while after a few; keys that exist work all the same, also for the first time', async () => {
+test('unknown keys are rejected for some time after a few attempts; existing keys work, also at first use', async () => {
   const { ann, bob } = await start({ EVERTURN_UNKNOWN_KEYS_PER_MINUTE: '3' });
   const send = (client: ApiClient) => client.send('GET', '/v1/agents/slow');
   const get = async (client: ApiClient) => (await send(client)).status;
@@ -221,18 +221,18 @@ test('unknown keys are refused for a while after a few; keys that exist work all
   expect(await get(new ApiClient(server.server.url))).toBe(401);
 });
 
-test('one address cannot take all connections: those without a good key are limited, others go on', async () => {
+test('one address cannot use all connections: those without a valid key are limited, others continue', async () => {
   const { ann } = await start({});
   const { hostname, port } = new URL(server.server.url);
   const sockets = Array.from({ length: 1_001 }, () => connect(Number(port), hostname).on('error', () => undefined));
   await Promise.race(sockets.map((socket) => once(socket, 'close')));
-  // Over the connection that it has.
+  // On its existing connection.
   const { status } = await ann.send('GET', '/v1/agents/slow');
   for (const socket of sockets) socket.destroy();
   expect(status).toBe(200);
 });
 
-test('without keys there are no limits but those that are set', async () => {
+test('without keys only the configured limits apply', async () => {
   server = await startTestServer();
   const { headers } = await server.api.send('GET', '/v1/agents');
   expect(headers.get('ratelimit')).toBeNull();

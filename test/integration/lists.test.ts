@@ -22,7 +22,7 @@ interface Listing {
 
 const encode = (place: object) => Buffer.from(JSON.stringify(place)).toString('base64url');
 
-/** Pages of a listing, each to its end. */
+/** Reads all pages of a listing. */
 async function pages(url: string): Promise<Listing[]> {
   const all: Listing[] = [];
   for (let token: string | null = ''; token !== null;) {
@@ -33,7 +33,7 @@ async function pages(url: string): Promise<Listing[]> {
   return all;
 }
 
-test('each listing has a default limit and a greatest one', async () => {
+test('each listing has a default limit and a maximum', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'look' })], spec: onTestServer });
   const reader = chat.turn('hi');
   await reader.done;
@@ -60,7 +60,7 @@ test('each listing has a default limit and a greatest one', async () => {
   expect([bad.status, bad.body.error.param]).toEqual([400, 'order']);
 });
 
-test('a page token is good for the listing that gave it, and only as it is', async () => {
+test('a page token is valid only unchanged, and only for its listing', async () => {
   const [chat, other] = [await server.chat(), await server.chat()];
   for (const one of [chat, other]) for (const text of ['one', 'two', 'three']) await one.turn(text).done;
   const turnsOf = async ({ path: base }: { path: string }) =>
@@ -106,7 +106,7 @@ test('a page token is good for the listing that gave it, and only as it is', asy
   }
 });
 
-test('a page ends early rather than to be too large', async () => {
+test('a page ends early rather than becoming too large', async () => {
   const calls = Array.from({ length: 40 }, (_, i) => ({ name: 'flood', id: `f${i}` }));
   const chat = await server.chat({ scripts: [use(...calls), say('wet')], spec: onTestServer });
   const reader = chat.turn('go');

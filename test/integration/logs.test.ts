@@ -5,7 +5,7 @@ import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** One line of the log, as it was written. */
+/** One line of the log. */
 type Line = Record<string, unknown>;
 
 const lines: Line[] = [];
@@ -25,11 +25,11 @@ afterAll(async () => {
   await proxy.stop();
 });
 
-/** The SDK says that something starts before it looks at what that is given: it knows a workflow's id by then. */
+/** The SDK logs the start before it decodes the arguments: at that point only the workflow's id is known. */
 const isInformed = ({ msg }: Line) => !/^(?:Starting activity|Activity started|Workflow started)$/.test(String(msg));
 const about = (text: string) => lines.filter((line) => JSON.stringify(line).includes(text));
 
-test('every line that belongs to a turn names the turn, its session and the request that caused it', async () => {
+test('every line about a turn names the turn, its session and the request that caused it', async () => {
   const chat = await server.chat({
     scripts: [(call) => call.fail(500, 'not now'), use({ name: 'look' }), say('Done.')],
     spec: onTestServer,
@@ -38,7 +38,7 @@ test('every line that belongs to a turn names the turn, its session and the requ
   const reader = chat.turn('go', {}, { 'x-request-id': requestId });
   await reader.done;
   const turnId = await reader.turnId();
-  // The session sends it to the archive a moment later, and that is logged too.
+  // The session archives it a moment later, which is logged too.
   await expect
     .poll(() => about(turnId).map(({ activityType, msg }) => `${String(activityType)}: ${String(msg)}`), {
       timeout: 20_000,
@@ -74,7 +74,7 @@ test('every line about the removal of a session names the session and the reques
   }
 });
 
-test('a request keeps its id through everything, and gets one if it has none that is fit to be logged', async () => {
+test('a request keeps its id throughout, and gets a new one if it has none that may be logged', async () => {
   const chat = await server.chat();
   for (const given of [undefined, 'short', 'x'.repeat(200), 'a b c d e f g h', '{"turnId":"turn_1"}']) {
     const answer = await server.api.send('GET', `${chat.path}/turns/turn_none`, undefined, {
@@ -90,7 +90,7 @@ test('a request keeps its id through everything, and gets one if it has none tha
   expect(answer.headers.get('x-request-id')).toBe(given);
 });
 
-test('what is done for all readers of a turn belongs to the turn, and to no request', async () => {
+test('work for all readers of a turn is logged with the turn, and without a request', async () => {
   const model = held(
     (call) => call.text('I was '),
     (call) => call.text('saying').finish(),

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** Work that holds up the whole process, this one, so that no heartbeat goes out: as a much too large answer does. */
+/** Blocks this whole process, so that no heartbeat is sent, as a much too large response would. */
 
 let server: TestServer;
 beforeAll(async () => {
@@ -14,10 +14,10 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const STALL_MS = 6_000;
-/** In between the process hears that its attempt was taken for lost. */
+/** In between, the process learns that its attempt timed out. */
 const BREATH_MS = 2_000;
 
-/** Until nobody waits for the answer. */
+/** Until the response is no longer awaited. */
 const stall: Script = async (call) => {
   for (let isOver = false; !isOver;) {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, STALL_MS);
@@ -26,10 +26,10 @@ const stall: Script = async (call) => {
 };
 
 test(
-  'a model call that stalls its worker, each time, ends its turn after five attempts',
+  'a model call that stalls its worker each time ends its turn after five attempts',
   { timeout: 180_000 },
   async () => {
-    // The first call of a turn may be asked for ahead of the turn, so it is the second that stalls.
+    // The first call of a turn may be speculative, so the second one stalls.
     const look = use({ name: 'look', args: {} });
     const chat = await server.chat({ scripts: [look, ...Array.from({ length: 20 }, () => stall)], spec: onTestServer });
     const reader = chat.turn('look');

@@ -5,7 +5,7 @@ import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
 import { say } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** After a disaster: a catalog that knows of turns which were running in a Temporal that is gone. */
+/** After a disaster: a catalog that has turns which were running in a Temporal that no longer exists. */
 
 let server: TestServer;
 let connection: Connection;
@@ -18,7 +18,7 @@ afterAll(async () => {
   await server.stop();
 });
 
-test('a session whose last turns are lost goes on from the last one that is there', async () => {
+test('a session whose last turns are lost continues from the last one that exists', async () => {
   const chat = await server.chat({ scripts: [say('one'), say('two')] });
   const first = chat.turn('hi');
   await first.done;
@@ -29,7 +29,7 @@ test('a session whose last turns are lost goes on from the last one that is ther
     const row = { id, session_id: chat.sessionId, previous_turn_id: firstId, sequence: i + 2, created_at: created };
     await server.database.rows.insertInto('turns').values(row).execute();
   }
-  // And with the turns the memory of their session.
+  // The memory of the session is lost with the turns.
   const client = new Client({ connection, namespace: inject('temporalNamespace') });
   await client.workflow.getHandle(sessionWorkflowId(chat.sessionId)).terminate();
 
@@ -40,12 +40,12 @@ test('a session whose last turns are lost goes on from the last one that is ther
   expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'two' } });
   expect((await second.type('turn.created')).previous_turn_id).toBe(firstId);
   expect(await listed()).toEqual([await second.turnId(), firstId]);
-  // The model has heard what was said before.
+  // The model has received the earlier conversation.
   expect(chat.requests()[1]?.messages.map(({ content }) => content)).toEqual(['hi', 'one', 'are you there?']);
   expect((await server.api.send('GET', `${chat.path}/turns/${lost[0]}`)).status).toBe(404);
 });
 
-test('a lost turn is forgotten when it can not run any more, unless the conversation goes through it', async () => {
+test('a lost turn is deleted when it can no longer run, unless the conversation goes through it', async () => {
   const chat = await server.chat({ scripts: [say('one'), say('two')] });
   const { rows } = server.database;
   const turn = (id: string) => rows.selectFrom('turns').selectAll().where('id', '=', id).executeTakeFirst();
@@ -63,7 +63,7 @@ test('a lost turn is forgotten when it can not run any more, unless the conversa
   const running = chat.turn('hi');
   await running.done;
   const id = await running.turnId();
-  // Whatever its row says, Temporal has it.
+  // Temporal has it, whatever its row says.
   await rows.updateTable('turns').set({ created_at: before }).where('id', '=', id).execute();
   await server.restart();
   await expect.poll(() => turn(lost)).toBe(undefined);

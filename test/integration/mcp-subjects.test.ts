@@ -6,7 +6,7 @@ import { TestMcpServer } from '../support/mcp-server.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** What each MCP session holds. */
+/** The state of each MCP session. */
 const baskets = new Map<string, string[]>();
 
 let server: TestServer;
@@ -33,7 +33,7 @@ beforeAll(async () => {
     mcp: { tools: [{ name: 'wipe' }, { name: 'list', annotations: { readOnlyHint: true } }, { name: 'debug' }] },
     servers: { shop: { url: shop.url } },
   });
-  // The same server once more, open to users.
+  // The same server a second time, open to users.
   await rewriteServers((servers) => ({ ...servers, open: { url: server.mcp.url, drafts: ['user'] } }));
   setClients();
   await clients.admin.putAgent('shopper', {
@@ -51,7 +51,7 @@ function setClients(): void {
   clients = { admin: as('key-of-root'), approver: as('key-of-boss'), ann: as('key-of-ann'), bob: as('key-of-bob') };
 }
 
-/** Starts the server again with another file of MCP servers. */
+/** Restarts the server with another file of MCP servers. */
 async function rewriteServers(change: (servers: object) => object): Promise<void> {
   const file = path.join(server.dataDir, 'mcp.json');
   const { servers } = JSON.parse(await readFile(file, 'utf8')) as { servers: object };
@@ -60,7 +60,7 @@ async function rewriteServers(change: (servers: object) => object): Promise<void
   setClients();
 }
 
-test('a server that keeps sessions has one for each of ours, also of the same subject', async () => {
+test('a server with sessions gets one for each of ours, also for the same subject', async () => {
   const { ann, bob } = clients;
   const sessions = [
     [ann, await ann.createSession('shopper'), 'milk'],
@@ -83,7 +83,7 @@ test('a server that keeps sessions has one for each of ours, also of the same su
   expect([...baskets.keys()]).toEqual(shown);
 });
 
-test('a user can not use a registered server in a draft, unless the operator allows it', async () => {
+test('a user cannot use a registered server in a draft unless the operator allows it', async () => {
   const { admin, bob } = clients;
   const spec = { model: { name: 'm' }, ...onTestServer };
   const create = (client: ApiClient, agentSpec: object) =>
@@ -97,7 +97,7 @@ test('a user can not use a registered server in a draft, unless the operator all
   expect((await bob.send('PATCH', path, { agent_spec: spec })).status).toBe(403);
 });
 
-test('a draft of a user asks for approval on a server that is open to it, and stops when it is closed', async () => {
+test('a draft of a user asks for approval on a server that is open to it, and stops when the server is closed to it', async () => {
   const { approver, bob } = clients;
   const agentSpec = {
     model: { name: 'drafted' },
@@ -111,7 +111,7 @@ test('a draft of a user asks for approval on a server that is open to it, and st
   server.model.script('drafted', use({ name: 'list', id: 'l1' }), use({ name: 'wipe', id: 'w1' }));
   expect(await bob.turn(id, 'wipe').end()).toMatchObject({ required_actions: [{ type: 'tool.approval_required' }] });
   expect(server.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
-  // An approver decides on the agent of the owner, with what the owner may use.
+  // An approver decides on the agent of the owner, with the servers that the owner may use.
   server.model.script('drafted', use({ name: 'debug', id: 'd1' }));
   await approver.turn(id, decision('w1')).end();
   expect(server.mcp.calls.map(({ tool }) => tool)).toEqual(['list', 'wipe']);
@@ -124,7 +124,7 @@ test('a draft of a user asks for approval on a server that is open to it, and st
   expect(server.mcp.calls.map(({ tool }) => tool)).toEqual(['list', 'wipe']);
 });
 
-test('the demo of a server without keys is gone when it starts with keys', async () => {
+test('the demo of a server without keys is removed when it starts with keys', async () => {
   const own = await startTestServer();
   onTestFinished(() => own.stop());
   const status = async (method: string, of: string, body?: object) =>
@@ -133,7 +133,7 @@ test('the demo of a server without keys is gone when it starts with keys', async
   expect([await status('GET', 'demo'), await status('PUT', 'mine', spec)]).toEqual([200, 200]);
   await own.restart({ EVERTURN_API_KEYS: 'root:admin=key-of-root' });
   expect([await status('GET', 'demo'), await status('PUT', 'mine', spec)]).toEqual([404, 422]);
-  // An agent of that name that is somebody's own stays.
+  // An agent of that name that a user has created is kept.
   await status('PUT', 'demo', { model: { name: 'm' } });
   await own.restart();
   expect(await status('GET', 'demo')).toBe(200);

@@ -41,11 +41,11 @@ async function alertSelectors(): Promise<{ name: string; labels: Record<string, 
     name,
     labels: label === undefined || value === undefined ? undefined : { [label]: value },
   }));
-  // It comes with the first failure: see the turn in `turn-inspect.test.ts` whose code does not fit.
+  // It exists after the first failure: see the turn in `turn-inspect.test.ts` whose code does not fit.
   return named.filter(({ name }) => name !== 'temporal_workflow_task_execution_failed_total');
 }
 
-test('after a session with a retry, an unknown outcome and an approval the metrics say so', async () => {
+test('the metrics show a session with a retry, an unknown outcome and an approval', async () => {
   const chat = await server.chat({
     scripts: [
       (call) => call.fail(503, 'not now', { 'retry-after-ms': '1' }),
@@ -57,14 +57,14 @@ test('after a session with a retry, an unknown outcome and an approval the metri
   });
   server.mcp.faults.set('tools/call', 'swallow');
   const first = chat.turn('go');
-  // The read-only one is asked again until it answers; the other is not.
+  // The read-only call is repeated until it succeeds; the other one is not.
   await first.next((frame) => frame.type === 'tool.response' && frame.outcome === 'unknown_outcome');
   server.mcp.faults.clear();
   expect(await first.end()).toMatchObject({ status: 'done', required_actions: [{ type: 'tool.approval_required' }] });
   const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'e1', approval: { status: 'allow' } };
   expect(await chat.turn([approval]).end()).toMatchObject({ status: 'done' });
 
-  // The archive has the last word on how turns and tool calls ended.
+  // The archive determines the outcomes of turns and tool calls.
   await expect
     .poll(async () => (await scrape()).value('everturn_turns_ended_total', { status: 'done' }), { timeout: 20_000 })
     .toBe(1);
@@ -86,20 +86,20 @@ test('after a session with a retry, an unknown outcome and an approval the metri
     1,
   );
   expect(metrics.value('everturn_first_delta_seconds_count')).toBe(2);
-  // From the model to its tools and back, but not what was waited for on purpose, nor from turn to turn.
+  // From the model to its tools and back, without intended waits and the time between turns.
   expect(metrics.value('everturn_step_overhead_seconds_count')).toBeGreaterThanOrEqual(2);
   const turns = { method: 'POST', route: '/v1/agents/sessions/:session_id/turns', status: '200' };
   expect(metrics.value('everturn_http_requests_total', turns)).toBe(2);
   expect(metrics.value('everturn_http_request_duration_seconds_count', { route: turns.route })).toBeUndefined();
   expect(metrics.value('everturn_http_request_duration_seconds_count', { route: '/metrics' })).toBeGreaterThan(0);
 
-  // Temporal's own and the process's come in the same answer.
+  // Temporal's metrics and those of the process are in the same response.
   expect(metrics.all('temporal_workflow_task_queue_poll_succeed_total').length).toBeGreaterThan(0);
   expect(metrics.families.get('temporal_workflow_task_execution_latency_seconds')).toMatchObject({ type: 'histogram' });
   expect(metrics.value('process_resident_memory_bytes')).toBeGreaterThan(1e7);
   expect(metrics.value('everturn_info')).toBe(1);
 
-  // What the alerts for operators ask for is there.
+  // The metrics that the operators' alerts use exist.
   const alerts = await alertSelectors();
   expect(alerts.length).toBeGreaterThan(10);
   for (const { name, labels } of alerts) {
@@ -107,21 +107,21 @@ test('after a session with a retry, an unknown outcome and an approval the metri
     if (labels) expect(metrics.all(name, labels).length, `${name} ${JSON.stringify(labels)}`).toBeGreaterThan(0);
   }
 
-  // No label says anything of which there may be ever more.
+  // No label has values that grow without bound.
   const ids = /(?:ses|turn|msg|evt|call|req)_[0-9a-z]{26}/;
   const ours = metrics.samples.filter(({ name }) => name.startsWith('everturn_'));
   for (const { labels } of ours) for (const value of Object.values(labels)) expect(value).not.toMatch(ids);
   expect(ours.length).toBeLessThan(500);
 });
 
-test('what runs, who reads and what waits for the archive is said as it is now', async () => {
+test('running turns, readers and turns that wait for the archive are reported as they are now', async () => {
   const model = held(
     (call) => call.text('I am '),
     (call) => call.text('here').finish(),
   );
   const chat = await server.chat({ scripts: [model.script] });
   const later = { timeout: 30_000 };
-  // The stores are not asked at every scrape, and the archive takes its time.
+  // The stores are not queried at every scrape, and the archive takes its time.
   await expect.poll(async () => (await scrape()).value('everturn_archive_backlog_turns'), later).toBe(0);
   const before = await scrape();
   expect(before.value('everturn_archive_backlog_oldest_seconds')).toBe(0);
@@ -139,7 +139,7 @@ test('what runs, who reads and what waits for the archive is said as it is now',
   await reader.done;
   await expect.poll(async () => (await scrape()).value('everturn_readers')).toBe(0);
 
-  // A repetition is given what has been said, and starts nothing.
+  // A repetition gets the earlier response, and starts nothing.
   const again = chat.turn('go', {}, key);
   await again.done;
   expect(await again.turnId()).toBe(await reader.turnId());
@@ -149,7 +149,7 @@ test('what runs, who reads and what waits for the archive is said as it is now',
   }
 });
 
-test('a catalog that hangs does not hold the scrape, which says nothing of what only that knows', async () => {
+test('a catalog that hangs does not block the scrape, which omits what only the catalog knows', async () => {
   const workload = [
     'everturn_turns_running',
     'everturn_archive_backlog_turns',
@@ -165,14 +165,14 @@ test('a catalog that hangs does not hold the scrape, which says nothing of what 
   const never = new Promise<[]>(() => undefined);
   const unarchived = vi.spyOn(Turns.prototype, 'unarchived').mockReturnValue(never).mockReturnValueOnce(late.promise);
   onTestFinished(() => unarchived.mockRestore());
-  // The stores are not asked at every scrape.
+  // The stores are not queried at every scrape.
   await expect.poll(said).toEqual([]);
-  // What comes too late is not taken for how it is now.
+  // A late result is not used as the current state.
   late.resolve([]);
   expect(await said()).toEqual([]);
 });
 
-test('a path of which there is no route counts, without the path', async () => {
+test('a path without a route is counted, without the path', async () => {
   for (const path of ['/v1/agents/nothing/here', '/wp-login.php', '/a', '/b']) {
     expect((await server.api.send('GET', path)).status).toBe(404);
   }
@@ -180,7 +180,7 @@ test('a path of which there is no route counts, without the path', async () => {
   expect(metrics.value('everturn_http_requests_total', { route: 'none', status: '404' })).toBe(4);
 });
 
-test('where keys are needed the metrics are for admins, or at a port of their own', async () => {
+test('where keys are required the metrics are for admins, or at their own port', async () => {
   const port = await freePort();
   const keyed = await startTestServer({
     env: {
@@ -198,7 +198,7 @@ test('where keys are needed the metrics are for admins, or at a port of their ow
     expect(await Promise.all([undefined, 'unknown', 'key-of-bob', 'key-of-eve', 'key-of-ann'].map(statusFor))).toEqual([
       401, 401, 403, 403, 200,
     ]);
-    // A port of their own has them without, and nothing else.
+    // The separate port has them without a key, and nothing else.
     const own = new ApiClient(`http://127.0.0.1:${port}`);
     const response = await fetch(`${own.url}/metrics`);
     expect(new Exposition(await response.text()).value('everturn_up', { dependency: 'worker' })).toBe(1);
@@ -207,7 +207,7 @@ test('where keys are needed the metrics are for admins, or at a port of their ow
       (await own.send('GET', '/v1/agents/sessions', undefined, { authorization: 'Bearer key-of-ann' })).status,
     ).toBe(404);
 
-    // What is wrong inside is for operators: everybody else learns that something is, and the log has it all.
+    // Details of internal errors are for operators: other callers get a general message, and the log has the details.
     const blobs = path.join(keyed.dataDir, 'blobs');
     await rm(blobs, { recursive: true, force: true });
     await writeFile(blobs, 'not a folder');
@@ -220,7 +220,7 @@ test('where keys are needed the metrics are for admins, or at a port of their ow
   }
 });
 
-test('a Redis that is away is told of, and keeps nobody from being answered', async () => {
+test('an unavailable Redis is reported and does not block any response', async () => {
   const redis = await TcpProxy.start('127.0.0.1:9');
   const apart = await startTestServer({ env: { REDIS_URL: `redis://${redis.address}` } });
   try {

@@ -45,10 +45,10 @@ const passing: Record<string, Script> = {
   'total silence': () => undefined,
 };
 
-/** With these the model has not begun to work; with the others nobody knows what it has cost. */
+/** With these the model has not started to work; with the others the cost is unknown. */
 const refusals = new Set(['a rate limit', 'a rate limit with Retry-After', 'overload', 'a server error']);
 
-test.each(Object.entries(passing))('%s is tried again, and the text is right', async (name, script) => {
+test.each(Object.entries(passing))('%s is retried, and the text is right', async (name, script) => {
   const chat = await server.chat({ scripts: [script, say('all well')] });
   const reader = chat.turn('hi');
   const frames = await reader.done;
@@ -61,7 +61,7 @@ test.each(Object.entries(passing))('%s is tried again, and the text is right', a
   expect(chat.requests().length).toBe(2);
 });
 
-test('Retry-After is waited for', async () => {
+test('Retry-After is observed', async () => {
   const times: number[] = [];
   const chat = await server.chat({
     scripts: [
@@ -99,11 +99,11 @@ test.each([
   const reader = chat.turn('hi');
   expect(await reader.end()).toMatchObject({ status: 'error', message: expect.stringContaining(message) });
   expect(chat.requests().length).toBe(1);
-  // The session lives on.
+  // The session continues.
   expect(await chat.turn('again').end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
 });
 
-test('a model that never works ends the turn in error within the bounded time, with the text so far', async () => {
+test('a model that never works ends the turn in error within the time limit, with the text so far', async () => {
   const impatient = await startTestServer({ env: { EVERTURN_MODEL_RETRY_SECONDS: '2' } });
   try {
     const chat = await impatient.chat({
@@ -121,7 +121,7 @@ test('a model that never works ends the turn in error within the bounded time, w
   }
 });
 
-test('what failed attempts have cost is counted', async () => {
+test('the cost of failed attempts is counted', async () => {
   const usage = { prompt_tokens: 100, completion_tokens: 1, total_tokens: 101 };
   const chat = await server.chat({
     scripts: [
@@ -151,7 +151,7 @@ test('comments keep a slow model alive', async () => {
   expect(chat.requests().length).toBe(1);
 });
 
-test('time in which a model answers does not count as time in which it fails', async () => {
+test('time in which a model responds does not count as time in which it fails', async () => {
   const impatient = await startTestServer({ env: { EVERTURN_MODEL_RETRY_SECONDS: '4' } });
   const slowlyThenCut: Script = async (call) => {
     for (let i = 0; i < 20; i++) {
@@ -168,13 +168,13 @@ test('time in which a model answers does not count as time in which it fails', a
   }
 });
 
-test('a whole answer counts, though its server keeps the connection open', async () => {
+test('a complete response counts even if its server keeps the connection open', async () => {
   const chat = await server.chat({ scripts: [(call) => void call.text('all of it').delta({}, 'stop')] });
   expect(await chat.turn('hi').end()).toMatchObject({ status: 'done', output: { content: 'all of it' } });
   expect(chat.requests().length).toBe(1);
 });
 
-test('of an error that is a page of HTML the end of the turn says the beginning', async () => {
+test('the end of a turn quotes the beginning of an error that is an HTML page', async () => {
   const chat = await server.chat({ scripts: [(call) => call.fail(400, `<html>${'<p>no</p>'.repeat(100_000)}`)] });
   const end = await chat.turn('hi').end();
   expect(end).toMatchObject({ status: 'error', message: expect.stringContaining('<html><p>no</p>') });

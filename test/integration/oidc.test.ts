@@ -23,8 +23,8 @@ afterAll(async () => {
 
 const as = (credential?: string) => new ApiClient(server.server.url, credential);
 
-test('a token of the provider lets people in, as who they are and with their roles', async () => {
-  // A provider that is away does not stop the start, nor who has a key.
+test('a token of the provider authenticates its subject with its roles', async () => {
+  // An unavailable provider stops neither the start nor callers with a key.
   idp.isAway = true;
   const ann = await idp.token({ preferred_username: 'ann' });
   const away = await as(ann).send('GET', '/v1/agents');
@@ -38,7 +38,7 @@ test('a token of the provider lets people in, as who they are and with their rol
   const { data } = await as(ann).get(path);
   const subject = { subject_id: `${idp.url}#u-1`, subject_type: 'user', subject_slug: 'ann' };
   expect(data.created_by_subject).toEqual(subject);
-  // The same person with another name and a new token; somebody else; an admin; a key.
+  // The same person with another name and a new token; another person; an admin; a key.
   expect((await as(await idp.token({ preferred_username: 'anna' })).send('GET', path)).status).toBe(200);
   expect((await as(await idp.token({ sub: 'u-2' })).send('GET', path)).status).toBe(404);
   expect((await as('key-of-bot').send('GET', path)).status).toBe(404);
@@ -62,7 +62,7 @@ test('a token of the provider lets people in, as who they are and with their rol
   expect(server.server.names).toEqual(['bot', 'root', `bearers of a token from ${idp.url}`]);
 });
 
-test('a stream ends with the token that opened it, and goes on with a newer one', async () => {
+test('a stream ends with the token that opened it, and continues with a newer one', async () => {
   const admin = as(await idp.token({ roles: ['admin'] }));
   await admin.putAgent('slow', { model: { name: 'slow' } });
   server.model.script('slow', async (call) => {
@@ -70,7 +70,7 @@ test('a stream ends with the token that opened it, and goes on with a newer one'
     await call.closed;
   });
   const id = await admin.createSession('slow');
-  // Clocks may differ by 30 s, so it has some seconds left.
+  // Clocks may differ by 30 s, so it is still valid for some seconds.
   const reader = as(await idp.token({ exp: Math.floor(Date.now() / 1000) - 25 })).turn(id, 'hi');
   await reader.says('Slowly');
   await expect(reader.done).rejects.toThrow(/terminated/);

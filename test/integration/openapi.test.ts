@@ -8,14 +8,14 @@ import { z } from 'zod';
 import { ApiClient } from '../support/api-client.ts';
 import { pythonWith } from '../support/python.ts';
 import { use } from '../support/scripted-model.ts';
+import { SEED } from '../support/seed.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 const HOOKS = fileURLToPath(new URL('../python/schemathesis_hooks.py', import.meta.url));
-const SEED = process.env['SEED'] ?? '1';
-/** Requests that are made up for each operation, beside those that the document asks for by itself. */
+/** Generated requests per operation, in addition to those that the document itself implies. */
 const EXAMPLES = process.env['EXAMPLES'] ?? '10';
 
-/** Thousands of requests in a minute, some of them with keys that are made up. */
+/** Thousands of requests per minute, some of them with generated keys. */
 const UNLIMITED = {
   EVERTURN_REQUESTS_PER_MINUTE: '0',
   EVERTURN_UNKNOWN_KEYS_PER_MINUTE: '0',
@@ -43,11 +43,11 @@ const report = z.object({
   valid_rates: z.record(z.string(), z.record(z.string(), z.looseObject({ accepted: z.int() }))),
 });
 
-test(`whatever is asked, the answer is one that the document has (SEED=${SEED} EXAMPLES=${EXAMPLES})`, async () => {
+test(`every response is one that the document declares (SEED=${SEED} EXAMPLES=${EXAMPLES})`, async () => {
   const config = path.join(folder, 'schemathesis.toml');
   const result = path.join(folder, 'report.json');
   await writeFile(config, settings(await conversation()));
-  const what = ['run', `${server.api.url}/openapi.json`, '--seed', SEED, '--max-examples', EXAMPLES];
+  const what = ['run', `${server.api.url}/openapi.json`, '--seed', String(SEED), '--max-examples', EXAMPLES];
   const how = ['--no-color', '--report', 'json', '--report-json-path', result];
   const output = await run(python, ['-m', 'schemathesis.cli', '--config-file', config, ...what, ...how]);
   const { failures, errors, valid_rates: rates } = report.parse(JSON.parse(await readFile(result, 'utf8')));
@@ -62,13 +62,13 @@ interface Names {
   turn: string;
   file: string;
   draft: string;
-  /** For requests after which it is of no use to others. */
+  /** For requests that leave their resource unusable for others. */
   spare: string;
-  /** For requests after which they do not exist. */
+  /** For requests that delete their resource. */
   doomed: { agent: string; session: string; draft: string };
 }
 
-/** Something behind every path: a session with an ended turn and a file, one with a turn that waits, a draft. */
+/** A resource for every path: a session with an ended turn and a file, one with a waiting turn, a draft. */
 async function conversation(): Promise<Names> {
   const ann = new ApiClient(server.api.url, 'key-of-ann');
   await ann.putAgent('helper', { model: { name: 'm' }, ...onTestServer });
@@ -96,7 +96,7 @@ async function conversation(): Promise<Names> {
   };
 }
 
-/** Real names for most requests, so that they come to what is behind them. */
+/** Most requests get existing names, so that they reach the resources. */
 function settings({ session, waiting, turn, file, draft, spare, doomed }: Names): string {
   return `
 hooks = ${JSON.stringify(HOOKS)}
@@ -172,7 +172,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403",
 `;
 }
 
-/** What schemathesis prints. It ends with 1 if it has found something. */
+/** The output of schemathesis. Its exit code is 1 if it has found a failure. */
 function run(program: string, args: string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(program, args, { cwd: folder, maxBuffer: 100_000_000 }, (error, stdout, stderr) => {

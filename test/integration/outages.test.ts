@@ -21,14 +21,14 @@ afterEach(async () => {
   await proxy.stop();
 });
 
-/** Whether the catalog says that a turn is in the archive. */
+/** Whether the catalog marks a turn as archived. */
 async function isArchived(turnId: string): Promise<boolean> {
   const { rows } = server.database;
   const turn = await rows.selectFrom('turns').select('archived').where('id', '=', turnId).executeTakeFirst();
   return turn?.archived === 1;
 }
 
-test('Temporal away: 503 and never a false success; ended turns are read from the archive', async () => {
+test('Temporal unavailable: 503 and never a false success; ended turns are read from the archive', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'look' }), say('all in the archive')], spec: onTestServer });
   const reader = chat.turn('hi');
   const frames = await reader.done;
@@ -51,14 +51,14 @@ test('Temporal away: 503 and never a false success; ended turns are read from th
   expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(1);
   expect((await server.api.list(`${chat.path}/events`)).length).toBe(6);
 
-  // Back again: what was refused has not happened, and everything works.
+  // Available again: the rejected requests had no effect, and everything works.
   proxy.up();
   await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
   expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(1);
   expect((await chat.turn('are you there?').end()).status).toBe('done');
 });
 
-test('Temporal away in the middle of a turn: its readers wait, and it goes on', async () => {
+test('Temporal unavailable during a turn: its readers wait, and it continues', async () => {
   const model = held(
     (call) => call.text('I was '),
     (call) => call.text('saying').finish(),
@@ -78,7 +78,7 @@ test('Temporal away in the middle of a turn: its readers wait, and it goes on', 
   expect(folded(await reader.done)).toEqual(folded(replay));
 });
 
-test('the catalog away: readiness says so, running turns go on, the archive catches up', async () => {
+test('the catalog unavailable: readiness says so, running turns continue, the archive catches up', async () => {
   const model = held(
     (call) => call.text('I go '),
     (call) => call.text('on').finish(),
@@ -113,13 +113,13 @@ test('the disk of the blobs full: readiness says so', async () => {
   expect((await server.api.get('/readyz')).status).toBe('ready');
   await rm(blobs, { recursive: true, force: true });
   await writeFile(blobs, 'not a folder');
-  // It is remembered for a second that all was well.
+  // A successful check is cached for a second.
   const problem = async () => (await server.api.send('GET', '/readyz')).body.problems[0];
   await expect.poll(problem, { timeout: 20_000 }).toMatch(/^the blob store cannot be written/);
   expect((await server.api.send('GET', '/readyz')).status).toBe(503);
 });
 
-test('the blobs away as a large answer comes: it is kept as soon as they are back, and not asked for again', async () => {
+test('the blobs unavailable when a large response arrives: it is stored as soon as they are available, and not requested again', async () => {
   const model = held(
     (call) => call.text('x'.repeat(200_000)),
     (call) => call.finish(),

@@ -9,7 +9,8 @@ import { CatalogError } from '../../src/catalog/migrate.ts';
 import { loadConfig } from '../../src/config.ts';
 import { folded } from '../support/api-client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createDatabase, Postgres, runSql } from '../support/postgres.ts';
+import { Postgres } from '../support/postgres.ts';
+import { createDatabase, runSql } from '../support/sql.ts';
 import { held, say } from '../support/scripted-model.ts';
 import { openRows } from '../support/test-database.ts';
 import { startTestServer } from '../support/test-server.ts';
@@ -22,7 +23,7 @@ afterAll(() => postgres.stop());
 
 const NOW = '2026-11-02T10:00:00.000Z';
 
-/** A catalog, with what it logs. */
+/** A catalog, with its log lines. */
 async function open(url: string): Promise<{ catalog: Catalog; logged: PassThrough }> {
   const logged = new PassThrough({ encoding: 'utf8' });
   const catalog = await Catalog.open(loadConfig({ DATABASE_URL: url }).database, pino(logged));
@@ -30,14 +31,14 @@ async function open(url: string): Promise<{ catalog: Catalog; logged: PassThroug
   return { catalog, logged };
 }
 
-/** Whatever it says goes for every statement, so a time-out must be long enough for a busy machine. */
+/** A time-out applies to every statement, so it must be long enough for a busy machine. */
 function withParameter(url: string, name: string, value: string): string {
   const changed = new URL(url);
   changed.searchParams.set(name, value);
   return changed.href;
 }
 
-test('PostgreSQL stopped and started in the middle of a turn: 503 meanwhile, and nothing is lost', async () => {
+test('PostgreSQL stopped and started during a turn: 503 meanwhile, and nothing is lost', async () => {
   const server = await startTestServer({ postgresUrl: postgres.url });
   onTestFinished(() => server.stop());
   const model = held(
@@ -73,7 +74,7 @@ test('PostgreSQL stopped and started in the middle of a turn: 503 meanwhile, and
   expect(folded(await server.api.subscribe(chat.sessionId, turns[2]?.id ?? '').done)).toEqual(folded(before));
 }, 120_000);
 
-test('the model is asked before anything of a turn is written, and once', async () => {
+test('the model is called before anything of a turn is written, and once', async () => {
   const server = await startTestServer({ postgresUrl: postgres.url });
   onTestFinished(() => server.stop());
   const gate = held(
@@ -95,7 +96,7 @@ test('the model is asked before anything of a turn is written, and once', async 
   expect(chat.requests()).toHaveLength(1);
 });
 
-test('connections that break while nobody uses them are a line in the log, without the password', async () => {
+test('idle connections that break are a line in the log, without the password', async () => {
   const { catalog, logged } = await open(await createDatabase(postgres.url));
   await Promise.all([catalog.check(NOW), catalog.check(NOW)]);
   const line = once(logged, 'data');
@@ -108,7 +109,7 @@ test('connections that break while nobody uses them are a line in the log, witho
   await eventually(() => catalog.check(NOW));
 });
 
-test('a version stays what it was, also of an agent that is deleted while others store it', async () => {
+test('a version is immutable, even if its agent is deleted while others store it', async () => {
   const url = await createDatabase(postgres.url);
   const { catalog } = await open(url);
   const put = (i: number) => catalog.agents.put('a', { model: { name: `m${i}` } }, NOW);
@@ -117,7 +118,7 @@ test('a version stays what it was, also of an agent that is deleted while others
   const locks = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
   const waiting = async (count: number) => expect.poll(() => runSql(url, locks)).toHaveLength(count);
   await put(0);
-  // All three come while the agent is held, and get it one after the other.
+  // All three arrive while the row is locked, and get it one after the other.
   const work = await rows.transaction().execute(async (db) => {
     await sql`select 1 from agents for update`.execute(db);
     const first = put(1);
@@ -138,7 +139,7 @@ test('a version stays what it was, also of an agent that is deleted while others
   expect(versions.slice(1)).toEqual([first, second].map(({ version, spec_hash }) => ({ version, spec_hash })));
 });
 
-test('a connection that breaks in the middle of a transaction is an error of the next statement, and of nobody else', async () => {
+test('a connection that breaks during a transaction fails the next statement of that transaction, and no other', async () => {
   const url = await createDatabase(postgres.url);
   const rows = openRows(url);
   onTestFinished(() => rows.destroy());
@@ -155,7 +156,7 @@ test('a connection that breaks in the middle of a transaction is an error of the
   await sql`select 1`.execute(rows);
 });
 
-test('a statement that takes too long is an error of a catalog that is away', async () => {
+test('a statement that exceeds its time is reported as an unavailable catalog', async () => {
   const url = await createDatabase(postgres.url);
   const { catalog } = await open(withParameter(url, 'statement_timeout', '2000'));
   const rows = openRows(url);
@@ -167,7 +168,7 @@ test('a statement that takes too long is an error of a catalog that is away', as
   await catalog.check(NOW);
 });
 
-test('a server that falls silent is given up, and its connection not used again', async () => {
+test('a server that stops responding is given up, and its connection is not used again', async () => {
   const url = await createDatabase(postgres.url);
   const { catalog } = await open(withParameter(url, 'query_timeout', '3000'));
   await catalog.check(NOW);
@@ -182,7 +183,7 @@ test('a server that falls silent is given up, and its connection not used again'
   }
 });
 
-test('a catalog that can not be used stops the start with what to do, and without the password', async () => {
+test('a catalog that cannot be used stops the start with the remedy, and without the password', async () => {
   const url = new URL(await createDatabase(postgres.url));
   url.password = 'a-wrong-password';
   const wrong = open(url.href);
@@ -192,7 +193,7 @@ test('a catalog that can not be used stops the start with what to do, and withou
   await expect(open(Object.assign(url, { pathname: '/nowhere' }).href)).rejects.toThrow(/DATABASE_URL/);
 });
 
-test('a database that does not have every character is refused', async () => {
+test('a database that cannot store every character is rejected', async () => {
   const url = await createDatabase(
     postgres.url,
     "encoding 'SQL_ASCII' locale_provider libc locale 'C' template template0",

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { freePort } from '../../src/lib/processes.ts';
+import { killUsersAtEnd } from '../support/reaper.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal-server/provision.ts';
 
@@ -19,6 +20,7 @@ let embedded: ProvisionedTemporal;
 // The program may have to be built.
 beforeAll(async () => {
   dataDir = await realpath(await mkdtemp(path.join(tmpdir(), 'everturn-provision-')));
+  killUsersAtEnd(dataDir);
   embedded = await provisionTemporal({
     dataDir,
     cacheDir,
@@ -53,7 +55,7 @@ test('the embedded namespace can be used at once and keeps histories for ten yea
   await connection.close();
 });
 
-test('a foreign server is used as it is, and left running', async () => {
+test('an external server is used as it is, and left running', async () => {
   const { address = '' } = embedded.connectionOptions;
   const foreign = await provisionForeign(address, namespace);
   expect(foreign).toMatchObject({ embedded: false, namespace, connectionOptions: { address } });
@@ -63,7 +65,7 @@ test('a foreign server is used as it is, and left running', async () => {
   await connection.close();
 });
 
-test('a foreign server without the namespace is refused, saying how to create it', async () => {
+test('an external server without the namespace is rejected, with the command that creates it', async () => {
   const { address = '' } = embedded.connectionOptions;
   const error = await provisionForeign(address, 'elsewhere').catch((error: unknown) => error);
   expect(error).toBeInstanceOf(ProvisionError);
@@ -71,7 +73,7 @@ test('a foreign server without the namespace is refused, saying how to create it
   expect(String(error)).toContain('temporal operator namespace create');
 });
 
-test('a foreign server that does not answer is given up within seconds, naming the variable', async () => {
+test('an external server that does not respond is given up within seconds, and the variable is named', async () => {
   const address = `127.0.0.1:${await freePort()}`;
   const startedAt = performance.now();
   const error = await provisionForeign(address, namespace).catch((error: unknown) => error);

@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, 240_000);
 afterAll(() => server.stop());
 
-test('the unmodified Python SDK goes through a session', async () => {
+test('the unmodified Python SDK completes a session', async () => {
   const { api, model } = server;
   const ann = new ApiClient(api.url, 'key-of-ann');
   await ann.putAgent('python', { model: { name: 'scripted' }, ...onTestServer });

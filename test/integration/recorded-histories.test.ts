@@ -9,14 +9,14 @@ import { readHistories, recordedScenarios } from '../support/histories.ts';
 
 const scenarios = await recordedScenarios();
 
-// It would tell of each history.
+// It would log each history.
 beforeAll(() => installTemporalRuntime(pino({ level: 'silent' })));
 
-test('histories of this release are kept', () => {
+test('histories of this release exist', () => {
   expect(scenarios.some((scenario) => scenario.startsWith(`${packageJson.version}/`))).toBe(true);
 });
 
-test.each(scenarios)('%s replays on the workflow code of now', async (scenario) => {
+test.each(scenarios)('%s replays on the current workflow code', async (scenario) => {
   const histories = await readHistories(scenario);
   expect(histories.length).toBeGreaterThan(0);
   const options = { workflowBundle: await workflowBundle(loadConfig({}).cacheDir) };

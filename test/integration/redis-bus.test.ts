@@ -11,7 +11,7 @@ import { BusTap } from '../support/bus-tap.ts';
 import { checkCentralProperty } from '../support/central-property.ts';
 import { TestRedis } from '../support/redis.ts';
 
-/** A worker and an API, each with connections of its own to one real Redis. */
+/** A worker and an API, each with its own connections to one real Redis. */
 
 let server: TestRedis;
 let worker: Redis & { bus: RedisBus };
@@ -61,7 +61,7 @@ class Writing {
   }
 }
 
-/** What a reader at the API holds of a message. */
+/** The state of a message at a reader at the API. */
 class Reading {
   readonly #messages = new ReceivedMessages();
   readonly #writing: Writing;
@@ -99,7 +99,7 @@ test('every cut of a stream, resumed at any time, folds to the log', async () =>
   await checkCentralProperty({ worker: worker.bus, api: api.bus }, 100);
 });
 
-test('who comes late gets the text so far, with no further frame; of a finished message nothing', async () => {
+test('a late reader gets the text so far without a further frame, and nothing of a finished message', async () => {
   const writing = new Writing();
   writing.say('I was saying ');
   writing.say('this before you came');
@@ -109,14 +109,14 @@ test('who comes late gets the text so far, with no further frame; of a finished 
   writing.finish();
   const tap = new BusTap(api.bus, writing.turnId);
   onTestFinished(tap.close);
-  // The first answer may be one that was on its way.
+  // The first response may have been in flight.
   await tap.requestSnapshots(1);
   expect(await tap.requestSnapshots(1)).toMatchObject([
     { messageId: next.messageId, frames: 1, text: { content: 'next' } },
   ]);
 });
 
-test('a question waits until its answer can be heard', async () => {
+test('a request for snapshots waits until its response can be received', async () => {
   const gate = Promise.withResolvers<void>();
   const subscribe = api.subscriptions.subscribe.bind(api.subscriptions);
   const spy = vi.spyOn(api.subscriptions, 'subscribe').mockImplementationOnce(async (...args) => {
@@ -133,12 +133,12 @@ test('a question waits until its answer can be heard', async () => {
   await reading.untilCurrent();
 });
 
-test('who asks before there is something to say, and again when there is, is answered', async () => {
+test('a request before there is a message, and another one when there is, are both answered', async () => {
   const writing = new Writing();
   const tap = new BusTap(api.bus, writing.turnId);
   onTestFinished(tap.close);
   api.bus.requestSnapshots(writing.turnId);
-  // The question is on its way when the subscription stands, and has been heard when the worker has had what came after.
+  // The request is in flight when the subscription is ready, and is received when the worker has handled what came after it.
   for (const client of [api.subscriptions, api.commands, worker.subscriptions]) await client.ping();
   await nextTick();
   writing.say('so far');
@@ -146,7 +146,7 @@ test('who asks before there is something to say, and again when there is, is ans
   expect(await tap.requestSnapshots(1)).toMatchObject([{ text: { content: 'so far' } }]);
 });
 
-test('whatever happens to Redis and to the connections, a reader is brought up to the text so far, without a further frame', async () => {
+test('after any fault of Redis and its connections a reader is brought up to the text so far, without a further frame', async () => {
   const client = fc.constantFrom('worker.commands', 'worker.subscriptions', 'api.commands', 'api.subscriptions');
   const happening = fc.oneof(
     { weight: 4, arbitrary: fc.constant({ happens: 'words' as const }) },
@@ -184,7 +184,7 @@ test('whatever happens to Redis and to the connections, a reader is brought up t
   );
 }, 240_000);
 
-test('a Redis that is slow to take frames costs a bounded memory; when it has caught up, readers have it all', async () => {
+test('a Redis that takes frames slowly costs bounded memory; when it has caught up, readers have everything', async () => {
   const writings = Array.from({ length: 7 }, () => new Writing());
   const readings = writings.map((writing) => new Reading(writing));
   for (const writing of writings) writing.say('first ');
@@ -200,7 +200,7 @@ test('a Redis that is slow to take frames costs a bounded memory; when it has ca
   for (const reading of readings) await reading.untilCurrent();
 });
 
-test('who unsubscribes during an outage is not subscribed again after it', async () => {
+test('a subscription that ends during an outage is not renewed after it', async () => {
   const turnId = newId('turn');
   const ignore = (): void => undefined;
   const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, lost: ignore });
@@ -210,14 +210,14 @@ test('who unsubscribes during an outage is not subscribed again after it', async
   await server.down();
   await expect.poll(() => api.subscriptions.isReady).toBe(false);
   leave();
-  // With this the client gives up what it had left to say.
+  // With this the client discards its queued commands.
   await new Promise((resolve) => void api.subscriptions.once('error', resolve));
   await server.up();
   await expect.poll(() => reading.lost, { timeout: 10_000 }).toBeGreaterThan(0);
   await expect.poll(channels, { timeout: 10_000 }).toBe(0);
 });
 
-test('a Redis that refuses to carry live text is told to the operator once, and made up for when it does', async () => {
+test('a Redis that rejects live text is reported to the operator once, and the text is resent when it accepts it again', async () => {
   const lines: string[] = [];
   const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });
   const refused = worker;

@@ -24,7 +24,7 @@ interface Peer {
   speculativeCalls: RedisSpeculativeCalls;
   redis: Redis;
   draining: AbortController;
-  /** The turns whose model calls it has begun, and the signals of these. */
+  /** The turns whose model calls it has started, and the signals of these calls. */
   begun: Map<string, AbortSignal>;
 }
 
@@ -76,7 +76,7 @@ function startOf(turnId = newId('turn')): SpeculativeCall {
   return { turnId, ...place, createdAt, createdBy, input: [], specHash: 'x' };
 }
 
-/** Offers a turn, and gives the worker that has begun its call and the other one. */
+/** Offers a turn, and returns the worker that has started its call and the other one. */
 async function offered(start: SpeculativeCall): Promise<{ owner: Peer; other: Peer }> {
   api.speculativeCalls.offer(start);
   const isOwner = ({ begun }: Peer): boolean => begun.has(start.turnId);
@@ -103,7 +103,7 @@ async function all(chunks: AsyncIterable<ModelChunk> | undefined): Promise<Model
 }
 
 test.each(['the worker that has begun it', 'another worker'])(
-  'an answer is begun once, and whole for %s',
+  'a call is started once, and its whole response goes to %s',
   async (who) => {
     model = () => words(500);
     const start = startOf();
@@ -112,13 +112,13 @@ test.each(['the worker that has begun it', 'another worker'])(
     const heard = await all(await claimer.speculativeCalls.claim(start, never, onUnreported));
     expect(heard).toEqual(await all(words(500)));
     expect(workers.filter(({ begun }) => begun.has(start.turnId))).toHaveLength(1);
-    // Nobody gets it a second time.
+    // It cannot be claimed a second time.
     for (const { speculativeCalls } of workers)
       expect(await speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
   },
 );
 
-test('an answer to another turn before is not taken from another worker either', async () => {
+test('a response for another previous turn is not claimed from another worker either', async () => {
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
@@ -129,7 +129,7 @@ test('an answer to another turn before is not taken from another worker either',
   expect(unreported).toBe(1);
 });
 
-test('who claims before the offer has come leaves nothing to begin', async () => {
+test('a claim before the offer leaves nothing to start', async () => {
   model = () => words(1);
   const start = startOf();
   expect(await workers[0]?.speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
@@ -147,7 +147,7 @@ test('a turn that was withdrawn ends its call', async () => {
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
 });
 
-test('what nobody can read costs no worker its connection', async () => {
+test('an unreadable message costs no worker its connection', async () => {
   model = () => words(1);
   const errors: Error[] = [];
   for (const { redis } of workers) redis.subscriptions.on('error', (error: Error) => void errors.push(error));
@@ -162,7 +162,7 @@ test('what nobody can read costs no worker its connection', async () => {
   expect(errors).toEqual([]);
 });
 
-test('whoever has claimed it can end it, and learns how it failed', async () => {
+test('the claimer can end the call, and is told how it failed', async () => {
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
@@ -182,17 +182,20 @@ test('whoever has claimed it can end it, and learns how it failed', async () => 
   await expect(all(failing)).rejects.toMatchObject({ failure: 'rate_limited', retryAfterMs: 700, message: 'too much' });
 });
 
-test.each(['stops', 'dies'])('a worker that %s breaks off what another has claimed', async (how) => {
-  model = untilAborted;
-  const start = startOf();
-  const { owner, other } = await offered(start);
-  const chunks = await other.speculativeCalls.claim(start, never, onUnreported);
-  if (how === 'stops') owner.draining.abort();
-  else owner.redis.close();
-  await expect(all(chunks)).rejects.toMatchObject({ failure: 'broken_stream' });
-});
+test.each(['when a worker %s, the call that another one has claimed from it ends', 'dies'])(
+  'a worker that %s breaks off what another has claimed',
+  async (how) => {
+    model = untilAborted;
+    const start = startOf();
+    const { owner, other } = await offered(start);
+    const chunks = await other.speculativeCalls.claim(start, never, onUnreported);
+    if (how === 'stops') owner.draining.abort();
+    else owner.redis.close();
+    await expect(all(chunks)).rejects.toMatchObject({ failure: 'broken_stream' });
+  },
+);
 
-test('a worker that stops before the model has said a word lets whoever has claimed the answer ask for itself', async () => {
+test("when a worker stops before the model's first word, the claimer makes its own call", async () => {
   model = () => new Promise(() => undefined);
   const start = startOf();
   const { owner, other } = await offered(start);
@@ -202,11 +205,11 @@ test('a worker that stops before the model has said a word lets whoever has clai
   await expect.poll(() => letters.join(), { timeout: 30_000 }).toContain('alive');
   owner.draining.abort();
   expect(await chunks).toBeUndefined();
-  // It was told so: by silence it would know after five seconds.
+  // It was notified: without a message it would know after five seconds.
   expect(letters.join()).toContain('lost');
 });
 
-test('a worker that has gone before its answer is claimed is not waited for', async () => {
+test('a worker that has stopped before its response is claimed is not waited for', async () => {
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
@@ -215,12 +218,12 @@ test('a worker that has gone before its answer is claimed is not waited for', as
   await expect.poll(hears).toBe(1);
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
-  // By its silence it would be missed, but no time passes here.
+  // Its silence would be noticed, but no time passes here.
   expect(await other.speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
   expect(unreported).toBe(1);
 });
 
-test('an activity that asks the model itself ends what another worker has begun, and counts it', async () => {
+test('an activity that calls the model itself ends the call that another worker has started, and counts it', async () => {
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
@@ -229,7 +232,7 @@ test('an activity that asks the model itself ends what another worker has begun,
   await expect.poll(() => unreported).toBe(1);
   expect(await owner.speculativeCalls.claim(start, never, () => undefined)).toBeUndefined();
 
-  // An offer that comes only now is not taken up.
+  // A late offer is not taken up.
   const next = startOf();
   other.speculativeCalls.forgo(next.turnId, onUnreported);
   await expect.poll(() => api.redis.commands.exists(`${prefix}speculative-call:${next.turnId}`)).toBe(1);
@@ -239,7 +242,7 @@ test('an activity that asks the model itself ends what another worker has begun,
   expect(unreported).toBe(1);
 });
 
-test('a claim that Redis answers too late gives nothing, and ends what was begun when the answer comes', async () => {
+test('a claim that Redis answers too late gives nothing, and ends the started call when the response arrives', async () => {
   model = untilAborted;
   const proxy = await TcpProxy.start(new URL(server.url).host);
   onTestFinished(() => proxy.stop());
@@ -256,7 +259,7 @@ test('a claim that Redis answers too late gives nothing, and ends what was begun
   expect(unreported).toBe(1);
 });
 
-test('a turn that is withdrawn while its API asks Redis for workers is not begun', async () => {
+test('a turn that is withdrawn while its API asks Redis for workers is not started', async () => {
   model = () => words(1);
   const proxy = await TcpProxy.start(new URL(server.url).host);
   onTestFinished(() => proxy.stop());
@@ -270,12 +273,12 @@ test('a turn that is withdrawn while its API asks Redis for workers is not begun
   const next = startOf();
   speculativeCalls.offer(next);
   proxy.flow();
-  // Redis answers in the order in which it is asked.
+  // Redis responds in the order of the requests.
   await expect.poll(() => workers.some(({ begun }) => begun.has(next.turnId))).toBe(true);
   expect(workers.some(({ begun }) => begun.has(start.turnId))).toBe(false);
 });
 
-test('the turns of a session go to one worker, those of many to all; at once to another when it is gone', async () => {
+test('the turns of a session go to one worker, those of many sessions to all; at once to another when it is gone', async () => {
   model = () => words(1);
   const ofSession = (sessionId: string) => ({ ...startOf(), sessionId });
   const { owner, other } = await offered(ofSession('a'));
@@ -297,13 +300,13 @@ test('the turns of a session go to one worker, those of many to all; at once to 
   await expect.poll(() => third.begun.has(start.turnId)).toBe(true);
 });
 
-test('while Redis hangs or is away, a claim takes no time and an offer nothing at all', async () => {
+test('while Redis hangs or is unavailable, a claim takes no time and an offer none at all', async () => {
   const [worker] = workers;
   let isGivenUp = false;
   worker?.redis.commands.once('error', () => (isGivenUp = true));
   server.hang();
   api.speculativeCalls.offer(startOf());
   expect(await worker?.speculativeCalls.claim(startOf(), never, onUnreported)).toBeUndefined();
-  // Half a second, however long that is on a busy machine; a Redis that hangs is given up after five.
+  // Half a second, also on a busy machine; a Redis that hangs is given up after five.
   expect(isGivenUp).toBe(false);
 });

@@ -19,7 +19,7 @@ async function openWithLog(server: TestRedis) {
 const UNAVAILABLE = 'Redis is unavailable; reconnecting';
 const AVAILABLE = 'Redis is available again';
 
-test('a Redis that is away is no reason not to start; commands are refused at once, and the log has one line for each outage', async () => {
+test('an unavailable Redis does not prevent the start; commands fail at once, and the log has one line per outage', async () => {
   const server = await TestRedis.start();
   onTestFinished(() => server.down());
   await server.down();
@@ -39,7 +39,7 @@ test('a Redis that is away is no reason not to start; commands are refused at on
   await expect.poll(() => heard).toEqual(['subscribed still']);
 });
 
-test('a Redis that hangs is left, also while there is something to send, and come back to', async () => {
+test('the connection to a Redis that hangs is closed, also while commands are queued, and opened again', async () => {
   const server = await TestRedis.start();
   onTestFinished(() => server.down());
   const { redis, messages } = await openWithLog(server);

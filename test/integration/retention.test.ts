@@ -14,7 +14,7 @@ afterAll(() => server.stop());
 const DAY_MS = 86_400_000;
 const keptFor = (days: number) => ({ config: { retention_days: days } });
 
-/** As if nothing had happened in these sessions for so many days. */
+/** Makes these sessions appear to have been idle for this many days. */
 async function letPass(days: number, ...sessionIds: string[]): Promise<void> {
   const at = new Date(Date.now() - days * DAY_MS).toISOString();
   await server.database.rows.updateTable('sessions').set({ active_at: at }).where('id', 'in', sessionIds).execute();
@@ -33,7 +33,7 @@ async function idleDays(sessionId: string): Promise<number> {
 const exists = async (id: string) => (await server.api.send('GET', `/v1/agents/sessions/${id}/turns`)).status === 200;
 const existing = async (ids: string[]) => Promise.all(ids.map(exists));
 
-/** A turn, until the archive has it: nothing happens any more then. */
+/** Runs a turn and waits until it is archived: nothing happens after that. */
 async function talk(chat: Chat): Promise<void> {
   const reader = chat.turn('hi');
   await reader.done;
@@ -43,7 +43,7 @@ async function talk(chat: Chat): Promise<void> {
   await expect.poll(turn, { timeout: 20_000 }).toMatchObject({ archived: 1 });
 }
 
-test('sessions are deleted when nothing has happened in them for as long as their agent keeps them', async () => {
+test('sessions are deleted when they have been idle for as long as their agent keeps them', async () => {
   const [idle, busy, unlimited] = [
     await server.chat({ spec: keptFor(7) }),
     await server.chat({ spec: keptFor(7) }),
@@ -55,11 +55,11 @@ test('sessions are deleted when nothing has happened in them for as long as thei
   await letPass(6, busy.sessionId);
   await server.restart();
   await expect.poll(() => existing(ids), { timeout: 20_000 }).toEqual([false, true, true]);
-  // With the same thoroughness as by DELETE.
+  // As completely as by DELETE.
   const { rows } = server.database;
   const turns = () => rows.selectFrom('turns').selectAll().where('session_id', '=', idle.sessionId).execute();
   await expect.poll(turns, { timeout: 20_000 }).toEqual([]);
-  // A turn is something that happens.
+  // A turn is an activity of the session.
   await letPass(6.9, busy.sessionId);
   await talk(busy);
   expect(await idleDays(busy.sessionId)).toBeLessThan(1);
@@ -88,7 +88,7 @@ test("the newest version of an agent decides, then each session's own, and for a
   await expect.poll(() => existing(ids), { timeout: 20_000 }).toEqual([true, false, false, true, false, true]);
 });
 
-test('a session that waits for somebody is kept until it is closed, one with a turn that runs is kept too', async () => {
+test('a session that waits for a human is kept until it is closed, and one with a running turn is kept too', async () => {
   const pausing = { ...onTestServer, ...keptFor(1) };
   const waits = await server.chat({ scripts: [use({ name: 'write', id: 'w1' })], spec: pausing });
   await talk(waits);
@@ -123,7 +123,7 @@ test('a session that waits for somebody is kept until it is closed, one with a t
   expect(await server.api.turn(waits.sessionId, [approval]).end()).toMatchObject({ status: 'done' });
 });
 
-test('a session that waits for somebody is kept when the catalog was restored and has missed its turn', async () => {
+test('a session that waits for a human is kept when a restored catalog does not know its turn', async () => {
   const pausing = { ...onTestServer, ...keptFor(1) };
   const chat = await server.chat({ scripts: [use({ name: 'write', id: 'w1' }), say('Written.')], spec: pausing });
   await talk(chat);
@@ -142,7 +142,7 @@ test('a session that waits for somebody is kept when the catalog was restored an
   expect(await chat.turn([approval]).end()).toMatchObject({ status: 'done', output: { content: 'Written.' } });
 });
 
-test('what the agent of a draft was is forgotten when no turn can run with it any more', async () => {
+test('the spec of a draft is deleted when no turn can use it any more', async () => {
   const [was, is] = [newId('req'), newId('req')];
   const draft = '/v1/agents/draft-sessions';
   const spec = (name: string) => ({ agent_spec: { model: { name } } });

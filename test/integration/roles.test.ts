@@ -22,7 +22,7 @@ const decision = (status: string, id = 'w1') => ({
   input: [{ type: 'user.tool_approval', thread_id: 'main', tool_call_id: id, approval: { status } }],
 });
 
-/** What the admin, the approver and another user are answered. */
+/** The responses for the admin, the approver and another user. */
 async function answers(method: string, path: string, body?: unknown): Promise<number[]> {
   const sent = ['key-of-root', 'key-of-boss', 'key-of-bob'].map(async (key) => {
     const response = await fetch(server.server.url + path, {
@@ -36,7 +36,7 @@ async function answers(method: string, path: string, body?: unknown): Promise<nu
   return Promise.all(sent);
 }
 
-test("admins and approvers read others' sessions, for users these do not exist", async () => {
+test('admins and approvers read sessions of others, which users cannot find', async () => {
   const { ann } = clients;
   server.model.script('writer', say('x'.repeat(400_000)));
   const id = await ann.createSession('writer');
@@ -117,11 +117,11 @@ test('an approver decides, and the turn says who it was', async () => {
   expect(await decided.type('turn.created')).toMatchObject({ created_by: boss });
   const { data } = await ann.get(`${path}/${await decided.turnId()}`);
   expect(data).toMatchObject({ created_by_subject: boss, input: [{ type: 'user.tool_approval' }] });
-  // The session stays its owner's, who goes on.
+  // The session still belongs to its owner, who continues it.
   expect((await ann.turn(id, 'thanks').end()).status).toBe('done');
 });
 
-test('a decision on an earlier turn ends the turn that runs only for a caller who may cancel it', async () => {
+test('a decision on an earlier turn ends the running one only for a caller who may cancel it', async () => {
   const { admin, ann, approver } = clients;
   await admin.putAgent('busy', { model: { name: 'busy' }, ...onTestServer });
   const gate = held(
@@ -141,7 +141,7 @@ test('a decision on an earlier turn ends the turn that runs only for a caller wh
   expect(body.error.message).toContain('would cancel the running turn');
   gate.release();
   expect(await running.end()).toMatchObject({ status: 'done', output: { content: 'I am done.' } });
-  // Now nothing runs that it would end.
+  // Nothing runs now that it would end.
   const decided = approver.turn(id, late.input, { previous_turn_id: late.previous_turn_id });
   expect(await decided.end()).toMatchObject({ status: 'done', output: { content: 'Written.' } });
 });
@@ -160,13 +160,13 @@ test('who may create sessions, and who may write agents', async () => {
     expect(await status(client, 'POST', 'sessions', session)).toBe(create);
     expect(await status(client, 'POST', 'draft-sessions', { agent_spec: spec })).toBe(create === 201 ? 200 : 403);
     expect(await status(client, 'PUT', 'mine', spec)).toBe(write);
-    // Before the body is even read.
+    // Before the body is read.
     expect(await status(client, 'PUT', 'mine', '{')).toBe(write === 200 ? 400 : 403);
   }
   expect((await ann.get('/v1/agents/mine')).data.version).toBe(1);
 });
 
-test("who may delete somebody else's session, and list it", async () => {
+test('who may delete and list sessions of others', async () => {
   const { admin, approver, ann, bob } = clients;
   const id = await ann.createSession('writer');
   const listed = async (client: ApiClient) =>

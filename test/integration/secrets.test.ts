@@ -32,7 +32,7 @@ let closeEcho: () => void;
 beforeAll(async () => {
   dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-secrets-'));
   idp = await OidcIssuer.start();
-  // Whatever it is asked, it complains with all that it was sent.
+  // Every response is an error that quotes the whole request.
   const echo = createServer((request, response) => {
     let body = '';
     request.setEncoding('utf8').on('data', (text: string) => (body += text));
@@ -63,7 +63,7 @@ beforeAll(async () => {
     EVERTURN_OIDC_AUDIENCE: 'everturn',
     OPENAI_API_KEY: secrets.model,
     OPENAI_BASE_URL: `${url}/v1`,
-    // Nobody is there, which is said in the log again and again.
+    // The server does not exist, which is logged repeatedly.
     REDIS_URL: `redis://user:${encodeURIComponent(secrets.redis)}@127.0.0.1:${await freePort()}/0`,
   });
   await server.start();
@@ -75,7 +75,7 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-test('no secret is in the log at its most talkative, nor in what users are told', async () => {
+test('no secret is in the most verbose log, or in messages to users', async () => {
   const made = await everturn(['keys', 'create', 'bob'], { EVERTURN_DATA: dataDir });
   const key = made.stdout.trim();
   const token = await idp.token();
@@ -114,7 +114,7 @@ test('no secret is in the log at its most talkative, nor in what users are told'
       told.push(JSON.stringify(body));
     }
   }
-  // The providers' words have come through, without what they quoted.
+  // The provider's messages were passed on, without the secrets that they quoted.
   expect(told.join('\n')).toMatch(/not you: .*\[hidden\]/);
   await server.stop();
   const { output } = server;

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
 import { anySessionResource } from '../../src/api/sessions/wire/resources.ts';
 import { ApiClient } from '../support/api-client.ts';
+import { SEED } from '../support/seed.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -35,7 +36,7 @@ interface Item {
   agent_name: string | null;
 }
 
-/** Sessions as if they had been created at these times, of which several may be the same. */
+/** Sessions that appear to have been created at these times, of which several may be equal. */
 async function insert(
   owner: string,
   {
@@ -77,7 +78,7 @@ const ids = async (client: ApiClient, url: string, limit = 100) =>
 
 const at = (minute: number) => Date.UTC(2026, 10, 1, 12, minute);
 
-test('each list has what it is for, and only what its caller may see', async () => {
+test('each list has the sessions of its purpose, and only those that its caller may see', async () => {
   await clear();
   const [session = ''] = await insert('ann', { times: [at(1)] });
   const [draft = ''] = await insert('ann', { type: 'session/draft', agent: 'idea', times: [at(2)] });
@@ -99,7 +100,7 @@ test('each list has what it is for, and only what its caller may see', async () 
   expect(data[0]).toMatchObject({ type: 'session/draft', agent_name: 'idea', agent_spec: { model: { name: 'm' } } });
 });
 
-test('filters hold alone and together', async () => {
+test('filters work alone and combined', async () => {
   await clear();
   const [one = '', two = ''] = await insert('ann', { agent: 'a', times: [at(1), at(2)] });
   const [three = ''] = await insert('ann', { agent: 'b', times: [at(3)] });
@@ -129,7 +130,7 @@ test('filters hold alone and together', async () => {
   ] as const) {
     expect(await ids(admin, `${SEARCH}?${query}`), query).toEqual(found);
   }
-  // Whoever may read only what is its own finds nothing else by asking for it.
+  // A caller who may read only its own sessions finds no others with a filter.
   expect(await ids(ann, `${SEARCH}?created_by_subject_id=bob`)).toEqual([]);
   expect(await ids(ann, `${SEARCH}?session_id=${five}`)).toEqual([]);
   expect(await ids(bob, `${SEARCH}?created_by_subject_slug=ann`)).toEqual([]);
@@ -149,7 +150,7 @@ test('filters hold alone and together', async () => {
   }
 });
 
-test('an agent that never was has no list, one that was deleted still has its sessions', async () => {
+test('an agent that never existed has no list, and a deleted one still has its sessions', async () => {
   await clear();
   const answer = await ann.send('GET', `${SESSIONS}?agent_name=never`);
   expect([answer.status, answer.body.error.code]).toEqual([404, 'agent_not_found']);
@@ -160,7 +161,7 @@ test('an agent that never was has no list, one that was deleted still has its se
   expect(await ids(ann, `${SESSIONS}?agent_name=was`)).toEqual([id]);
 });
 
-test('a page token is good for the list that gave it, whatever the size of its pages', async () => {
+test('a page token is valid for the list that returned it, whatever the page size', async () => {
   await clear();
   await insert('ann', { times: [at(1), at(2), at(3)] });
   await insert('bob', { times: [at(1), at(2), at(3)] });
@@ -185,7 +186,7 @@ test('a page token is good for the list that gave it, whatever the size of its p
   }
 });
 
-test('whatever is created or deleted between two pages, what stays is listed once, in order', async () => {
+test('whatever is created or deleted between two pages, the remaining sessions are listed once, in order', async () => {
   const time = fc.integer({ min: 0, max: 9 });
   const change = fc.record({ created: fc.array(time, { maxLength: 3 }), deleted: fc.nat({ max: 30 }) });
   const start = fc.array(fc.record({ time, isDraft: fc.boolean() }), { minLength: 1, maxLength: 12 });
@@ -224,6 +225,6 @@ test('whatever is created or deleted between two pages, what stays is listed onc
         expect(keys).toEqual(isAsc ? keys.toSorted() : keys.toSorted().reverse());
       },
     ),
-    { numRuns: 40, ...(process.env['SEED'] && { seed: Number(process.env['SEED']) }) },
+    { numRuns: 40, seed: SEED },
   );
 });

@@ -12,7 +12,7 @@ import { createTurn, turnEnding } from '../../workflows/messages.ts';
 import type { session } from '../../workflows/session.ts';
 import type { CreateTurnCommand, SessionState } from '../../src/core/session.ts';
 
-/** The session's workflow alone: what comes to it while no worker is there comes to it at once. */
+/** The session's workflow alone: messages that are sent while no worker runs arrive together. */
 
 const namespace = inject('temporalNamespace');
 const taskQueue = newId('req');
@@ -29,7 +29,7 @@ afterAll(async () => {
   await connection.close();
 });
 
-/** The turns whose archiving was given up, each time that it was. */
+/** The turns whose archiving failed finally, once per failure. */
 const givenUp: string[] = [];
 const unarchivable = new Set<string>();
 
@@ -39,7 +39,7 @@ function archiveTurn({ turnId }: { turnId: string }): Promise<void> {
   throw ApplicationFailure.nonRetryable('its workers were lost');
 }
 
-/** The turns that are there before their session hears of them. */
+/** The turns that exist before their session knows of them. */
 const known = new Map<string, TurnStatus>();
 
 const refuse = () => Promise.reject(ApplicationFailure.nonRetryable('there is nothing here but sessions'));
@@ -83,7 +83,7 @@ function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTur
   };
 }
 
-/** A session that has come so far. */
+/** A session in this state. */
 function startSession(sessionId: string, state: Pick<SessionState, 'tip' | 'open'>) {
   return client.workflow.start<typeof session>('session', {
     workflowId: sessionWorkflowId(sessionId),
@@ -92,7 +92,7 @@ function startSession(sessionId: string, state: Pick<SessionState, 'tip' | 'open
   });
 }
 
-test('an approval that comes together with the end of the turn that asked for it is accepted', async () => {
+test('an approval that arrives together with the end of the turn that asked for it is accepted', async () => {
   const sessionId = newId('ses');
   const [before, after] = [newId('turn', Date.now() - 1), newId('turn')];
   const call: PendingCall = {
@@ -119,7 +119,7 @@ test('an approval that comes together with the end of the turn that asked for it
   await second.stop();
 });
 
-test('a command that was under way for half a day is refused: what it refers to may be gone', async () => {
+test('a command that was in flight for half a day is rejected: the records it refers to may be deleted', async () => {
   const sessionId = newId('ses');
   const handle = await startSession(sessionId, { tip: null, open: false });
   const worker = await startWorker();
@@ -135,7 +135,7 @@ test('a command that was under way for half a day is refused: what it refers to 
   await worker.stop();
 });
 
-test('a command that comes again after half a day, since an operator has reset the session, finds its turn', async () => {
+test('a command that is repeated after half a day, because an operator has reset the session, finds its turn', async () => {
   const sessionId = newId('ses');
   const yesterday = Date.now() - 24 * 3_600_000;
   const [before, again] = [newId('turn', yesterday - 1), newId('turn', yesterday)];
@@ -153,7 +153,7 @@ test('a command that comes again after half a day, since an operator has reset t
   await worker.stop();
 });
 
-test('a turn that is there though its session was loaded without it is not begun again', async () => {
+test('a turn that the session does not know, but that exists, is not started again', async () => {
   const sessionId = newId('ses');
   const [before, there] = [newId('turn', Date.now() - 1), newId('turn')];
   known.set(there, { turnId: there, sessionId, previousTurnId: before, sequence: 2, pending: [], open: false });
@@ -179,7 +179,7 @@ test('a turn that is there though its session was loaded without it is not begun
   await worker.stop();
 });
 
-test('a turn whose archiving was given up is not kept by its session: it is left to housekeeping', async () => {
+test('a turn whose archiving failed finally is not kept by its session: it is left to the housekeeping', async () => {
   const sessionId = newId('ses');
   const turnId = newId('turn');
   unarchivable.add(turnId);
@@ -188,7 +188,7 @@ test('a turn whose archiving was given up is not kept by its session: it is left
   const worker = await startWorker();
   await handle.signal(turnEnding, { turnId, pending: [] });
   await expect.poll(() => givenUp).toEqual([turnId]);
-  // What the session still has to archive it would not begin twice.
+  // A session that still had to archive it would not continue as new.
   const archivedAgain = async () => {
     await handle.signal(turnEnding, { turnId, pending: [] });
     return givenUp.length;

@@ -7,11 +7,11 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 let redis: TestRedis;
 /** Two processes of one Everturn... */
 const servers: TestServer[] = [];
-/** ... and another Everturn, which uses the same Redis. */
+/** ... and another Everturn on the same Redis. */
 let stranger: TestServer;
 beforeAll(async () => {
   redis = await TestRedis.start();
-  // As if it came up later than the servers.
+  // As if Redis had started after the servers.
   await redis.down();
   const env = {
     REDIS_URL: redis.url,
@@ -28,7 +28,7 @@ afterAll(async () => {
   await redis.down();
 });
 
-/** What each process answers, one request after the other. */
+/** The responses of each process, one request after the other. */
 async function statuses(key: string, requests: number, processes = servers): Promise<number[]> {
   const answers = [];
   for (let i = 0; i < requests; i++) {
@@ -38,10 +38,10 @@ async function statuses(key: string, requests: number, processes = servers): Pro
   return answers;
 }
 
-test('processes with one Redis count together; while it is away or hangs everybody is let in', async () => {
+test('processes with one Redis count together; while it is unavailable or hangs all requests are admitted', async () => {
   expect(await statuses('key-of-ann', 6)).toEqual([200, 200, 200, 200, 200, 200]);
   await redis.up();
-  // The clients come back by themselves.
+  // The clients reconnect by themselves.
   for (const processes of [servers, [stranger]]) {
     await expect.poll(async () => (await statuses('key-of-ann', 8, processes)).includes(429)).toBe(true);
   }

@@ -35,7 +35,7 @@ afterEach(async () => {
   await proxy.stop();
 });
 
-test('the model is asked before Temporal has heard of the turn, once, and nothing that it says is lost', async () => {
+test('the model is called before Temporal knows the turn, once, and none of its output is lost', async () => {
   const gate = held(
     (call) => call.text('Well, '),
     (call) => call.text('hello.').finish(),
@@ -53,7 +53,7 @@ test('the model is asked before Temporal has heard of the turn, once, and nothin
   expect(chat.requests()).toHaveLength(1);
 });
 
-test('a speculative call has the whole conversation, large texts and tools too', async () => {
+test('a speculative call has the whole conversation, including large texts and tools', async () => {
   const chat = await server.chat({ spec: onTestServer, scripts: [say('One.'), say('Two.'), say('Three.')] });
   await chat.turn('first').done;
   await chat.turn([{ type: 'user.message', content: [{ type: 'text', text: 'x'.repeat(150_000) }] }]).done;
@@ -64,7 +64,7 @@ test('a speculative call has the whole conversation, large texts and tools too',
   expect(third?.tools).toEqual(second?.tools);
 });
 
-test('a turn that does not come to be ends the call', async () => {
+test('a turn that is not created ends the call', async () => {
   const gate = held(
     (call) => call.text('Nobody will '),
     () => undefined,
@@ -81,10 +81,10 @@ test('a turn that does not come to be ends the call', async () => {
   await turn.says('Here I am.');
   await turn.done;
   expect(chat.requests()).toHaveLength(2);
-  // A call that nobody ends would be ended after 30 s.
+  // A call that is not ended here would end after 30 s.
 }, 25_000);
 
-test('a request that comes again asks no model', async () => {
+test('a repeated request does not call the model', async () => {
   const chat = await server.chat({ scripts: [say('Once.')] });
   const key = { 'idempotency-key': 'k' };
   await chat.turn('hi', {}, key).done;
@@ -92,7 +92,7 @@ test('a request that comes again asks no model', async () => {
   expect(await speculativeCalls()).toEqual({ claimed: 1 });
 });
 
-test('of turns that are asked for at once one has a speculative call', async () => {
+test('of concurrent turns one has a speculative call', async () => {
   const chat = await server.chat({ scripts: Array.from({ length: 4 }, (_, i) => say(`Answer ${i}.`)) });
   proxy.hold();
   const turns = [1, 2, 3].map((i) => chat.turn(`at once ${i}`));
@@ -100,18 +100,18 @@ test('of turns that are asked for at once one has a speculative call', async () 
   await expect.poll(async () => (await rows().execute()).length).toBe(3);
   proxy.flow();
   await Promise.all(turns.map((turn) => turn.done));
-  // Temporal may have heard of another one first.
+  // Temporal may have received another one first.
   expect([{ claimed: 1 }, { mismatched: 1 }]).toContainEqual(await speculativeCalls());
 });
 
-/** What became of them. */
+/** The outcomes of the speculative calls. */
 async function speculativeCalls(): Promise<Record<string, number>> {
   const { samples } = new Exposition(await (await fetch(`${server.api.url}/metrics`)).text());
   const some = samples.filter(({ name, value }) => name === 'everturn_speculative_calls_total' && value > 0);
   return Object.fromEntries(some.map(({ labels, value }) => [labels['outcome'], value]));
 }
 
-test('a turn that follows a running one asks its model when that has ended', async () => {
+test('a turn that follows a running one calls its model after that one has ended', async () => {
   const gate = held(
     (call) => call.text('I was saying'),
     () => undefined,
@@ -143,7 +143,7 @@ test('a turn that answers calls runs them first', async () => {
   expect(chat.requests()).toHaveLength(2);
 });
 
-test('a message while calls wait is refused, and no model is asked', async () => {
+test('a message while calls are pending is rejected, and the model is not called', async () => {
   const chat = await server.chat({ spec: onTestServer, scripts: [use({ name: 'write', id: 'w1' })] });
   await chat.turn('write').done;
   const refused = await server.api.send('POST', `${chat.path}/turns`, {
@@ -153,7 +153,7 @@ test('a message while calls wait is refused, and no model is asked', async () =>
   expect(chat.requests()).toHaveLength(1);
 });
 
-test('the first attempt fails before it has claimed the answer: the call is ended, and counted in the turn', async () => {
+test('a first attempt that fails before it has claimed the response ends the call, which is counted in the turn', async () => {
   const gate = held(
     (call) => call.text('For '),
     () => undefined,
@@ -173,10 +173,10 @@ test('the first attempt fails before it has claimed the answer: the call is ende
     metrics: { unreported_attempts: 1 },
   });
   expect(await speculativeCalls()).toEqual({ withdrawn: 1 });
-  // A call that nobody ends would be ended after 30 s.
+  // A call that is not ended here would end after 30 s.
 }, 25_000);
 
-test('a turn that ends before its first model call ends what was begun for it', async () => {
+test('a turn that ends before its first model call ends its speculative call', async () => {
   const gate = held(
     (call) => call.text('Nobody will '),
     () => undefined,
@@ -196,5 +196,5 @@ test('a turn that ends before its first model call ends what was begun for it', 
   expect((await turn.end()).status).toBe('cancelled');
   await call.closed;
   expect(await speculativeCalls()).toEqual({ withdrawn: 1 });
-  // A call that nobody ends would be ended after 30 s.
+  // A call that is not ended here would end after 30 s.
 }, 25_000);

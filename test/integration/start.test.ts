@@ -9,10 +9,11 @@ import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { findTemporalBinary } from '../../src/temporal-server/find-cli.ts';
-import { freePort } from '../../src/lib/processes.ts';
+import { freePort, listOwnProcesses } from '../../src/lib/processes.ts';
 import { waitUntilReady } from '../../src/temporal-server/wait-until-ready.ts';
 import { folded } from '../support/api-client.ts';
 import { everturn as runEverturn } from '../support/command-line.ts';
+import { killAtEnd } from '../support/reaper.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
 const run = promisify(execFile);
@@ -26,7 +27,7 @@ afterEach(() => rm(dataDir, { recursive: true, force: true }));
 const everturn = (args: string[], env: Record<string, string> = {}) =>
   runEverturn(args, { EVERTURN_DATA: dataDir, ...env });
 
-test('a wrong setting stops the start with its name and what it should be', async () => {
+test('an invalid setting stops the start with its name and the expected value', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: 'eighty' });
   expect([code, stderr]).toEqual([1, 'everturn: EVERTURN_PORT must be a port number, 0 to 65535 (got "eighty")\n']);
   const file = path.join(dataDir, 'none.json');
@@ -34,14 +35,14 @@ test('a wrong setting stops the start with its name and what it should be', asyn
   expect([mcp.code, mcp.stderr]).toEqual([1, expect.stringContaining(`EVERTURN_MCP_SERVERS: ${file}`)]);
 });
 
-test.each([[[]], [['begin']], [['start', 'now']]])('%j is answered with what there is', async (args) => {
+test.each([[[]], [['begin']], [['start', 'now']]])('%j prints the usage', async (args) => {
   expect(await everturn(args)).toMatchObject({
     code: 2,
     stderr: expect.stringMatching(/Usage: everturn (start|[^]* start )/),
   });
 });
 
-test('the first minutes of a stranger: start, the printed commands, an approval, a stop that leaves nothing behind', async () => {
+test('the quick start: start, the printed commands, an approval, a stop that leaves no process behind', async () => {
   const server = await ServerProcess.prepare(dataDir, {});
   await server.start();
   const lines = server.output.trim().split('\n');
@@ -71,15 +72,15 @@ test('the first minutes of a stranger: start, the printed commands, an approval,
   const question = await server.api.turn(sessionId, 'ask me something').end();
   expect(question).toMatchObject({ required_actions: [{ type: 'tool.response_required' }] });
 
-  // A second one on the same folder, and one on the same port, are told so.
+  // A second server on the same folder, and one on the same port, are rejected with the reason.
   const second = await everturn(['start'], { EVERTURN_PORT: '0' });
   expect([second.code, second.stderr]).toEqual([1, expect.stringContaining('another Everturn uses the data folder')]);
   expect(await server.stop()).toBe(0);
-  const { stdout: left } = await run('pgrep', ['-f', `db-filename ${dataDir}`]).catch(() => ({ stdout: '' }));
-  expect(left).toBe('');
+  const left = (await listOwnProcesses()).filter(({ commandLine }) => commandLine.includes(dataDir));
+  expect(left).toEqual([]);
 }, 120_000);
 
-test('a port that is taken is named, with what to do', async () => {
+test('a port that is in use is named, with the remedy', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   const { port } = taken.address() as AddressInfo;
@@ -91,21 +92,22 @@ test('a port that is taken is named, with what to do', async () => {
   ]);
 }, 60_000);
 
-test('with keys and without a model a start is refused: the demo model is for a server without keys', async () => {
+test('with keys and without a model the start is rejected: the demo model is for a server without keys', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_API_KEYS: 'ann=key-of-ann', EVERTURN_PORT: '0' });
   expect([code, stderr]).toEqual([1, expect.stringContaining('set OPENAI_API_KEY, or OPENAI_BASE_URL')]);
 }, 60_000);
 
-test('a foreign Temporal that is not there is named', async () => {
+test('an external Temporal that is unavailable is named', async () => {
   const { code, stderr } = await everturn(['start'], { TEMPORAL_ADDRESS: '127.0.0.1:9' });
   expect([code, stderr]).toEqual([1, expect.stringContaining('TEMPORAL_ADDRESS 127.0.0.1:9')]);
 }, 60_000);
 
-test("a Temporal of one's own that is slow as it comes is noticed, with what to set", async () => {
+test('an external Temporal that is slow in its default configuration is reported, with the setting to change', async () => {
   const log = pino({ level: 'warn' }, pino.destination(2));
   const binary = await findTemporalBinary({ cacheDir: loadConfig().cacheDir, env: process.env, log });
   const port = await freePort();
-  const temporal = spawn(binary, ['server', 'start-dev', '--headless', '--port', String(port)], { stdio: 'ignore' });
+  const args = ['server', 'start-dev', '--headless', '--port', String(port)];
+  const temporal = killAtEnd(spawn(binary, args, { stdio: 'ignore' }));
   try {
     const signal = AbortSignal.timeout(30_000);
     await waitUntilReady({ port, namespace: 'default', timeoutMs: 30_000, signal });

@@ -15,7 +15,7 @@ const SERVERS = { local: { command, args }, stubborn: { command, args: stubborn 
 
 const onLocal = { mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'local' }] };
 
-/** The process that answered a call of the tool `inspect`. */
+/** The process that executed a call of the tool `inspect`. */
 async function pidOf(reader: EventReader): Promise<number> {
   const { content } = await reader.type('tool.response');
   return (JSON.parse(content) as { pid: number }).pid;
@@ -28,12 +28,12 @@ describe('a registered program', () => {
   });
   afterAll(() => server.stop());
 
-  test('is a server as any other: its tools run, its calls have operation ids', async () => {
+  test('is a server as any other: its tools run, and its calls have operation ids', async () => {
     const chat = await server.chat({ scripts: [use({ name: 'inspect', id: 'i1' }), say('I see.')], spec: onLocal });
     const reader = chat.turn('look');
     expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I see.' } });
     expect(await reader.type('mcp.initialize')).toMatchObject({
-      // The words of the contract, whose clients are strict, have none for it.
+      // The contract, whose clients are strict, has no word for it.
       mcp_servers: [{ id: 'local', name: 'local', session_id: null, transport_type: 'streamable-http' }],
     });
     const { content, outcome } = await reader.type('tool.response');
@@ -45,7 +45,7 @@ describe('a registered program', () => {
     expect(content).not.toContain('OPENAI_API_KEY');
   });
 
-  test('that dies in the middle of a call leaves an unknown outcome, and is there again at the next step', async () => {
+  test('that dies during a call leaves an unknown outcome, and is restarted for the next step', async () => {
     const chat = await server.chat({
       scripts: [use({ name: 'die', id: 'd1' }), use({ name: 'inspect', id: 'i1' }), say('It may have happened.')],
       spec: onLocal,
@@ -60,7 +60,7 @@ describe('a registered program', () => {
     expect(responses[0]?.content).toContain('ended with exit code 3');
   });
 
-  test('can not be brought along by an agent', async () => {
+  test('cannot be added by an agent', async () => {
     const model = { name: 'm' };
     for (const more of [{ command, args }, { url: 'stdio:server', command }, { url: 'file:///bin/sh' }]) {
       const mcpServers = [{ type: 'inline', name: 'evil', ...more }];
@@ -70,7 +70,7 @@ describe('a registered program', () => {
   });
 });
 
-describe('what is left of the programs', () => {
+describe('processes that remain of the programs', () => {
   let dataDir: string;
   let model: ScriptedModel;
   let server: ServerProcess;
@@ -103,14 +103,14 @@ describe('what is left of the programs', () => {
     return pidOf(reader);
   }
 
-  test('after SIGTERM: nothing, not even of one that does not want to end', async () => {
+  test('after SIGTERM: none, not even one that ignores SIGTERM', async () => {
     const pids = [await pidOfServer('local'), await pidOfServer('stubborn')];
     expect(pids.map(isAlive)).toEqual([true, true]);
     expect(await server.stop()).toBe(0);
     expect(pids.map(isAlive)).toEqual([false, false]);
   });
 
-  test('after kill -9: a program ends with its input', async () => {
+  test('after kill -9: none, because a program ends with its input', async () => {
     const pid = await pidOfServer('local');
     expect(isAlive(pid)).toBe(true);
     await server.kill();

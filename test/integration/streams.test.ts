@@ -7,10 +7,9 @@ import { openRedis, type Redis } from '../../src/lib/redis.ts';
 import { folded, type EventReader, type Frame } from '../support/api-client.ts';
 import { LossyBus, mulberry32 } from '../support/lossy-bus.ts';
 import { TestRedis } from '../support/redis.ts';
+import { SEED } from '../support/seed.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
-
-const SEED = Number(process.env['SEED'] ?? Math.floor(Math.random() * 1e9));
 
 let server: TestServer;
 beforeAll(async () => {
@@ -18,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** A server whose bus makes use of its contract: it drops, doubles and reorders. */
+/** A server whose bus uses all of its contract's freedom: it drops, duplicates and reorders. */
 function startOn(bus: LiveBus): Promise<TestServer> {
   return startTestServer({
     bus: new LossyBus(SEED, bus),
@@ -65,7 +64,7 @@ async function listed({ api }: TestServer, chat: Chat, turnId: string): Promise<
     .reverse();
 }
 
-/** Words, slowly enough that readers come and go in between. */
+/** Words, slowly enough for readers to connect and disconnect in between. */
 function slowly(words: number, then: (call: Parameters<Script>[0]) => void): Script {
   return async (call) => {
     for (let i = 0; i < words; i++) {
@@ -129,7 +128,7 @@ function holdsCentralProperty(serverOf: () => TestServer): void {
     const chat = await server.chat({ scripts, spec: onTestServer });
     const uninterrupted = chat.turn('go');
     const turnId = await uninterrupted.turnId();
-    // Readers that are cut again and again while the turn runs.
+    // Readers whose connections are cut repeatedly while the turn runs.
     const pieces = [1, 2, undefined, undefined, undefined].map((exactly) =>
       readInPieces(server, chat, server.api.subscribe(chat.sessionId, turnId), random, exactly),
     );
@@ -140,7 +139,7 @@ function holdsCentralProperty(serverOf: () => TestServer): void {
     for (const taken of await Promise.all(pieces)) expect(folded(taken)).toEqual(whole);
     expect(await listed(server, chat, turnId)).toEqual(whole);
 
-    // Every cut point, with the turn over, by body and by header.
+    // Every cut point, after the turn has ended, by body and by header.
     for (const how of ['body', 'header'] as const) {
       for (let cut = 0; cut <= frames.length; cut++) {
         const before = frames.slice(0, cut);
@@ -175,7 +174,7 @@ describe(`the central property, over a lossy bus on Redis (SEED=${SEED})`, () =>
   holdsCentralProperty(() => apart);
 });
 
-test('a turn goes on when nobody listens', async () => {
+test('a turn continues when it has no reader', async () => {
   const model = held(
     (call) => call.text('I go '),
     (call) => call.text('on').finish(),
@@ -192,7 +191,7 @@ test('a turn goes on when nobody listens', async () => {
   expect(folded(replay)[1]).toMatchObject({ content: 'I go on' });
 });
 
-test('stream: false answers with the turn at once; while it runs its events are listed as far as they are', async () => {
+test('stream: false returns the turn at once; while it runs, its events so far are listed', async () => {
   const model = held(
     () => undefined,
     (call) => call.text('late').finish(),
@@ -214,7 +213,7 @@ test('stream: false answers with the turn at once; while it runs its events are 
   const path = `${chat.path}/turns/${body.data.id}`;
   const types = async () => (await server.api.list<{ type: string }>(`${path}/events`, 2)).map(({ type }) => type);
   expect(await types()).toEqual(['mcp.initialize', 'model.message', 'tool.response']);
-  // The session's listing leaves a running turn out.
+  // The session's listing omits a running turn.
   expect(await server.api.list(`${chat.path}/events`)).toEqual([]);
   model.release();
   await expect.poll(async () => (await server.api.get(path)).data.state.status).toBe('done');
@@ -223,7 +222,7 @@ test('stream: false answers with the turn at once; while it runs its events are 
   expect(newestFirst.map(({ type }) => type)).toEqual((await types()).toReversed());
 });
 
-test('a cursor that no stream of the turn has sent is refused', async () => {
+test('a cursor that no stream of the turn has sent is rejected', async () => {
   const chat = await server.chat({ scripts: [say('hi')] });
   const reader = chat.turn('hello');
   const turnId = await reader.turnId();
@@ -242,13 +241,13 @@ test('a cursor that no stream of the turn has sent is refused', async () => {
     const answer = await server.api.send('POST', path, body, headers);
     expect([answer.status, answer.body.error.code], JSON.stringify([body, headers])).toEqual([400, code]);
   }
-  // At the end there is nothing more, which is no error; nulls and no body are a beginning.
+  // At the end there is nothing more, which is no error; null and a missing body mean the beginning.
   expect(await server.api.subscribe(chat.sessionId, turnId, last).done).toEqual([]);
   expect((await server.api.stream(path, { after_sequence_number: null }).done).length).toBeGreaterThan(3);
   expect((await server.api.stream(path, undefined).done).length).toBeGreaterThan(3);
 });
 
-test('a cursor beyond what a running turn has is refused too', async () => {
+test('a cursor beyond the end of a running turn is rejected too', async () => {
   const model = held(
     (call) => call.text('...'),
     (call) => call.finish(),
@@ -262,7 +261,7 @@ test('a cursor beyond what a running turn has is refused too', async () => {
   model.release();
 });
 
-test('a wrong cursor is no harm to the other readers of the turn', async () => {
+test('a wrong cursor does not affect the other readers of the turn', async () => {
   const model = held(
     (call) => call.text('I '),
     (call) => call.text('go on').finish(),

@@ -13,6 +13,7 @@ import { loadConfig } from '../../src/config.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { folded } from '../support/api-client.ts';
 import { Postgres } from '../support/postgres.ts';
+import { killUsersAtEnd } from '../support/reaper.ts';
 import type { TestTool } from '../support/mcp-server.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { freeTemporalPort } from '../support/temporal-ports.ts';
@@ -26,10 +27,11 @@ let folder: string;
 let port: number;
 let postgres: Postgres;
 let temporal: TemporalOnPostgres;
-// The first time it is built.
+// The first time, the programs are built.
 beforeAll(async () => {
   postgres = await Postgres.start();
   folder = await mkdtemp(path.join(tmpdir(), 'everturn-temporal-'));
+  killUsersAtEnd(folder);
   port = await freeTemporalPort();
   temporal = await start();
 }, 20 * 60_000);
@@ -44,7 +46,7 @@ async function start(): Promise<TemporalOnPostgres> {
   return startTemporalOnPostgres({ postgresUrl, folder, cacheDir, log, port, historyShards: 4, output: 'ignore' });
 }
 
-/** An Everturn with its catalog there, too. */
+/** An Everturn whose catalog is on the same PostgreSQL. */
 async function startEverturn(tools: TestTool[] = []): Promise<TestServer> {
   const env = { TEMPORAL_ADDRESS: temporal.address, TEMPORAL_NAMESPACE: temporal.namespace };
   const server = await startTestServer({ env, mcp: { tools }, postgresUrl: postgres.url });
@@ -60,7 +62,7 @@ test('turns with an approval, and a restart of Temporal in between, on PostgreSQ
     (call) => call.text('It is '),
     (call) => call.text('written').finish(),
   );
-  // If it takes long the model is asked again.
+  // If the restart takes long, the model is called again.
   const scripts = [use({ name: 'write', id: 'w' }), model.script, say('It is written')];
   const chat = await server.chat({ scripts, spec: onTestServer });
   const asked = chat.turn('write it down');
@@ -72,7 +74,7 @@ test('turns with an approval, and a restart of Temporal in between, on PostgreSQ
   const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w', approval: { status: 'allow' } };
   const allowed = chat.turn([approval]);
   await allowed.says('It is');
-  // And once more, in the middle of a model call.
+  // And once more, during a model call.
   await temporal.stop();
   temporal = await start();
   model.release();
@@ -83,7 +85,7 @@ test('turns with an approval, and a restart of Temporal in between, on PostgreSQ
   expect((await chat.turn('thanks').end()).status).toBe('done');
 }, 180_000);
 
-test('PostgreSQL restarted in the middle of a turn, under Temporal and the catalog: the turn goes on', async () => {
+test('when PostgreSQL restarts during a turn, under Temporal and the catalog, the turn continues', async () => {
   const look = { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' };
   const server = await startEverturn([look]);
   const model = held(
@@ -104,7 +106,7 @@ test('PostgreSQL restarted in the middle of a turn, under Temporal and the catal
   expect((await chat.turn('more').end()).status).toBe('done');
 }, 180_000);
 
-test('tables that can not be made stop the start with the reason', async () => {
+test('tables that cannot be created stop the start with the reason', async () => {
   const { url: postgresUrl } = postgres;
   const sqlTool = path.join(folder, 'sql-tool');
   await writeFile(sqlTool, '#!/bin/sh\necho no room >&2\nexit 1\n', { mode: 0o700 });
@@ -113,7 +115,7 @@ test('tables that can not be made stop the start with the reason', async () => {
   await expect(failed).rejects.toThrow(/no room/);
 });
 
-test('its dynamic configuration is known to it, and its password is for nobody else', async () => {
+test('its dynamic configuration is valid, and the file with its password is readable by its owner only', async () => {
   const { server } = await temporalPrograms({ cacheDir, env: process.env, log });
   const { stdout } = await run(server, ['validate-dynamic-config', path.join(folder, 'config/dynamic.yaml')]);
   expect(stdout).not.toMatch(/error|warning/);

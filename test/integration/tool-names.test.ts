@@ -25,7 +25,7 @@ function specOf(...names: string[]) {
   return { mcp_servers: names.map((name) => ({ type: 'truefoundry-mcp-registry' as const, name })) };
 }
 
-/** What the model was offered in its `n`-th request. */
+/** The tools of the `n`-th request to the model. */
 function offered(chat: Chat, n: number): string[] {
   return (chat.requests()[n]?.tools ?? []).map(({ function: { name } }) => name);
 }
@@ -45,7 +45,7 @@ test('tools of the same name are told apart by their servers, and each call goes
   });
 });
 
-test("tools of the client's and of ours keep their names", async () => {
+test('tools of the client and of Everturn keep their names', async () => {
   const chat = await server.chat({
     spec: { ...specOf('test'), client_tools: [{ name: 'find', input_schema: { type: 'object' } }] },
   });
@@ -53,7 +53,7 @@ test("tools of the client's and of ours keep their names", async () => {
   expect(offered(chat, 0)).toEqual(['ask_user_question', 'find', 'test__find']);
 });
 
-test('a server that goes in the middle of a conversation renames nothing, and what waits for it finds it again', async () => {
+test('a server that stops during a conversation renames nothing, and calls that wait for it find it again', async () => {
   const chat = await server.chat({
     scripts: [
       use({ name: 'other__erase', id: 'e1' }),
@@ -78,7 +78,7 @@ test('a server that goes in the middle of a conversation renames nothing, and wh
   const contents = (await second.done).flatMap((frame) => (frame.type === 'tool.response' ? [frame.content] : []));
   expect(contents).toEqual(['erased by the other', 'found by test', 'found by test']);
   expect(offered(chat, 3)).toEqual(['ask_user_question', 'test__find']);
-  // It was called by a name that it was not offered under at that moment, and there it is again.
+  // It was called by a name that was not offered at that time, and is available again.
   const third = chat.turn('again');
   expect(await third.end()).toMatchObject({ output: { content: 'Back.' } });
 });

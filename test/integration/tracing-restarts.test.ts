@@ -11,11 +11,11 @@ import { held, say, ScriptedModel, use, type Script } from '../support/scripted-
 import { ServerProcess } from '../support/server-process.ts';
 import { onTestServer } from '../support/test-server.ts';
 
-/** A server that dies three times over a turn, and traces, does not, and traces again. */
+/** A server that dies three times during a turn; it traces, then does not, then traces again. */
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 
-test('a turn is one trace over crashes, runs and servers that do not trace, and its histories replay', async () => {
+test('a turn is one trace across crashes, runs and servers that do not trace, and its histories replay', async () => {
   const cleanup: (() => Promise<unknown>)[] = [];
   try {
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-tracing-'));
@@ -48,7 +48,7 @@ test('a turn is one trace over crashes, runs and servers that do not trace, and 
       return server;
     };
 
-    // Ten steps on each server, of which each dies in the middle of an answer.
+    // Ten steps on each server, each of which dies during a response.
     const steps = (from: number) =>
       Array.from({ length: 10 }, (_, i): Script => use({ name: 'look', args: { n: from + i }, id: `c${from + i}` }));
     const [one, two] = [0, 1].map(() =>
@@ -90,17 +90,17 @@ test('a turn is one trace over crashes, runs and servers that do not trace, and 
       .toBeDefined();
     await expect.poll(seen, { timeout: 20_000 }).toBe(20);
 
-    // Each call was told of the trace by the servers that trace, and of nothing by the one that does not.
+    // Calls from servers that trace have the trace's header, and calls from the other one have none.
     const told = mcp.calls.map(({ arguments: { n }, headers: { traceparent } }) => [n, traceparent?.split('-')[1]]);
     expect(told).toEqual(Array.from({ length: 30 }, (_, n) => [n, n >= 10 && n < 20 ? undefined : TRACE]));
-    // The activities of all runs and servers are parts of the one turn.
+    // The activities of all runs and servers belong to the one turn.
     const turn = collector.spans.filter(({ name }) => name === 'turn');
     expect(turn).toMatchObject([{ traceId: TRACE, attributes: { 'everturn.turn.id': turnId } }]);
     const activities = collector.spans.filter(({ name }) => name === 'callTool' || name === 'callModel');
     expect(activities.length).toBeGreaterThan(35);
     for (const { traceId, parentSpanId } of activities)
       expect([traceId, parentSpanId]).toEqual([TRACE, turn[0]?.spanId]);
-    // What the turn itself sends to the archive belongs to its session as much as what the session sends there.
+    // What the turn itself archives belongs to its session, as what the session archives does.
     const archiving = collector.spans.filter(({ name }) => name === 'archiveTurn');
     expect(archiving.length).toBeGreaterThan(1);
     for (const { attributes } of archiving)

@@ -35,7 +35,7 @@ const CALLER = { traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b716
 const POST = 'POST /v1/agents/sessions/:session_id/turns';
 const UPDATE = 'UpdateWithStartWorkflow:createTurn';
 
-/** The spans of a trace, once the last of them is there: the turn's log has gone to the archive. */
+/** The spans of a trace, once the last of them has arrived: the turn's log is archived. */
 async function traceOf(traceId: string, archived = 1): Promise<Map<string, SeenSpan[]>> {
   const spans = () =>
     Map.groupBy(
@@ -73,7 +73,7 @@ test('one turn is one trace, from the caller through session and turn to the mod
       `${UPDATE} < ${POST}`,
       `turn < ${UPDATE}`,
       'connectTools < turn',
-      // The first was begun while the turn was on its way; the activity has only taken its answer.
+      // The first call was speculative; the activity has only taken its response.
       `${model} < turn`,
       'callModel < turn',
       'callTool < turn',
@@ -115,18 +115,18 @@ test('one turn is one trace, from the caller through session and turn to the mod
     'gen_ai.tool.name': 'look',
   });
 
-  // Those who are asked are told where in the trace they are.
+  // Requests to model and tool carry their place in the trace.
   const at = (span: SeenSpan) => `00-${CALLER.traceId}-${span.spanId}-01`;
   const call = server.mcp.calls.at(-1);
   expect([call?.headers['traceparent'], call?.meta['traceparent']]).toEqual(Array(2).fill(at(only('tools/call look'))));
   const toldModels = asked.map((one) => one.headers['traceparent']);
   expect(new Set(toldModels)).toEqual(new Set((spans.get(model) ?? []).map(at)));
   expect([call?.headers['baggage'], ...asked.map((one) => one.headers['baggage'])]).toEqual(Array(3).fill(undefined));
-  // Nothing of what was said is in a trace.
+  // No trace contains any text of the conversation.
   expect(collector.text).not.toContain('secret');
 });
 
-test('a retried model call and a failed tool are spans of the same trace, with the class of what went wrong', async () => {
+test('a retried model call and a failed tool are spans of the same trace, with the class of the error', async () => {
   const chat = await server.chat({
     scripts: [
       (call) => call.fail(503, 'the words of the provider', { 'retry-after-ms': '1' }),
@@ -148,7 +148,7 @@ test('a retried model call and a failed tool are spans of the same trace, with t
   expect(collector.text).not.toContain('words of the provider');
 });
 
-test('a turn that goes on after an approval is a trace of its own, with a link to the turn before', async () => {
+test('a turn that continues after an approval is its own trace, with a link to the previous turn', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'erase', id: 'e1' }), say('Gone.')], spec: onTestServer });
   const first = chat.turn('go');
   await first.done;
@@ -169,7 +169,7 @@ test('a turn that goes on after an approval is a trace of its own, with a link t
   expect(after?.traceId).not.toBe(before?.traceId);
 });
 
-test('a caller who does not want to be traced is not', async () => {
+test('a caller that opts out of tracing is not traced', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'look' }), say('ok')], spec: onTestServer });
   const traceId = '1af7651916cd43dd8448eb211c80319c';
   await chat.turn('go', {}, { traceparent: `00-${traceId}-${CALLER.spanId}-00` }).done;

@@ -12,9 +12,9 @@ import { ServerProcess } from '../support/server-process.ts';
 import { openRows } from '../support/test-database.ts';
 import { onTestServer } from '../support/test-server.ts';
 
-/** On a server with its own Temporal, as a person would who wonders about a turn. */
+/** On a server with its own Temporal, as an operator would who examines a turn. */
 
-/** Each look is a process, and processes are slow to start on a busy machine. */
+/** Each call starts a process, which is slow on a busy machine. */
 const LONG = 240_000;
 
 let folder: string;
@@ -22,7 +22,7 @@ let model: ScriptedModel;
 let mcp: TestMcpServer;
 let server: ServerProcess;
 let env: Record<string, string>;
-/** Settles what the tool `pay` waits for. */
+/** Resolves the call of the tool `pay`. */
 let paid: PromiseWithResolvers<string>;
 
 beforeAll(async () => {
@@ -65,7 +65,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 }, LONG);
 
-/** A session with an agent whose model does this. */
+/** A session with an agent whose model runs these scripts. */
 async function scripted(...scripts: Script[]): Promise<string> {
   const name = newId('req');
   model.script(name, ...scripts);
@@ -86,10 +86,10 @@ async function inspect(turnId: string, ...options: string[]): Promise<string> {
 }
 
 test(
-  'a turn that waits for an approval: its log line by line, and the call since when',
+  'a turn that waits for an approval: its log line by line, and the waiting call with its start',
   async () => {
     const sessionId = await scripted(use({ name: 'refund', id: 'r1' }), say('Refunded.'));
-    // What a terminal would take for a command, and for another direction of writing.
+    // Characters that a terminal would take for a command or another writing direction.
     const first = server.api.turn(sessionId, 'Give it back.\u009b2J\u202e');
     await first.done;
     const turnId = await first.turnId();
@@ -127,7 +127,7 @@ test(
     });
     expect(report['log']).toHaveLength(5);
 
-    // What is in the archive is there without Temporal too.
+    // Archived turns can be inspected without Temporal.
     await expect
       .poll(async () => JSON.parse(await inspect(turnId, '--json')), { timeout: 20_000 })
       .toMatchObject({
@@ -144,7 +144,7 @@ test(
 );
 
 test(
-  'a turn at work: which model or tool call, since when, the attempt and what the last one met',
+  'a running turn: its current model or tool call with its start, the attempt and the last failure',
   async () => {
     const sessionId = await scripted(
       (call) => call.fail(503, 'too much to do', { 'retry-after': '120' }),
@@ -170,7 +170,7 @@ test(
 );
 
 test(
-  'a turn without an end: asked for if nobody has begun it, unknown if it is lost or nobody can be asked',
+  'a turn without an end: requested if it has not started, unknown if it is lost or cannot be looked up',
   async () => {
     const rows = openRows(`sqlite:${path.join(env['EVERTURN_DATA'] ?? '', 'catalog.db')}`);
     const row = { session_id: 'ses_1', previous_turn_id: null, created_at: new Date().toISOString() };
@@ -196,7 +196,7 @@ test(
   LONG,
 );
 
-test('a turn that nobody knows is named', async () => {
+test('an unknown turn is named', async () => {
   const { code, stdout, stderr } = await everturn(['turn', 'inspect', 'turn_none'], env);
   expect([code, stdout, stderr]).toEqual([
     1,
@@ -206,7 +206,7 @@ test('a turn that nobody knows is named', async () => {
 });
 
 test(
-  'a turn whose workflow code does not fit its history: the report says so, and so do the metrics',
+  'a turn whose workflow code does not match its history: the report and the metrics say so',
   async () => {
     const first = held(
       (call) => call.text('I am '),
@@ -247,7 +247,7 @@ test(
     const failures = (await scrape()).all('temporal_workflow_task_execution_failed_total', { workflow_type: 'turn' });
     expect(failures.reduce((sum, { value }) => sum + value, 0)).toBeGreaterThan(1);
 
-    // Back to the code that fits: it goes on by itself.
+    // Back to the matching code: the turn continues by itself.
     await server.stop();
     await cp(`${file}.right`, file);
     await server.start();

@@ -54,7 +54,7 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 test('the golden stream: base, deltas, a last delta; tools; the end', async () => {
-  // The model speaks when the reader has what came before: deltas that wait for that are sent as one.
+  // The model writes when the reader has the previous text: deltas that wait for that are sent as one.
   const [initialized, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const chat = await server.chat({
     scripts: [
@@ -90,13 +90,13 @@ test('the golden stream: base, deltas, a last delta; tools; the end', async () =
     required_actions: [],
     metrics: { total_input_tokens: 20, total_output_tokens: 10, total_tokens: 30 },
   });
-  // What the stream folds to is what the lists say.
+  // The stream folds to the records in the lists.
   const turnId = await reader.turnId();
   const listed = await server.api.list<object>(`${chat.path}/turns/${turnId}/events`);
   expect(folded(frames).slice(1, -1)).toEqual(listed);
   const session = await server.api.list<{ turn_id: string; event: object }>(`${chat.path}/events`);
   expect(session.map(({ event }) => event).reverse()).toEqual(folded(frames));
-  // The model was given the tool's result behind its call.
+  // The model got the tool's result after its call.
   expect(chat.requests()[1]?.messages.map(({ role, content }) => [role, content])).toEqual([
     ['user', 'look around'],
     ['assistant', null],
@@ -122,7 +122,7 @@ test('a turn continues the conversation; the session gets its title from the fir
   expect(turns.map(({ id }) => id)).toEqual([await second.turnId(), await first.turnId()]);
 });
 
-test('the agent reaches the model: instructions, messages, variables, parameters, response format, tools', async () => {
+test("the agent's settings reach the model: instructions, messages, variables, parameters, response format, tools", async () => {
   const chat = await server.chat({
     spec: {
       model: {
@@ -159,7 +159,7 @@ test('the agent reaches the model: instructions, messages, variables, parameters
   expect(request?.tools?.map(({ function: { name } }) => name)).toEqual(['ask_user_question', 'open_door']);
 });
 
-test('a model name with the prefix of a provider goes there, any other name as it is', async () => {
+test('a model name with the prefix of a provider goes to that provider, any other name to the default', async () => {
   server.model.script('org/model', say('from the default provider'));
   for (const name of ['org/model', 'openai/org/model']) {
     await server.api.putAgent('prefixed', { model: { name } });
@@ -168,7 +168,7 @@ test('a model name with the prefix of a provider goes there, any other name as i
   expect(server.model.requestsTo('org/model').length).toBe(2);
 });
 
-test('calls that can not be carried out go back to the model as errors, and the turn goes on', async () => {
+test('calls that cannot be executed are returned to the model as errors, and the turn continues', async () => {
   const chat = await server.chat({
     scripts: [
       use(
@@ -201,7 +201,7 @@ test('calls that can not be carried out go back to the model as errors, and the 
   });
   expect(results.get('call_good')).toMatchObject({ outcome: 'succeeded', content: '42' });
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I see.' } });
-  // A strict provider is given valid JSON, and the results in the order of the calls.
+  // A strict provider gets valid JSON, and the results in the order of the calls.
   const sent = chat.requests()[1]?.messages ?? [];
   const calls = sent.find(({ role }) => role === 'assistant')?.tool_calls ?? [];
   for (const call of calls) JSON.parse(call.function.arguments);
@@ -210,7 +210,7 @@ test('calls that can not be carried out go back to the model as errors, and the 
   );
 });
 
-test('a call id that the model uses again is replaced: every call has an id of its own', async () => {
+test('a call id that the model repeats is replaced: every call has its own id', async () => {
   const again = { name: 'look', args: { at: 'x' }, id: 'call_0' };
   const chat = await server.chat({ scripts: [use(again, again), use(again), say('done')], spec: onTestServer });
   const frames = await chat.turn('look thrice').done;
@@ -228,7 +228,7 @@ test('sixty tool calls of one message all run and are all answered', async () =>
   expect(chat.requests()[1]?.messages.filter(({ role }) => role === 'tool').length).toBe(60);
 });
 
-test('an image is a file of the result, and the model sees it', async () => {
+test('an image is a file of the result, and the model gets it', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'draw' }), say('nice')], spec: onTestServer });
   const reader = chat.turn('draw');
   expect((await reader.type('tool.response')).content).toContain('image/png');
@@ -238,7 +238,7 @@ test('an image is a file of the result, and the model sees it', async () => {
   );
 });
 
-test('a large result is cut for the wire and for the model, and is whole at its URL', async () => {
+test('a large result is shortened on the wire and for the model, and is complete at its URL', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'flood' }), say('wow')], spec: onTestServer });
   const reader = chat.turn('flood me');
   const { content } = await reader.type('tool.response');
@@ -257,7 +257,7 @@ test('a large result is cut for the wire and for the model, and is whole at its 
   expect(/^A{40000}.*left out.*Z{10000}$/s.test(seen)).toBe(true);
 });
 
-test('input tokens are divided among the parts of the request, on the stream as in lists', async () => {
+test('input tokens are divided among the parts of the request, on the stream and in lists', async () => {
   const instructions = 'i'.repeat(1_000);
   const usage = { prompt_tokens: 1_001, completion_tokens: 5, total_tokens: 1_006 };
   const chat = await server.chat({
@@ -290,17 +290,17 @@ test('a result of an activity takes at most 16 KiB of the history; the rest is i
   const results = (events ?? []).flatMap((event) => event.activityTaskCompletedEventAttributes?.result?.payloads ?? []);
   expect(results.length).toBeGreaterThanOrEqual(4);
   for (const { data } of results) expect(data?.length).toBeLessThanOrEqual(16 * 1024 + 512);
-  // What the model and the next turn get is whole.
+  // The model and the next turn get the whole text.
   expect(chat.requests()[1]?.messages.at(-1)?.content).toBe('w'.repeat(60_000));
   await chat.turn('and?').done;
   expect(chat.requests()[2]?.messages.some(({ content }) => content === 'p'.repeat(50_000))).toBe(true);
 });
 
-test('a message of 2 MB streams in deltas that fit, and folds to itself', async () => {
+test('a message of 1 MB streams in deltas that fit, and folds to itself', async () => {
   const chat = await server.chat({
     scripts: [
       (call) => {
-        call.text('x'.repeat(2_000_000)).text('y');
+        call.text('x'.repeat(1_000_000)).text('y');
         call.finish();
       },
     ],
@@ -308,14 +308,14 @@ test('a message of 2 MB streams in deltas that fit, and folds to itself', async 
   const reader = chat.turn('write much');
   const frames = await reader.done;
   const message = folded(frames).find((event) => 'content' in event) as { content: string };
-  expect(message.content).toBe(`${'x'.repeat(2_000_000)}y`);
+  expect(message.content).toBe(`${'x'.repeat(1_000_000)}y`);
   const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
   expect(folded(replay)).toEqual(folded(frames));
   const [listed] = await server.api.list<{ content: string }>(`${chat.path}/turns/${await reader.turnId()}/events`);
   expect(listed?.content).toBe(message.content);
 });
 
-test('the iteration limit and the limit of output tokens end the turn in error, clearly', async () => {
+test('the limits of iterations and of output tokens end the turn with a clear error', async () => {
   const limited = await server.chat({
     scripts: Array.from({ length: 3 }, () => use({ name: 'look', args: { at: 1 } })),
     spec: { ...onTestServer, config: { iteration_limit: 2 } },
@@ -336,7 +336,7 @@ test('the iteration limit and the limit of output tokens end the turn in error, 
   expect(message).toMatchObject({ content: 'and so on', tool_calls: [], finish_reason: 'length' });
 });
 
-test('reasoning and refusals are streamed, kept, and told apart from the text', async () => {
+test('reasoning and refusals are streamed, stored, and distinguished from the text', async () => {
   const chat = await server.chat({
     scripts: [
       (call) => {
@@ -357,7 +357,7 @@ test('reasoning and refusals are streamed, kept, and told apart from the text', 
   });
 });
 
-test('an MCP server that is down is no end of the turn: the model is told', async () => {
+test('an unavailable MCP server does not end the turn: the model is told', async () => {
   const chat = await server.chat({
     spec: { instructions: 'Be brief.', mcp_servers: [{ type: 'inline', name: 'gone', url: 'http://127.0.0.1:9/mcp' }] },
   });
@@ -369,7 +369,7 @@ test('an MCP server that is down is no end of the turn: the model is told', asyn
   expect((await reader.done).some(({ type }) => type === 'mcp.initialize')).toBe(false);
 });
 
-test('tools that no attempt can get ready are no end of the turn, and are not tried for ever', async () => {
+test('tools that no attempt can prepare do not end the turn, and are not retried without end', async () => {
   const chat = await server.chat({ spec: onTestServer });
   // oxlint-disable-next-line typescript/unbound-method -- called on what the spy is called on
   const { spec } = Agents.prototype;
@@ -382,7 +382,7 @@ test('tools that no attempt can get ready are no end of the turn, and are not tr
   expect(damaged).toHaveBeenCalledTimes(1);
 });
 
-test('files go to the model; large ones come back as URLs', async () => {
+test('files reach the model; large ones are returned as URLs', async () => {
   const chat = await server.chat();
   const image = Buffer.from('small image').toString('base64');
   const large = Buffer.alloc(100_000, 7);
@@ -426,7 +426,7 @@ test('files go to the model; large ones come back as URLs', async () => {
   ]);
 });
 
-test('texts of every kind survive: NUL, lone surrogates, 300 parts', async () => {
+test('all kinds of text survive: NUL, lone surrogates, 300 parts', async () => {
   const odd = 'a\u0000b\ud800c😀';
   const chat = await server.chat({ scripts: [(call) => void call.text('got\u0000it').finish()] });
   const parts = Array.from({ length: 300 }, (_, i) => ({ type: 'text', text: `${i} ${odd} ${'x'.repeat(3_000)}` }));
@@ -438,7 +438,7 @@ test('texts of every kind survive: NUL, lone surrogates, 300 parts', async () =>
   expect(sent[299]?.text.length).toBe(parts[299]?.text.length);
 });
 
-test('texts that are too large for a workflow are whole for the model, and nowhere else in the way', async () => {
+test('texts that are too large for a workflow reach the model whole, and appear nowhere else', async () => {
   const long = `Once upon a time ${'x'.repeat(150_000)}`;
   for (const content of [
     long,
@@ -464,7 +464,7 @@ test('texts that are too large for a workflow are whole for the model, and nowhe
   }
 });
 
-test('the title is of the first turn only', async () => {
+test('only the first turn sets the title', async () => {
   const chat = await server.chat();
   const data = `data:image/png;base64,${Buffer.from('x').toString('base64')}`;
   await chat.turn([{ type: 'user.message', content: [{ type: 'file', name: 'a.png', data }] }]).done;
@@ -472,7 +472,7 @@ test('the title is of the first turn only', async () => {
   expect((await server.api.get(chat.path)).data.title).toBe(null);
 });
 
-test('many small files do not make an event too long: those that do not fit come as URLs', async () => {
+test('many small files do not make an event too long: those that do not fit are URLs', async () => {
   const chat = await server.chat();
   const data = `data:application/x;base64,${Buffer.alloc(60_000, 5).toString('base64')}`;
   const content = Array.from({ length: 30 }, (_, i) => ({ type: 'file', name: `${i}.bin`, data }));
@@ -495,7 +495,7 @@ test('a result of hundreds of files keeps its text and the first of them, and th
   expect(chat.requests()[1]?.messages.at(-1)?.content).toHaveLength(101);
 });
 
-test("a flood of results at once is taken at the reader's pace", async () => {
+test("a flood of results is sent at the reader's pace", async () => {
   const calls = Array.from({ length: 60 }, () => ({ name: 'flood' }));
   const chat = await server.chat({ scripts: [use(...calls), say('enough')], spec: onTestServer });
   const reader = chat.turn('flood me');
@@ -504,7 +504,7 @@ test("a flood of results at once is taken at the reader's pace", async () => {
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'enough' } });
 });
 
-test('of the turn for which a session is started Temporal is not asked before it is there', async () => {
+test('Temporal is not queried for the turn that starts a session', async () => {
   const start = vi.spyOn(TurnLogReader.prototype, 'start');
   onTestFinished(() => start.mockRestore());
   const chat = await server.chat();

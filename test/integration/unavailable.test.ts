@@ -30,14 +30,14 @@ async function claim(): Promise<{ turnId: string; age: number } | undefined> {
   return row && { turnId: row.resource_id, age: Date.now() - Date.parse(row.created_at) };
 }
 
-/** As if the request had come 40 s ago: since then a repetition would be another request. */
+/** Makes the request appear to be 40 s old: a repetition would now be another request. */
 async function ageClaim(): Promise<void> {
   const long = new Date(Date.now() - 40_000).toISOString();
   const { rows } = server.database;
   await rows.updateTable('idempotency').set({ created_at: long }).where('key', 'like', 'body:%').execute();
 }
 
-test.each(['is 503', 'finds nobody'])('a request that takes long and whose answer %s can be repeated', async (how) => {
+test.each(['is 503', 'finds nobody'])('a long request whose response %s can be repeated', async (how) => {
   const chat = await server.chat();
   const body = { input: [{ type: 'user.message', content: 'hi' }], stream: false };
   proxy.down();
@@ -54,7 +54,7 @@ test.each(['is 503', 'finds nobody'])('a request that takes long and whose answe
   expect([again.status, again.body.data.id]).toEqual([200, turnId]);
 });
 
-test('a session that could not be told of its end can be closed again', async () => {
+test('a session that could not be notified of its end can be closed again', async () => {
   const chat = await server.chat();
   proxy.down();
   expect((await server.api.send('POST', `${chat.path}/cancel`, { close: true })).status).toBe(503);
@@ -64,7 +64,7 @@ test('a session that could not be told of its end can be closed again', async ()
   expect([refused.status, refused.body.error.code]).toEqual([409, 'session_closed']);
 });
 
-test('what is not ready says so in the form of all errors too, and when to ask again', async () => {
+test('unreadiness is reported in the format of all errors, with the time after which to retry', async () => {
   proxy.down();
   const { status, headers, body } = await server.api.send('GET', '/readyz');
   expect(status).toBe(503);

@@ -26,7 +26,7 @@ const response = (id: string, content = 'an answer') => ({
   content,
 });
 
-/** A session whose last turn waits for an approval and for an answer of the client's. */
+/** A session whose last turn waits for an approval and for a response of the client. */
 async function paused(): Promise<{ chat: Chat; turnId: string }> {
   const calls = use({ name: 'write', id: 'w1' }, { name: 'ask_user_question', args: { question: '?' }, id: 'q1' });
   const chat = await server.chat({ scripts: [calls, say('next')], spec: onTestServer });
@@ -35,7 +35,7 @@ async function paused(): Promise<{ chat: Chat; turnId: string }> {
   return { chat, turnId: await reader.turnId() };
 }
 
-test('what is refused while calls are pending', async () => {
+test('inputs that are rejected while calls are pending', async () => {
   const { chat, turnId } = await paused();
   const cases: [unknown, number, string][] = [
     [{ input: [message('hi')], previous_turn_id: turnId }, 422, 'actions_pending'],
@@ -55,7 +55,7 @@ test('what is refused while calls are pending', async () => {
   expect(await chat.turn([approval('allow'), response('q1')]).end()).toMatchObject({ output: { content: 'next' } });
 });
 
-test('a new root does not care what is pending elsewhere', async () => {
+test('a new root is independent of calls that are pending elsewhere', async () => {
   for (const none of ['none', 'null']) {
     const { chat } = await paused();
     const reader = chat.turn('something else', { previous_turn_id: none });
@@ -65,13 +65,13 @@ test('a new root does not care what is pending elsewhere', async () => {
   }
 });
 
-test('a session may begin with no input at all', async () => {
+test('a session may start with an empty input', async () => {
   const chat = await server.chat({ scripts: [say('hello, stranger')] });
   expect(await server.api.stream(`${chat.path}/turns`, {}).end()).toMatchObject({ status: 'done' });
   expect(chat.requests().length).toBe(1);
 });
 
-test('two turns never run at once, also not as roots or on branches of their own', async () => {
+test('two turns never run at once, even as roots or on different branches', async () => {
   const models = [1, 2, 3].map(() =>
     held(
       (call) => call.text('...'),
@@ -82,11 +82,11 @@ test('two turns never run at once, also not as roots or on branches of their own
   const first = chat.turn('hello');
   await first.done;
   const running = chat.turn('on the tip');
-  // The model is asked before the session has the turn: only what it says to a reader shows that the turn runs.
+  // The model is called before the session has the turn: only its output at a reader shows that the turn runs.
   await running.says('...');
   const root = chat.turn('a root', { previous_turn_id: 'none' });
   await models[1]?.reached;
-  // It is over before the next one asks its model.
+  // It has ended before the next one calls its model.
   const stateOf = async (turnId: string) => (await server.api.get(`${chat.path}/turns/${turnId}`)).data.state;
   const replaced = { status: 'cancelled', reason: 'cancelled-for-next-turn' };
   expect(await stateOf(await running.turnId())).toMatchObject(replaced);

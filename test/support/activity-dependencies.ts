@@ -2,7 +2,7 @@ import type { Dependencies } from '../../activities/dependencies.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 
-/** Of what activities work with, that which all of them ask for, for an agent with nothing but a model; and `more`. */
+/** The dependencies that all activities need, for an agent that has only a model, and `more`. */
 export function activityDependencies(more: object): Dependencies {
   const some = {
     catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },

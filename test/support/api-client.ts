@@ -99,15 +99,15 @@ export class ApiClient {
   }
 }
 
-/** Reads an event stream as it comes, and holds it to the framing of the contract. */
+/** Reads an event stream as it arrives, and checks it against the framing of the contract. */
 export class EventReader {
   readonly frames: Frame[] = [];
-  /** Gets each frame as it comes. */
+  /** Called with each frame as it arrives. */
   onFrame: ((frame: Frame) => void) | undefined;
   readonly #abort: AbortController;
   readonly #waiting = new Set<() => void>();
   #ended = false;
-  /** Settles at the stream's end, with all of its events; rejects with the error body if there is no stream. */
+  /** Resolves at the stream's end with all of its events; rejects with the error body if there is no stream. */
   readonly done: Promise<Frame[]>;
 
   constructor(response: Promise<Response>, abort: AbortController) {
@@ -119,12 +119,12 @@ export class EventReader {
     this.done.catch(() => undefined);
   }
 
-  /** Hangs up. */
+  /** Closes the connection. */
   close(): void {
     this.#abort.abort();
   }
 
-  /** The first event that `wanted` accepts; waits for it. */
+  /** Waits for the first event that `wanted` accepts, and returns it. */
   async next(wanted: (frame: Frame) => boolean): Promise<Frame> {
     for (;;) {
       const found = this.frames.find(wanted);
@@ -139,7 +139,7 @@ export class EventReader {
     }
   }
 
-  /** Waits until the messages so far say `text`, in however many deltas. */
+  /** Waits until the messages so far contain `text`, in any number of deltas. */
   async says(text: string): Promise<void> {
     await this.next(() =>
       folded(this.frames).some((event) => 'content' in event && String(event.content).includes(text)),
@@ -151,7 +151,7 @@ export class EventReader {
     return frame as Extract<Frame, { type: T }>;
   }
 
-  /** The turn's id; it comes with the first event. */
+  /** The turn's id, which the first event has. */
   async turnId(): Promise<string> {
     return (await this.type('turn.created')).turn_id;
   }
@@ -193,14 +193,14 @@ export class EventReader {
   }
 }
 
-/** An event that is what the contract says, and has no field that it does not mention. */
+/** Checks that an event matches the contract, and has no field that the contract lacks. */
 function frameOf(data: string): Frame {
   const { sequence_number: sequenceNumber, ...event } = JSON.parse(data) as Frame;
   expect(streamEvent.parse(event)).toEqual(event);
   return { ...event, sequence_number: sequenceNumber };
 }
 
-/** What a client holds after these events, as the lists would show it. */
+/** The state of a client after these events, in the form of the lists. */
 export function folded(...streams: Frame[][]): object[] {
   const client = new ClientFold();
   for (const { sequence_number: _, ...event } of streams.flat()) client.add(event);

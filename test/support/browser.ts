@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { z } from 'zod';
+import { killUsersAtEnd } from './reaper.ts';
 
 const message = z.looseObject({
   id: z.int().optional(),
@@ -16,11 +17,11 @@ const message = z.looseObject({
 
 type Listener = (params: Record<string, unknown>) => void;
 
-/** Chromium without a window, by its own protocol. It reaches this machine only. */
+/** A headless Chromium, controlled by its own protocol. It can connect to this machine only. */
 export class Browser {
-  /** URLs that the page has asked for. */
+  /** The URLs that the page has requested. */
   readonly requests: string[] = [];
-  /** What the console would show as an error, the violations of a page's policy among them. */
+  /** The errors of the console, including violations of the page's content security policy. */
   readonly complaints: string[] = [];
   readonly #process: ChildProcess;
   readonly #profile: string;
@@ -39,6 +40,7 @@ export class Browser {
 
   static async start(): Promise<Browser> {
     const profile = await mkdtemp(path.join(tmpdir(), 'everturn-browser-'));
+    killUsersAtEnd(profile);
     const child = spawn(
       'chromium',
       [
@@ -84,7 +86,7 @@ export class Browser {
     await this.send('Page.navigate', { url });
   }
 
-  /** What an expression comes to in the page. */
+  /** The value of an expression in the page. */
   async evaluate(expression: string): Promise<unknown> {
     const { result, exceptionDetails } = await this.send('Runtime.evaluate', {
       expression,
@@ -95,7 +97,7 @@ export class Browser {
     return z.looseObject({ value: z.unknown().optional() }).parse(result).value;
   }
 
-  /** Waits until an element that the selector finds has the text; gives all of its text. */
+  /** Waits until an element that matches the selector contains the text; returns all of its text. */
   async waitFor(selector: string, text = ''): Promise<string> {
     const found = await this.evaluate(`new Promise((resolve) => {
       const look = () => {
@@ -114,14 +116,14 @@ export class Browser {
     await this.evaluate(`document.querySelector(${JSON.stringify(selector)}).click()`);
   }
 
-  /** Types into the field that the selector finds. */
+  /** Types into the field that matches the selector. */
   async type(selector: string, text: string): Promise<void> {
     await this.waitFor(selector);
     await this.evaluate(`document.querySelector(${JSON.stringify(selector)}).focus()`);
     await this.send('Input.insertText', { text });
   }
 
-  /** A command of the protocol. */
+  /** Sends a command of the protocol. */
   async send(method: string, params: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
     const id = ++this.#sent;
     const answer = Promise.withResolvers<Record<string, unknown>>();
@@ -147,7 +149,7 @@ export class Browser {
   }
 }
 
-/** Chromium says on standard error where it listens. */
+/** Chromium prints on standard error where it listens. */
 async function debuggerUrl(child: ChildProcess): Promise<string> {
   if (!child.stderr) throw new Error('started without standard error');
   const lines: string[] = [];

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import { killAtEnd } from './reaper.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
@@ -11,7 +12,7 @@ export async function everturn(
   env: Record<string, string> = {},
 ): Promise<{ code: number; stdout: string; stderr: string }> {
   const { PATH = '', HOME = '' } = process.env;
-  const child = spawn(process.execPath, [MAIN, ...args], { env: { PATH, HOME, ...env } });
+  const child = killAtEnd(spawn(process.execPath, [MAIN, ...args], { env: { PATH, HOME, ...env } }));
   const ended = once(child, 'close') as Promise<[number]>;
   const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
   return { code, stdout, stderr };

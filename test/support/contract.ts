@@ -19,7 +19,7 @@ interface Exchange {
   body: unknown;
 }
 
-/** Holds an answer to what its route declares: the status, the code of an error, each field of the body. */
+/** Checks a response against the declaration of its route: the status, the code of an error, each field of the body. */
 export function expectDeclared({ method, path, status, body }: Exchange): void {
   const [pathname = ''] = path.split('?', 1);
   const route = routes.find((one) => one.method === method.toLowerCase() && one.pattern.test(pathname));
@@ -27,7 +27,7 @@ export function expectDeclared({ method, path, status, body }: Exchange): void {
   const what = `${method} ${path} ${status} ${JSON.stringify(body)?.slice(0, 500)}`;
   if (status >= 400) {
     const { code } = (body as { error: { code: string } }).error;
-    // From a server without this route, such as that of the operators' port.
+    // A response of a server without this route, such as that of the operators' port.
     if (code !== 'not_found') expect([...route.codes], what).toContain(code);
     return;
   }

@@ -1,4 +1,4 @@
-/** An Everturn of which a test needs only the embedded Temporal; prints its address and waits to be killed. */
+/** Starts only the embedded Temporal of an Everturn; prints its address and waits to be killed. */
 import { pino } from 'pino';
 import { startEmbeddedTemporal } from '../../src/temporal-server/embedded-server.ts';
 

@@ -5,12 +5,12 @@ declare module 'vitest' {
   interface ProvidedContext {
     temporalAddress: string;
     temporalNamespace: string;
-    /** Only in the project `postgres`: a server on which each test makes databases. */
+    /** Only in the project `postgres`: a server on which each test creates databases. */
     postgresUrl: string | undefined;
   }
 }
 
-/** One Temporal server for all test files that need no server of their own: each has its own task queue on it. */
+/** One Temporal server for all test files that need no server of their own. Each has its own task queue on it. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const temporal = await startOwnTemporal();
   project.provide('temporalAddress', temporal.address);

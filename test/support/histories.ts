@@ -7,22 +7,22 @@ import { gunzip, gzip } from 'node:zlib';
 import type { Client } from '@temporalio/client';
 import { historyFromJSON, historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 
-/** Histories that releases have made, by release and scenario: `<release>/<scenario>.json.gz`. */
+/** Histories recorded by releases, by release and scenario: `<release>/<scenario>.json.gz`. */
 export const HISTORIES = fileURLToPath(new URL('../histories/', import.meta.url));
 
-/** Where histories are to be kept; set by `npm run test:faults -- --record`. */
+/** Where to record histories; set by `npm run test:faults -- --record`. */
 export const RECORD_INTO = 'EVERTURN_RECORD_HISTORIES';
 
-/** Far more than a turn of some steps takes; contents are not what a replay is about. */
+/** Far more than a turn of some steps needs; a replay does not depend on the contents. */
 const MAX_BYTES = 200_000;
 const MAX_PER_SCENARIO = 40;
 
 type Recorded = Record<string, unknown>;
 
-/** A test file may have several scenarios, each with a Temporal of its own. */
+/** A test file may have several scenarios, each with its own Temporal. */
 let recorded = 0;
 
-/** Keeps the histories that a scenario of a test file has left, one of each course of events. */
+/** Records the histories of a scenario of a test file, one of each sequence of events. */
 export async function recordHistories(client: Client, testFile: string): Promise<void> {
   const folder = process.env[RECORD_INTO];
   if (folder === undefined) return;
@@ -44,7 +44,7 @@ export async function recordHistories(client: Client, testFile: string): Promise
   await writeFile(path.join(folder, `${scenario}.json.gz`), await promisify(gzip)(JSON.stringify(kept), { level: 9 }));
 }
 
-/** The scenarios that are kept, as paths below {@link HISTORIES}. */
+/** The recorded scenarios, as paths below {@link HISTORIES}. */
 export async function recordedScenarios(): Promise<string[]> {
   const files = await readdir(HISTORIES, { recursive: true });
   return files.filter((file) => file.endsWith('.json.gz')).toSorted();

@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 
-/** Bytes of an answer: `head`, `unit` until there are `bytes` of it, `tail`; one that is `endless` has no end. */
+/** Bytes of a response: `head`, `unit` repeated up to `bytes`, `tail`; if it is `endless` it has no end. */
 export interface Hostile {
   head?: string;
   unit: string;
@@ -15,20 +15,20 @@ export interface Hostile {
   tail?: string;
 }
 
-/** What a hostile server answers. `$id` in a text is the id of the request. */
+/** The responses of a hostile server. `$id` in a text is the id of the request. */
 export interface HostileAnswers {
-  /** To requests of these MCP methods, or to all others (`*`). The rest is answered well. */
+  /** Responses to requests of these MCP methods, or to all others (`*`). The rest gets valid responses. */
   methods: Record<string, Hostile>;
   gzip?: boolean;
   contentType?: string;
-  /** The last one is HTTP with SSE: a GET opens the stream, and what is posted is refused. */
+  /** The last one is HTTP with SSE: a GET opens the stream, and POST is rejected. */
   protocol?: '2026-07-28' | '2025-11-25' | '2024-11-05';
 }
 
 /** The port of the server, or the method of a request that it has received. */
 type Report = number | { method: string };
 
-/** A server in a thread of its own, so that its work is not taken for ours. */
+/** A server in its own thread, so that its processor time is not measured as ours. */
 export async function startHostileServer(
   answers: HostileAnswers,
 ): Promise<{ url: string; stop: () => Promise<void>; received: string[] }> {

@@ -1,4 +1,4 @@
-/** Whether a process is there, zombies included. */
+/** Whether a process exists, zombies included. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);

@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Below those that the system gives to whoever asks for any. */
+/** Below the ports that the system assigns by itself. */
 const FIRST = 10_000;
 const LAST = 32_000;
 
-/** A port of 127.0.0.1 for a server that goes and comes back: nobody is given it meanwhile. */
+/** A port of 127.0.0.1 for a server that is restarted: the system does not assign it to others meanwhile. */
 export async function keptPort(): Promise<number> {
   for (;;) {
     const port = randomPort();

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * The most milliseconds of processor time that this thread takes between two looks at its event loop, at least one of
- * which falls into each turn that takes longer than 1 ms, while `work` runs. Whatever else the machine does is not counted.
+ * The longest processor time, in milliseconds, that this thread spends between two runs of a 1 ms timer while `work`
+ * runs: how long it blocks the event loop. The load of the rest of the machine is not counted.
  */
 export async function longestStretch(work: () => Promise<unknown>): Promise<number> {
   let longest = 0;
@@ -15,7 +15,7 @@ export async function longestStretch(work: () => Promise<unknown>): Promise<numb
   const looks = setInterval(look, 1);
   try {
     await work();
-    // What the work has left to the turns that follow it.
+    // Work that was deferred to the following turns of the event loop.
     await sleep(1);
     look();
   } finally {

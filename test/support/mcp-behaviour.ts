@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 
-/** What a tool of a test server may do while it runs, whichever SDK the server is built with. */
+/** What a tool of a test server may use while it runs, for servers of both SDKs. */
 export interface ToolContext {
   meta: Record<string, unknown>;
   headers: Record<string, string>;
@@ -26,13 +26,13 @@ type ToolAnswer = {
 const PAGE_SIZE = 2;
 const TOOLS = ['echo', 'fail', 'refuse', 'inspect', 'wait', 'rename', 'die', 'breed'];
 
-/** The tools of the servers with which all transports and eras are tested; a client sees their whole state by calls. */
+/** The tools of the servers with which all transports and versions are tested; clients read the state by calls. */
 export class McpBehaviour {
   #tools = TOOLS;
   #cancelled = 0;
   readonly #onRenamed: () => Promise<void> | void;
 
-  /** `onRenamed` tells the clients that the tools have changed. */
+  /** `onRenamed` notifies the clients that the tools have changed. */
   constructor(onRenamed: () => Promise<void> | void) {
     this.#onRenamed = onRenamed;
   }

@@ -14,7 +14,7 @@ import { newerServer, olderServer } from './mcp-sdks.ts';
 export interface KindOfServer {
   endpoint: McpEndpoint;
   stop: () => Promise<void>;
-  /** As after a deploy: what it knew of its clients is gone. */
+  /** Restarts it as after a deploy: its sessions are lost. */
   restart: () => Promise<void>;
 }
 
@@ -33,7 +33,7 @@ export function stdioEndpoint(...args: string[]): StdioEndpoint {
 
 export type Handler = (request: IncomingMessage, response: ServerResponse) => Promise<void> | void;
 
-/** All kinds of servers that we can talk to, by what they are. */
+/** All kinds of servers that Everturn supports, by name. */
 export const KINDS: Record<string, () => Promise<KindOfServer>> = {
   'stdio, 2026-07-28': () => Promise.resolve(overStdio('2026-07-28')),
   'stdio, 2025-11-25': () => Promise.resolve(overStdio('2025-11-25')),

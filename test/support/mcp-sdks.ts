@@ -6,7 +6,7 @@ import type { McpBehaviour } from './mcp-behaviour.ts';
 const INFO = { name: 'test', version: '1' };
 const CAPABILITIES = { capabilities: { tools: { listChanged: true } } };
 
-/** A server of 2026-07-28, as the SDK of today builds it. */
+/** A server of 2026-07-28, built with the current SDK. */
 export function newerServer(behaviour: McpBehaviour): Server {
   const server = new Server(INFO, CAPABILITIES);
   server.setRequestHandler('tools/list', ({ params }) => behaviour.list(params?.cursor));
@@ -21,7 +21,7 @@ export function newerServer(behaviour: McpBehaviour): Server {
   return server;
 }
 
-/** A server of 2025-11-25, as the first SDK builds it. */
+/** A server of 2025-11-25, built with the first SDK. */
 export function olderServer(behaviour: McpBehaviour): OlderServer {
   const server = new OlderServer(INFO, CAPABILITIES);
   server.setRequestHandler(ListToolsRequestSchema, ({ params }) => ({ ...behaviour.list(params?.cursor) }));

@@ -32,9 +32,9 @@ export interface RunningCall {
   /** Aborted when the client cancels the call. */
   signal: AbortSignal;
   progress: (progress: number) => Promise<void>;
-  /** Ends the stream of this call without a result; only with `resumable`, whose clients come back for it. */
+  /** Ends the stream of this call without a result; only with `resumable`, whose clients reconnect for it. */
   hangUp: () => void;
-  /** Cuts the connection on which the call came. */
+  /** Cuts the connection on which the call arrived. */
   cut: () => void;
 }
 
@@ -47,12 +47,12 @@ export interface SeenCall {
 }
 
 /**
- * What happens to the requests of a JSON-RPC method instead of an answer:
- * - `stall`: nothing, ever.
+ * Replaces the response to the requests of a JSON-RPC method:
+ * - `stall`: no response at all.
  * - `drop`: the connection is cut before the request is handled.
  * - `swallow`: the request is handled, and the connection is cut where its result would have been sent.
- * - an HTTP answer, or the result of a JSON-RPC answer, without handling the request;
- * - `until`: the request is handled, and its answer waits for that.
+ * - an HTTP response, or the result of a JSON-RPC response, without handling the request;
+ * - `until`: the request is handled, and its response waits for that promise.
  */
 export type Fault = 'stall' | 'drop' | 'swallow' | HttpAnswer | { result: unknown } | { until: Promise<unknown> };
 
@@ -65,11 +65,11 @@ export interface HttpAnswer {
 
 export interface TestMcpServerOptions {
   tools: TestTool[];
-  /** `2025-11-25` servers keep sessions and answer by event stream; the others have no sessions. */
+  /** `2025-11-25` servers keep sessions and respond by event stream; the others have no sessions. */
   protocol?: '2026-07-28' | '2025-11-25';
-  /** How a `2026-07-28` server answers; default `json`. */
+  /** How a `2026-07-28` server responds; default `json`. */
   answers?: 'json' | 'sse';
-  /** How a `2025-11-25` server answers requests of sessions that it does not know; default 404. */
+  /** The HTTP status for sessions that a `2025-11-25` server does not know; default 404. */
   unknownSession?: { status: number; body: string };
   /** Whether the event streams of a `2025-11-25` server can be resumed. */
   resumable?: boolean;
@@ -80,11 +80,11 @@ export interface TestMcpServerOptions {
 /** A real MCP server over streamable HTTP on the loopback interface. */
 export class TestMcpServer {
   readonly calls: SeenCall[] = [];
-  /** The JSON-RPC methods of all messages that came in, in order; `GET` and `DELETE` for requests of these. */
+  /** The JSON-RPC methods of all received messages, in order; `GET` and `DELETE` for such requests. */
   readonly received: string[] = [];
   /** By JSON-RPC method. */
   readonly faults = new Map<string, Fault>();
-  /** Requests that are being answered, event streams included. */
+  /** Requests in progress, event streams included. */
   openRequests = 0;
 
   #options: TestMcpServerOptions;
@@ -110,7 +110,7 @@ export class TestMcpServer {
     return `http://127.0.0.1:${this.#port}/mcp`;
   }
 
-  /** As if it was registered by the operator. */
+  /** The endpoint, as if an operator had registered it. */
   get endpoint(): McpEndpoint {
     return {
       id: 'test',
@@ -123,7 +123,7 @@ export class TestMcpServer {
     };
   }
 
-  /** Starts again on the same port, without the sessions of before; `changes`: as after a deploy of another version. */
+  /** Restarts it on the same port without the earlier sessions; `changes`: as after a deploy of another version. */
   async restart(changes: Partial<TestMcpServerOptions> = {}): Promise<void> {
     await this.stop();
     this.#options = { ...this.#options, ...changes };
@@ -158,13 +158,13 @@ export class TestMcpServer {
     await closed;
   }
 
-  /** Every session is unknown from now on, as after a deploy. */
+  /** Makes every session unknown, as after a deploy. */
   forgetSessions(): void {
     for (const { server } of this.#sessions.values()) void server.close();
     this.#sessions.clear();
   }
 
-  /** Changes the tools and tells the clients. */
+  /** Changes the tools and notifies the clients. */
   async setTools(tools: TestTool[]): Promise<void> {
     this.#tools = tools;
     this.#modern?.notify.toolsChanged();

@@ -1,13 +1,13 @@
 import { exportJWK, generateKeyPair, SignJWT, type CryptoKey, type JWK, type JWTPayload } from 'jose';
 import { listen } from '../../src/demo/local-server.ts';
 
-/** An OpenID Connect provider over HTTP, as far as a resource server sees it. */
+/** An OpenID Connect provider over HTTP, to the extent that a resource server uses it. */
 export class OidcIssuer {
   readonly url: string;
-  /** Requests for its keys so far. */
+  /** The number of requests for its keys so far. */
   fetches = 0;
   isAway = false;
-  /** What it says that it is. */
+  /** The issuer that it declares. */
   claimsToBe: string;
   #published: JWK[] = [];
   #signing: { kid: string; key: CryptoKey } | undefined;
@@ -38,7 +38,7 @@ export class OidcIssuer {
     return { keys: this.#published };
   }
 
-  /** Signs with a new key from here on, and publishes only that one. */
+  /** Signs with a new key from now on, and publishes only that one. */
   async rotate(alg = 'RS256'): Promise<void> {
     const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true });
     const kid = `k${this.#published.length + Math.random()}`;
@@ -52,7 +52,7 @@ export class OidcIssuer {
     return key;
   }
 
-  /** A good token, but for what the test changes and leaves out. */
+  /** A valid token, except for the claims that the test changes or omits. */
   async token(claims: JWTPayload = {}, header: { alg?: string } = {}, without?: string): Promise<string> {
     if (!this.#signing) throw new Error('there is no key');
     const now = Math.floor(Date.now() / 1000);

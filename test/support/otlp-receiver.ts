@@ -42,14 +42,14 @@ type Exported = z.infer<typeof exported>['resourceSpans'][number]['scopeSpans'][
 
 export interface SeenSpan extends Omit<Exported, 'attributes'> {
   attributes: Record<string, unknown>;
-  /** Of the resource: the process that it comes from. */
+  /** The attributes of the resource, which is the exporting process. */
   service: string;
 }
 
-/** Takes traces as a collector does: OTLP over HTTP, as JSON. */
+/** Receives traces as a collector does: OTLP over HTTP, as JSON. */
 export class OtlpReceiver {
   readonly spans: SeenSpan[] = [];
-  /** As it came in. */
+  /** The request body as received. */
   text = '';
   readonly url: string;
   readonly stop: () => Promise<void>;

@@ -1,12 +1,12 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { chown, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { chown, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { Client } from 'pg';
-import { newId } from '../../src/engine/new-id.ts';
+import { onPath } from '../../src/temporal-server/program-cache.ts';
 import { keptPort } from './kept-port.ts';
+import { killAtEnd } from './reaper.ts';
 
 const run = promisify(execFile);
 
@@ -16,7 +16,7 @@ const PASSWORD = 'secret/of+the@test';
 /** PostgreSQL does not run as root. */
 type Identity = { uid?: number; gid?: number };
 
-/** A PostgreSQL server of the test's, with a folder, a port and databases of its own. */
+/** A PostgreSQL server for a test, with its own folder, port and databases. */
 export class Postgres {
   readonly #folder: string;
   readonly #port: number;
@@ -33,7 +33,7 @@ export class Postgres {
     this.#isDurable = options.isDurable;
   }
 
-  /** What a test writes need not survive the machine; what is measured should. */
+  /** `isDurable`: with fsync, for measurements. Data of tests need not survive a crash of the machine. */
   static async start({ isDurable = false } = {}): Promise<Postgres> {
     const [bin, identity, port] = [await findPrograms(), await unprivileged(), await keptPort()];
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-postgres-'));
@@ -53,7 +53,7 @@ export class Postgres {
   async #initialize(): Promise<void> {
     const passwordFile = path.join(this.#folder, 'password');
     await writeFile(passwordFile, PASSWORD, { mode: 0o644 });
-    // With an order of texts that is for people and not by bytes: nothing of ours may depend on it.
+    // A natural-language collation instead of byte order: no code may depend on the collation.
     const locale = ['--encoding=UTF8', '--locale=C.UTF-8', '--locale-provider=icu', '--icu-locale=en-US'];
     const login = ['--auth=scram-sha-256', `--username=${USER}`, `--pwfile=${passwordFile}`];
     const options = { ...this.#identity, cwd: this.#folder };
@@ -64,12 +64,12 @@ export class Postgres {
     );
   }
 
-  /** Of the database that every server has, for the superuser. */
+  /** The URL of the default database, for the superuser. */
   get url(): string {
     return `postgresql://${USER}:${encodeURIComponent(PASSWORD)}@127.0.0.1:${this.#port}/postgres`;
   }
 
-  /** Starts the server; settles when it takes connections. */
+  /** Starts the server; resolves when it accepts connections. */
   async up(): Promise<void> {
     const settings = {
       port: this.#port,
@@ -84,7 +84,8 @@ export class Postgres {
       cwd: this.#folder,
       stdio: ['ignore', 'ignore', 'pipe'],
     });
-    this.#child = child;
+    // An immediate shutdown, which gives its shared memory back.
+    this.#child = killAtEnd(child, 'SIGQUIT');
     const ready = Promise.withResolvers<void>();
     let log = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
@@ -96,7 +97,7 @@ export class Postgres {
     await ready.promise;
   }
 
-  /** Stops the server as an operator does who does not wait for its clients. */
+  /** A fast shutdown: clients are disconnected. */
   async down(): Promise<void> {
     const child = this.#child;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
@@ -111,36 +112,15 @@ export class Postgres {
   }
 }
 
-/** Makes an empty database on the server of `url`, and gives the URL of the new one. */
-export async function createDatabase(url: string, options = ''): Promise<string> {
-  const name = newId('req');
-  await runSql(url, `create database ${name} ${options}`);
-  return Object.assign(new URL(url), { pathname: `/${name}` }).href;
-}
-
-/** Runs statements, each by itself, and gives the rows of the last. */
-export async function runSql<R extends object>(url: string, ...statements: string[]): Promise<R[]> {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  try {
-    let rows: R[] = [];
-    for (const statement of statements) ({ rows } = await client.query<R>(statement));
-    return rows;
-  } finally {
-    await client.end();
-  }
-}
-
-/** The newest PostgreSQL of this machine: Debian keeps it off PATH. */
+/** The folder of the newest PostgreSQL of this machine. Debian keeps it off PATH. */
 async function findPrograms(): Promise<string> {
   const debian = '/usr/lib/postgresql';
   const versions = await readdir(debian).catch(() => []);
   const newest = versions.map(Number).sort((a, b) => b - a)[0];
   if (newest !== undefined) return path.join(debian, String(newest), 'bin');
-  const { stdout } = await run('pg_config', ['--bindir']).catch((cause: unknown) => {
-    throw new Error("there is no PostgreSQL for the tests: install the system's package postgresql", { cause });
-  });
-  return stdout.trim();
+  const [initdb] = await onPath('initdb', process.env);
+  if (!initdb) throw new Error('PostgreSQL is not installed: apt-get install postgresql');
+  return path.dirname(await realpath(initdb));
 }
 
 async function unprivileged(): Promise<Identity> {

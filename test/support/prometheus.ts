@@ -22,9 +22,9 @@ const SUFFIXES: Record<string, string[]> = {
 };
 
 /**
- * Reads Prometheus' text format 0.0.4 as strictly as its description allows: every family has its help and its type,
- * once and before its samples, which stand together; no sample comes twice; counters end in `_total`; the buckets of a
- * histogram rise, and the last is its count.
+ * Parses Prometheus' text format 0.0.4 as strictly as its description allows: every family has its help and its type,
+ * once and before its samples, which are consecutive; no sample is repeated; counters end in `_total`; the buckets of a
+ * histogram increase, and the last is its count.
  */
 export class Exposition {
   readonly samples: Sample[] = [];
@@ -59,7 +59,7 @@ export class Exposition {
     this.#checkHistograms();
   }
 
-  /** The value of the one sample with this name and these labels, among others; undefined if there is none. */
+  /** The value of the one sample with this name and at least these labels; undefined if there is none. */
   value(name: string, labels: Record<string, string> = {}): number | undefined {
     const found = this.all(name, labels);
     expect(found.length, `${name} ${JSON.stringify(labels)}`).toBeLessThan(2);
@@ -95,7 +95,7 @@ export class Exposition {
   }
 }
 
-/** The same for the same labels, in whichever order they stand. */
+/** Equal for equal labels, in any order. */
 function keyOf(labels: Record<string, string>): string {
   return JSON.stringify(Object.entries(labels).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** The Python of a virtual environment with one package (`name==version`) in it, made once per machine. */
+/** The Python of a virtual environment with one package (`name==version`), created once per machine. */
 export async function pythonWith(requirement: string): Promise<string> {
   const cache = process.env['XDG_CACHE_HOME'] ?? path.join(homedir(), '.cache');
   const folder = path.join(cache, 'everturn', `test-venv-${requirement.replace('==', '-')}`);

@@ -8,7 +8,7 @@ export interface RawAnswer {
   body: any;
 }
 
-/** Sends bytes as they are and reads the answer until the connection closes: ask for that with `connection: close`. */
+/** Sends bytes unchanged and reads the response until the connection closes: request that with `connection: close`. */
 export async function exchange(url: string, ...parts: (string | Uint8Array)[]): Promise<RawAnswer> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
@@ -25,7 +25,7 @@ export async function exchange(url: string, ...parts: (string | Uint8Array)[]): 
   };
 }
 
-/** Sends a request with a JSON body, and hangs up before any answer. */
+/** Sends a request with a JSON body, and closes the connection before any response. */
 export async function hangUp(url: string, path: string, body: object): Promise<void> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);

@@ -13,16 +13,16 @@ const run = promisify(execFile);
 const { HistoryEvent } = proto.temporal.api.history.v1;
 const { DescribeWorkflowExecutionResponse } = proto.temporal.api.workflowservice.v1;
 
-/** What somebody has who reads a store without any of our code: chunks of bytes, under names that tell where they were. */
+/** What a reader of a store without our code can see: chunks of bytes, under names that tell where they were. */
 export type RawStore = Map<string, Buffer>;
 
-/** Where a text stands in a store: as it is, or within something in base64. */
+/** Where a text occurs in a store: literally, or inside of base64. */
 export function find(text: string, store: RawStore): string[] {
   const forms = [text, ...inBase64(text)].map((form) => Buffer.from(form));
   return [...store].flatMap(([name, bytes]) => (forms.some((form) => bytes.includes(form)) ? [name] : []));
 }
 
-/** What base64 makes of a text, however many bytes stand before it. */
+/** The base64 forms of a text, for any number of preceding bytes. */
 function inBase64(text: string): string[] {
   return [0, 1, 2].map((before) => {
     const whole = Buffer.concat([Buffer.alloc(before), Buffer.from(text)]).toString('base64');
@@ -31,8 +31,8 @@ function inBase64(text: string): string[] {
 }
 
 /**
- * Every file of a folder. Of a copy that another process makes: if this one closed a file of an SQLite database that it has
- * open elsewhere too, SQLite would lose its locks on it, and with them the database.
+ * Every file of a folder, read from a copy that another process makes. If this process closed a file of an SQLite database
+ * that it also has open elsewhere, SQLite would lose its locks on it, and the database could be corrupted.
  */
 export async function readFolder(folder: string): Promise<RawStore> {
   const copy = await mkdtemp(path.join(tmpdir(), 'everturn-copy-'));
@@ -42,7 +42,7 @@ export async function readFolder(folder: string): Promise<RawStore> {
     const store: RawStore = new Map();
     for (const entry of entries.filter((one) => one.isFile())) {
       const file = path.join(entry.parentPath, entry.name);
-      // With their names.
+      // File names are searched as well.
       store.set(file, Buffer.concat([Buffer.from(file), await readFile(file)]));
     }
     return store;
@@ -66,7 +66,7 @@ interface TemporalAddress {
   namespace: string;
 }
 
-/** Every event of every history, as Temporal gives it, and what it says of what runs. */
+/** Every event of every history, as Temporal returns it, and its description of running workflows. */
 export async function readTemporal(temporal: TemporalAddress): Promise<RawStore> {
   const store: RawStore = new Map();
   for await (const { workflowId, events, description } of executions(temporal)) {
@@ -78,7 +78,7 @@ export async function readTemporal(temporal: TemporalAddress): Promise<RawStore>
   return store;
 }
 
-/** Where in the histories of some workflows payloads stand that are not encrypted. */
+/** Where the histories of some workflows contain payloads that are not encrypted. */
 export async function plainPayloads(temporal: TemporalAddress, workflowIds: string[]): Promise<Set<string>> {
   const found = new Set<string>();
   const walk = (node: unknown, place: string): void => {
@@ -109,7 +109,7 @@ async function* executions({ address, namespace }: TemporalAddress) {
   }
 }
 
-/** All that is published on a Redis from now on, and what is stored there. */
+/** Everything that is published on a Redis from now on, and its stored data. */
 export async function listenTo(url: string): Promise<{ store: () => Promise<RawStore>; close: () => void }> {
   const published: RawStore = new Map();
   const subscriber = createClient({ url });

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { createClient } from '@redis/client';
 import type { RedisClient } from '../../src/lib/redis.ts';
 import { keptPort } from './kept-port.ts';
+import { killAtEnd } from './reaper.ts';
 
-/** A Redis of the test's own, which it may stop, start again, and let hang. Needs redis-server (Debian's package). */
+/** A Redis server for a test, which may stop, restart and suspend it. Needs redis-server (Debian's package). */
 export class TestRedis {
   readonly url: string;
   readonly #port: number;
@@ -21,10 +22,10 @@ export class TestRedis {
     return redis;
   }
 
-  /** Empty, at the same address as before. */
+  /** Starts it, empty, at the same address as before. */
   async up(): Promise<void> {
     const args = ['--port', String(this.#port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
-    const child = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = killAtEnd(spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] }));
     this.#process = child;
     const ready = Promise.withResolvers<void>();
     let output = '';
@@ -37,7 +38,7 @@ export class TestRedis {
     await ready.promise;
   }
 
-  /** As a crash does. */
+  /** Kills it, as a crash does. */
   async down(): Promise<void> {
     const child = this.#process;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
@@ -46,7 +47,7 @@ export class TestRedis {
     await exited;
   }
 
-  /** Empties it, and ends all connections: as a failover to a replica that has nothing. */
+  /** Empties it, and closes all connections: as a failover to an empty replica. */
   async flush(): Promise<void> {
     const client = createClient({ url: this.url });
     await client.connect();
@@ -55,7 +56,7 @@ export class TestRedis {
     client.destroy();
   }
 
-  /** Ends one connection; its client will come back. */
+  /** Closes one connection; its client reconnects. */
   async cut(client: RedisClient): Promise<void> {
     if (!client.isReady) return;
     const ended = new Promise((resolve) => void client.once('reconnecting', resolve));
@@ -65,7 +66,7 @@ export class TestRedis {
     await ended;
   }
 
-  /** Its connections stay, but nothing is answered any more. */
+  /** Suspends it: connections stay open, but nothing is answered. */
   hang(): void {
     this.#process?.kill('SIGSTOP');
   }

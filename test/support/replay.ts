@@ -10,7 +10,7 @@ import { Cipher } from '../../src/encryption/cipher.ts';
 import { workerConverterFor } from '../../src/temporal/data-converter.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 
-/** Every history that the test has left replays on the workflow code: what ran once runs again the same way. */
+/** Checks that every history of the test replays on the workflow code: the same commands in the same order. */
 export async function expectReplays(config: Config): Promise<void> {
   const { temporal, cacheDir, encryptionKeys } = config;
   const connection = await Connection.connect(temporal.external?.connectionOptions);

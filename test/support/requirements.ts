@@ -1,18 +1,20 @@
 import { execFileSync } from 'node:child_process';
-import { globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
+import { loadConfig } from '../../src/config.ts';
 
-/** A program that some tests need beside Node and Temporal. */
-interface Requirement {
+/** A program that some tests need in addition to what `npm start` needs. */
+export interface Requirement {
   name: string;
   /** Installs it on Debian. */
   install: string;
   isInstalled: () => boolean;
-  /** The modules that use it: a test that imports one of them, directly or not, needs the program. */
+  /** The modules that use it. A test that imports one of them, directly or indirectly, needs the program. */
   usedBy: string[];
 }
 
-const REQUIREMENTS: Requirement[] = [
+export const REQUIREMENTS: Requirement[] = [
   {
     name: 'PostgreSQL',
     install: 'apt-get install postgresql',
@@ -43,29 +45,71 @@ const REQUIREMENTS: Requirement[] = [
     isInstalled: () => runs('docker', 'compose', 'version') || runs('docker-compose', 'version'),
     usedBy: ['test/integration/compose.test.ts'],
   },
+  {
+    name: 'Go',
+    install: 'see https://go.dev/dl',
+    isInstalled: () => isTemporalBuilt() || runs('go', 'version'),
+    usedBy: ['test/integration/temporal-on-postgres.test.ts', 'test/faults/postgres-away.test.ts'],
+  },
+  {
+    name: 'curl',
+    install: 'apt-get install curl',
+    isInstalled: () => runs('curl', '--version'),
+    usedBy: ['test/integration/start.test.ts'],
+  },
+  {
+    name: 'ps',
+    install: 'apt-get install procps',
+    isInstalled: () => runs('ps'),
+    usedBy: ['test/faults/slow-readers.test.ts', 'test/faults/long.test.ts', 'test/faults/support/held-memory.ts'],
+  },
 ];
 
-let missing: Requirement[] | undefined;
+let missingHere: Requirement[] | undefined;
+
+/** The programs that are missing on this machine. Looked for once per process. */
+function missingPrograms(): Requirement[] {
+  missingHere ??= REQUIREMENTS.filter(({ isInstalled }) => !isInstalled());
+  return missingHere;
+}
+
+interface SkipOptions {
+  /** Modules that are loaded with each of the files. */
+  setup?: string[];
+  missing?: Requirement[];
+  /** Under CI a missing program is a failure. */
+  isCi?: boolean;
+  report?: (line: string) => void;
+}
+
+const reported = new Set<string>();
+
+/** A file may belong to two projects. */
+function reportOnce(line: string): void {
+  if (!reported.has(line)) process.stderr.write(`${line}\n`);
+  reported.add(line);
+}
 
 /**
- * The test files that cannot run on this machine because a program is missing. Each is named on standard error with the
- * command that installs what it needs.
- * @param setup modules that are loaded with each of the files
- * @throws Error under CI, where a missing program is a failure
+ * The test files that cannot run on this machine because a program is missing. Each is reported, by default on standard
+ * error, with the command that installs what it needs.
+ * @throws Error under CI, if there is one
  */
-export function filesToSkip(testFiles: string[], setup: string[] = []): string[] {
-  missing ??= REQUIREMENTS.filter(({ isInstalled }) => !isInstalled());
-  const skipped = missing.map(({ name, install, usedBy }) => ({
-    name,
-    install,
-    files: testFiles.filter((file) => [file, ...setup].some((module) => usesAny(module, usedBy))),
-  }));
-  const lines = skipped.flatMap(({ name, install, files }) =>
-    files.map((file) => `skipped: ${file} (needs ${name}: ${install})`),
-  );
-  if (lines.length > 0 && process.env['CI']) throw new Error(`programs are missing:\n${lines.join('\n')}`);
-  for (const line of lines) process.stderr.write(`${line}\n`);
-  return skipped.flatMap(({ files }) => files);
+export function filesToSkip(
+  testFiles: string[],
+  { setup = [], missing = missingPrograms(), isCi = Boolean(process.env['CI']), report = reportOnce }: SkipOptions = {},
+): string[] {
+  const skipped = testFiles.flatMap((file) => {
+    const needed = missing.filter(({ usedBy }) => [file, ...setup].some((module) => usesAny(module, usedBy)));
+    return needed.length > 0 ? [{ file, needed }] : [];
+  });
+  const lines = skipped.map(({ file, needed }) => {
+    const needs = needed.map(({ name, install }) => `${name}: ${install}`);
+    return `skipped: ${file} (needs ${needs.join('; ')})`;
+  });
+  if (lines.length > 0 && isCi) throw new Error(`programs are missing:\n${lines.join('\n')}`);
+  for (const line of lines) report(line);
+  return skipped.map(({ file }) => file);
 }
 
 function usesAny(file: string, modules: string[]): boolean {
@@ -73,10 +117,11 @@ function usesAny(file: string, modules: string[]): boolean {
   return modules.some((module) => used.has(module));
 }
 
-const IMPORT = /from '(\.{1,2}\/[^']+\.ts)'/g;
+/** Imports of types are left out: nothing is loaded for them. */
+const IMPORT = /^(?:import|export) (?!type )[^;]*?'(\.{1,2}\/[^']+\.ts)'/gm;
 const direct = new Map<string, Set<string>>();
 
-/** A file and all that it imports from this repository, directly or not. */
+/** A file and the files of this repository that it imports, directly or indirectly. */
 function modulesOf(file: string, seen = new Set<string>()): Set<string> {
   if (seen.has(file)) return seen;
   seen.add(file);
@@ -100,4 +145,12 @@ function runs(program: string, ...args: string[]): boolean {
   } catch {
     return false;
   }
+}
+
+/** Whether the server and its schema tool are in the cache, where a first run with Go has put them. */
+function isTemporalBuilt(): boolean {
+  const { cacheDir } = loadConfig({ XDG_CACHE_HOME: process.env['XDG_CACHE_HOME'] });
+  return ['server', 'sql-tool'].every((name) =>
+    existsSync(path.join(cacheDir, 'bin', `temporal-${name}-${TEMPORAL_VERSION}`)),
+  );
 }

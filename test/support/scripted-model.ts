@@ -19,17 +19,17 @@ const chatRequest = z.looseObject({
 });
 export type ChatRequest = z.infer<typeof chatRequest>;
 
-/** What a model does with one request. */
+/** The behaviour of a model for one request. */
 export type Script = (call: ModelCall) => void | Promise<void>;
 
 /**
- * Models that do what the test says: a real HTTP endpoint that speaks OpenAI's streaming protocol. Each model name has
- * scripts of its own, which its requests take in their order; where there is none, `otherwise` answers.
+ * Models with scripted behaviour: a real HTTP endpoint that speaks OpenAI's streaming protocol. Each model name has
+ * its own scripts, which its requests take in order; `otherwise` handles requests without one.
  */
 export class ScriptedModel {
   readonly requests: ChatRequest[] = [];
   readonly url: string;
-  /** Models that `GET /models` lists; undefined: the endpoint does not exist. */
+  /** The models that `GET /models` lists; undefined: the endpoint does not exist. */
   models: string[] | undefined;
   otherwise: Script = say('ok');
   readonly #scripts = new Map<string, Script[]>();
@@ -58,7 +58,7 @@ export class ScriptedModel {
     return model;
   }
 
-  /** What the next requests to a model get, one each. */
+  /** Adds scripts for the next requests to a model, one each. */
   script(model: string, ...scripts: Script[]): void {
     this.#scripts.set(model, [...(this.#scripts.get(model) ?? []), ...scripts]);
   }
@@ -96,11 +96,11 @@ export class ScriptedModel {
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 
-/** One request to the model, and the hands on its answer. */
+/** One request to the model, and control over its response. */
 export class ModelCall {
   readonly request: ChatRequest;
   readonly headers: IncomingHttpHeaders;
-  /** Settles when the caller has gone, or has got all. */
+  /** Resolves when the caller has disconnected, or has received everything. */
   readonly closed: Promise<void>;
   readonly #response: ServerResponse;
   #calls = 0;
@@ -127,14 +127,14 @@ export class ModelCall {
     return this.chunk({ choices: [{ index: 0, delta, finish_reason: finishReason }] });
   }
 
-  /** A chunk of the stream as it is. */
+  /** Sends a chunk of the stream unchanged. */
   chunk(value: object | string): this {
     if (!this.#response.headersSent) this.#response.writeHead(200, { 'content-type': 'text/event-stream' });
     this.#response.write(`data: ${typeof value === 'string' ? value : JSON.stringify(value)}\n\n`);
     return this;
   }
 
-  /** Any bytes, such as a comment. */
+  /** Sends any bytes, such as a comment. */
   raw(text: string): this {
     if (!this.#response.headersSent) this.#response.writeHead(200, { 'content-type': 'text/event-stream' });
     this.#response.write(text);
@@ -155,13 +155,13 @@ export class ModelCall {
     this.#response.end(JSON.stringify({ error: { message, type: 'test_error', ...more } }));
   }
 
-  /** Settles when all that was said so far is on its way. */
+  /** Resolves when everything so far has been sent. */
   async sent(): Promise<this> {
     await new Promise((resolve) => void this.#response.write('', resolve));
     return this;
   }
 
-  /** Ends the answer in the middle, in good order. */
+  /** Ends the response early, with a regular end of the stream. */
   end(): void {
     this.#response.end();
   }
@@ -172,7 +172,7 @@ export class ModelCall {
   }
 }
 
-/** Answers with a text, a word a chunk. */
+/** Responds with a text, one word per chunk. */
 export function say(text: string): Script {
   return (call) => {
     for (const word of text.match(/\S+\s*/g) ?? []) call.text(word);
@@ -180,7 +180,7 @@ export function say(text: string): Script {
   };
 }
 
-/** Answers with tool calls. */
+/** Responds with tool calls. */
 export function use(...tools: { name: string; args?: unknown; id?: string }[]): Script {
   return (call) => {
     for (const { name, args = {}, id } of tools) call.toolCall(name, args, id);
@@ -188,7 +188,7 @@ export function use(...tools: { name: string; args?: unknown; id?: string }[]): 
   };
 }
 
-/** A script that waits in the middle of its answer until the test lets it go on. */
+/** A script that pauses in the middle of its response until the test releases it. */
 export function held(
   before: (call: ModelCall) => void,
   after: (call: ModelCall) => void,

@@ -4,12 +4,13 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { keptPort } from './kept-port.ts';
 import { ApiClient } from './api-client.ts';
+import { killAtEnd, killUsersAtEnd } from './reaper.ts';
 
 const run = promisify(execFile);
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
-/** Everturn as people start it, all of it or a part: a process of its own, by default with its own embedded Temporal. */
+/** Everturn, or one of its parts, in its own process as in production, by default with its own embedded Temporal. */
 export class ServerProcess {
   readonly api: ApiClient;
   readonly #command: string;
@@ -24,12 +25,14 @@ export class ServerProcess {
     this.api = new ApiClient(`http://127.0.0.1:${env['EVERTURN_PORT']}`);
   }
 
-  /** Does not start it yet. */
+  /** Prepares the process without starting it. */
   static async prepare(
     dataDir: string,
     env: Record<string, string>,
     command: 'start' | 'api' | 'worker' = 'start',
   ): Promise<ServerProcess> {
+    // An embedded Temporal outlives the process that started it.
+    killUsersAtEnd(dataDir);
     const { PATH = '', HOME = '', XDG_CACHE_HOME } = process.env;
     const port = String(await keptPort());
     return new ServerProcess(command, {
@@ -44,7 +47,7 @@ export class ServerProcess {
     });
   }
 
-  /** What it has printed so far, on both outputs. */
+  /** Its output so far, standard output and standard error. */
   get output(): string {
     return this.#output;
   }
@@ -58,13 +61,15 @@ export class ServerProcess {
     return this.#isReady && this.isRunning;
   }
 
-  /** From here on with these settings too. Settles when it listens, or polls for work. */
+  /** Starts it, from now on with these settings too. Resolves when it listens, or polls for work. */
   async start(env: Record<string, string> = {}): Promise<void> {
-    // Nobody could end the other one any more.
+    // The running process could not be ended any more.
     if (this.isRunning) throw new Error(`everturn ${this.#command} runs already`);
     this.#isReady = false;
     Object.assign(this.#env, env);
-    const child = spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = killAtEnd(
+      spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] }),
+    );
     this.#child = child;
     this.#output = '';
     const listening = Promise.withResolvers<void>();
@@ -79,18 +84,18 @@ export class ServerProcess {
     this.#isReady = true;
   }
 
-  /** As a crash does: nothing is told to anybody. The embedded Temporal stays behind. */
+  /** Kills it, as a crash does. The embedded Temporal survives. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');
   }
 
-  /** What it has in memory, in bytes. */
+  /** Its resident memory, in bytes. */
   async memory(): Promise<number> {
     const { stdout } = await run('ps', ['-o', 'rss=', '-p', String(this.#child?.pid)]);
     return Number(stdout) * 1024;
   }
 
-  /** Nothing of it moves until `goOn`; its connections stay. */
+  /** Suspends it until `goOn`; its connections stay open. */
   pause(): void {
     this.#child?.kill('SIGSTOP');
   }
@@ -99,7 +104,7 @@ export class ServerProcess {
     this.#child?.kill('SIGCONT');
   }
 
-  /** As an operator does. Gives the exit code. */
+  /** Stops it as an operator does. Returns the exit code. */
   async stop(): Promise<number | null> {
     return this.#end('SIGTERM');
   }

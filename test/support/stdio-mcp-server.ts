@@ -5,8 +5,8 @@ import { McpBehaviour } from './mcp-behaviour.ts';
 import { newerServer, olderServer } from './mcp-sdks.ts';
 
 /**
- * An MCP server over the standard pipes: `node stdio-mcp-server.ts <era> [quirk…]`.
- * - `noisy`: prints what is no message on both outputs.
+ * An MCP server over standard input and output: `node stdio-mcp-server.ts <era> [quirk…]`.
+ * - `noisy`: prints text that is no message on both outputs.
  * - `strict`: ends when the first message is not `initialize`.
  * - `stubborn`: neither the end of its input nor SIGTERM ends it.
  */

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 
-/** Stands between the server and something that it depends on, and can take that away. */
+/** A proxy between the server and a dependency, which can be cut off. */
 export class TcpProxy {
   readonly #server: Server;
-  /** Each with the one that gets what comes from it. */
+  /** Connections, each with its counterpart. */
   readonly #sockets = new Map<Socket, Socket>();
   #isUp = true;
   #isHolding = false;
@@ -43,7 +43,7 @@ export class TcpProxy {
     return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Cuts every connection, and every new one at once. */
+  /** Cuts all connections, and rejects new ones. */
   down(): void {
     this.#isUp = false;
     for (const socket of this.#sockets.keys()) socket.destroy();
@@ -53,14 +53,14 @@ export class TcpProxy {
     this.#isUp = true;
   }
 
-  /** Keeps what comes, from either side, until `flow`: nobody is told that anything is wrong. */
+  /** Holds back the data of both sides until `flow`, without an error for either. */
   hold(): void {
     this.#isHolding = true;
     for (const [from, to] of this.#sockets) from.unpipe(to);
   }
 
   flow(): void {
-    // Piped twice, everything would come twice.
+    // Otherwise everything would be sent twice.
     if (!this.#isHolding) return;
     this.#isHolding = false;
     for (const [from, to] of this.#sockets) from.pipe(to);

@@ -7,14 +7,14 @@ import { dataConverterFor } from '../../src/temporal/data-converter.ts';
 import proto from '@temporalio/proto';
 import { isNotFound } from '../../src/temporal/errors.ts';
 
-/** Has a client read what test servers write, who have the keys of `TEST_ENCRYPTION_KEYS`. */
+/** Lets a client read the payloads of test servers, which are encrypted under `TEST_ENCRYPTION_KEYS`. */
 export function testConverter(): Pick<ClientOptions, 'dataConverter'> {
   const { encryptionKeys } = loadConfig({ EVERTURN_ENCRYPTION_KEYS: process.env['TEST_ENCRYPTION_KEYS'] });
   const dataConverter = dataConverterFor(new Cipher(encryptionKeys));
   return dataConverter ? { dataConverter } : {};
 }
 
-/** What an operator of Temporal sees and does. */
+/** An operator's access to Temporal. */
 export class TemporalClient {
   readonly client: Client;
   readonly #connection: Connection;
@@ -28,7 +28,7 @@ export class TemporalClient {
     return new TemporalClient(await Connection.connect({ address }), namespace);
   }
 
-  /** Whether there is a run of a workflow, open or closed. */
+  /** Whether a workflow has a run, open or closed. */
   async has(workflowId: string): Promise<boolean> {
     try {
       await this.client.workflow.getHandle(workflowId).describe();
@@ -39,7 +39,7 @@ export class TemporalClient {
     }
   }
 
-  /** The runs of a workflow, as they are listed. */
+  /** The number of a workflow's runs in the list. */
   async runs(workflowId: string): Promise<number> {
     let runs = 0;
     for await (const _ of this.client.workflow.list({ query: `WorkflowId = '${workflowId}'` })) runs += 1;
@@ -50,7 +50,7 @@ export class TemporalClient {
     await this.client.workflow.getHandle(workflowId).terminate('by an operator');
   }
 
-  /** Settles when there is nothing of it any more. */
+  /** Deletes a workflow; resolves when none of its runs remains. */
   async delete(workflowId: string): Promise<void> {
     const { workflowService } = this.client;
     const { namespace } = this.client.options;
@@ -58,7 +58,7 @@ export class TemporalClient {
     while (await this.has(workflowId)) await sleep(50);
   }
 
-  /** The runs by which a workflow came to its current one, oldest first. */
+  /** The run ids from the first run of a workflow to its current one. */
   async lineage(workflowId: string): Promise<string[]> {
     const runs: string[] = [];
     let { runId } = await this.client.workflow.getHandle(workflowId).describe();
@@ -70,7 +70,7 @@ export class TemporalClient {
     return runs;
   }
 
-  /** Whether a workflow has made all that it could of what it was told. */
+  /** Whether a workflow has no pending task. */
   async isIdle(workflowId: string): Promise<boolean> {
     const { raw } = await this.client.workflow.getHandle(workflowId).describe();
     return !raw.pendingWorkflowTask;
@@ -89,7 +89,7 @@ export class TemporalClient {
     return (await this.client.workflow.getHandle(workflowId).describe()).historyLength;
   }
 
-  /** Whether a worker has a workflow's task, and Temporal has not got what came of it. */
+  /** Whether a worker is executing a task of a workflow whose result Temporal does not have yet. */
   async hasTaskAtWorker(workflowId: string): Promise<boolean> {
     const { raw } = await this.client.workflow.getHandle(workflowId).describe();
     return (
@@ -98,7 +98,7 @@ export class TemporalClient {
     );
   }
 
-  /** Whether an Update has come to a workflow, whatever became of it. */
+  /** Whether an Update has reached a workflow, whatever its outcome. */
   async knowsUpdate(workflowId: string, updateId: string): Promise<boolean> {
     const { namespace } = this.client.options;
     const updateRef = { workflowExecution: { workflowId }, updateId };
@@ -111,7 +111,7 @@ export class TemporalClient {
     }
   }
 
-  /** Has a workflow go on from the first or last task of a run, by default the current one, as if nothing had come after. */
+  /** Resets a workflow to the first or last task of a run, by default the current one. */
   async reset(workflowId: string, to: 'first' | 'last', runId?: string): Promise<void> {
     const { events } = await this.client.workflow.getHandle(workflowId, runId).fetchHistory();
     const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
@@ -125,7 +125,7 @@ export class TemporalClient {
     });
   }
 
-  /** Takes workflow tasks as a worker does, and fails them, until it was one of this workflow. */
+  /** Polls for workflow tasks as a worker does, and fails them, until one belonged to this workflow. */
   async failTask(taskQueue: string, workflowId: string): Promise<void> {
     const { workflowService } = this.client;
     const { namespace } = this.client.options;

@@ -1,7 +1,7 @@
 import { portsOf } from '../../deploy/temporal/server-config.ts';
 import { isFree, randomPort } from './kept-port.ts';
 
-/** A port for a Temporal server on PostgreSQL, beside others on this machine; its tables hold none above 32767. */
+/** A free port for a Temporal server on PostgreSQL; its tables hold none above 32767. */
 export async function freeTemporalPort(): Promise<number> {
   for (;;) {
     const frontend = randomPort();

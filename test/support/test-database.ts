@@ -6,24 +6,24 @@ import { inject } from 'vitest';
 import { dialectOf } from '../../src/catalog/database.ts';
 import type { Tables } from '../../src/catalog/schema.ts';
 import { loadConfig } from '../../src/config.ts';
-import { createDatabase, runSql } from './postgres.ts';
+import { createDatabase, runSql } from './sql.ts';
 
-/** A database for a catalog: on PostgreSQL in the vitest project of that name, else a SQLite file. */
+/** A database for a catalog: on PostgreSQL in the vitest project `postgres`, otherwise a SQLite file. */
 export interface TestDatabase {
-  /** As in `DATABASE_URL`. */
+  /** The value for `DATABASE_URL`. */
   url: string;
-  /** What is in it, for the test to see and to change. */
+  /** Its rows, which the test can read and change. */
   rows: Kysely<Tables>;
-  /** Takes it away from everybody; gives the function that brings it back. */
+  /** Makes it unavailable; returns the function that makes it available again. */
   takeAway: () => Promise<() => Promise<void>>;
-  /** Whether a statement waits for a transaction of somebody else. With a file none does for long: it is refused. */
+  /** Whether a statement waits for another transaction. On SQLite none waits for long: it fails. */
   hasWaiting: () => Promise<boolean>;
   close: () => Promise<void>;
 }
 
 /**
- * @param folder for a file
- * @param server for a database on a PostgreSQL of the test's own
+ * @param folder for a SQLite file
+ * @param server the PostgreSQL server, if the test has its own
  */
 export async function createTestDatabase(folder: string, server = inject('postgresUrl')): Promise<TestDatabase> {
   const file = path.join(folder, 'catalog.db');
@@ -39,7 +39,7 @@ export function openRows(url: string): Kysely<Tables> {
   return new Kysely<Tables>({ dialect: dialectOf(database, pino({ level: 'silent' })) });
 }
 
-/** Somebody else holds the file: every write of ours fails as on a full disk. */
+/** Another connection locks the file: every write of the server fails as on a full disk. */
 function lock(file: string): () => Promise<void> {
   const other = new DatabaseSync(file);
   other.exec('BEGIN EXCLUSIVE');
@@ -56,7 +56,7 @@ async function waitsForLock(rows: Kysely<Tables>): Promise<boolean> {
   return waiting.rows.length > 0;
 }
 
-/** As an operator does for the time of a restore. */
+/** Rejects connections, as an operator does during a restore. */
 async function refuseConnections(server: string, url: string): Promise<() => Promise<void>> {
   const name = new URL(url).pathname.slice(1);
   await runSql(

@@ -18,7 +18,7 @@ import { expectReplays } from './replay.ts';
 import { ScriptedModel, type ChatRequest, type Script } from './scripted-model.ts';
 import { createTestDatabase, type TestDatabase } from './test-database.ts';
 
-/** Everything real, in this process: the server, with a scripted model and an MCP server of the test's. */
+/** The whole server in this process, with a scripted model and an MCP server of the test. */
 export interface TestServer {
   api: ApiClient;
   model: ScriptedModel;
@@ -27,18 +27,18 @@ export interface TestServer {
   database: TestDatabase;
   server: RunningAllInOne;
   /**
-   * Stops it and starts it again, on what it has stored, from here on with these settings too; the first thing that it does
-   * is its housekeeping.
+   * Stops it and starts it again on the same data, from now on with these settings too. The start runs its housekeeping
+   * first.
    */
   restart: (env?: Record<string, string>) => Promise<void>;
-  /** A session with an agent of its own, whose model is scripted for it alone. */
+  /** A session with its own agent, whose model has its own scripts. */
   chat: (options?: ChatOptions) => Promise<Chat>;
   stop: () => Promise<void>;
 }
 
 interface ChatOptions {
   scripts?: Script[];
-  /** The agent, but for its model's name. */
+  /** The agent's spec, except for its model's name. */
   spec?: Partial<AgentSpec>;
 }
 
@@ -58,9 +58,9 @@ interface TestServerOptions {
   mcp?: TestMcpServerOptions;
   log?: Logger;
   tracing?: Tracing;
-  /** Beside `test`. */
+  /** Servers in addition to `test`. */
   servers?: Record<string, RegisteredServer>;
-  /** A PostgreSQL of the test's own. */
+  /** The PostgreSQL server, if the test has its own. */
   postgresUrl?: string;
 }
 

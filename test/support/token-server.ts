@@ -2,21 +2,21 @@ import { createServer, type Server as HttpServer } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { newer } from './mcp-kinds.ts';
 
-/** An authorization server and an MCP server that takes its tokens only, in one. */
+/** An authorization server and an MCP server that accepts only its tokens, in one. */
 export class TokenServer {
-  /** What the token endpoint was asked with, and what it was asked: everything that a client sent. */
+  /** Everything that a client has sent to the token endpoint. */
   readonly asked: { authorization: string | undefined; form: Record<string, string> }[] = [];
   /** The tokens with which the MCP server was called, in order. */
   readonly used: (string | undefined)[] = [];
   readonly clients = new Map([['crm', 's3cret/+ä']]);
-  /** Undefined: the answer does not say. */
+  /** The lifetime of tokens; undefined: the response does not state it. */
   expiresIn: number | undefined = 3600;
-  /** Instead of a token. */
+  /** An error response instead of a token. */
   answer: { status: number; body: string } | undefined;
   methods: string[] = ['client_secret_basic'];
-  /** Which one the MCP server names; undefined: this one. */
+  /** The authorization server that the MCP server names; undefined: this one. */
   authorizationServer: string | undefined;
-  /** Instead of what the metadata says otherwise. */
+  /** Overrides the metadata. */
   metadata: object = {};
   readonly #http: HttpServer;
   readonly #mcp = newer();
@@ -75,7 +75,7 @@ export class TokenServer {
     return `${this.origin}/mcp`;
   }
 
-  /** No token that was issued is worth anything any more. */
+  /** Invalidates all issued tokens. */
   revoke(): void {
     this.#valid = new Set();
   }

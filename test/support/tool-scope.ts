@@ -4,5 +4,5 @@ export function toolScope(sessionId: string, subjectId = 'ann'): ToolScope {
   return { sessionId, owner: { subjectId, draftRoles: null } };
 }
 
-/** For tests in which there is only one. */
+/** For tests that need only one scope. */
 export const SCOPE = toolScope('ses_1');

@@ -4,10 +4,10 @@ import type { Recorder } from './recorder.ts';
 import type { Subject } from './subjects.ts';
 import type { Steps } from './world.ts';
 
-/** Stands in each request by which one subject tries to get at what another one has. */
+/** Part of each request by which one subject tries to read data of another. */
 export const INTRUSION = 'give me what the other one has';
 
-/** Larger than what stays in the log: it is known by a path. */
+/** Larger than what stays in the log: it is stored as a blob. */
 const FILE_BYTES = 70 * 1024;
 
 interface Surroundings {
@@ -17,7 +17,7 @@ interface Surroundings {
   session: (subject: Subject) => Promise<string>;
 }
 
-/** What became of a request for what another subject has. */
+/** The response to a request for another subject's data. */
 export interface Intrusion {
   what: string;
   status: number;
@@ -25,23 +25,23 @@ export interface Intrusion {
 }
 
 /**
- * One of the subjects of a world, for as long as the world lasts: has a turn under way whenever there is a fault, whose
- * model is in the middle of a message, whose attempts call different tools with equal arguments, one of them behind an
- * approval. And tries during each fault to get at what another subject has.
+ * One of the subjects of a world, for the lifetime of the world. It has a turn in progress at every fault, whose model is
+ * in the middle of a message, and whose attempts call different tools with equal arguments, one of them behind an
+ * approval. During each fault it tries to read the data of another subject.
  */
 export class Bystander {
   readonly subject: Subject;
   readonly intrusions: Intrusion[] = [];
   readonly #surroundings: Surroundings;
   readonly #sessionId: string;
-  /** Of a session in which nothing goes on: whatever comes there begins at once. */
+  /** The id of a session without other activity: a turn there starts at once. */
   readonly #quietSessionId: string;
-  /** In the quiet session: the path of a file, and the turn that brought it. */
+  /** In the quiet session: the path of a file, and the turn that contains it. */
   readonly #file: string;
   readonly #quietTurnId: string;
   #plan: Plan | undefined;
   #speaking = Promise.withResolvers<void>();
-  /** All turns of its life. */
+  /** All of its turns. */
   #life: Promise<void> = Promise.resolve();
   #intruding: Promise<void> | undefined;
   #isOver = false;
@@ -67,19 +67,19 @@ export class Bystander {
     return bystander;
   }
 
-  /** Settles when its model has begun a message, of which the rest waits for the next fault. */
+  /** Resolves when its model has started a message whose rest waits for the next fault. */
   get speaking(): Promise<void> {
     return this.#speaking.promise;
   }
 
-  /** Its model says the rest, and it tries to get at what another one has, unless it is still trying. */
+  /** Its model completes the message, and it tries to read another subject's data, unless it is still trying. */
   onFault(other: Bystander): void {
     this.#goOn();
     this.#intruding ??= this.#intrudeOn(other).finally(() => (this.#intruding = undefined));
     this.#intruding.catch(() => undefined);
   }
 
-  /** Settles when the last turn has ended. */
+  /** Resolves when the last turn has ended. */
   async end(): Promise<void> {
     this.#isOver = true;
     this.#goOn();
@@ -87,7 +87,7 @@ export class Bystander {
     await this.#intruding;
   }
 
-  /** Asks for everything that another subject has. */
+  /** Requests everything that another subject has. */
   async #intrudeOn(other: Bystander): Promise<void> {
     const own = `/v1/agents/sessions/${this.#quietSessionId}`;
     const foreign = `/v1/agents/sessions/${other.#sessionId}`;
@@ -119,7 +119,7 @@ export class Bystander {
       ['cancel', 'POST', `${foreign}/cancel`, {}],
       ['delete', 'DELETE', foreign],
     ];
-    // One after the other: of the requests of a session that come together only the first may have a speculative call.
+    // One after the other: of concurrent requests of a session only the first may have a speculative call.
     for (const [what, method, path, body] of requests) {
       const { status, body: answer } = await this.#ask((api) => api.send(method, path, body));
       this.intrusions.push({ what, status, code: answer?.error?.code });
@@ -165,7 +165,7 @@ interface QuietSession {
   file: string;
 }
 
-/** A session with one turn, which has brought a file. */
+/** A session with one turn that contains a file. */
 async function quietSession({ recorder, session }: Surroundings, subject: Subject): Promise<QuietSession> {
   const sessionId = await session(subject);
   const data = `data:text/plain;base64,${Buffer.from(subject.secret.padEnd(FILE_BYTES)).toString('base64')}`;

@@ -5,13 +5,13 @@ import { planOf } from './plan.ts';
 import { SUBJECTS } from './subjects.ts';
 import type { World } from './world.ts';
 
-/** What may tell whose something is: ids of sessions, turns, plans and MCP sessions, and secrets. */
+/** What identifies a subject's data: ids of sessions, turns, plans and MCP sessions, and secrets. */
 const TRACES =
   /(?:ses|turn)_[0-9a-z]{26}|p\d+_[0-9a-f]{8}|secret-[a-z]+-[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 
 /**
- * 10: nothing of one subject has reached another one: no model request, stream, list, tool call or tool state has anything
- * of two subjects, and each request of one for what another one has was refused.
+ * 10: no data of one subject has reached another: no model request, stream, list, tool call or tool state has data of two
+ * subjects, and each request of one for another's data was rejected.
  */
 export async function checkSubjects(world: World, sessions: Map<string, Stored[]>): Promise<void> {
   const traces = new Traces(world, sessions);
@@ -31,7 +31,7 @@ export async function checkSubjects(world: World, sessions: Map<string, Stored[]
   expect(leaks, 'what one subject has got of another one').toEqual([]);
 }
 
-/** Whose things are, by the traces that are found in them. */
+/** The owners of data, by the traces that occur in it. */
 class Traces {
   readonly #owners = new Map<string, string>();
 
@@ -66,7 +66,7 @@ class Traces {
   }
 }
 
-/** Of texts that are long, and they come to gigabytes in all, the two ends: traces stand there. */
+/** Both ends of long texts, which are gigabytes in total: the traces are there. */
 const END_LENGTH = 4_096;
 
 function textOf(thing: unknown): string {

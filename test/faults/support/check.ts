@@ -11,7 +11,7 @@ import { answerOf, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from '
 import type { Recorder, SentInput } from './recorder.ts';
 import type { World } from './world.ts';
 
-/** A turn as it is stored, and as its owner can see it. */
+/** A turn as it is stored, and as its owner can read it. */
 export interface Stored {
   turn: TurnResource;
   events: SessionEvent[];
@@ -19,15 +19,15 @@ export interface Stored {
 
 type Message = Extract<SessionEvent, { type: 'model.message' }>;
 
-/** How long the last turn may take to end when the last fault is over. */
+/** How long the last turn may take to end after the last fault. */
 export const END_MS = 120_000;
 
-/** Texts up to here are never cut, in characters. */
+/** Texts up to this length are never shortened, in characters. */
 const SHOWN_WHOLE = 10_000;
 
 /**
- * The invariants of the design, held against what clients got, what tools did and what is stored. It is told nothing of
- * how the faults went: whatever happened, they hold. Gives the number of turns.
+ * Checks the design's invariants against what clients received, what tools did and what is stored. It does not know the
+ * faults: the invariants hold in any case. Returns the number of turns.
  */
 export async function checkInvariants(world: World): Promise<number> {
   const { recorder, ledger, planned, config } = world;
@@ -53,10 +53,10 @@ export async function checkInvariants(world: World): Promise<number> {
   return turns.length;
 }
 
-/** 9: whatever failed on the way, nobody who has the disks can read what was said. */
+/** 9: whatever failed, the stored data contains no plain text. */
 async function checkSecrecy(folder: string): Promise<void> {
   const files = [...(await readFolder(folder))];
-  // The others are the checker's own.
+  // The other folders belong to the checker.
   const stored = new Map(files.filter(([name]) => !name.endsWith('.jsonl')));
   expect(find(SECRET, stored)).toEqual([]);
 }
@@ -74,7 +74,7 @@ async function stored(recorder: Recorder, sessionId: string): Promise<Stored[]> 
     const frames = await api.subscribe(sessionId, id).done;
     const events = folded(frames) as SessionEvent[];
     const listed = await api.list<SessionEvent>(`${path}/${id}/events`);
-    // What is streamed again is what the lists have.
+    // A replayed stream has the records of the lists.
     expect(events.filter(({ type }) => type !== 'turn.created' && type !== 'turn.done')).toEqual(listed);
     expect(events.map(({ type }) => type).filter((type) => type.startsWith('turn.'))).toEqual([
       'turn.created',
@@ -85,7 +85,7 @@ async function stored(recorder: Recorder, sessionId: string): Promise<Stored[]> 
   return all;
 }
 
-/** 1 and 6: whatever was cut, what each reader has put together is what is stored, to the last field. */
+/** 1 and 6: whatever was cut, each reader's folded stream equals what is stored, to the last field. */
 function checkStreams({ turns: recorded }: Recorder, turns: Stored[]): void {
   for (const { turnId, frames } of recorded) {
     const found = turns.find(({ turn }) => turn.id === turnId);
@@ -101,7 +101,7 @@ function expectRising(frames: Frame[]): void {
   expect(numbers).toEqual([...new Set(numbers)].toSorted((a, b) => a - b));
 }
 
-/** 2: an input that was accepted is there once, one that was refused is not. */
+/** 2: an accepted input is stored once, and a rejected one is not. */
 function checkInputs(inputs: SentInput[], turns: Stored[]): void {
   expect(inputs.filter(({ outcome }) => outcome === 'under way')).toEqual([]);
   const accepted = inputs.filter(({ outcome }) => outcome === 'accepted');
@@ -114,7 +114,7 @@ function checkInputs(inputs: SentInput[], turns: Stored[]): void {
   }
 }
 
-/** Files are shown by where they can be had, and of much text the beginning. */
+/** Files are shown by their location, and long text by its beginning. */
 function asStored(item: Record<string, unknown>): unknown {
   if (!Array.isArray(item['content'])) return expect.objectContaining(item);
   const content = item['content'].map(({ text, data, ...rest }: { text?: string; data?: string }) => ({
@@ -125,7 +125,7 @@ function asStored(item: Record<string, unknown>): unknown {
   return expect.objectContaining({ ...item, content });
 }
 
-/** The messages of a session, each with the step of the plan that it was for. */
+/** The messages of a session, each with its step of the plan. */
 function* stepsOf(turns: Stored[]): Generator<{ turn: TurnResource; message: Message; plan: Plan; step: number }> {
   let plan: Plan | undefined;
   let step = 0;
@@ -145,7 +145,7 @@ function isWhole({ finish_reason: reason }: Message): boolean {
 }
 
 /**
- * Every message says what the model said in one of its attempts, and says it once; a turn that ended well has not stopped
+ * Every message has the output of one of the model's attempts, once; a turn that ended well has not stopped
  * half-way.
  */
 function checkTexts(planned: PlannedModel, turns: Stored[]): void {
@@ -156,7 +156,7 @@ function checkTexts(planned: PlannedModel, turns: Stored[]): void {
       const calls = message.tool_calls.map(({ id, function: { name } }) => `${name} ${id}`);
       expect(answers, `message ${message.id}`).toContainEqual({ say: message.content, calls });
     } else {
-      // A call may be cancelled before the model is asked.
+      // A call may be cancelled before the model is called.
       const isBeginning = message.content === '' || answers.some(({ say }) => say.startsWith(message.content));
       expect(isBeginning, `${message.content} is the beginning of ${JSON.stringify(answers)}`).toBe(true);
       expect(turn.state.status, `turn ${turn.id}, whose last message was cut off`).not.toBe('done');
@@ -170,7 +170,7 @@ function checkTexts(planned: PlannedModel, turns: Stored[]): void {
   }
 }
 
-/** What the model has answered at a step of a plan, in each of its attempts. */
+/** The model's output at a step of a plan, in each of its attempts. */
 function answersTo(planned: PlannedModel, plan: Plan, step: number): { say: string; calls: string[] }[] {
   const asked = plan.steps[step];
   if (!asked) return [{ say: 'Done.', calls: [] }];
@@ -180,7 +180,7 @@ function answersTo(planned: PlannedModel, plan: Plan, step: number): { say: stri
   });
 }
 
-/** 3: every call has ended in one way, or waits. */
+/** 3: every call has exactly one outcome, or is pending. */
 function checkOutcomes(turns: Stored[]): void {
   const ends = turns.flatMap(({ turn, events }) => [
     ...events.flatMap((event) => (event.type === 'tool.response' ? [event.tool_call_id] : [])),
@@ -197,8 +197,8 @@ function checkOutcomes(turns: Stored[]): void {
 }
 
 /**
- * 4: what ran is what the log says was called: this tool of this server, with these arguments, for this operation. At most
- * one effect of what must not be repeated; of what may be, one.
+ * 4: the tool calls that ran are those of the log: this tool of this server, with these arguments, for this operation. At
+ * most one effect of calls that must not be repeated; exactly one of those that may.
  */
 function checkEffects(effects: Effect[], turns: Stored[]): void {
   const calls = new Map(callsOf(turns).map((call) => [call.operation, call]));
@@ -226,7 +226,7 @@ function checkEffects(effects: Effect[], turns: Stored[]): void {
   }
 }
 
-/** 5: what needs a decision has run after one that is for this very call. */
+/** 5: a call that needs a decision has run after one for this very call. */
 function checkDecisions(effects: Effect[], inputs: SentInput[], turns: Stored[]): void {
   const calls = new Set(callsOf(turns).map(({ operation }) => operation));
   const allowedAt = new Map(
@@ -247,7 +247,7 @@ function checkDecisions(effects: Effect[], inputs: SentInput[], turns: Stored[])
   }
 }
 
-/** 7: what the model was asked for is in the sum of its turn: with its cost, or as an attempt whose cost nobody knows. */
+/** 7: the usage of each model call is in the sum of its turn: with its cost, or as an attempt whose cost is unknown. */
 function checkUsage(planned: PlannedModel, turns: Stored[]): void {
   const taken = [...stepsOf(turns)];
   for (const { turn, events } of turns) {
@@ -260,7 +260,7 @@ function checkUsage(planned: PlannedModel, turns: Stored[]): void {
     if (turn.state.status === 'cancelled') continue;
     const begun = taken
       .filter((one) => one.turn.id === turn.id)
-      // A first call may have been begun ahead by a worker that was lost, too.
+      // A speculative first call may have been made by a worker that was lost, too.
       .map(({ plan, step }) => (step === 0 ? Math.min(1, planned.begun(plan, 0)) : planned.begun(plan, step)))
       .reduce((sum, count) => sum + count, 0);
     const accounted = metrics.total_output_tokens / TOKENS.completion_tokens + metrics.unreported_attempts;
@@ -270,14 +270,14 @@ function checkUsage(planned: PlannedModel, turns: Stored[]): void {
 
 interface Called {
   id: string;
-  /** By which its tool knows it. */
+  /** The operation id, by which its tool identifies it. */
   operation: string;
   server: string | undefined;
   tool: string;
   arguments: string;
 }
 
-/** The tool calls of turns, as the log has them. */
+/** The tool calls of turns in the log. */
 function callsOf(turns: Stored[]): Called[] {
   return turns.flatMap(({ turn, events }) =>
     events

@@ -1,15 +1,15 @@
 import { appendFile, readFile } from 'node:fs/promises';
 
-/** What a scenario came to, when all its invariants held. */
+/** The figures of a scenario whose invariants all held. */
 export interface Figures {
   faults: number;
   turns: number;
   effects: number;
-  /** How long readers waited for the next word behind a fault, in milliseconds. */
+  /** How long readers waited for the next word after a fault, in milliseconds. */
   resumed: number[];
 }
 
-/** Where `npm run test:faults` collects them. */
+/** The variable with the file in which `npm run test:faults` collects them. */
 export const FIGURES_FILE = 'EVERTURN_FAULT_FIGURES';
 
 export async function report(figures: Figures): Promise<void> {
@@ -17,7 +17,7 @@ export async function report(figures: Figures): Promise<void> {
   if (file) await appendFile(file, `${JSON.stringify(figures)}\n`);
 }
 
-/** All scenarios that wrote to a file, in a sentence each. */
+/** A summary of all scenarios that wrote to a file, in a sentence each. */
 export async function summary(file: string): Promise<string> {
   const lines = (await readFile(file, 'utf8').catch(() => '')).split('\n').filter(Boolean);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `report`

@@ -1,8 +1,8 @@
 import type { ServerProcess } from '../../support/server-process.ts';
 
 /**
- * For the environment of processes whose memory is to be known. What is freed goes back to the system: by default glibc
- * keeps a good part of it, in as many places as there are threads, for the next time.
+ * Environment of processes whose memory is measured. Freed memory is returned to the system: by default glibc keeps a good
+ * part of it for reuse, in as many arenas as there are threads.
  */
 export const INSPECTED = {
   NODE_OPTIONS: '--inspect=127.0.0.1:0',
@@ -11,21 +11,21 @@ export const INSPECTED = {
   MALLOC_MMAP_THRESHOLD_: '131072',
 };
 
-/** What a process holds, in bytes. */
+/** The memory of a process, in bytes. */
 export interface HeldMemory {
-  /** Live objects of all of its threads. */
+  /** The live objects of all of its threads. */
   heap: number;
-  /** All that the system counts for it. */
+  /** Its resident memory. */
   resident: number;
 }
 
 /**
- * Collects the garbage of a process and says what is left. Before that V8 has whatever it pleases: with a heap that may
- * grow to gigabytes it enlarges it rather than to collect it, and nothing can be told from that.
+ * Collects the garbage of a process and returns what remains. Without that nothing can be measured: with a heap limit of
+ * gigabytes, V8 grows the heap rather than collecting garbage.
  */
 export async function heldMemory(process: ServerProcess): Promise<HeldMemory> {
   const url = /^Debugger listening on (ws:\S+)/m.exec(process.output)?.[1];
-  if (!url) throw new Error('the process can not be inspected');
+  if (!url) throw new Error('the process cannot be inspected');
   const inspector = await Inspector.open(url);
   try {
     const heaps = [];
@@ -52,7 +52,7 @@ interface Message {
   error?: { message: string };
 }
 
-/** A connection to Node's inspector. Messages for worker threads go through the main thread, in letters. */
+/** A connection to Node's inspector. Messages for worker threads are wrapped in messages to the main thread. */
 class Inspector {
   readonly #socket: WebSocket;
   readonly #asked = new Map<number, (message: Message) => void>();
@@ -68,7 +68,7 @@ class Inspector {
     const socket = new WebSocket(url);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     socket.addEventListener('open', () => resolve());
-    socket.addEventListener('error', () => reject(new Error(`nobody answers at ${url}`)));
+    socket.addEventListener('error', () => reject(new Error(`no response from ${url}`)));
     await promise;
     return new Inspector(socket);
   }

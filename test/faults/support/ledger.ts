@@ -2,31 +2,31 @@ import { appendFileSync } from 'node:fs';
 import { z } from 'zod';
 import type { RunningCall, TestTool } from '../../support/mcp-server.ts';
 
-/** A tool call that came in, and what it did to the world. */
+/** A received tool call, and its effect. */
 export interface Effect {
   operation: string;
-  /** The MCP server that it came to, and in which session of that server. */
+  /** The MCP server that received it, and its session on that server. */
   server: string;
   mcpSession: string | undefined;
   tool: string;
   arguments: Record<string, unknown>;
-  /** False: a repetition that an idempotent tool knew by its operation id, or a tool that only reads. */
+  /** False: a repetition that an idempotent tool recognized by its operation id, or a tool that only reads. */
   tookEffect: boolean;
   /** On the clock of the recorded frames. */
   at: number;
 }
 
 const behaviour = z.looseObject({
-  /** Before the effect. */
+  /** Applies before the effect. */
   ms: z.number().optional(),
   /** Waits before the effect until `goOn` with the same word. */
   hold: z.string().optional(),
   /**
-   * What happens behind the effect, the first time that the operation comes: `hang` never answers, `swallow` cuts the
-   * connection where the result would have been sent.
+   * What happens after the effect at the first call of an operation: `hang` never responds, `swallow` cuts the connection
+   * where the result would have been sent.
    */
   first: z.enum(['hang', 'swallow']).optional(),
-  /** Bytes of the result. */
+  /** The size of the result, in bytes. */
   size: z.number().optional(),
   /** A note for the desk. */
   note: z.string().optional(),
@@ -38,7 +38,7 @@ interface Behaviour {
   annotations?: TestTool['annotations'];
 }
 
-/** One for each of the ways in which Everturn treats tools. */
+/** One for each way in which Everturn treats tools. */
 const TOOLS: Behaviour[] = [
   { name: 'pay', effect: 'once' },
   { name: 'refund', effect: 'once', annotations: { destructiveHint: true } },
@@ -46,7 +46,7 @@ const TOOLS: Behaviour[] = [
   { name: 'look', effect: 'none', annotations: { readOnlyHint: true } },
 ];
 
-/** All of these put their note on the desk of their MCP session, and read out what lies there. */
+/** All of these put their note on the desk of their MCP session, and return all notes that are there. */
 const DESK_TOOLS: Behaviour[] = [
   { name: 'keep', effect: 'once' },
   { name: 'recall', effect: 'none', annotations: { readOnlyHint: true } },
@@ -55,16 +55,16 @@ const DESK_TOOLS: Behaviour[] = [
 
 const EFFECTS = new Map([...TOOLS, ...DESK_TOOLS].map(({ name, effect }) => [name, effect]));
 
-/** How often a tool has its effect: whenever it is called, for the first call of an operation, or never. */
+/** How often a tool has its effect: at every call, at the first call of an operation, or never. */
 export function effectOf(tool: string): Behaviour['effect'] | undefined {
   return EFFECTS.get(tool);
 }
 
-/** Tools that the agents of a world may not call without an approval. */
+/** The tools that need an approval for the agents of a world. */
 export const NEED_APPROVAL = new Set(['refund', 'shred']);
 
 /**
- * Every effect of every tool, by its operation id, counted in a process that no fault reaches, and in a file that can
+ * Every effect of every tool, by its operation id, counted in a process that no fault affects, and in a file that can
  * be read afterwards.
  */
 export class EffectLedger {
@@ -80,12 +80,12 @@ export class EffectLedger {
     this.#file = file;
   }
 
-  /** Calls that are held by this word may have their effects. */
+  /** Calls that wait for this word may have their effects. */
   goOn(word: string): void {
     this.#mayGoOn(word).resolve();
   }
 
-  /** Whether a call whose operation ends in `suffix` has come in. */
+  /** Whether a call whose operation ends in `suffix` has arrived. */
   hasStarted(suffix: string): boolean {
     return [...this.#seen.keys()].some((operation) => operation.endsWith(suffix));
   }
@@ -105,7 +105,7 @@ export class EffectLedger {
     return this.effects.filter((effect) => effect.operation === operation && effect.tookEffect).length;
   }
 
-  /** Settles when a call that ends in `suffix` has come in. */
+  /** Resolves when a call that ends in `suffix` has arrived. */
   async reached(suffix: string): Promise<void> {
     const operation = (id: string): boolean => id.endsWith(suffix);
     if (this.effects.some((effect) => operation(effect.operation))) return;
@@ -134,7 +134,7 @@ export class EffectLedger {
     };
   }
 
-  /** Gives all notes of a desk. */
+  /** Returns all notes of a desk. */
   #put(note: string | undefined, mcpSession: string): string {
     const notes = this.#desks.get(mcpSession) ?? new Set();
     this.#desks.set(mcpSession, notes);

@@ -3,30 +3,30 @@ import { z } from 'zod';
 import type { ChatRequest, ModelCall } from '../../support/scripted-model.ts';
 
 /**
- * What a turn is to do, written into the message that begins it. The model reads it there and knows by the messages
- * behind it where it is, so whoever asks again after whatever fault is told the same; and who checks knows what had
- * to come.
+ * The script of a turn, written into the message that starts it. The model reads it there and knows its position by the
+ * messages after it, so every repetition of a request after any fault gets the same response, and the checker knows what
+ * was expected.
  */
 const planSchema = z.object({
   id: z.string(),
   steps: z.array(
     z.object({
       say: z.string(),
-      /** Between two words. */
+      /** The time between two words. */
       pauseMs: z.number().optional(),
       tools: z
         .array(z.object({ name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() }))
         .optional(),
-      /** What the first attempt says instead: to tell the two apart where it must leave no trace. */
+      /** The text of the first attempt, if different: to tell the two apart where it must leave no trace. */
       sayFirst: z.string().optional(),
       /**
        * Each attempt calls other tools than the one before it, under the same ids and with the same arguments: the tools
-       * move up by one place.
+       * are shifted by one place.
        */
       shuffles: z.boolean().optional(),
-      /** The first attempt, or those of a list, falls silent behind so many words, until `goOn` or nobody listens. */
+      /** The first attempt, or those of a list, pauses after this many words, until `goOn` or until the reader disconnects. */
       hold: z.number().or(z.array(z.number())).optional(),
-      /** What the first attempts meet instead of an answer; those after them are answered. */
+      /** The faults of the first attempts; later ones succeed. */
       faults: z.array(z.string()).optional(),
     }),
   ),
@@ -78,32 +78,32 @@ export const PROVIDER_FAULTS: Record<string, ProviderFault> = {
       .end(),
 };
 
-/** With these the model has not begun to work. */
+/** With these the model has not started to work. */
 const REFUSALS = new Set(['rate limit', 'come back tomorrow', 'bad request', 'time-out', 'server error', 'overloaded']);
 
-/** Answers as the plan in the conversation says. */
+/** Responds as the plan in the conversation says. */
 export class PlannedModel {
-  /** How many faults its answers were. */
+  /** The number of faults among its responses. */
   faults = 0;
   readonly #asked = new Map<string, number[]>();
   readonly #goOn = new Map<string, PromiseWithResolvers<void>>();
 
-  /** How often a step of a plan was asked for. */
+  /** How often a step of a plan was requested. */
   attempts(plan: Plan, step: number): number {
     return this.askedAt(plan, step).length;
   }
 
-  /** When a step of a plan was asked for: milliseconds, of no clock. */
+  /** When a step of a plan was requested: milliseconds of a monotonic clock. */
   askedAt(plan: Plan, step: number): number[] {
     return this.#asked.get(`${plan.id}/${step}`) ?? [];
   }
 
-  /** An attempt at a plan that has fallen silent says the rest. */
+  /** An attempt at a plan that has paused sends the rest. */
   goOn(plan: Plan, attempt = 0): void {
     this.#mayGoOn(plan, attempt).resolve();
   }
 
-  /** How often the model has begun to work on a step. */
+  /** How often the model has started to work on a step. */
   begun(plan: Plan, step: number): number {
     const attempts = this.attempts(plan, step);
     const faults = plan.steps[step]?.faults?.slice(0, attempts) ?? [];
@@ -147,7 +147,7 @@ export class PlannedModel {
   }
 }
 
-/** What an attempt at a step answers; the first one is 0. */
+/** The response of an attempt at a step; the first one is 0. */
 export function answerOf(
   { say, sayFirst, tools = [], shuffles }: PlanStep,
   attempt: number,
@@ -164,10 +164,10 @@ export function wordsOf(text: string): string[] {
   return text.match(/\S+\s*/g) ?? [];
 }
 
-/** Stands in every message, to be looked for where nothing of it may be found. */
+/** Part of every message, to be searched where none of it may be found. */
 export const SECRET = 'for nobody but the model';
 
-/** The message that has a plan carried out. */
+/** The message that starts a turn with a plan. */
 export function messageFor(plan: Plan): string {
   return JSON.stringify({ ...plan, note: SECRET });
 }
@@ -182,7 +182,7 @@ export function planOf(content: unknown): Plan | undefined {
   return planSchema.safeParse(JSON.parse(content)).data;
 }
 
-/** The plan that a request is for, and its step. */
+/** The plan of a request, and its step. */
 export function placeOf({ messages }: ChatRequest): { plan: Plan; step: number } | undefined {
   const asked = messages.findLastIndex(({ role }) => role === 'user');
   const plan = planOf(messages[asked]?.content);

@@ -4,34 +4,34 @@ import { folded, ApiClient, type Answer, type EventReader, type Frame } from '..
 import { newId } from '../../../src/engine/new-id.ts';
 import { OPERATOR, type Subject } from './subjects.ts';
 
-/** An input as it was sent, and what became of it as far as its sender was told. */
+/** An input as it was sent, and its outcome as far as the sender knows it. */
 export interface SentInput {
   sessionId: string;
   input: Record<string, unknown>[];
   outcome: 'under way' | 'accepted' | 'refused';
   turnId?: string;
-  /** Answers by which the server said that it can't do this now. */
+  /** The responses by which the server reported that it is temporarily unable. */
   unavailable?: Answer[];
-  /** When it was sent for the first time, on the clock of the recorded frames. */
+  /** When it was first sent, on the clock of the recorded frames. */
   at: number;
-  /** Of a refusal. */
+  /** The error code of a rejection. */
   status?: number;
   code?: string;
 }
 
 type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
 
-/** Between attempts at an API that is away. */
+/** The delay between attempts at an API that is unavailable. */
 const PAUSE_MS = 100;
 
 /**
- * A client that does what clients must: it sends an input again, under the same key, until it is told what became of
- * it, and goes on at its cursor when a stream breaks. Keeps everything that it got, and writes it to a file.
+ * A client that does what clients must: it repeats an input under the same key until it gets an outcome, and resumes at
+ * its cursor when a stream breaks. It keeps everything that it received, and writes it to a file.
  */
 export class Recorder {
   readonly inputs: SentInput[] = [];
   readonly turns: RecordedTurn[] = [];
-  /** The subjects whose sessions these are, by session. */
+  /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
   readonly #urls: () => string[];
   readonly #file: string;
@@ -42,26 +42,26 @@ export class Recorder {
     this.#file = file;
   }
 
-  /** The API as the operator sees it, who may read all sessions, and cancel. */
+  /** The API as the operator uses it, who may read all sessions, and cancel. */
   get api(): ApiClient {
     return this.as(OPERATOR);
   }
 
-  /** The API as a subject sees it. The APIs take turns. */
+  /** The API as a subject uses it. The APIs are used in turn. */
   as({ key }: Subject): ApiClient {
     const urls = this.#urls();
     const url = urls[this.#requests++ % urls.length];
-    if (url === undefined) throw new Error('there is no API');
+    if (url === undefined) throw new Error('no API is ready');
     return new ApiClient(url, key);
   }
 
   ownerOf(sessionId: string): Subject {
     const owner = this.owners.get(sessionId);
-    if (!owner) throw new Error(`nobody has made session ${sessionId}`);
+    if (!owner) throw new Error(`unknown owner of session ${sessionId}`);
     return owner;
   }
 
-  /** Asks until there is an answer that is not about the server's own troubles. */
+  /** Repeats a request until the response is no temporary failure. */
   async persist<T>(
     ask: (api: ApiClient) => Promise<Answer<T>>,
     { as = OPERATOR, onTrouble }: { as?: Subject; onTrouble?: (answer: Answer<T>) => void } = {},
@@ -78,7 +78,7 @@ export class Recorder {
     }
   }
 
-  /** Begins a turn; settles when it is accepted or refused. */
+  /** Starts a turn; resolves when it is accepted or rejected. */
   async send(sessionId: string, input: Record<string, unknown>[], more: object = {}): Promise<SentInput> {
     const key = newId('req');
     const sent: SentInput = { sessionId, input, outcome: 'under way', at: performance.now() };
@@ -96,21 +96,21 @@ export class Recorder {
     return Object.assign(sent, { outcome: 'accepted', turnId: answer.body.data.id });
   }
 
-  /** Begins a turn and follows it to its end. */
+  /** Starts a turn and follows it to its end. */
   async turn(sessionId: string, input: Record<string, unknown>[]): Promise<RecordedTurn> {
     const sent = await this.send(sessionId, input);
-    if (sent.turnId === undefined) throw new Error(`the turn was refused: ${sent.status} ${sent.code}`);
+    if (sent.turnId === undefined) throw new Error(`the turn was rejected: ${sent.status} ${sent.code}`);
     return this.follow(sessionId, sent.turnId);
   }
 
-  /** Follows a turn to its end, whatever breaks. */
+  /** Follows a turn to its end, across all faults. */
   follow(sessionId: string, turnId: string): RecordedTurn {
     const turn = new RecordedTurn({ sessionId, turnId, recorder: this, file: this.#file });
     this.turns.push(turn);
     return turn;
   }
 
-  /** An operator has deleted the turn: nobody can be told of it any more. */
+  /** An operator has deleted the turn: no request can find it any more. */
   forget(turn: RecordedTurn): void {
     this.turns.splice(this.turns.indexOf(turn), 1);
     this.inputs.splice(
@@ -120,26 +120,26 @@ export class Recorder {
   }
 }
 
-/** A frame, when it came, and on which of the connections. */
+/** A frame, its time, and the number of its connection. */
 export interface RecordedFrame {
   frame: Frame;
   at: number;
   connection: number;
 }
 
-/** What one reader got of one turn, over as many connections as it took. */
+/** What one reader received of one turn, over all of its connections. */
 export class RecordedTurn {
   readonly sessionId: string;
   readonly turnId: string;
   readonly recorded: RecordedFrame[] = [];
-  /** Settles with the turn's end; rejects with what no server should send. */
+  /** Resolves with the turn's end; rejects with a response that no server should send. */
   readonly done: Promise<TurnEnd>;
   readonly #recorder: Recorder;
   readonly #file: string;
   readonly #waiting = new Set<() => void>();
   #reader: EventReader | undefined;
   connections = 0;
-  /** That it is connected to, or was last. */
+  /** The API that it is connected to, or was last. */
   api: ApiClient | undefined;
 
   constructor({
@@ -160,7 +160,7 @@ export class RecordedTurn {
     return this.recorded.map(({ frame }) => frame);
   }
 
-  /** Settles when what has come passes a check; rejects if the turn ends without. */
+  /** Resolves when the received frames pass a check; rejects if the turn ends without. */
   async until(check: (frames: Frame[]) => boolean): Promise<void> {
     while (!check(this.frames)) {
       if (this.frames.at(-1)?.type === 'turn.done') throw new Error('the turn has ended without it');
@@ -169,14 +169,14 @@ export class RecordedTurn {
     }
   }
 
-  /** Settles when the text of a message begins like this, in however many deltas. */
+  /** Resolves when the text of a message begins like this, in any number of deltas. */
   async says(beginning: string): Promise<void> {
     await this.until((frames) =>
       folded(frames).some((event) => 'content' in event && String(event.content).startsWith(beginning)),
     );
   }
 
-  /** Settles when the messages have so many words, in however many deltas. */
+  /** Resolves when the messages have this many words, in any number of deltas. */
   async words(count: number): Promise<void> {
     await this.until((frames) => {
       const texts = folded(frames).map((event) => ('content' in event ? String(event.content) : ''));
@@ -184,13 +184,13 @@ export class RecordedTurn {
     });
   }
 
-  /** Milliseconds from a moment to the next frame behind it; undefined if there was none. */
+  /** Milliseconds from a moment to the next frame after it; undefined if there was none. */
   resumedAfter(moment: number): number | undefined {
     const next = this.recorded.find(({ at }) => at > moment);
     return next && next.at - moment;
   }
 
-  /** As a network does: the client goes on at its cursor. */
+  /** Cuts the connection, as a network does: the client resumes at its cursor. */
   cut(): void {
     this.#reader?.close();
   }
@@ -222,7 +222,7 @@ export class RecordedTurn {
   }
 }
 
-/** What no fault explains, other than a connection that breaks or a server that says it can't. */
+/** An error that no fault explains: neither a broken connection nor a server that is unavailable. */
 function isFinding(error: unknown): boolean {
   if (!(error instanceof Error)) return true;
   if (error.name === 'AssertionError' || error.name === 'ZodError' || error instanceof SyntaxError) return true;

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { subjectNamed, type Role } from '../../../src/core/subject.ts';
 
-/** Somebody with a key of their own, and with something to hide from the others. */
+/** A subject with its own key, and with a secret that the others must not see. */
 export interface Subject {
   id: string;
   role: Role;
   key: string;
-  /** Stands in what the subject says, and in what models and tools say to it. */
+  /** Part of what the subject says, and of what models and tools say to it. */
   secret: string;
 }
 
@@ -15,10 +15,10 @@ function subject(name: string, role: Role): Subject {
   return { id: subjectNamed(name).subjectId, role, key: `key-${random}`, secret: `secret-${name}-${random}` };
 }
 
-/** Writes the agents, and reads what is nobody else's business. */
+/** Writes the agents, and reads the sessions of all subjects. */
 export const OPERATOR = subject('operator', 'admin');
 
-/** The sessions of a world are theirs in turns. */
+/** The sessions of a world belong to them alternately. */
 export const SUBJECTS: readonly [Subject, Subject] = [subject('ann', 'user'), subject('bob', 'user')];
 
 /** For `EVERTURN_API_KEYS`. */

@@ -9,9 +9,10 @@ import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.
 import { keptPort } from '../../support/kept-port.ts';
 import { launchServer, type ServerHome } from '../../../src/temporal-server/launch-server.ts';
 import { freeTemporalPort } from '../../support/temporal-ports.ts';
+import { killUsersAtEnd } from '../../support/reaper.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
 
-/** A server as a program that can be run again and again. */
+/** A server as a program that can be started repeatedly. */
 interface Program {
   address: string;
   up: () => Promise<void>;
@@ -21,7 +22,7 @@ interface Program {
 
 const NAMESPACE = 'everturn';
 
-/** A Temporal server that only its test starts and stops: nobody sees to it that it runs. */
+/** A Temporal server that only its test starts and stops: it is not supervised. */
 export class TestTemporal {
   readonly namespace = NAMESPACE;
   readonly #program: Program;
@@ -32,12 +33,14 @@ export class TestTemporal {
   }
 
   static async start(folder: string, dynamicConfig: DynamicConfig = {}): Promise<TestTemporal> {
+    killUsersAtEnd(folder);
     const temporal = new TestTemporal(await onSqlite(folder, dynamicConfig));
     await temporal.up();
     return temporal;
   }
 
   static async startOnPostgres(folder: string, postgresUrl: string): Promise<TestTemporal> {
+    killUsersAtEnd(folder);
     const temporal = new TestTemporal(await onPostgres(folder, postgresUrl));
     await temporal.up();
     return temporal;
@@ -47,23 +50,23 @@ export class TestTemporal {
     return this.#program.address;
   }
 
-  /** Who sees and does what is not for Everturn's clients. */
+  /** An operator's access, beyond that of Everturn's clients. */
   async operator(): Promise<TemporalClient> {
     this.#operator ??= await TemporalClient.connect(this);
     return this.#operator;
   }
 
-  /** Starts it where it was, on what it has stored. */
+  /** Starts it at the same address, on its stored data. */
   async up(): Promise<void> {
     await this.#program.up();
   }
 
-  /** As a crash does. */
+  /** Kills it, as a crash does. */
   async down(): Promise<void> {
     await this.#program.down();
   }
 
-  /** Its connections stay, but nothing is answered any more. */
+  /** Suspends it: connections stay open, but nothing is answered. */
   async hang(): Promise<void> {
     await this.#signal('SIGSTOP');
   }
@@ -79,7 +82,7 @@ export class TestTemporal {
   }
 
   /**
-   * Settles when a workflow waits for an activity that a worker has begun, for at least the so-maniest time; rejects if
+   * Resolves when a workflow waits for an activity that a worker has started, for at least the n-th time; rejects if
    * the workflow ends without.
    */
   async untilBegun(workflowId: string, activity: string, times = 1): Promise<void> {
@@ -138,6 +141,6 @@ async function onPostgres(folder: string, postgresUrl: string): Promise<Program>
       running = await startTemporalOnPostgres({ ...home, namespace: NAMESPACE, historyShards: 4 });
     },
     down: async () => running?.stop(),
-    pids: () => Promise.reject(new Error('it is only started and stopped')),
+    pids: () => Promise.reject(new Error('it has no supervised process')),
   };
 }

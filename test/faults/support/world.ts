@@ -8,10 +8,11 @@ import { loadConfig, type Config } from '../../../src/config.ts';
 import { withTimeout } from '../../../src/lib/timeout.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
-import { createDatabase, type Postgres } from '../../support/postgres.ts';
+import type { Postgres } from '../../support/postgres.ts';
 import { TestRedis } from '../../support/redis.ts';
 import { ScriptedModel, type ChatRequest } from '../../support/scripted-model.ts';
 import { ServerProcess } from '../../support/server-process.ts';
+import { createDatabase } from '../../support/sql.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
 import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.ts';
 import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
@@ -29,10 +30,10 @@ import { TestTemporal } from './temporal.ts';
 
 export const AGENT = 'agent';
 
-/** The agent of those who have nothing to do with the scenario. */
+/** The agent of the subjects that do not take part in the scenario. */
 const BYSTANDER_AGENT = 'bystander';
 
-/** Nothing is too much: what is let in is no matter of faults. */
+/** Without limits: admission is not a subject of the fault tests. */
 const NO_LIMITS = {
   EVERTURN_REQUESTS_PER_MINUTE: '0',
   EVERTURN_TURNS_PER_SUBJECT: '0',
@@ -41,7 +42,7 @@ const NO_LIMITS = {
   EVERTURN_STREAMS: '0',
 };
 
-/** What goes into a session, as the steps of a plan. */
+/** The steps of a plan, as given to a session. */
 export type Steps = (Omit<Plan['steps'][number], 'tools'> & {
   tools?: { name: string; args?: Record<string, unknown> }[];
 })[];
@@ -50,32 +51,32 @@ export interface WorldOptions {
   apis?: number;
   workers?: number;
   env?: Record<string, string>;
-  /** Of Temporal. */
+  /** Dynamic configuration of Temporal. */
   dynamicConfig?: DynamicConfig;
-  /** Of the agent, beside its model and its tools. */
+  /** Parts of the agent's spec, in addition to its model and its tools. */
   spec?: object;
   /** For the catalog and for Temporal; default: SQLite. */
   postgres?: Postgres;
-  /** Names of MCP servers beside `test`; all have the same tools. */
+  /** Names of MCP servers in addition to `test`; all have the same tools. */
   servers?: string[];
 }
 
 let runtimeInstalled: Promise<void> | undefined;
 
 /**
- * Everturn in parts, each a process that can be killed, paused and started again, with all that it depends on; around
- * it a model, tools and clients that no fault reaches. `check` holds what is left of it to the invariants.
+ * Everturn as separate processes that can be killed, paused and restarted, with all that it depends on, and a model, tools
+ * and clients that no fault affects. `check` checks the result against the invariants.
  */
 export class World {
   readonly folder: string;
   readonly temporal: TestTemporal;
-  /** On which the workers reach Temporal. */
+  /** The connection between the workers and Temporal. */
   readonly workersLine: TcpProxy;
   readonly redis: TestRedis;
   readonly model: ScriptedModel;
   readonly planned = new PlannedModel();
   readonly mcp: TestMcpServer;
-  /** All of them, by their names. */
+  /** All MCP servers, by name. */
   readonly servers: ReadonlyMap<string, TestMcpServer>;
   /** Keeps state for each of its sessions; only bystanders use it. */
   readonly desk: TestMcpServer;
@@ -88,13 +89,13 @@ export class World {
   readonly plans = new Map<string, Plan>();
   readonly #env: Record<string, string>;
   readonly #spec: object;
-  /** The first one encrypts. None if histories are kept: later releases have to read them. */
+  /** The first one encrypts. Empty if histories are recorded: later releases have to read them. */
   #keys: string[] = process.env[RECORD_INTO] === undefined ? [newKey('k1')] : [];
-  /** All processes have got to know it, and none encrypts under it yet. */
+  /** All processes know it, and none encrypts under it yet. */
   #nextKey: string | undefined;
   #faults = 0;
   #sessions = 0;
-  /** How long readers waited for the next word behind a fault, in milliseconds. */
+  /** How long readers waited for the next word after a fault, in milliseconds. */
   readonly #resumed: number[] = [];
 
   private constructor(
@@ -133,14 +134,14 @@ export class World {
     };
     this.model.otherwise = (call) => this.planned.answer(call);
     this.recorder = new Recorder(
-      // As a balancer has it.
+      // As a load balancer selects them.
       () => this.apis.filter(({ isReady }) => isReady).map(({ api }) => api.url),
       path.join(parts.folder, 'frames.jsonl'),
     );
   }
 
   static async start(options: WorldOptions = {}): Promise<World> {
-    // It would tell of each history that is replayed.
+    // It would log each history that is replayed.
     runtimeInstalled ??= installTemporalRuntime(pino({ level: 'silent' }));
     await runtimeInstalled;
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
@@ -171,7 +172,7 @@ export class World {
     return world;
   }
 
-  /** As Everturn's processes have it. */
+  /** The configuration of Everturn's processes. */
   get config(): Config {
     return loadConfig(this.#env);
   }
@@ -189,7 +190,7 @@ export class World {
     await Promise.all(this.processes.filter(({ isRunning }) => !isRunning).map((one) => one.start()));
   }
 
-  /** One more, which takes part from now on. */
+  /** Adds a worker. */
   async addWorker(): Promise<ServerProcess> {
     const worker = await this.#worker();
     this.workers.push(worker);
@@ -201,21 +202,21 @@ export class World {
     return ServerProcess.prepare(this.folder, { ...this.#env, TEMPORAL_ADDRESS: this.workersLine.address }, 'worker');
   }
 
-  /** `kill -9` of all but the model, the tools and the clients. Gives the moment. */
+  /** `kill -9` of everything except the model, the tools and the clients. Returns the moment. */
   async crash(): Promise<number> {
     const { processes, temporal, redis } = this;
     return this.fault(() => Promise.all([...processes.map((one) => one.kill()), temporal.down(), redis.down()]));
   }
 
-  /** Starts again what a crash has ended. */
+  /** Restarts everything that a crash has ended. */
   async recover(): Promise<void> {
     await Promise.all([this.temporal.up(), this.redis.up()]);
     await this.up();
   }
 
   /**
-   * The next of the two steps in which an operator changes the key of an Everturn that goes on: all processes get to know
-   * the new one, and when they do they encrypt under it. One half of them is killed for it, then the other.
+   * The next of the two steps in which an operator changes the key of a running Everturn: all processes learn the new one,
+   * and then they encrypt under it. One half of them is killed for each step, then the other.
    */
   async changeKey(): Promise<void> {
     if (!this.isEncrypted) return;
@@ -253,7 +254,7 @@ export class World {
     if (status !== 200) throw new Error(JSON.stringify(body));
   }
 
-  /** By default of one of the subjects, who take turns. */
+  /** By default of one of the subjects, alternately. */
   async session({ agent = AGENT, subject = this.#nextSubject() } = {}): Promise<string> {
     const headers = { 'idempotency-key': newId('req') };
     const { body } = await this.recorder.persist(
@@ -275,9 +276,9 @@ export class World {
     return Bystander.start({ recorder, planned, session, plan: (...steps) => this.plan(...steps) }, subject);
   }
 
-  /** Makes a plan of steps: its calls have ids by which they can be found again. */
+  /** Creates a plan from steps. Its calls have ids by which they can be found. */
   plan(...steps: Steps): Plan {
-    // As nothing else is called: it is looked for where it must not be.
+    // Unique: it is searched where it must not be.
     const id = `p${this.plans.size}_${randomBytes(4).toString('hex')}`;
     const plan = {
       id,
@@ -290,12 +291,12 @@ export class World {
     return plan;
   }
 
-  /** Begins a turn that carries out a plan, and follows it. */
+  /** Starts a turn that executes a plan, and follows it. */
   async turn(sessionId: string, plan: Plan): Promise<RecordedTurn> {
     return this.recorder.turn(sessionId, [{ type: 'user.message', content: messageFor(plan) }]);
   }
 
-  /** Answers calls that wait for a human, and follows the turn that goes on. */
+  /** Answers calls that wait for a human, and follows the turn that continues. */
   async decide(sessionId: string, status: 'allow' | 'deny', ...toolCallIds: string[]): Promise<RecordedTurn> {
     return this.recorder.turn(
       sessionId,
@@ -303,12 +304,12 @@ export class World {
     );
   }
 
-  /** What the model was asked for the sake of a plan. */
+  /** The model requests of a plan. */
   requestsFor(plan: Plan): ChatRequest[] {
     return this.model.requests.filter((request) => placeOf(request)?.plan.id === plan.id);
   }
 
-  /** How each call of a session's turns has ended, by its id. */
+  /** The outcome of each call of a session's turns, by its id. */
   async outcomes(sessionId: string): Promise<Record<string, string>> {
     const events = await this.recorder.api.list<{ event: SessionEvent }>(`/v1/agents/sessions/${sessionId}/events`);
     return Object.fromEntries(
@@ -316,7 +317,7 @@ export class World {
     );
   }
 
-  /** As what the failed attempts at a turn's activities were taken, the last one of each. */
+  /** The failure type of a turn's activities that had failed attempts, the last one of each. */
   async failedAttempts({ turnId }: RecordedTurn): Promise<string[]> {
     const { client } = await this.temporal.operator();
     const { events } = await client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
@@ -325,7 +326,7 @@ export class World {
     );
   }
 
-  /** Does something bad. Gives the moment, on the clock of the recorded frames. */
+  /** Inflicts a fault. Returns the moment, on the clock of the recorded frames. */
   async fault(inflict: () => unknown): Promise<number> {
     this.#faults += 1;
     const moment = performance.now();
@@ -340,16 +341,16 @@ export class World {
     }
   }
 
-  /** Waits for the end of a turn; gives how long its reader waited for the next word behind a fault, in milliseconds. */
+  /** Waits for the end of a turn; returns how long its reader waited for the next word after a fault, in milliseconds. */
   async resumed(turn: RecordedTurn, moment: number): Promise<number> {
     await turn.done;
     const waited = turn.resumedAfter(moment);
-    if (waited === undefined) throw new Error('nothing came behind the fault: it came too late');
+    if (waited === undefined) throw new Error('no frame followed the fault: it came too late');
     this.#resumed.push(waited);
     return waited;
   }
 
-  /** Waits until all turns have ended, and holds what was seen and what is stored to the invariants. */
+  /** Waits until all turns have ended, and checks what was received and what is stored against the invariants. */
   async check(): Promise<void> {
     this.#disturb();
     await withTimeout(
@@ -364,7 +365,7 @@ export class World {
     await report({ faults: this.#faults + this.planned.faults, turns, effects, resumed: this.#resumed });
   }
 
-  /** Of a world that several tests have shared. */
+  /** For a world that several tests have shared. */
   async checkAndStop(): Promise<void> {
     try {
       await this.check();

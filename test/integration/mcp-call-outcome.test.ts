@@ -1,11 +1,11 @@
 import { createServer } from 'node:http';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { SCOPE } from '../../test/support/tool-scope.ts';
-import { TestMcpServer, type Fault, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
-import type { CallOptions } from './connection.ts';
-import { McpPool, type McpPoolOptions } from './pool.ts';
-import { eventually } from '../../test/support/eventually.ts';
+import { SCOPE } from '../support/tool-scope.ts';
+import { TestMcpServer, type Fault, type TestMcpServerOptions } from '../support/mcp-server.ts';
+import type { CallOptions } from '../../src/mcp/connection.ts';
+import { McpPool, type McpPoolOptions } from '../../src/mcp/pool.ts';
+import { eventually } from '../support/eventually.ts';
 
 async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partial<McpPoolOptions> = {}) {
   const server = await TestMcpServer.start({ tools: [{ name: 'act' }], ...options });
@@ -17,7 +17,7 @@ async function start(options: Partial<TestMcpServerOptions>, poolOptions: Partia
   return { server, pool, endpoint: server.endpoint };
 }
 
-/** One that is not would be used, and its call be of unknown outcome. */
+/** A response without one would be used, and the call be of unknown outcome. */
 async function connectionsAreSeenToBeCut(): Promise<void> {
   for (let turns = 0; turns < 3; turns++) await setImmediate();
 }
@@ -33,7 +33,7 @@ const KINDS: [string, Partial<TestMcpServerOptions>][] = [
 ];
 
 describe.each(KINDS)('a call to a server of %s', (_, kind) => {
-  test('gives the result of the tool', async () => {
+  test('returns the result of the tool', async () => {
     const content = [{ type: 'text' as const, text: 'no' }];
     const { server, pool, endpoint } = await start({
       ...kind,
@@ -56,7 +56,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(server.calls.map(({ tool }) => tool)).toEqual(['act', 'fail']);
   });
 
-  test('is rejected when the server answers with an error', async () => {
+  test('is rejected when the server responds with an error', async () => {
     const fail = (): never => {
       throw new Error('out of paper');
     };
@@ -85,11 +85,11 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(server.count('tools/call')).toBe(1);
   });
 
-  test('is not repeated for an error of the tool that looks like one about headers', async () => {
+  test('is not repeated for an error of the tool that resembles one about headers', async () => {
     const fail = (): never => {
       throw Object.assign(new Error('no'), { code: -32020 });
     };
-    // Servers of 2025-11-25 know nothing of such headers.
+    // Servers of 2025-11-25 have no such headers.
     const region = { type: 'string', ...(kind.protocol === '2025-11-25' && { 'x-mcp-header': 'Region' }) };
     const inputSchema = { type: 'object' as const, properties: { region } };
     const { server, pool, endpoint } = await start({ ...kind, tools: [{ name: 'act', inputSchema, handler: fail }] });
@@ -122,7 +122,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
   ];
   test.each(VAGUE)('is of unknown outcome when the server %s, and is not repeated', async (_what, fault, message) => {
     const { server, pool, endpoint } = await start(kind);
-    await pool.tools(endpoint, SCOPE, calling().signal); // so that the call goes over a connection that was used before
+    await pool.tools(endpoint, SCOPE, calling().signal); // so that the call uses an existing connection
     server.faults.set('tools/call', fault);
     const outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling());
     expect(outcome).toMatchObject({ status: 'unknown', message: expect.stringMatching(message) });
@@ -132,7 +132,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'result' });
   });
 
-  test('is of unknown outcome after its time-out, which is ours and not prolonged by progress', async () => {
+  test('is of unknown outcome after its time-out, which progress does not extend', async () => {
     const { promise: never } = Promise.withResolvers<string>();
     const { server, pool, endpoint } = await start({
       ...kind,
@@ -149,7 +149,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     });
     let progressed = Promise.withResolvers<void>();
     const onProgress = (): void => progressed.resolve();
-    // The time-out is a timer of the SDK's; the server and the connection have no part in this clock.
+    // The time-out is a timer of the SDK; the server and the connection do not use this clock.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
     const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling({ timeoutMs: 200, onProgress }));
@@ -166,13 +166,13 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     }
   });
 
-  test('has no time-out when that is longer than a timer can be', async () => {
+  test('has no time-out if it is longer than a timer can be', async () => {
     const { pool, endpoint } = await start(kind);
     const outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling({ timeoutMs: 366 * 86_400_000 }));
     expect(outcome).toMatchObject({ status: 'result' });
   });
 
-  test('is of unknown outcome when it is cancelled on its way, and the tool is told', async () => {
+  test('is of unknown outcome when it is cancelled in flight, and the tool is notified', async () => {
     const called = Promise.withResolvers<AbortSignal>();
     const { promise: never } = Promise.withResolvers<string>();
     const handler = (_args: object, { signal }: { signal: AbortSignal }): Promise<string> => {
@@ -220,7 +220,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(await fresh.call(endpoint, SCOPE, 'act', {}, calling())).toEqual(refused);
   });
 
-  test('is made again by itself when the server was restarted', async () => {
+  test('is retried when the server was restarted', async () => {
     const { server, pool, endpoint } = await start(kind);
     await pool.call(endpoint, SCOPE, 'act', { n: 1 }, calling());
     await server.restart();
@@ -229,7 +229,7 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(server.calls.map((call) => call.arguments)).toEqual([{ n: 1 }, { n: 2 }]);
   });
 
-  test('carries its operation id in its metadata and as a header, also among others', async () => {
+  test('carries its operation id in its metadata and as a header, also beside others', async () => {
     const { server, pool, endpoint } = await start(kind);
     const ids = Array.from({ length: 30 }, (_, i) => `turn_1/call_${i}`);
     await Promise.all(ids.map((operationId, n) => pool.call(endpoint, SCOPE, 'act', { n }, calling({ operationId }))));
@@ -247,7 +247,7 @@ describe('a session that the server has lost', () => {
   test.each([
     { status: 404, body: 'Session not found' },
     { status: 400, body: '{"error":{"message":"Bad Request: No valid session ID provided"}}' },
-  ])('is replaced, and the call is made once (HTTP $status)', async (unknownSession) => {
+  ])('is replaced, and the call is executed once (HTTP $status)', async (unknownSession) => {
     const { server, pool, endpoint } = await start({ protocol: '2025-11-25', unknownSession });
     const first = await pool.tools(endpoint, SCOPE, calling().signal);
     server.forgetSessions();
@@ -257,7 +257,7 @@ describe('a session that the server has lost', () => {
     expect(second.sessionId).not.toBe(first.sessionId);
   });
 
-  test('and that it loses again at once leaves the call unsent', async () => {
+  test('that is lost again immediately leaves the call unsent', async () => {
     const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
     server.faults.set('tools/call', { status: 404 });
     expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toEqual({
@@ -267,7 +267,7 @@ describe('a session that the server has lost', () => {
     expect(server.count('tools/call')).toBe(2);
   });
 
-  test('does not disturb the calls that are still under way in it', async () => {
+  test('does not disturb the calls in flight in it', async () => {
     const { promise, resolve } = Promise.withResolvers<string>();
     const { server, pool, endpoint } = await start({
       protocol: '2025-11-25',
@@ -291,14 +291,14 @@ describe('a session that the server has lost', () => {
 describe('an event stream that can be resumed', () => {
   const resumable = { protocol: '2025-11-25', resumable: true } as const;
 
-  test('is resumed when the connection breaks: the answer still comes', async () => {
+  test('is resumed when the connection breaks, and the response arrives', async () => {
     const { server, pool, endpoint } = await start(resumable);
     server.faults.set('tools/call', 'swallow');
     expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'result' });
     expect(server.count('tools/call')).toBe(1);
   });
 
-  test('is resumed when the server hangs up', async () => {
+  test('is resumed when the server closes it', async () => {
     const { server, pool, endpoint } = await start({
       ...resumable,
       tools: [
@@ -317,7 +317,7 @@ describe('an event stream that can be resumed', () => {
     expect(server.calls).toHaveLength(1);
   });
 
-  test('is left alone once the call was cancelled', async () => {
+  test('is not resumed after the call was cancelled', async () => {
     const called = Promise.withResolvers<() => void>();
     const { promise: never } = Promise.withResolvers<string>();
     const { server, pool, endpoint } = await start({
@@ -364,7 +364,7 @@ describe('an event stream that can be resumed', () => {
   });
 });
 
-test('a tool that asks for input has stopped, one that runs on as a task may have done its work', async () => {
+test('a tool that requests input has stopped; one that continues as a task may have taken effect', async () => {
   const { server, pool, endpoint } = await start({});
   await pool.tools(endpoint, SCOPE, calling().signal);
   const results = [
@@ -392,7 +392,7 @@ test('a gateway that gives up on the server behind it leaves an unknown outcome'
   }
 });
 
-test('a tool that wants arguments as headers gets them, once its description is known', async () => {
+test('a tool that takes arguments as headers gets them once its description is known', async () => {
   const region = { type: 'string', 'x-mcp-header': 'Region' };
   const { server, pool, endpoint } = await start({
     tools: [
@@ -421,7 +421,7 @@ test('a tool that wants arguments as headers gets them, once its description is 
   expect(server.count('tools/call')).toBe(before + 1);
 });
 
-test("results that do not fit the tool's output schema are results all the same", async () => {
+test('results that do not match the output schema of the tool are accepted', async () => {
   const { pool, endpoint } = await start({
     tools: [
       {
@@ -435,7 +435,7 @@ test("results that do not fit the tool's output schema are results all the same"
   expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ structuredContent: { b: 1 } });
 });
 
-test('a host that does not exist, a server without TLS and a private address are never sent a call', async () => {
+test('a call is never sent to an unknown host, a server without TLS or a private address', async () => {
   const { server, pool, endpoint } = await start({});
   const at = (url: string) => pool.call({ ...endpoint, url }, SCOPE, 'act', {}, calling());
   expect(await at('http://nowhere.invalid/')).toMatchObject({
@@ -453,7 +453,7 @@ test('a host that does not exist, a server without TLS and a private address are
   });
 });
 
-test('closing the pool ends the calls that are under way', async () => {
+test('closing the pool ends the calls in flight', async () => {
   const { promise: never } = Promise.withResolvers<string>();
   const { server, pool, endpoint } = await start({ tools: [{ name: 'act', handler: () => never }] });
   const outcome = pool.call(endpoint, SCOPE, 'act', {}, calling());
@@ -463,7 +463,7 @@ test('closing the pool ends the calls that are under way', async () => {
   expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'not_sent' });
 });
 
-test('an answer that breaks off in the middle leaves an unknown outcome', async () => {
+test('a truncated response leaves an unknown outcome', async () => {
   const { server, pool, endpoint } = await start({});
   await pool.tools(endpoint, SCOPE, calling().signal);
   const port = Number(new URL(server.url).port);

@@ -1,9 +1,9 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { startHostileServer, type Hostile, type HostileAnswers } from '../../test/support/hostile-server.ts';
-import { longestStretch } from '../../test/support/main-thread.ts';
-import { listen } from '../demo/local-server.ts';
-import { OpenAIProvider } from './openai.ts';
-import type { ModelChunk, ModelRequest } from './provider.ts';
+import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
+import { longestStretch } from '../support/main-thread.ts';
+import { listen } from '../../src/demo/local-server.ts';
+import { OpenAIProvider } from '../../src/models/openai.ts';
+import type { ModelChunk, ModelRequest } from '../../src/models/provider.ts';
 
 const MAX_STRETCH_MS = 100;
 const MB = 1_000_000;
@@ -38,7 +38,7 @@ test.each<[string, Hostile, Partial<HostileAnswers>]>([
     EVENTS,
   ],
   ['of large fields', { unit: delta(`"reasoning_details":[{"text":"${'x'.repeat(1000)}"}]`), bytes: 9 * MB }, EVENTS],
-])('an answer %s is cut off, and not asked for again', async (_, hostile, more) => {
+])('a response %s is cut off, and not requested again', async (_, hostile, more) => {
   const server = await startHostileServer({ methods: { '*': hostile }, ...more });
   onTestFinished(server.stop);
   const provider = new OpenAIProvider({ apiKey: 'k', baseUrl: server.url, idleSeconds: 30 });
@@ -53,13 +53,13 @@ test.each<[string, Hostile, Partial<HostileAnswers>]>([
   expect(stretch).toBeLessThan(MAX_STRETCH_MS);
 });
 
-test('a server that leaves the connection open behind its answer is not waited for', async () => {
+test('a connection that the server leaves open after its response is not waited for', async () => {
   const server = await listen((_, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     response.write('data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n');
   }, '/v1');
   onTestFinished(server.stop);
-  // Only the end of the answer can end this in time: silence is allowed for longer than the test may take.
+  // Only the end of the response can end this in time: the allowed silence is longer than the test.
   const provider = new OpenAIProvider({ apiKey: 'k', baseUrl: server.url, idleSeconds: 3600 });
   expect(await all(provider)).toEqual([{ content: 'hi', finishReason: 'stop' }]);
 });

@@ -1,9 +1,9 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { SCOPE } from '../../test/support/tool-scope.ts';
-import { KINDS } from '../../test/support/mcp-kinds.ts';
-import type { CallOptions } from './connection.ts';
-import { McpPool } from './pool.ts';
-import { eventually } from '../../test/support/eventually.ts';
+import { SCOPE } from '../support/tool-scope.ts';
+import { KINDS } from '../support/mcp-kinds.ts';
+import type { CallOptions } from '../../src/mcp/connection.ts';
+import { McpPool } from '../../src/mcp/pool.ts';
+import { eventually } from '../support/eventually.ts';
 
 const unaborted = new AbortController().signal;
 
@@ -26,7 +26,7 @@ async function start(kind: string) {
     const { tools } = await pool.tools(endpoint, SCOPE, unaborted);
     return tools.map(({ name }) => name);
   };
-  /** What the server says of itself and of this call. */
+  /** What the server reports about itself and this call. */
   const inspect = async () => {
     const outcome = await call('inspect');
     const [block] = outcome.status === 'result' ? outcome.content : [];
@@ -40,12 +40,12 @@ async function start(kind: string) {
   return { server, pool, endpoint, call, names, inspect, sleep: (ms: number) => (now += ms) };
 }
 
-/** What the protocol of a kind gives. */
+/** What the protocol of a kind supports. */
 const hasHeaders = (kind: string): boolean => !kind.startsWith('stdio');
 const tellsOfChanges = (kind: string): boolean => !kind.includes('without sessions');
 
 describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
-  test('its tools are listed, all pages of them', async () => {
+  test('all pages of its tools are listed', async () => {
     const { pool, endpoint } = await start(kind);
     const { tools, transport, sessionId } = await pool.tools(endpoint, SCOPE, unaborted);
     const names = ['echo', 'fail', 'refuse', 'inspect', 'wait', 'rename', 'die', 'breed'];
@@ -60,7 +60,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     expect(sessionId === null).toBe(!kind.includes('with sessions'));
   });
 
-  test('a result, with its structured content', async () => {
+  test('returns a result with its structured content', async () => {
     const { call } = await start(kind);
     expect(await call('echo', { text: 'héllo\n"you"' })).toEqual({
       status: 'result',
@@ -70,7 +70,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     });
   });
 
-  test('a result that says that the tool failed, and an error instead of a result', async () => {
+  test('returns a result that says that the tool failed, and an error instead of a result', async () => {
     const { call } = await start(kind);
     expect(await call('fail')).toEqual({
       status: 'result',
@@ -87,20 +87,20 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     });
   });
 
-  test('a large result', async () => {
+  test('returns a large result', async () => {
     const { call } = await start(kind);
     const text = 'ü'.repeat(1_000_000);
     expect(await call('echo', { text })).toMatchObject({ status: 'result', structuredContent: { text } });
   });
 
-  test('the operation id arrives, in every way that there is', async () => {
+  test('receives the operation id in all supported ways', async () => {
     const { inspect } = await start(kind);
     const { meta, headers } = await inspect();
     expect(meta['io.everturn/operation-id']).toBe('turn_1/call_1');
     if (hasHeaders(kind)) expect(headers['idempotency-key']).toBe('turn_1/call_1');
   });
 
-  test('a call reports its progress; one that is cancelled is of unknown outcome, and the tool is told', async () => {
+  test('a call reports its progress; a cancelled one is of unknown outcome, and the tool is notified', async () => {
     const { call, inspect } = await start(kind);
     const cancel = new AbortController();
     const onProgress = vi.fn<() => void>();
@@ -114,11 +114,11 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     await expect.poll(async () => (await inspect()).cancelled).toBe(1);
   });
 
-  test('a call that takes too long is of unknown outcome, and the tool is told', async () => {
+  test('a call that exceeds its time is of unknown outcome, and the tool is notified', async () => {
     const { call, inspect } = await start(kind);
     await inspect();
     const begun = Promise.withResolvers<void>();
-    // The time-out is a timer of the SDK's: it runs out when the tool has begun.
+    // The time-out is a timer of the SDK: it fires after the tool has started.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
     const outcome = call('wait', {}, { timeoutMs: 100, onProgress: () => begun.resolve() });
@@ -132,7 +132,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     await expect.poll(async () => (await inspect()).cancelled).toBe(1);
   });
 
-  test('many calls at once', async () => {
+  test('handles many concurrent calls', async () => {
     const { call } = await start(kind);
     const texts = Array.from({ length: 50 }, (_, i) => String(i));
     const outcomes = await Promise.all(texts.map((text) => call('echo', { text })));
@@ -141,11 +141,11 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     );
   });
 
-  test('changes of its tools are seen', async () => {
+  test('changes of its tools are noticed', async () => {
     const { call, names, sleep } = await start(kind);
     expect(await names()).not.toContain('renamed');
     if (tellsOfChanges(kind)) {
-      // Changes are told of once the server has agreed to, which comes after the first list.
+      // Changes are sent only after the server has agreed to, which is after the first list.
       await eventually(async () => {
         await call('rename');
         expect(await names()).toContain('renamed');
@@ -157,7 +157,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     }
   });
 
-  test('that was started anew is connected with again, and no call is lost', async () => {
+  test('is reconnected after a restart, and no call is lost', async () => {
     const { server, call, names, sleep } = await start(kind);
     expect(await call('echo', { text: 'a' })).toMatchObject({ status: 'result' });
     await server.restart();
@@ -168,9 +168,9 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     expect(await call('echo', { text: 'b' })).toMatchObject({ status: 'result' });
   });
 
-  // A program does not go away by itself.
+  // A program does not stop by itself.
   if (hasHeaders(kind)) {
-    test('one that goes away in the middle of a call leaves its outcome unknown', async () => {
+    test('that stops during a call leaves an unknown outcome', async () => {
       const { server, call } = await start(kind);
       const onProgress = vi.fn<() => void>();
       const outcome = call('wait', {}, { onProgress });
@@ -180,7 +180,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     });
   }
 
-  test('closing the pool ends the calls that are under way', async () => {
+  test('closing the pool ends the calls in flight', async () => {
     const { pool, endpoint, call } = await start(kind);
     const onProgress = vi.fn<() => void>();
     const outcome = call('wait', {}, { onProgress });

@@ -2,7 +2,7 @@ import { proxyActivities } from '@temporalio/workflow';
 
 const { nothing } = proxyActivities<{ nothing: () => Promise<void> }>({ startToCloseTimeout: '1 minute' });
 
-/** What Temporal alone costs: a workflow that does nothing, so many times. */
-export async function floor(activities: number): Promise<void> {
+/** Measures Temporal alone: executes an activity that does nothing, `activities` times. */
+export async function baseline(activities: number): Promise<void> {
   for (let i = 0; i < activities; i++) await nothing();
 }

@@ -1,21 +1,21 @@
-import { SCOPE } from '../../test/support/tool-scope.ts';
+import { SCOPE } from '../support/tool-scope.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { startHostileServer, type Hostile, type HostileAnswers } from '../../test/support/hostile-server.ts';
-import { longestStretch } from '../../test/support/main-thread.ts';
-import { storeToolResult, readResult } from '../tools/results.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
-import { sha256 } from '../lib/hash.ts';
-import type { CallOutcome } from './call-outcome.ts';
-import { McpPool } from './pool.ts';
+import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
+import { longestStretch } from '../support/main-thread.ts';
+import { storeToolResult, readResult } from '../../src/tools/results.ts';
+import type { BlobStore } from '../../src/blobs/blob-store.ts';
+import { sha256 } from '../../src/lib/hash.ts';
+import type { CallOutcome } from '../../src/mcp/call-outcome.ts';
+import { McpPool } from '../../src/mcp/pool.ts';
 
-/** What a request may take of the main thread at a time: heartbeats and all other sessions wait for as long. */
+/** How long a response may block the main thread: heartbeats and all other sessions wait meanwhile. */
 const MAX_STRETCH_MS = 100;
 
 const MB = 1_000_000;
 const signal = new AbortController().signal;
 const calling = { operationId: 'turn_1/call_1', signal, timeoutMs: 60_000 };
 
-/** Hashes what it is given, as all stores do. */
+/** Hashes its input, as all stores do. */
 const blobs = { put: async (_: string, bytes: Uint8Array) => sha256(bytes) } as unknown as BlobStore;
 
 async function start(answers: HostileAnswers) {
@@ -41,7 +41,7 @@ async function start(answers: HostileAnswers) {
   };
 }
 
-/** A JSON-RPC result of `bytes`; the fields that only one protocol wants do not hurt in the other. */
+/** A JSON-RPC result of `bytes`; fields that only one protocol version requires do no harm in the other. */
 function result(fields: string, unit: string, bytes: number, end: string, separator = ''): Hostile {
   const head = `{"jsonrpc":"2.0","id":$id,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",${fields}`;
   return { head, unit: unit + separator, bytes, tail: `${separator && unit}${end}}}` };
@@ -59,7 +59,7 @@ const EVENTS = { contentType: 'text/event-stream' };
 
 const tooLarge = /its (answer|list of tools) (is larger than|has more than|is nested deeper than)/;
 
-/** Nearly as many values as are let through. */
+/** Nearly as many values as are accepted. */
 const full = (fields: string, unit: string, end: string): Hostile =>
   result(
     fields,
@@ -108,7 +108,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
       1,
     ],
     ['of 1,000,000 empty objects', result('"content":[],"structuredContent":{"a":[', '{}', 3 * MB, ']}', ','), {}, 1],
-  ])('%s is cut off, and not asked for again', async (_, hostile, more, calls) => {
+  ])('%s is cut off, and not requested again', async (_, hostile, more, calls) => {
     const { outcomes, requests, stretch } = await measure(hostile, more, calls);
     for (const outcome of outcomes) {
       expect(outcome).toMatchObject({ status: 'result', isError: true });
@@ -159,7 +159,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
       { head: '{"jsonrpc":"2.0","id":$id,"error":{"code":1,"message":"', unit: 'token=', bytes: 4 * MB, tail: '"}}' },
       {},
     ],
-  ])('%s holds nothing up', async (_, hostile, more) => {
+  ])('%s does not block the main thread', async (_, hostile, more) => {
     const { outcomes, requests, stretch } = await measure(hostile, more);
     expect([outcomes.length, requests]).toEqual([1, 1]);
     expect(stretch).toBeLessThan(MAX_STRETCH_MS);
@@ -202,7 +202,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a list of tools from a ser
       ),
       {},
     ],
-  ])('%s is refused', async (_, hostile, more) => {
+  ])('%s is rejected', async (_, hostile, more) => {
     const { failure, stretch } = await measure(hostile, more);
     expect(String(failure)).toMatch(tooLarge);
     expect(stretch).toBeLessThan(MAX_STRETCH_MS);
@@ -229,7 +229,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a list of tools from a ser
       'with 40,000 annotations',
       whole(`"tools":[{"name":"a","inputSchema":{"type":"object"},"annotations":{${keys(40_000)}}}]`),
     ],
-  ])('%s holds nothing up', async (_, hostile) => {
+  ])('%s does not block the main thread', async (_, hostile) => {
     expect((await measure(hostile)).stretch).toBeLessThan(MAX_STRETCH_MS);
   });
 });
@@ -238,7 +238,7 @@ test.each<[string, Hostile, Partial<HostileAnswers>]>([
   ['an endless event', { unit: 'x', bytes: 300 * MB }, {}],
   ['an endless event behind gzip', { unit: 'x', bytes: 300 * MB }, { gzip: true }],
   ['lines that make no event', { unit: 'data: 1\n', bytes: 300 * MB }, {}],
-])('a server of HTTP with SSE that sends %s is given up', async (_, hostile, more) => {
+])('a server of HTTP with SSE that sends %s is abandoned', async (_, hostile, more) => {
   const stream = { ...hostile, head: 'event: endpoint\ndata: /mcp\n\ndata: ' };
   const { tools: listed, server } = await start({
     methods: { '': stream },
@@ -251,7 +251,7 @@ test.each<[string, Hostile, Partial<HostileAnswers>]>([
   expect(stretch).toBeLessThan(MAX_STRETCH_MS);
 });
 
-describe('a program that answers with', () => {
+describe('a program that responds with', () => {
   test.each([
     ['a line of 60 MB', "'x'.repeat(60_000_000)"],
     [
@@ -272,7 +272,7 @@ describe('a program that answers with', () => {
   test.each([
     ['a million empty lines', "'\\n'.repeat(1_000_000)"],
     ['20,000 lines of no use', "'{}\\n'.repeat(20_000)"],
-  ])('%s holds nothing up', async (_, answer) => {
+  ])('%s does not block the main thread', async (_, answer) => {
     const good = `'{"jsonrpc":"2.0","id":' + id + ',"result":{"content":[]}}\\n'`;
     const { outcome, stretch } = await run(`${answer} + ${good}`);
     expect(outcome).toMatchObject({ status: 'result' });

@@ -3,8 +3,8 @@ import type { Client } from '@temporalio/client';
 import { bundleWorkflowCode, DefaultLogger, type NativeConnection, Worker } from '@temporalio/worker';
 import { newId } from '../src/engine/new-id.ts';
 
-/** Bare workflows on the same server, with the same worker settings as Everturn's where they matter. */
-export class Floor {
+/** The baseline: workflows without Everturn, on the same server and with Everturn's worker settings where they matter. */
+export class Baseline {
   readonly #client: Client;
   readonly #worker: Worker;
   readonly #taskQueue: string;
@@ -17,10 +17,10 @@ export class Floor {
     this.#running = worker.run();
   }
 
-  static async start(client: Client, connection: NativeConnection, namespace: string): Promise<Floor> {
+  static async start(client: Client, connection: NativeConnection, namespace: string): Promise<Baseline> {
     const taskQueue = newId('req');
     const workflowBundle = await bundleWorkflowCode({
-      workflowsPath: fileURLToPath(new URL('floor-workflows.ts', import.meta.url)),
+      workflowsPath: fileURLToPath(new URL('baseline-workflows.ts', import.meta.url)),
       logger: new DefaultLogger('ERROR'),
     });
     const worker = await Worker.create({
@@ -33,12 +33,12 @@ export class Floor {
       maxConcurrentWorkflowTaskExecutions: 100,
       maxEagerActivityReservationsPerWorkflowTask: 50,
     });
-    return new Floor(client, worker, taskQueue);
+    return new Baseline(client, worker, taskQueue);
   }
 
-  /** Runs one workflow of `activities` no-ops. */
+  /** Runs one workflow that executes `activities` activities, one after the other; they do nothing. */
   async run(activities: number): Promise<void> {
-    await this.#client.workflow.execute('floor', {
+    await this.#client.workflow.execute('baseline', {
       workflowId: newId('req'),
       taskQueue: this.#taskQueue,
       args: [activities],

@@ -10,36 +10,37 @@ import { startTemporalOnPostgres } from '../deploy/temporal/start.ts';
 import { loadConfig } from '../src/config.ts';
 import { freePort } from '../src/lib/processes.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../src/temporal-server/provision.ts';
-import { createDatabase, Postgres } from '../test/support/postgres.ts';
+import { Postgres } from '../test/support/postgres.ts';
 import { TestRedis } from '../test/support/redis.ts';
+import { createDatabase } from '../test/support/sql.ts';
 import { freeTemporalPort } from '../test/support/temporal-ports.ts';
 
-/** Everturn in processes as people run it, on a Temporal that bare workflows can use beside it. */
-export interface Form {
+/** Everturn in its own processes, as in production, on a Temporal server that the baseline's workflows also use. */
+export interface Deployment {
   url: string;
   temporal: Pick<ProvisionedTemporal, 'connectionOptions' | 'namespace'>;
-  /** Of the process that readers are connected to: resident megabytes. */
+  /** Resident memory of the process that readers are connected to, in megabytes. */
   memoryMb: () => Promise<number>;
 }
 
-interface FormOptions {
-  /** For all that it writes. */
+interface DeploymentOptions {
+  /** All files are written here. */
   folder: string;
   env: Record<string, string>;
   log: Logger;
-  /** Gets what undoes the start. */
+  /** Functions that undo the start are added here. */
   cleanup: (() => Promise<unknown>)[];
 }
 
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
-/** One process, and the embedded Temporal. */
-export async function startTogether(options: FormOptions): Promise<Form> {
-  return startOn(await startEmbedded(options), 'together', options);
+/** One process with the embedded Temporal. */
+export async function startAllInOne(options: DeploymentOptions): Promise<Deployment> {
+  return startOn(await startEmbedded(options), 'all-in-one', options);
 }
 
-/** Two of these on one Temporal: one that encrypts nothing, and one that encrypts what it stores. */
-export async function startPair(options: FormOptions): Promise<{ plain: Form; encrypted: Form }> {
+/** Two processes on one Temporal: one that encrypts nothing, and one that encrypts what it stores. */
+export async function startPair(options: DeploymentOptions): Promise<{ plain: Deployment; encrypted: Deployment }> {
   const temporal = await startEmbedded(options);
   const keys = { EVERTURN_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}` };
   return {
@@ -48,19 +49,19 @@ export async function startPair(options: FormOptions): Promise<{ plain: Form; en
   };
 }
 
-async function startEmbedded({ folder, log, cleanup }: FormOptions): Promise<ProvisionedTemporal> {
+async function startEmbedded({ folder, log, cleanup }: DeploymentOptions): Promise<ProvisionedTemporal> {
   const { cacheDir, temporal: settings } = loadConfig({});
   const temporal = await provisionTemporal({ dataDir: folder, cacheDir, log, ...settings });
   cleanup.push(() => temporal.stop());
   return temporal;
 }
 
-/** A process with a folder and a task queue of its own. */
+/** A process with its own folder and task queue. */
 async function startOn(
   temporal: ProvisionedTemporal,
   name: string,
-  { folder, env, cleanup }: FormOptions,
-): Promise<Form> {
+  { folder, env, cleanup }: DeploymentOptions,
+): Promise<Deployment> {
   const dataDir = path.join(folder, name);
   await mkdir(dataDir);
   const { connectionOptions, namespace } = temporal;
@@ -72,16 +73,16 @@ async function startOn(
     EVERTURN_TASK_QUEUE: name,
     TEMPORAL_ADDRESS: connectionOptions.address ?? '',
     TEMPORAL_NAMESPACE: namespace,
-    // As with the embedded Temporal, which this one is.
+    // The setting of an embedded Temporal, which this one is.
     EVERTURN_SQLITE_SYNC: 'normal',
   });
   cleanup.push(() => stop(server));
   return { url: `http://127.0.0.1:${port}`, temporal, memoryMb: () => memoryMb(server) };
 }
 
-/** An API and a worker, with catalog and Temporal on PostgreSQL, and Redis. */
-export async function startApart({ folder, env, log, cleanup }: FormOptions): Promise<Form> {
-  const dataDir = path.join(folder, 'apart');
+/** An API process and a worker, with catalog and Temporal on PostgreSQL, and Redis. */
+export async function startStandalone({ folder, env, log, cleanup }: DeploymentOptions): Promise<Deployment> {
+  const dataDir = path.join(folder, 'standalone');
   await mkdir(dataDir);
   const postgres = await Postgres.start({ isDurable: true });
   cleanup.push(() => postgres.stop());
@@ -115,7 +116,7 @@ export async function startApart({ folder, env, log, cleanup }: FormOptions): Pr
   return { url: `http://127.0.0.1:${port}`, temporal: { connectionOptions, namespace }, memoryMb: () => memoryMb(api) };
 }
 
-/** Settles when it has said `ready`. */
+/** Resolves when the process has printed `ready`. */
 async function startProcess(command: string, ready: string, env: Record<string, string>): Promise<ChildProcess> {
   const { PATH = '', HOME = '' } = process.env;
   const child = spawn(process.execPath, [MAIN, command], {

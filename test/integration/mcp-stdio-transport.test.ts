@@ -1,18 +1,18 @@
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { SCOPE } from '../../test/support/tool-scope.ts';
-import { isAlive } from '../../test/support/is-alive.ts';
-import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
-import { withLogContext, logContext } from '../telemetry/log-context.ts';
-import { McpPool, type McpPoolOptions } from './pool.ts';
-import type { StdioEndpoint } from './registry.ts';
-import { eventually } from '../../test/support/eventually.ts';
-import { StderrLog } from './stdio-transport.ts';
+import { SCOPE } from '../support/tool-scope.ts';
+import { isAlive } from '../support/is-alive.ts';
+import { stdioEndpoint } from '../support/mcp-kinds.ts';
+import { withLogContext, logContext } from '../../src/telemetry/log-context.ts';
+import { McpPool, type McpPoolOptions } from '../../src/mcp/pool.ts';
+import type { StdioEndpoint } from '../../src/mcp/registry.ts';
+import { eventually } from '../support/eventually.ts';
+import { StderrLog } from '../../src/mcp/stdio-transport.ts';
 
 const unaborted = new AbortController().signal;
 const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000 };
 
-/** The servers are of the older era, with which all but the first test of the handshake are the same. */
+/** The servers are of 2025-11-25; except for the first test of the handshake the other version behaves the same. */
 function start(endpoint: StdioEndpoint = stdioEndpoint('2025-11-25'), options: Partial<McpPoolOptions> = {}) {
   const logged: { level: number; msg: string; mcpServer?: string; pid?: number; turnId?: string }[] = [];
   const log = pino(
@@ -34,7 +34,7 @@ function start(endpoint: StdioEndpoint = stdioEndpoint('2025-11-25'), options: P
   return { pool, endpoint, logged, call, textOf, inspect };
 }
 
-/** A server that answers one question, of whatever kind, and then closes its input. */
+/** A server that answers one request of any kind, and then closes its input. */
 const ANSWERS_ONCE = `
   read probe; echo '{"jsonrpc":"2.0","id":"server-discover-probe-1","error":{"code":-32601,"message":"no"}}'
   read initialize; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}'
@@ -48,7 +48,7 @@ function inShell(...args: string[]): StdioEndpoint {
 }
 
 describe('the program of a server', () => {
-  test('is started once, by whoever needs it first', async () => {
+  test('is started once, by its first user', async () => {
     const { pool, endpoint, inspect, logged } = start();
     expect(logged).toEqual([]);
     const both = await Promise.all([pool.tools(endpoint, SCOPE, unaborted), inspect(), inspect()]);
@@ -66,7 +66,7 @@ describe('the program of a server', () => {
     expect(Object.keys(env).filter((name) => name.startsWith('EVERTURN'))).toEqual([]);
   });
 
-  test('runs in the folder that is asked for', async () => {
+  test('runs in the configured folder', async () => {
     const { inspect } = start({
       ...stdioEndpoint('2025-11-25'),
       command: '/bin/sh',
@@ -84,13 +84,13 @@ describe('the program of a server', () => {
     [{ cwd: '/nowhere' }, /^MCP server "test" cannot be started in \/nowhere: .*ENOENT$/],
     [{ command: '/bin/sh', args: ['-c', 'exit 7'] }, /^MCP server "test" ended with exit code 7$/],
     [{ command: '/bin/sh', args: ['-c', 'kill -9 $$'] }, /^MCP server "test" was ended by SIGKILL$/],
-  ])('that can not run (%j) leaves the call unsent, and says why', async (more, message) => {
+  ])('that cannot run (%j) leaves the call unsent, with the reason', async (more, message) => {
     const { pool, endpoint, call } = start({ ...stdioEndpoint('2025-11-25'), ...more });
     await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(message);
     expect(await call('echo')).toEqual({ status: 'not_sent', message: expect.stringMatching(message) });
   });
 
-  test('that does not answer is ended after its time', async () => {
+  test('that does not respond is ended after its time-out', async () => {
     const { pool, endpoint, logged } = start(
       { ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'] },
       { startTimeoutMs: 300, answerTimeoutMs: 100 },
@@ -100,27 +100,27 @@ describe('the program of a server', () => {
     expect(isAlive(logged[0]?.pid ?? 0)).toBe(false);
   });
 
-  test('that takes no other first message than `initialize` is started again for it', async () => {
+  test('that accepts no first message but `initialize` is restarted for it', async () => {
     const { textOf, logged } = start(stdioEndpoint('2025-11-25', 'strict'));
     expect(await textOf('inspect')).toContain('pid');
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
   });
 
-  test('is ended when nobody has used it for long, and started again', async () => {
+  test('is ended after a period without use, and started again', async () => {
     const { inspect } = start(undefined, { idleMs: 200 });
     const { pid } = await inspect();
     await eventually(() => expect(isAlive(pid)).toBe(false));
     expect((await inspect()).pid).not.toBe(pid);
   });
 
-  test('is ended with the pool, with all that it has started', async () => {
+  test('is ended with the pool, with all processes that it has started', async () => {
     const { pool, textOf, inspect } = start(inShell('2025-11-25'));
     const { pid } = await inspect();
     const child = Number(await textOf('breed'));
     expect([isAlive(pid), isAlive(child)]).toEqual([true, true]);
     await pool.close();
     expect(isAlive(pid)).toBe(false);
-    // Whoever adopts it has to see it dead.
+    // The process that adopts it has to reap it first.
     await eventually(() => expect(isAlive(child)).toBe(false));
   });
 
@@ -143,7 +143,7 @@ describe('the program of a server', () => {
 });
 
 describe('a server that dies', () => {
-  test('in the middle of a call leaves its outcome unknown, and is started again for the next one', async () => {
+  test('during a call leaves an unknown outcome, and is restarted for the next one', async () => {
     const { call, inspect, logged } = start();
     const { pid } = await inspect();
     expect(await call('die')).toEqual({ status: 'unknown', message: 'MCP server "test" ended with exit code 3' });
@@ -151,7 +151,7 @@ describe('a server that dies', () => {
     expect((await inspect()).pid).not.toBe(pid);
   });
 
-  test('between two calls loses none of them, and is not believed to have the tools of before', async () => {
+  test('between two calls loses none of them, and its tools are listed again', async () => {
     const { pool, endpoint, inspect, logged } = start();
     await pool.tools(endpoint, SCOPE, unaborted);
     const { pid } = await inspect();
@@ -162,7 +162,7 @@ describe('a server that dies', () => {
     expect((await inspect()).pid).not.toBe(pid);
   });
 
-  test('as a call is written, which it can not have read, gets it when it is started again', async () => {
+  test('while a call is written, which it cannot have read, gets the call after its restart', async () => {
     const args = ['-c', ANSWERS_ONCE];
     const { pool, endpoint, call, logged } = start({ ...stdioEndpoint('2025-11-25'), command: '/bin/sh', args });
     expect((await pool.tools(endpoint, SCOPE, unaborted)).tools).toEqual([]);
@@ -171,7 +171,7 @@ describe('a server that dies', () => {
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
   });
 
-  test('leaves nothing behind that it has started', async () => {
+  test('leaves no process behind that it has started', async () => {
     const { textOf, inspect } = start();
     const { pid } = await inspect();
     const child = Number(await textOf('breed'));
@@ -179,7 +179,7 @@ describe('a server that dies', () => {
     await eventually(() => expect(isAlive(child)).toBe(false));
   });
 
-  test('while its tools are listed is started again', async () => {
+  test('while its tools are listed is restarted', async () => {
     const { pool, endpoint, inspect } = start(undefined, { listMaxAgeMs: 0 });
     const { pid } = await inspect();
     process.kill(pid, 'SIGSTOP');
@@ -189,9 +189,9 @@ describe('a server that dies', () => {
   });
 });
 
-test('what a server says on its standard error is in our log, line by line, each with its name, and cut', async () => {
+test("a server's standard error is logged line by line, with the name of the server and shortened", async () => {
   const { pool, endpoint, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
-  // What is no message on its standard output does not disturb.
+  // Text on its standard output that is no message does no harm.
   await pool.tools(endpoint, SCOPE, unaborted);
   await pool.close();
   const said = logged.filter(({ msg }) => !msg.startsWith('the MCP server'));
@@ -202,7 +202,7 @@ test('what a server says on its standard error is in our log, line by line, each
   );
 });
 
-test('what a server says as long as it lives is not of the turn that was the first to need it', async () => {
+test('later output of a server is not logged under the turn that started it', async () => {
   const { pool, endpoint, inspect, logged } = start(stdioEndpoint('2025-11-25', 'noisy'));
   const { pid } = await withLogContext({ turnId: 'turn_1' }, inspect);
   process.kill(pid, 'SIGKILL');
@@ -212,7 +212,7 @@ test('what a server says as long as it lives is not of the turn that was the fir
   expect(logged.filter(({ turnId }) => turnId !== undefined)).toEqual([]);
 });
 
-test('a program that says too much is heard in part, and its silence is told of', () => {
+test('output that is too much is logged in part, and the omission is reported', () => {
   const logged: string[] = [];
   let now = 0;
   const log = new StderrLog(pino({}, { write: (line) => void logged.push(JSON.parse(line).msg) }), () => now);

@@ -4,11 +4,11 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import express, { type Response } from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { serveHttp } from './http-server.ts';
+import { serveHttp } from '../../src/server/http-server.ts';
 
 const LOOPBACK = { host: '127.0.0.1', port: 0, setting: 'EVERTURN_PORT' };
 
-test('a server that stops completes pending answers and closes event streams', async () => {
+test('a server that stops completes its responses and ends its streams', async () => {
   const requested = Promise.withResolvers<void>();
   const mayAnswer = Promise.withResolvers<void>();
   const app = express();
@@ -73,7 +73,7 @@ test.each([
   await expect.poll(() => events.join('')).toBe('data: 1\n\ndata: 2\n\n');
 });
 
-test('a client that does not read its answer is disconnected, and a quiet stream with a heartbeat is not', async () => {
+test('a client that does not read its response is disconnected, and an idle stream with a heartbeat is not', async () => {
   const app = express();
   const cutOff = Promise.withResolvers<void>();
   app.get('/large', (_request, response) => {
@@ -97,9 +97,7 @@ test('a client that does not read its answer is disconnected, and a quiet stream
   large.destroy();
 });
 
-/**
- * Sends the beginning of a request and then single bytes until the server closes the connection; returns the answer.
- */
+/** Sends the beginning of a request, and then single bytes until the server closes the connection. Returns the response. */
 async function dribble(url: string, begin: string): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);

@@ -1,0 +1,18 @@
+/**
+ * What `npm test` runs in addition to the unit tests: each main path of the product once. It needs Temporal and no other
+ * program.
+ */
+export const CORE = `test/integration/{${[
+  'api,approvals,cancel,continue-as-new,crash,errors,examples,forks,idempotency',
+  'lists,recorded-histories,turns,validation',
+].join()}}.test.ts`;
+
+/** The tests that also run with their catalogs on PostgreSQL: those whose subject depends on the catalog. */
+export const ON_POSTGRES = `test/integration/{${[
+  'agents,apart,api,approvals,catalog,collect-blobs,continue-as-new,delete-session,errors,forks,idempotency,keys',
+  'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,session-lists,streams,temporal-on-postgres,turns',
+  'unavailable',
+].join()}}.test.ts`;
+
+/** These run on PostgreSQL only. The generated requests of `openapi` find more faults there than on SQLite. */
+export const ONLY_ON_POSTGRES = 'test/integration/{openapi,postgres,temporal-on-postgres}.test.ts';
