@@ -5,15 +5,15 @@ import type { ServerProcess } from '../support/server-process.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World } from './support/world.ts';
 
-/** Row 9: a worker that stands still until it is taken for dead, and then goes on as if nothing had happened. */
+/** Row 9: a worker freezes until it counts as dead, and then resumes. */
 
-test('what a zombie still says and does counts for nothing', async () => {
-  // Only there the SDK says how attempts end.
+test('the results of a worker that was frozen until it counted as dead are ignored', async () => {
+  // At this level the SDK logs how attempts end.
   const it = await World.start({ env: { LOG_LEVEL: 'trace' } });
   onTestFinished(() => it.stop());
   const [zombie] = it.workers;
   if (!zombie) throw new Error('there is one');
-  // Each attempt calls something else with the same arguments, and the second one what needs an approval as well.
+  // Each attempt calls another tool with the same arguments; the second also calls one that needs an approval.
   const tools = ['look', 'pay', 'refund'].map((name) => ({ name }));
   const speech = it.plan(
     { say: 'one two three four five', sayFirst: 'uno dos tres cuatro cinco', hold: [2, 3], shuffles: true, tools },
@@ -30,20 +30,20 @@ test('what a zombie still says and does counts for nothing', async () => {
   for (const one of it.bystanders) await one.speaking;
   const other = await it.addWorker();
   await it.fault(() => zombie.pause());
-  // The rest of its answer, and the tool's result, wait for it in its sockets.
+  // The rest of the model's answer, and the tool's result, are in its sockets.
   it.planned.goOn(speech);
   it.ledger.goOn('payment');
   await speaking.says('one two three');
   expect(await paying.done).toMatchObject({ status: 'done', output: { content: 'Who knows?' } });
   zombie.goOn();
-  // Temporal refuses its results, unless it stood still for so long that it gives up its attempts by itself.
+  // Temporal rejects its results, unless it was frozen for so long that the SDK gives the attempts up.
   await expect.poll(() => hasEnded(zombie, speaking, 'callModel')).toBe(true);
   await expect.poll(() => hasEnded(zombie, paying, 'callTool')).toBe(true);
-  // The workflow is still the zombie's, which may have the message of the first attempt as well, and runs the tools.
+  // The frozen worker still holds the workflow, may hold the first attempt's message too, and runs the tools.
   it.planned.goOn(speech, 1);
   const [, refund = ''] = speech.steps[0]?.tools?.map(({ id }) => id) ?? [];
   expect(await speaking.done).toMatchObject({ required_actions: [{ tool_calls: [{ id: refund }] }] });
-  // And what is approved.
+  // It also runs the approved call.
   await it.fault(() => other.stop());
   const approved = await it.decide(speaking.sessionId, 'allow', refund);
   expect(await approved.done).toMatchObject({ status: 'done', output: { content: 'And on.' } });
