@@ -199,7 +199,7 @@ test.each(['started', 'adopted'])('a server that was %s and dies is restarted on
   for (let death = 1; death <= 2; death += 1) {
     const { pid, port } = await theServer();
     process.kill(pid, 'SIGKILL');
-    await eventually(() => expect(messages.filter((line) => line.includes('is back'))).toHaveLength(death));
+    await eventually(() => expect(messages.filter((line) => line.includes('is running again'))).toHaveLength(death));
     expect(await theServer()).toMatchObject({ port });
     // On the connection from before.
     expect(await isThere(client, 'kept')).toBe(true);
