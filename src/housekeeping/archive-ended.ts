@@ -45,9 +45,16 @@ export async function archiveEnded(
 ): Promise<Swept> {
   const since = last?.until ?? (await catalog.marks.get(MARK));
   const before = new Date(now.getTime() - LEFT_TO_SESSIONS_MS).toISOString();
-  const from = since === undefined ? 'CloseTime IS NOT NULL' : `CloseTime > '${since}'`;
-  const closed = last ? `${from} AND CloseTime < '${before}'` : from;
-  const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus != 'ContinuedAsNew' AND ${closed}`;
+  const conditions = [
+    `WorkflowType = '${TURN_WORKFLOW}'`,
+    `TaskQueue = '${taskQueue}'`,
+    // To Temporal on SQL the close time of a running turn is the year 9999, not null.
+    `ExecutionStatus != 'Running'`,
+    `ExecutionStatus != 'ContinuedAsNew'`,
+    ...(since === undefined ? [] : [`CloseTime > '${since}'`]),
+    ...(last ? [`CloseTime < '${before}'`] : []),
+  ];
+  const query = conditions.join(' AND ');
   const failed = new Set<string>();
   const archive = async (turnId: string): Promise<void> => {
     if (stop.aborted || failed.has(turnId)) return;

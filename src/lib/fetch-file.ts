@@ -52,7 +52,7 @@ async function follow(fetch: Fetch, url: string, signal: AbortSignal): Promise<R
 
 function parsed(url: string, base?: URL): URL {
   const at = URL.parse(url, base?.href);
-  if (!at) throw new Error('it redirects to an invalid URL');
+  if (!at) throw new Error('it leads to an invalid URL');
   return at;
 }
 

@@ -114,14 +114,14 @@ test('a file that cannot be fetched rejects the turn, names the part and leaves 
     ]);
   const cases: [string, RegExp][] = [
     [`${web}/none`, /answered with HTTP 404/],
-    [`${web}/loop`, /more than 5 redirects/],
+    [`${web}/loop`, /redirects more than 5 times/],
     [`${web}/file`, /neither http nor https/],
     [`${web}/cut`, /closed the connection|terminated|failed/],
     [`${web}/endless`, /larger than 31457280 bytes/],
     [`${web}/bomb`, /larger than 31457280 bytes/],
     ['http://nowhere.invalid/', /does not resolve/],
     ['http://user:secret@127.0.0.1/', /user name or password/],
-    ['http://[', /not a URL/],
+    ['http://[', /an invalid URL/],
     [`http://127.0.0.1:${await freePort()}/`, /refuses connections/],
     [`/v1/agents/sessions/${id}/files/${'0'.repeat(64)}`, /no such file/],
     [`/v1/agents/sessions/ses_none/files/${'0'.repeat(64)}`, /no such file/],

@@ -150,12 +150,18 @@ test('workflows that were started unencrypted pause until they are accepted or t
   const chat = await before.chat({ scripts: [say('before the keys'), say('accepted'), say('built anew')] });
   const body = { input: [{ type: 'user.message', content: 'go' }], stream: false };
   const send = () => before.api.send('POST', `${chat.path}/turns`, body);
-  expect((await send()).status).toBe(200);
+  // The answer says that the turn has started; a restart before its end would use up another of the model's answers.
+  const sendAndWait = async (): Promise<void> => {
+    expect((await send()).status).toBe(200);
+    const last = async () => (await before.api.get(`${chat.path}/turns`)).data[0].state.status;
+    await expect.poll(last).toBe('done');
+  };
+  await sendAndWait();
   const attempts = async (workflowId: string) =>
     (await stranger.workflow.getHandle(workflowId).describe()).raw.pendingWorkflowTask?.attempt;
 
   await before.restart({ EVERTURN_ENCRYPTION_KEYS, EVERTURN_ACCEPT_UNENCRYPTED: 'true' });
-  expect((await send()).status).toBe(200);
+  await sendAndWait();
   await before.restart({ EVERTURN_ACCEPT_UNENCRYPTED: 'false' });
   expect(JSON.stringify(await before.api.list(`${chat.path}/events`))).toContain('before the keys');
   const waiting = send().catch(() => undefined);
