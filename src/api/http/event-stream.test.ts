@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import { createServer, get, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import express, { type Response } from 'express';
-import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import type { IncomingMessage } from 'node:http';
+import type { Response } from 'express';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { oneResponse } from '../../../test/support/one-response.ts';
 import { Metrics } from '../../telemetry/metrics.ts';
 import { EventStream } from './event-stream.ts';
 
@@ -13,23 +13,14 @@ afterEach(() => void vi.useRealTimers());
 
 /** A stream to a client that controls when it reads. */
 async function connected(): Promise<{ stream: EventStream; response: Response; client: IncomingMessage }> {
-  const opened = Promise.withResolvers<{ stream: EventStream; response: Response }>();
-  const app = express();
-  app.get('/', (_request, response) => {
-    const stream = new EventStream(response, metrics);
+  const opened = Promise.withResolvers<EventStream>();
+  const { response, client } = await oneResponse((given) => {
+    const stream = new EventStream(given, metrics);
     stream.open();
-    opened.resolve({ stream, response });
+    opened.resolve(stream);
   });
-  const server = createServer(app).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const { port } = server.address() as AddressInfo;
-  const [client] = (await once(get({ host: '127.0.0.1', port }), 'response')) as [IncomingMessage];
   client.setEncoding('utf8');
-  return { ...(await opened.promise), client };
+  return { stream: await opened.promise, response, client };
 }
 
 const event = (id: number, content = 'hi') => ({ id, data: { type: 'delta', content } });

@@ -1,9 +1,9 @@
-import express, { type Response } from 'express';
 import { once } from 'node:events';
-import { createServer, get, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage } from 'node:http';
+import type { Response } from 'express';
 import { pino } from 'pino';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { oneResponse } from '../../../test/support/one-response.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { InProcessBus } from '../../live/in-process-bus.ts';
 import { TurnTailPool } from '../../live/turn-tail.ts';
@@ -28,22 +28,10 @@ async function subscriber(bus: InProcessBus): Promise<{ response: Response; clie
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the methods that are called here
   const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
   const tails = new TurnTailPool({ logs, bus, log: pino({ level: 'silent' }) });
-  const { promise, resolve } = Promise.withResolvers<Response>();
-  const app = express().get('/', async (_request, response) => {
-    resolve(response);
+  return oneResponse((response) => {
     const stream = new EventStream(response, new Metrics());
-    await streamTurn({ context: { catalog, logs, tails }, turnId: 'turn_1', cursor: BEGINNING, stream });
+    return streamTurn({ context: { catalog, logs, tails }, turnId: 'turn_1', cursor: BEGINNING, stream });
   });
-  const server = createServer(app).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- it listens on a port
-  const { port } = server.address() as AddressInfo;
-  const [client] = (await once(get({ host: '127.0.0.1', port }), 'response')) as [IncomingMessage];
-  return { response: await promise, client };
 }
 
 test('the text so far of a message is not buffered for a reader that does not keep up', async () => {
