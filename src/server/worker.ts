@@ -95,7 +95,7 @@ interface WorkerSettings {
 }
 
 /** Creates the worker for sessions, turns and their activities: one task queue, which eager dispatch requires. */
-export async function createWorker(settings: WorkerSettings): Promise<Worker> {
+async function createWorker(settings: WorkerSettings): Promise<Worker> {
   const { shutdownSeconds, activityInterceptors, onTurnEnded, cipher, acceptsUnencrypted, ...options } = settings;
   const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
   const sinks: InjectedSinks<TraceSinks> = {

@@ -101,7 +101,7 @@ function linksTo(previous: TraceContext | undefined): Link[] {
 }
 
 /** Generates random ids, except for a span whose id is known in advance. */
-export class SpanIds implements IdGenerator {
+class SpanIds implements IdGenerator {
   readonly #random: IdGenerator;
   #next: string | undefined;
 

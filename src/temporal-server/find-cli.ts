@@ -83,7 +83,7 @@ const VERSION_MS = 20_000;
 const OLDEST_SERVER = { major: 1, minor: 27 };
 
 /** Runs a program to check that it is a Temporal CLI with a recent enough server. Returns the problem, if any. */
-export async function checkTemporalCli(file: string): Promise<string | undefined> {
+async function checkTemporalCli(file: string): Promise<string | undefined> {
   let output: string;
   try {
     ({ stdout: output } = await run(file, ['--version'], { timeout: VERSION_MS, killSignal: 'SIGKILL' }));

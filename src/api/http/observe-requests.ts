@@ -22,7 +22,7 @@ export function countRequests(metrics: Metrics): RequestHandler {
 }
 
 /** The pattern of the route. The path would create a new label value for every id. */
-export function routeOf({ route }: Request): string {
+function routeOf({ route }: Request): string {
   const { path }: { path?: unknown } = route ?? {};
   return typeof path === 'string' ? path : 'none';
 }

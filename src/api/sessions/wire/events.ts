@@ -229,7 +229,6 @@ export type WireToolInfo = z.infer<typeof toolInfo>;
 export type WireModelMessage = z.infer<typeof modelMessage>;
 export type WireModelMessageDelta = z.infer<typeof modelMessageDelta>;
 export type WireUsage = z.infer<typeof usage>;
-export type WireTurnState = z.infer<typeof turnState>;
 export type WireTurnDoneState = z.infer<typeof turnDoneState>;
 export type WireTurnMetrics = z.infer<typeof turnMetrics>;
 export type WireRequiredAction = z.infer<typeof requiredAction>;
