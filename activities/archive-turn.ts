@@ -8,14 +8,13 @@ interface ArchiveTurnInput {
   turnId: string;
   /** For the log context. */
   sessionId: string;
-  through?: number;
+  /** The last entry of the previous run. */
+  through: number;
 }
 
-/** Archives a turn: the entries up to `through`, or all of them, which waits for the turn to close. */
+/** Archives the runs of a turn that have continued as new. */
 export function createArchiveTurn(dependencies: Dependencies) {
   return function archiveTurn({ turnId, through }: ArchiveTurnInput): Promise<void> {
-    // A turn that was cancelled before its first model call has not claimed its speculative call.
-    dependencies.speculativeCalls.withdraw(turnId);
     return withHeartbeat(async () => {
       try {
         await archive({ ...dependencies, turnId, through, signal: Context.current().cancellationSignal });

@@ -28,7 +28,7 @@ function inputOf(effect: 'once' | 'retry'): CallToolInput {
   const owner = { subjectId: 'ann', draftRoles: null };
   const runId = defaultActivityInfo.workflowExecution?.runId ?? '';
   const place = { turnId: TURN_ID, sessionId: 'ses_1', owner, threadId: 'main' };
-  return { ...place, runId, specHash: 'a1', toolCallId: 'call_0', source };
+  return { ...place, runId, deadline: Infinity, specHash: 'a1', toolCallId: 'call_0', source };
 }
 
 test.each(['once', 'retry'] as const)(

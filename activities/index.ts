@@ -4,6 +4,7 @@ import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
 import { createConnectTools } from './connect-tools.ts';
 import type { Dependencies } from './dependencies.ts';
+import { cancelAtDeadline } from '../src/engine/turn-deadline.ts';
 import { createEndSession } from './end-session.ts';
 import { createInspectTurn } from './inspect-turn.ts';
 import { createLoadSession } from './load-session.ts';
@@ -14,10 +15,14 @@ import { createTerminateTurn } from './terminate-turn.ts';
 export type Activities = ReturnType<typeof createActivities>;
 
 export function createActivities(dependencies: Dependencies) {
+  const untilDeadline =
+    <I extends { deadline: number }, R>(activity: (input: I) => Promise<R>) =>
+    (input: I): Promise<R> =>
+      cancelAtDeadline(dependencies.client, input.deadline, () => activity(input));
   const appending = {
-    callModel: createCallModel(dependencies),
-    callTool: createCallTool(dependencies),
-    connectTools: createConnectTools(dependencies),
+    callModel: untilDeadline(createCallModel(dependencies)),
+    callTool: untilDeadline(createCallTool(dependencies)),
+    connectTools: untilDeadline(createConnectTools(dependencies)),
   } satisfies { [Name in AppendingActivity]: (input: AppendingInputs[Name]) => Promise<Appended> };
   return {
     ...appending,

@@ -12,7 +12,7 @@ export function createLoadSession(dependencies: Dependencies) {
   return function loadSession({
     sessionId,
     begins,
-  }: Pick<SessionStart, 'sessionId' | 'begins'>): Promise<Omit<SessionState, 'unarchived'>> {
+  }: Pick<SessionStart, 'sessionId' | 'begins'>): Promise<SessionState> {
     return failUnlessTransient(async () => {
       const session = await catalog.sessions.get(sessionId);
       if (!session) throw ApplicationFailure.nonRetryable(`there is no session ${sessionId}`, 'session_not_found');

@@ -16,6 +16,7 @@ const place = {
   threadId: 'main',
   specHash: 'a1',
   runId: defaultActivityInfo.workflowExecution?.runId ?? '',
+  deadline: Infinity,
 };
 
 /** More attempts than any activity may lose. */

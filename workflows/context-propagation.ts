@@ -25,7 +25,7 @@ export interface TraceSinks extends Sinks {
 /** The headers that a turn receives from the command that creates it. */
 const PROPAGATED_HEADERS = new Set([REQUEST_HEADER, TRACE_HEADER, PREVIOUS_TRACE_HEADER]);
 
-/** How many turns of a session are remembered: the running one, and those that are being archived. */
+/** How many turns of a session are remembered: the running one and those before it, which the next may follow. */
 const MAX_TURNS = 50;
 
 /**

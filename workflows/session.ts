@@ -1,6 +1,7 @@
 import {
   ActivityFailure,
   ApplicationFailure,
+  CancellationScope,
   condition,
   ContinueAsNew,
   continueAsNew,
@@ -9,18 +10,18 @@ import {
   ParentClosePolicy,
   proxyActivities,
   proxyLocalActivities,
+  proxySinks,
   setHandler,
-  sleep,
   startChild,
   TemporalFailure,
   workflowInfo,
   WorkflowIdReusePolicy,
   allHandlersFinished,
-  type ChildWorkflowHandle,
+  type Sinks,
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities } from '../activities/index.ts';
-import type { TurnStart } from '../src/core/history.ts';
+import type { TurnResult, TurnStart } from '../src/core/history.ts';
 import type { CancelReason, PendingCall } from '../src/core/records.ts';
 import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
 import {
@@ -31,11 +32,10 @@ import {
   type SessionState,
   type Tip,
   type TurnAccepted,
-  type TurnEnding,
 } from '../src/core/session.ts';
 import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import { errorMessage } from './errors.ts';
-import { cancelSession, cancelTurn, createTurn, turnEnding } from './messages.ts';
+import { cancelSession, cancelTurn, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
 
@@ -57,12 +57,15 @@ const { terminateTurn } = proxyActivities<Pick<Activities, 'terminateTurn'>>({
   retry: { maximumInterval: '10 seconds' },
 });
 
-/** Long turns have long logs. An unavailable or full catalog is retried for ever; lost workers are counted. */
-const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
-  startToCloseTimeout: '10 minutes',
-  heartbeatTimeout: '30 seconds',
-  retry: { maximumInterval: '1 minute' },
-});
+/**
+ * The worker's archiver. It costs no event and no workflow task, and may be lost with its worker: housekeeping archives
+ * what it has missed.
+ */
+export interface ArchiveSinks extends Sinks {
+  archive: { turnEnded(turnId: string): void };
+}
+
+const { archive } = proxySinks<ArchiveSinks>();
 
 /** A cancelled turn that has not ended after this time is terminated: it hangs, or no worker is available. */
 const CANCEL_GRACE = '10 seconds';
@@ -73,9 +76,6 @@ const TOOL_GRACE = '20 seconds';
 const MAX_HISTORY_EVENTS = 10_000;
 const MAX_HISTORY_BYTES = 20 * 1024 * 1024;
 
-/** The archive is not urgent: turns that end within this time are archived together. */
-const ARCHIVE_DELAY = '1 second';
-
 /**
  * A session, which owns the order of its turns. Every command that changes it is an Update or a signal of this
  * workflow. They run one at a time, so two turns never run at once, and answers are checked against the calls that are
@@ -83,8 +83,6 @@ const ARCHIVE_DELAY = '1 second';
  */
 export async function session(start: SessionStart): Promise<void> {
   const run = new SessionRun(start);
-  // First, so that an end that arrived before a command is handled before it.
-  setHandler(turnEnding, (ending) => run.turnEnding(ending));
   setHandler(createTurn, (command) => asUpdateFailure(() => run.createTurn(command)), {
     validator: (command) => run.validateCreateTurn(command),
   });
@@ -101,11 +99,13 @@ export async function session(start: SessionStart): Promise<void> {
 class SessionRun {
   readonly #sessionId: string;
   readonly #begins: string | undefined;
-  #state: SessionState = { tip: null, open: false, closed: false, unarchived: [] };
+  #state: SessionState = { tip: null, open: false, closed: false };
   #loaded: boolean;
   /** Why the session cannot be loaded. */
   #failure: Error | undefined;
-  readonly #archiving = new Set<string>();
+  /** Settles when the last turn has started, or could not be started. */
+  #starting: Promise<void> = Promise.resolve();
+  #isStarting = false;
   readonly #stopping = new Set<string>();
   readonly #commands = new Mutex();
 
@@ -119,7 +119,6 @@ class SessionRun {
   async untilContinued(): Promise<never> {
     if (!this.#loaded) await this.#load();
     const { tip, open } = this.#state;
-    runInBackground(() => this.#archiveEnded());
     if (open && tip) runInBackground(() => this.#poll(tip.turnId));
     await condition(() => this.#mayContinue());
     return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
@@ -132,7 +131,7 @@ class SessionRun {
     try {
       // Skips `begins`, which usually does not exist. If it does, the start of the child workflow fails and reports it.
       const loaded = await loadSession({ sessionId: this.#sessionId, ...(this.#begins && { begins: this.#begins }) });
-      this.#state = { ...loaded, unarchived: [] };
+      this.#state = loaded;
       this.#loaded = true;
     } catch (error) {
       this.#failure = error instanceof ActivityFailure && error.cause ? error.cause : toError(error);
@@ -141,29 +140,32 @@ class SessionRun {
     }
   }
 
-  async #untilLoaded(): Promise<void> {
+  /** Waits until the session is loaded and its last turn has started. */
+  async #untilReady(): Promise<void> {
     await condition(() => this.#loaded || this.#failure !== undefined);
     if (this.#failure) throw this.#failure;
+    await this.#starting;
   }
 
   /** Prefers to continue between turns, but continues during one before the history grows too long. */
   #mayContinue(): boolean {
     const { continueAsNewSuggested, historyLength, historySize } = workflowInfo();
     const isLong = historyLength >= MAX_HISTORY_EVENTS || historySize >= MAX_HISTORY_BYTES;
-    const idle = !this.#state.open && this.#state.unarchived.length === 0;
-    if (!isLong && !(continueAsNewSuggested && idle)) return false;
-    return this.#stopping.size === 0 && allHandlersFinished();
+    if (!isLong && !(continueAsNewSuggested && !this.#state.open)) return false;
+    return !this.#isStarting && this.#stopping.size === 0 && allHandlersFinished();
   }
 
   createTurn(command: CreateTurnCommand): Promise<TurnAccepted> {
     return this.#commands.run(async () => {
-      await this.#untilLoaded();
-      const { tip } = this.#state;
+      await this.#untilReady();
+      const { tip, open } = this.#state;
       if (tip?.turnId === command.turnId) return accepted(tip); // a repeated command
       if (this.#mayExistAlready(command)) {
         const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
         if (known) return this.#adoptExisting(known);
       }
+      // A client reads the end of a turn in its log, and may answer it before the session has been notified.
+      if (open && tip) await this.#reconcile(tip.turnId);
       let previous = await this.#validate(command);
       if (this.#state.open && tip) {
         if (command.sparesRunning) throw refused(RUNNING);
@@ -191,7 +193,7 @@ class SessionRun {
     const { tip, open, closed } = this.#state;
     if (!this.#loaded || this.#mayExistAlready(command) || tip?.turnId === turnId) return;
     if (closed) throw refused(CLOSED);
-    // The end of an open turn, with its pending calls, may have arrived in the same activation and not be handled yet.
+    // It may have ended, with pending calls.
     if (open) return;
     const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
     const refusal = isTip ? refuseInput(input, tip?.pending ?? []) : undefined;
@@ -218,7 +220,11 @@ class SessionRun {
     return { turnId, pending: seen.pending };
   }
 
-  async #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): Promise<TurnAccepted> {
+  /**
+   * Starts a turn. Does not wait until it has started: the acceptance of the command and the start are commands of the
+   * same workflow task, so they are committed together.
+   */
+  #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): TurnAccepted {
     const { previous: _, sparesRunning: __, ...rest } = command;
     const start: TurnStart = {
       ...rest,
@@ -229,28 +235,40 @@ class SessionRun {
     };
     const { turnId, previousTurnId, sequence } = start;
     const before = this.#state.tip;
-    // Before the start: a turn that ends immediately may signal its end in the same activation.
     this.#state.tip = { turnId, previousTurnId, sequence, pending: [] };
     this.#state.open = true;
+    this.#isStarting = true;
+    this.#starting = this.#startChild(start, before).finally(() => {
+      this.#isStarting = false;
+    });
+    return { turnId, previousTurnId, sequence };
+  }
+
+  /** Never rejects. Until it has ended, no other command runs and the session does not continue as new. */
+  async #startChild(start: TurnStart, before: Tip | null): Promise<void> {
+    const { turnId } = start;
     try {
-      // Awaited: a start that is pending when the session continues as new would be acknowledged and lost.
-      const child = await startChild<typeof turn>('turn', {
-        workflowId: turnWorkflowId(turnId),
-        args: [start],
-        parentClosePolicy: ParentClosePolicy.ABANDON,
-        workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
-        workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-      });
-      runInBackground(() => this.#untilClosed(turnId, child));
-      return { turnId, previousTurnId, sequence };
+      // A session that is being cancelled starts it nevertheless: the command is accepted.
+      const child = await CancellationScope.nonCancellable(() =>
+        startChild<typeof turn>('turn', {
+          workflowId: turnWorkflowId(turnId),
+          args: [start],
+          parentClosePolicy: ParentClosePolicy.ABANDON,
+          workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+          workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+        }),
+      );
+      runInBackground(() => this.#untilClosed(turnId, child.result()));
     } catch (error) {
       this.#state.tip = before;
       this.#state.open = false;
-      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
+        log.error('a turn could not be started', { turnId, error: errorMessage(error) });
+        return;
+      }
       // The command is repeated, and a run of the session that this one does not know has executed it.
-      const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
-      if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
-      return this.#adoptExisting(seen);
+      const seen = await inspectTurn({ sessionId: this.#sessionId, turnId }).catch(() => undefined);
+      if (seen) this.#adoptExisting(seen);
     }
   }
 
@@ -266,26 +284,19 @@ class SessionRun {
 
   cancel({ close, upTo }: CancelCommand): Promise<void> {
     return this.#commands.run(async () => {
-      await this.#untilLoaded();
+      await this.#untilReady();
       if (close) this.#state.closed = true;
       const { tip, open } = this.#state;
       if (open && tip && tip.turnId <= upTo) this.#stop(tip.turnId, 'client-cancelled');
     });
   }
 
-  async turnEnding({ turnId, pending }: TurnEnding): Promise<void> {
-    await condition(() => this.#loaded || this.#failure !== undefined);
-    if (this.#loaded) this.#ended(turnId, pending);
-  }
-
   #ended(turnId: string, pending: PendingCall[]): void {
-    const { tip, unarchived } = this.#state;
-    // Once: a run that results from an operator's reset signals its own end.
-    if (this.#runs(turnId) && tip) {
-      this.#state.open = false;
-      tip.pending = pending;
-    }
-    if (!unarchived.includes(turnId)) unarchived.push(turnId);
+    const { tip } = this.#state;
+    if (!this.#runs(turnId) || !tip) return;
+    this.#state.open = false;
+    tip.pending = pending;
+    archive.turnEnded(turnId);
   }
 
   /** Cancels a turn, and terminates it if it does not end. The first reason is kept. */
@@ -316,11 +327,18 @@ class SessionRun {
     await this.#reconcile(turnId);
   }
 
-  /** Waits for a turn as its parent, since a turn that was terminated or failed does not signal its end. */
-  async #untilClosed(turnId: string, child: ChildWorkflowHandle<typeof turn>): Promise<void> {
-    await child.result().catch(() => undefined);
-    await this.#reconcile(turnId);
-    await this.#poll(turnId);
+  /** Waits for a turn as its parent. */
+  async #untilClosed(turnId: string, closed: Promise<TurnResult>): Promise<void> {
+    let result: TurnResult;
+    try {
+      result = await closed;
+    } catch {
+      // It failed, or an operator has terminated or reset it.
+      await this.#reconcile(turnId);
+      await this.#poll(turnId);
+      return;
+    }
+    this.#ended(turnId, result.status === 'done' ? result.pending : []);
   }
 
   /** Polls a turn that this run did not start: only its parent run is notified when it closes. */
@@ -345,27 +363,6 @@ class SessionRun {
 
   #runs(turnId: string): boolean {
     return this.#state.open && this.#state.tip?.turnId === turnId;
-  }
-
-  async #archiveEnded(): Promise<void> {
-    const waiting = () => this.#state.unarchived.filter((turnId) => !this.#archiving.has(turnId));
-    for (;;) {
-      await condition(() => waiting().length > 0);
-      await sleep(ARCHIVE_DELAY);
-      for (const turnId of waiting()) runInBackground(() => this.#archive(turnId));
-    }
-  }
-
-  async #archive(turnId: string): Promise<void> {
-    this.#archiving.add(turnId);
-    try {
-      await archiveTurn({ turnId, sessionId: this.#sessionId });
-    } catch (error) {
-      // Housekeeping looks for closed turns that are not in the archive, and retries every few minutes.
-      log.error('a turn could not be archived', { turnId, error: errorMessage(error) });
-    }
-    this.#archiving.delete(turnId);
-    this.#state.unarchived = this.#state.unarchived.filter((id) => id !== turnId);
   }
 }
 

@@ -33,6 +33,8 @@ export type ThreadResult =
 interface ThreadOptions {
   start: TurnStart;
   threadId: string;
+  /** When the turn times out, in milliseconds since 1970. */
+  deadline: number;
   progress: Progress;
   stopped: () => boolean;
 }
@@ -87,13 +89,14 @@ export class Thread {
   /** Stamps of the results since the last model call. */
   #recent: string[] = [];
 
-  constructor({ start, threadId, progress, stopped }: ThreadOptions) {
+  constructor({ start, threadId, deadline, progress, stopped }: ThreadOptions) {
     this.#start = start;
     this.#threadId = threadId;
     this.#progress = progress;
     this.#stopped = stopped;
     // Only the activities check the run, since this code must replay the events before a reset.
-    this.#run = { runId: workflowInfo().originalExecutionRunId, ...(start.carry?.isReset && { isReset: true }) };
+    const { originalExecutionRunId: runId } = workflowInfo();
+    this.#run = { runId, ...(start.carry?.isReset && { isReset: true }), deadline };
   }
 
   async run(): Promise<ThreadResult> {
@@ -212,7 +215,8 @@ export class Thread {
   async #connectTools(): Promise<void> {
     const { turnId, sessionId, owner, specHash } = this.#start;
     try {
-      this.#count('connectTools', await connectTools({ turnId, sessionId, owner, threadId: this.#threadId, specHash }));
+      const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, ...this.#run };
+      this.#count('connectTools', await connectTools(input));
     } catch {
       // The turn continues: each model call loads the tools itself, and its prompt lists the unavailable servers.
       this.#count('connectTools');

@@ -2,25 +2,21 @@ import {
   CancellationScope,
   ContinueAsNew,
   continueAsNew,
-  getExternalWorkflowHandle,
-  log,
   proxyActivities,
   setHandler,
-  sleep,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
 import { countStartRecords } from '../src/core/projection.ts';
 import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
-import { sessionWorkflowId } from '../src/core/temporal-names.ts';
 import { errorMessage } from './errors.ts';
-import { cancelTurn, turnEnding } from './messages.ts';
+import { cancelTurn } from './messages.ts';
 import { Thread, type Progress, type ThreadResult } from './thread.ts';
 
 /**
- * Archives the previous run's part of the log after a continue-as-new. It may fail: the session archives the whole
- * turn.
+ * Archives the previous run's part of the log after a continue-as-new, before Temporal deletes that run. Its end is
+ * archived by the session's worker.
  */
 const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
   startToCloseTimeout: '10 minutes',
@@ -42,17 +38,17 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   };
   setHandler(cancelTurn, stop);
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
-  sleep(deadline - Date.now()).then(
-    () => stop('server-execution-timeout'),
-    () => undefined,
-  );
   const { turnId, sessionId } = start;
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadResult;
   try {
     const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
-    const thread = new Thread({ start, threadId: ROOT_THREAD, progress, stopped: () => reason !== undefined });
+    const stopped = () => {
+      if (Date.now() >= deadline) stop('server-execution-timeout');
+      return reason !== undefined;
+    };
+    const thread = new Thread({ start, threadId: ROOT_THREAD, deadline, progress, stopped });
     end = await steps.run(() => thread.run());
     if (end.status === 'continue' && !reason) {
       const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
@@ -64,9 +60,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     // Rethrown, it would fail the workflow task for ever.
     end = { status: 'error', message: errorMessage(error) };
   }
-  const result = resultOf(end, reason);
-  await CancellationScope.nonCancellable(() => notifySession(start, result));
-  return result;
+  return resultOf(end, reason);
 }
 
 /** A cancelled turn ends as cancelled even if its last step had a result, unless the turn was done before. */
@@ -74,17 +68,4 @@ function resultOf(end: ThreadResult, reason: CancelReason | undefined): TurnResu
   if (end.status === 'done') return end;
   if (reason) return { status: 'cancelled', reason };
   return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
-}
-
-/**
- * Notifies the session before the workflow closes, and so before any reader sees the end: a reply to this turn always
- * finds it ended. A session that does not run loads the end from the log of the turn later.
- */
-async function notifySession({ sessionId, turnId }: TurnStart, result: TurnResult): Promise<void> {
-  const pending = result.status === 'done' ? result.pending : [];
-  try {
-    await getExternalWorkflowHandle(sessionWorkflowId(sessionId)).signal(turnEnding, { turnId, pending });
-  } catch (error) {
-    log.warn('the session could not be notified of the end of its turn', { error });
-  }
 }

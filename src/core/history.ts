@@ -119,9 +119,14 @@ interface ThreadPlace extends ToolScope {
   threadId: string;
 }
 
-/** Rejects the activities of a run that results from an operator's reset: see `src/temporal/reject-reset-run.ts`. */
+/** The limits of an activity that a turn schedules. */
 export interface RunGuard {
-  /** The run that schedules the activity or, after a reset of that run, the run before the reset. */
+  /** When the turn times out, in milliseconds since 1970: see `src/engine/turn-deadline.ts`. */
+  deadline: number;
+  /**
+   * The run that schedules the activity or, after an operator's reset of that run, the run before the reset. Activities
+   * of a run that results from a reset are rejected: see `src/temporal/reject-reset-run.ts`.
+   */
   runId: string;
   /** The run results from a reset. */
   isReset?: true;
@@ -150,7 +155,7 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   source: CallSource;
 }
 
-export interface ConnectToolsInput extends ThreadPlace {
+export interface ConnectToolsInput extends ThreadPlace, RunGuard {
   specHash: string;
 }
 

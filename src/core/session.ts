@@ -16,8 +16,6 @@ export interface SessionState {
   /** Whether the tip is still running. */
   open: boolean;
   closed: boolean;
-  /** Ended turns that are not in the archive yet. */
-  unarchived: string[];
 }
 
 /** The result of the command that creates a turn. */
@@ -63,10 +61,4 @@ export interface CancelCommand {
    * operator's reset, and another turn may run at that time.
    */
   upTo: string;
-}
-
-/** What a turn signals to its session before it closes. */
-export interface TurnEnding {
-  turnId: string;
-  pending: PendingCall[];
 }

@@ -20,6 +20,7 @@ function input(upTo: number, step: number): CallModelInput {
     owner: { subjectId: 'ann', draftRoles: null },
     threadId: 'main',
     runId: 'run_1',
+    deadline: Infinity,
     previousTurnId: null,
     sequence: 1,
     specHash: 'a1',

@@ -64,6 +64,7 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Turn
     const command = await commandOf(engine, turn, { spec, input, createdAt });
     speculation?.offer(command.input);
     const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
+    engine.logs.accepted(turnId);
     speculation?.accepted();
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();

@@ -5,12 +5,12 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { HistoryEvent } from '../core/history.ts';
 import type { ModelMessage } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
-import { TurnLogReader } from './turn-log-reader.ts';
+import { TurnLogReader, TurnNotFound } from './turn-log-reader.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';
 
 /** A reader of the log of one turn, which has ended with these messages and is not archived. */
-function logsOf(messages: string[]) {
+function logsOf(messages: string[], { startsAfter = 0 } = {}) {
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
   for (const [i, content] of messages.entries()) {
     const id = `msg_${i}`;
@@ -26,6 +26,9 @@ function logsOf(messages: string[]) {
   const history = {
     async *read() {
       counted.reads += 1;
+      // What Temporal answers for a workflow that does not exist.
+      if (counted.reads <= startsAfter)
+        throw Object.assign(new Error('not found'), { code: 5, details: '', metadata: {} });
       yield Promise.resolve({ events, lastEventId: events.length });
     },
   } as unknown as TurnHistory;
@@ -63,4 +66,13 @@ test('the large texts of a log are restored in small batches, not for a hundred 
     expect(entries.length).toBeLessThanOrEqual(20);
   }
   expect(ordinals).toEqual(Array.from({ length: 102 }, (_, i) => i + 1));
+});
+
+test('a turn that was just accepted is read as soon as it has started, and any other that is missing is not found', async () => {
+  const { logs, counted } = logsOf(['hello'], { startsAfter: 2 });
+  await expect(logs.all(TURN_ID)).rejects.toThrow(TurnNotFound);
+  expect(counted.reads).toBe(1);
+  logs.accepted(TURN_ID);
+  expect((await logs.all(TURN_ID)).length).toBe(3);
+  expect(counted.reads).toBe(3);
 });

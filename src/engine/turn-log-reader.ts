@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
@@ -74,6 +75,14 @@ const RESTORE_BATCH_SIZE = 20;
 /** Rows of the archive per read: at most 12 MiB, since a record has at most 128 KiB. */
 const ARCHIVE_PAGE = 100;
 
+/**
+ * Temporal starts the workflow of an accepted turn within milliseconds; a loaded server may take longer. A turn is not
+ * reported as missing for this time.
+ */
+const STARTS_WITHIN_MS = 5_000;
+const START_POLL_MS = 10;
+const MAX_ACCEPTED = 10_000;
+
 /** Turns of a chain per read of the index. */
 const CHAIN_PAGE = 1_000;
 
@@ -94,10 +103,18 @@ export class TurnLogReader {
     sizeCalculation: ({ entries }) => JSON.stringify(entries).length,
   });
 
+  /** Turns whose acceptance this process has seen. Another process has to go by the time of their requests. */
+  readonly #accepted = new LRUCache<string, true>({ max: MAX_ACCEPTED, ttl: STARTS_WITHIN_MS });
+
   constructor({ catalog, history, blobs }: { catalog: Catalog; history: TurnHistory; blobs: BlobStore }) {
     this.#catalog = catalog;
     this.#history = history;
     this.#blobs = blobs;
+  }
+
+  /** The session has accepted a turn, whose workflow Temporal is about to start. */
+  accepted(turnId: string): void {
+    this.#accepted.set(turnId, true);
   }
 
   /** The entries of a turn in order, in batches. @throws TurnNotFound */
@@ -207,8 +224,10 @@ export class TurnLogReader {
     follow: AbortSignal | undefined,
   ): AsyncGenerator<StoredBatch> {
     // The page tokens pin the read to the current run, so that it does not continue in a later one.
-    const current = this.#history.read(turnId, undefined, follow);
-    const firstPage = await this.#found(turnId, () => current.next());
+    const { current, firstPage } = await this.#found(turnId, async () => {
+      const pages = this.#history.read(turnId, undefined, follow);
+      return { firstPage: await pages.next(), current: pages };
+    });
     const start = startOf(turnId, firstPage.value);
     const { sessionId } = start;
     const earlier = await this.#earlierRuns(turnId, start, Math.max(from, (row?.archived_through ?? 0) + 1));
@@ -367,13 +386,25 @@ export class TurnLogReader {
     return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#blobs, sessionId })));
   }
 
+  /** Reads from the history of a turn, which may be about to start. @throws TurnNotFound */
   async #found<T>(turnId: string, read: () => Promise<T>): Promise<T> {
-    try {
-      return await read();
-    } catch (error) {
-      if (isNotFound(error)) throw new TurnNotFound(turnId, { cause: error });
-      throw error;
+    for (;;) {
+      try {
+        return await read();
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+        if (!(await this.#isNew(turnId))) throw new TurnNotFound(turnId, { cause: error });
+      }
+      await sleep(START_POLL_MS);
     }
+  }
+
+  /** Whether a turn was accepted a moment ago, so that Temporal may not have started its workflow yet. */
+  async #isNew(turnId: string): Promise<boolean> {
+    if (this.#accepted.has(turnId)) return true;
+    const row = await this.#catalog.turns.get(turnId);
+    if (!row || row.sequence === null || row.archived) return false;
+    return Date.now() - Date.parse(row.created_at) < STARTS_WITHIN_MS;
   }
 }
 

@@ -148,6 +148,6 @@ test('a deleted turn is not retried, and no line is logged for a turn that anoth
   expect((await archiveEnded(options, { last: undefined, now, stop })).failed).toEqual([]);
   expect(lines.map((line) => /"msg":"([^"]*)"/.exec(line)?.[1])).toEqual([
     'a turn was deleted before it was archived',
-    'a turn that its session had not archived was archived',
+    'a turn that its worker had not archived was archived',
   ]);
 });

@@ -22,11 +22,11 @@ export interface Swept {
 }
 
 /**
- * Sessions archive their turns within seconds; a sweep skips turns that ended this recently. The first sweep of a process
+ * Workers archive their turns within seconds; a sweep skips turns that ended this recently. The first sweep of a process
  * does not: a catalog that was restored may have missed a turn that has just ended, and the session of such a turn must
  * not expire.
  */
-const LEFT_TO_SESSIONS_MS = 60_000;
+const LEFT_TO_WORKERS_MS = 60_000;
 
 /** Turns that ended this long before the last sweep are checked again: visibility lags, and clocks differ. */
 const OVERLAP_MS = 10 * 60_000;
@@ -44,7 +44,7 @@ export async function archiveEnded(
   { last, now, stop }: { last: Swept | undefined; now: Date; stop: AbortSignal },
 ): Promise<Swept> {
   const since = last?.until ?? (await catalog.marks.get(MARK));
-  const before = new Date(now.getTime() - LEFT_TO_SESSIONS_MS).toISOString();
+  const before = new Date(now.getTime() - LEFT_TO_WORKERS_MS).toISOString();
   const conditions = [
     `WorkflowType = '${TURN_WORKFLOW}'`,
     `TaskQueue = '${taskQueue}'`,
@@ -62,7 +62,7 @@ export async function archiveEnded(
     if (row?.archived) return;
     await withLogContext({ turnId, sessionId: row?.session_id }, async () => {
       try {
-        if (await archiveTurn(turnId, stop)) log.info('a turn that its session had not archived was archived');
+        if (await archiveTurn(turnId, stop)) log.info('a turn that its worker had not archived was archived');
       } catch (error) {
         if (error instanceof TurnNotFound) {
           log.warn('a turn was deleted before it was archived');

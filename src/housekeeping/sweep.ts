@@ -21,8 +21,8 @@ interface HousekeepingOptions extends Archiving {
 }
 
 /**
- * Sweeps periodically, in every worker: archives ended turns that their sessions have not archived, because these were
- * terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
+ * Sweeps periodically, in every worker: archives ended turns that their workers have not archived, because these died, or
+ * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
  * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {

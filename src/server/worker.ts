@@ -9,14 +9,16 @@ import { createBeginModelCall } from '../speculation/begin-model-call.ts';
 import { createActivities } from '../../activities/index.ts';
 import { startHousekeeping } from '../housekeeping/sweep.ts';
 import { archive } from '../engine/archive-turn.ts';
+import { Archiver } from '../engine/archiver.ts';
 import { Conversations } from '../engine/conversations.ts';
 import type { Check } from './readiness.ts';
 import type { Services } from './services.ts';
 import { activityScope, traceActivity, countRetries } from '../telemetry/activity-interceptors.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import type { Cipher } from '../encryption/cipher.ts';
-import type { TurnSpan } from '../core/trace-context.ts';
+import { sessionIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
+import type { ArchiveSinks } from '../../workflows/session.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
 
 export interface RunningWorker {
@@ -39,6 +41,8 @@ export async function startWorker(
   const connection = await NativeConnection.connect(temporal.connectionOptions);
   const dependencies = { ...services, conversations, draining: draining.signal };
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
+  const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
+  const archiver = new Archiver({ archive: archiveTurn, log });
   const worker = await createWorker({
     connection,
     namespace: temporal.namespace,
@@ -48,13 +52,25 @@ export async function startWorker(
     acceptsUnencrypted: config.acceptsUnencrypted,
     activities: createActivities(dependencies),
     activityInterceptors: [activityScope, countRetries(metrics), traceActivity],
-    onTurnEnded: (span) => services.tracing?.turnEnded(span),
+    sinks: {
+      traces: { turnEnded: { fn: (_workflow, span) => services.tracing?.turnEnded(span), callDuringReplay: false } },
+      archive: {
+        turnEnded: {
+          fn: ({ workflowId }, turnId) => {
+            // A turn that was cancelled before its first model call has not claimed its speculative call.
+            speculativeCalls.withdraw(turnId);
+            archiver.turnEnded(turnId, sessionIdOf(workflowId));
+          },
+          callDuringReplay: false,
+        },
+      },
+    },
     shutdownSeconds: config.shutdownSeconds,
   });
   const housekeeping = startHousekeeping({
     ...services,
     taskQueue: config.temporal.taskQueue,
-    archiveTurn: (turnId, signal) => archive({ ...services, turnId, signal }),
+    archiveTurn,
   });
   const finished = worker.run().catch((error: unknown) => {
     // An activity did not end even when it was cancelled; its time-out will end it.
@@ -68,6 +84,7 @@ export async function startWorker(
       draining.abort();
       if (worker.getState() === 'RUNNING') worker.shutdown();
       await Promise.all([finished.catch(() => undefined), housekeeping.stop()]);
+      await archiver.stop();
       await connection.close();
     },
   };
@@ -88,24 +105,20 @@ interface WorkerSettings {
   acceptsUnencrypted: boolean;
   activities: ReturnType<typeof createActivities>;
   activityInterceptors: ActivityInterceptorsFactory[];
-  /** Called for each turn with a trace that ends on this worker. */
-  onTurnEnded: (span: TurnSpan) => void;
+  /** Called by workflows on this worker. */
+  sinks: InjectedSinks<TraceSinks & ArchiveSinks>;
   /** How long at-most-once tools may take to finish when the worker stops. */
   shutdownSeconds: number;
 }
 
 /** Creates the worker for sessions, turns and their activities: one task queue, which eager dispatch requires. */
 async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, activityInterceptors, onTurnEnded, cipher, acceptsUnencrypted, ...options } = settings;
+  const { shutdownSeconds, activityInterceptors, cipher, acceptsUnencrypted, ...options } = settings;
   const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
-  const sinks: InjectedSinks<TraceSinks> = {
-    traces: { turnEnded: { fn: (_workflow, span) => onTurnEnded(span), callDuringReplay: false } },
-  };
   return Worker.create({
     ...options,
     ...(dataConverter && { dataConverter }),
     interceptors: { activity: activityInterceptors },
-    sinks,
     shutdownGraceTime: shutdownSeconds * 1000,
     // An activity that does not end even when it is cancelled must not keep the process alive.
     shutdownForceTime: (shutdownSeconds + 10) * 1000,

@@ -239,7 +239,7 @@ async function closed(workflowId: string): Promise<void> {
     .catch(() => undefined);
 }
 
-/** Waits until a turn's session has archived it. */
+/** Waits until a turn is archived. */
 async function archived({ sessionId }: RecordedTurn): Promise<void> {
   await expect
     .poll(async () => {

@@ -8,7 +8,7 @@ import type { PendingCall } from '../../src/core/records.ts';
 import type { TurnStatus } from '../../src/engine/turn-status.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
-import { createTurn, turnEnding } from '../../workflows/messages.ts';
+import { createTurn } from '../../workflows/messages.ts';
 import type { session } from '../../workflows/session.ts';
 import type { CreateTurnCommand, SessionState } from '../../src/core/session.ts';
 
@@ -29,16 +29,6 @@ afterAll(async () => {
   await connection.close();
 });
 
-/** The turns whose archiving failed finally, once per failure. */
-const givenUp: string[] = [];
-const unarchivable = new Set<string>();
-
-function archiveTurn({ turnId }: { turnId: string }): Promise<void> {
-  if (!unarchivable.has(turnId)) return Promise.resolve();
-  givenUp.push(turnId);
-  throw ApplicationFailure.nonRetryable('its workers were lost');
-}
-
 /** The turns that exist before their session knows of them. */
 const known = new Map<string, TurnStatus>();
 
@@ -52,7 +42,6 @@ async function startWorker(): Promise<{ stop: () => Promise<void> }> {
     workflowBundle: await workflowBundle(loadConfig().cacheDir),
     // The turns that it starts end at once.
     activities: {
-      archiveTurn,
       inspectTurn: ({ turnId }: { turnId: string }) => Promise.resolve(known.get(turnId)),
       callTool: refuse,
       callModel: refuse,
@@ -88,11 +77,11 @@ function startSession(sessionId: string, state: Pick<SessionState, 'tip' | 'open
   return client.workflow.start<typeof session>('session', {
     workflowId: sessionWorkflowId(sessionId),
     taskQueue,
-    args: [{ sessionId, state: { ...state, closed: false, unarchived: [] } }],
+    args: [{ sessionId, state: { ...state, closed: false } }],
   });
 }
 
-test('an approval that arrives together with the end of the turn that asked for it is accepted', async () => {
+test('an approval is accepted although its session has not been told that the turn which asked for it has ended', async () => {
   const sessionId = newId('ses');
   const [before, after] = [newId('turn', Date.now() - 1), newId('turn')];
   const call: PendingCall = {
@@ -102,21 +91,18 @@ test('an approval that arrives together with the end of the turn that asked for 
     source: { turnId: before, messageId: 'msg_1', stamp: 's', index: 0, run: { effect: 'once', callHash: '' } },
   };
   const tip = { turnId: before, previousTurnId: null, sequence: 1, pending: [] };
+  known.set(before, { ...tip, sessionId, pending: [call], open: false });
   const handle = await startSession(sessionId, { tip, open: true });
-  const first = await startWorker();
-  await expect.poll(async () => (await handle.describe()).historyLength, { timeout: 20_000 }).toBeGreaterThan(3);
-  await first.stop();
-
-  await handle.signal(turnEnding, { turnId: before, pending: [call] });
+  const worker = await startWorker();
   const command = commandOf(after, [
     { type: 'user.tool_approval', threadId: 'main', toolCallId: 'w1', approval: { status: 'allow' } },
   ]);
-  const accepted = handle.executeUpdate(createTurn, { args: [command] });
-  const second = await startWorker();
-  expect(await accepted).toEqual({ turnId: after, previousTurnId: before, sequence: 2 });
+  // Its role may not cancel a running turn: the session must not take the turn for one.
+  const accepted = await handle.executeUpdate(createTurn, { args: [{ ...command, sparesRunning: true }] });
+  expect(accepted).toEqual({ turnId: after, previousTurnId: before, sequence: 2 });
   expect(await client.workflow.result(turnWorkflowId(after))).toMatchObject({ status: 'error' });
   await handle.terminate();
-  await second.stop();
+  await worker.stop();
 });
 
 test('a command that was in flight for half a day is rejected: the records it refers to may be deleted', async () => {
@@ -163,7 +149,7 @@ test('a turn that the session does not know, but that exists, is not started aga
   const turn = await client.workflow.start('session', {
     workflowId: turnWorkflowId(there),
     taskQueue,
-    args: [{ sessionId, state: { tip: null, open: false, closed: false, unarchived: [] } }],
+    args: [{ sessionId, state: { tip: null, open: false, closed: false } }],
   });
   const worker = await startWorker();
   const command = commandOf(there, [{ type: 'user.message', content: 'x' }]);
@@ -175,25 +161,6 @@ test('a turn that the session does not know, but that exists, is not started aga
     sequence: 3,
   });
   await turn.terminate();
-  await handle.terminate();
-  await worker.stop();
-});
-
-test('a turn whose archiving failed finally is not kept by its session: it is left to the housekeeping', async () => {
-  const sessionId = newId('ses');
-  const turnId = newId('turn');
-  unarchivable.add(turnId);
-  const tip = { turnId, previousTurnId: null, sequence: 1, pending: [] };
-  const handle = await startSession(sessionId, { tip, open: true });
-  const worker = await startWorker();
-  await handle.signal(turnEnding, { turnId, pending: [] });
-  await expect.poll(() => givenUp).toEqual([turnId]);
-  // A session that still had to archive it would not continue as new.
-  const archivedAgain = async () => {
-    await handle.signal(turnEnding, { turnId, pending: [] });
-    return givenUp.length;
-  };
-  await expect.poll(archivedAgain).toBeGreaterThan(1);
   await handle.terminate();
   await worker.stop();
 });

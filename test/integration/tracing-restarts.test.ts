@@ -100,7 +100,7 @@ test('a turn is one trace across crashes, runs and servers that do not trace, an
     expect(activities.length).toBeGreaterThan(35);
     for (const { traceId, parentSpanId } of activities)
       expect([traceId, parentSpanId]).toEqual([TRACE, turn[0]?.spanId]);
-    // What the turn itself archives belongs to its session, as what the session archives does.
+    // The runs that have continued as new.
     const archiving = collector.spans.filter(({ name }) => name === 'archiveTurn');
     expect(archiving.length).toBeGreaterThan(1);
     for (const { attributes } of archiving)

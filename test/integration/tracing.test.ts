@@ -35,14 +35,14 @@ const CALLER = { traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b716
 const POST = 'POST /v1/agents/sessions/:session_id/turns';
 const UPDATE = 'UpdateWithStartWorkflow:createTurn';
 
-/** The spans of a trace, once the last of them has arrived: the turn's log is archived. */
-async function traceOf(traceId: string, archived = 1): Promise<Map<string, SeenSpan[]>> {
+/** The spans of a trace, once those of `turns` turns have arrived, which end last. */
+async function traceOf(traceId: string, turns = 1): Promise<Map<string, SeenSpan[]>> {
   const spans = () =>
     Map.groupBy(
       collector.spans.filter((span) => span.traceId === traceId),
       ({ name }) => name,
     );
-  await expect.poll(() => spans().get('archiveTurn')?.length, { timeout: 20_000 }).toBe(archived);
+  await expect.poll(() => spans().get('turn')?.length, { timeout: 20_000 }).toBe(turns);
   return spans();
 }
 
@@ -65,24 +65,25 @@ test('one turn is one trace, from the caller through session and turn to the mod
   const reader = chat.turn('the secret of the user', {}, headers);
   await reader.done;
   const turnId = await reader.turnId();
-  const spans = await traceOf(CALLER.traceId);
   const model = `chat ${chat.agent}`;
-  expect(collector.tree(CALLER.traceId)).toEqual(
-    [
-      `${POST} < ?`,
-      `${UPDATE} < ${POST}`,
-      `turn < ${UPDATE}`,
-      'connectTools < turn',
-      // The first call was speculative; the activity has only taken its response.
-      `${model} < turn`,
-      'callModel < turn',
-      'callTool < turn',
-      'tools/call look < callTool',
-      'callModel < turn',
-      `${model} < callModel`,
-      'archiveTurn < turn',
-    ].toSorted(),
-  );
+  await expect
+    .poll(() => collector.tree(CALLER.traceId), { timeout: 20_000 })
+    .toEqual(
+      [
+        `${POST} < ?`,
+        `${UPDATE} < ${POST}`,
+        `turn < ${UPDATE}`,
+        'connectTools < turn',
+        // The first call was speculative; the activity has only taken its response.
+        `${model} < turn`,
+        'callModel < turn',
+        'callTool < turn',
+        'tools/call look < callTool',
+        'callModel < turn',
+        `${model} < callModel`,
+      ].toSorted(),
+    );
+  const spans = await traceOf(CALLER.traceId);
   const only = (name: string): SeenSpan => {
     const [span, ...more] = spans.get(name) ?? [];
     if (!span || more.length > 0) throw new Error(`${name}: ${more.length + 1}`);

@@ -1,0 +1,112 @@
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { say, use, type Script } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
+
+/** What turns cost in events and workflow tasks. The counts do not depend on the machine. */
+
+let server: TestServer;
+let connection: Connection;
+let client: Client;
+beforeAll(async () => {
+  server = await startTestServer({
+    mcp: {
+      tools: [
+        { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' },
+        { name: 'pay', annotations: { destructiveHint: true }, handler: () => 'paid' },
+      ],
+    },
+  });
+  connection = await Connection.connect({ address: inject('temporalAddress') });
+  client = new Client({ connection, namespace: inject('temporalNamespace') });
+});
+afterAll(async () => {
+  await connection.close();
+  await server.stop();
+});
+
+/** The names of the events of a workflow's current run, without the prefix. */
+async function eventsOf(workflowId: string): Promise<string[]> {
+  const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
+  return (events ?? []).map(({ attributes }) => (attributes ?? '').replace(/EventAttributes$/, ''));
+}
+
+interface Cost {
+  tasks: number;
+  activities: number;
+  timers: number;
+  signals: number;
+}
+
+/** The events of a session, once it has handled the end of its last turn. */
+async function settled({ sessionId }: Chat): Promise<string[]> {
+  let events: string[] = [];
+  const lastChanges = async () => {
+    events = await eventsOf(sessionWorkflowId(sessionId));
+    return events.filter((name) => /^(child|workflowTaskC)/.test(name)).slice(-2);
+  };
+  await expect.poll(lastChanges).toEqual(['childWorkflowExecutionCompleted', 'workflowTaskCompleted']);
+  return events;
+}
+
+/** What a turn adds to the histories of a session that has had one. */
+async function costOf(chat: Chat, work: () => Promise<string>): Promise<Cost> {
+  const known = (await settled(chat)).length;
+  const turnId = await work();
+  const added = (await settled(chat)).slice(known);
+  const all = [...added, ...(await eventsOf(turnWorkflowId(turnId)))];
+  const count = (name: string) => all.filter((one) => one === name).length;
+  return {
+    tasks: count('workflowTaskCompleted'),
+    activities: count('activityTaskScheduled'),
+    timers: count('timerStarted'),
+    signals: count('workflowExecutionSignaled'),
+  };
+}
+
+async function run(chat: Chat, input: unknown): Promise<string> {
+  const reader = chat.turn(input);
+  await reader.done;
+  return reader.turnId();
+}
+
+/** A session that has had a turn, so that it is loaded. */
+async function warmChat(...scripts: Script[]): Promise<Chat> {
+  const chat = await server.chat({ scripts: [say('Hello.'), ...scripts], spec: onTestServer });
+  await run(chat, 'hello');
+  return chat;
+}
+
+test('a plain turn has at most five workflow tasks, one activity, and neither timer nor signal', async () => {
+  const chat = await server.chat({ scripts: [say('one'), say('two')] });
+  await run(chat, 'first');
+  const { tasks, ...rest } = await costOf(chat, () => run(chat, 'second'));
+  expect(rest).toEqual({ activities: 1, timers: 0, signals: 0 });
+  // Two of the session's may be one on a slow machine: the start of the turn and its end.
+  expect(tasks).toBeLessThanOrEqual(5);
+});
+
+test('a turn with one tool has two workflow tasks and two activities more', async () => {
+  const chat = await warmChat(use({ name: 'look' }), say('seen'));
+  const { tasks, ...rest } = await costOf(chat, () => run(chat, 'look'));
+  expect(rest).toEqual({ activities: 4, timers: 0, signals: 0 });
+  expect(tasks).toBeLessThanOrEqual(8);
+});
+
+test('a turn that waits for an approval costs as much as a plain one, and the approved one a tool more', async () => {
+  const chat = await warmChat(use({ name: 'pay', id: 'call_pay' }), say('paid'));
+  const asking = await costOf(chat, () => run(chat, 'pay'));
+  expect(asking).toMatchObject({ activities: 2, timers: 0, signals: 0 });
+  expect(asking.tasks).toBeLessThanOrEqual(6);
+  const approval = {
+    type: 'user.tool_approval',
+    thread_id: 'main',
+    tool_call_id: 'call_pay',
+    approval: { status: 'allow' },
+  };
+  const approved = await costOf(chat, () => run(chat, [approval]));
+  // It connects to the servers before the tool.
+  expect(approved).toMatchObject({ activities: 3, timers: 0, signals: 0 });
+  expect(approved.tasks).toBeLessThanOrEqual(7);
+});
