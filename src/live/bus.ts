@@ -56,4 +56,11 @@ export interface LiveBus {
    * a frame. Never throws and never waits; snapshots may not arrive.
    */
   requestSnapshots(turnId: string): void;
+  /**
+   * Tells the workers that a turn cancels its activities. Only a hint, like all on the bus: it may not arrive, or arrive
+   * before the cancel is recorded. Never throws and never waits.
+   */
+  hintCancel(turnId: string): void;
+  /** Delivers the cancel hints of a turn from now on; returns the unsubscribe function. */
+  onCancelHint(turnId: string, listener: () => void): () => void;
 }

@@ -27,3 +27,16 @@ test('finishing an attempt drops its text, but not the text of the next attempt'
   bus.requestSnapshots('turn_1');
   expect(snapshots.length).toBe(1);
 });
+
+test('the hint of a cancel is delivered to the listeners of its turn, as long as they listen', () => {
+  const bus = new InProcessBus();
+  const heard: string[] = [];
+  const leave = ['turn_1', 'turn_1', 'turn_2'].map((turnId, i) =>
+    bus.onCancelHint(turnId, () => heard.push(`${turnId}/${i}`)),
+  );
+  bus.hintCancel('turn_1');
+  expect(heard).toEqual(['turn_1/0', 'turn_1/1']);
+  leave[0]?.();
+  bus.hintCancel('turn_1');
+  expect(heard.slice(2)).toEqual(['turn_1/1']);
+});

@@ -1,9 +1,11 @@
+import { CancelHints } from './cancel-hints.ts';
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {
   readonly #published = new PublishedMessages();
+  readonly #cancelHints = new CancelHints();
   readonly #listeners = new Map<string, Set<LiveListener>>();
 
   publish(frame: LiveFrame): void {
@@ -28,5 +30,13 @@ export class InProcessBus implements LiveBus {
     for (const snapshot of this.#published.on(turnId)) {
       for (const listener of this.#listeners.get(turnId) ?? []) listener.snapshot(structuredClone(snapshot));
     }
+  }
+
+  hintCancel(turnId: string): void {
+    this.#cancelHints.deliver(turnId);
+  }
+
+  onCancelHint(turnId: string, listener: () => void): () => void {
+    return this.#cancelHints.on(turnId, listener);
   }
 }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
+import { CancelHints } from './cancel-hints.ts';
 import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 
@@ -32,7 +33,8 @@ const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
 
 /**
  * The live bus between separate processes: a channel for each turn, on which frames and snapshots are published in the
- * order in which their worker has sent them, and one channel on which readers request snapshots from all workers.
+ * order in which their worker has sent them, and two channels to all workers: on one readers request snapshots, on the
+ * other turns announce that they cancel their activities.
  *
  * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it: a frame costs
  * one publication, and no restart, flush or expiry of Redis can lose the text. The worker sends it as a snapshot when a
@@ -45,6 +47,7 @@ export class RedisBus implements LiveBus {
   readonly #log: Logger;
   readonly #cipher: Cipher;
   readonly #published = new PublishedMessages();
+  readonly #cancelHints = new CancelHints();
   readonly #watched = new Map<string, WatchedTurn>();
   /** Turns whose snapshots were requested since the last event-loop turn: all requests get one response. */
   readonly #requested = new Set<string>();
@@ -106,8 +109,20 @@ export class RedisBus implements LiveBus {
     void watched.subscribed.then(() => this.#publish(this.#requestChannel, turnId));
   }
 
+  hintCancel(turnId: string): void {
+    this.#publish(this.#cancelChannel, turnId);
+  }
+
+  onCancelHint(turnId: string, listener: () => void): () => void {
+    return this.#cancelHints.on(turnId, listener);
+  }
+
   get #requestChannel(): string {
     return `${this.#prefix}snapshot-requests`;
+  }
+
+  get #cancelChannel(): string {
+    return `${this.#prefix}cancel-hints`;
   }
 
   #channel(turnId: string): string {
@@ -121,7 +136,7 @@ export class RedisBus implements LiveBus {
    */
   async #resume(): Promise<void> {
     if (!this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
-    const subscribed = this.#subscribe(this.#requestChannel);
+    const subscribed = Promise.all([this.#subscribe(this.#requestChannel), this.#subscribe(this.#cancelChannel)]);
     for (const [turnId, watched] of this.#watched) {
       watched.subscribed = this.#subscribe(this.#channel(turnId));
       endRequest(watched);
@@ -207,6 +222,7 @@ export class RedisBus implements LiveBus {
   readonly #onMessage = (message: string, channel: string): void => {
     try {
       if (channel === this.#requestChannel) this.#onRequest(message);
+      else if (channel === this.#cancelChannel) this.#cancelHints.deliver(message);
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // An error that reaches the client would close the connection.

@@ -217,6 +217,22 @@ test('a subscription that ends during an outage is not renewed after it', async 
   await expect.poll(channels, { timeout: 10_000 }).toBe(0);
 });
 
+test('the hint of a cancel reaches the other processes, also after an outage', async () => {
+  const turnId = newId('turn');
+  let hints = 0;
+  onTestFinished(worker.bus.onCancelHint(turnId, () => (hints += 1)));
+  api.bus.hintCancel(newId('turn'));
+  api.bus.hintCancel(turnId);
+  await expect.poll(() => hints).toBe(1);
+  await server.down();
+  await server.up();
+  const hintAgain = (): number => {
+    api.bus.hintCancel(turnId);
+    return hints;
+  };
+  await expect.poll(hintAgain, { timeout: 10_000 }).toBeGreaterThan(1);
+});
+
 test('a Redis that rejects live text is reported to the operator once, and the text is resent when it accepts it again', async () => {
   const lines: string[] = [];
   const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) });

@@ -45,6 +45,14 @@ export class LossyBus implements LiveBus {
   requestSnapshots(turnId: string): void {
     if (this.#random() < 0.5) this.#bus.requestSnapshots(turnId);
   }
+
+  hintCancel(turnId: string): void {
+    if (this.#random() < 0.5) this.#bus.hintCancel(turnId);
+  }
+
+  onCancelHint(turnId: string, listener: () => void): () => void {
+    return this.#bus.onCancelHint(turnId, listener);
+  }
 }
 
 /** A small seeded generator, so that a failure can be reproduced. */
