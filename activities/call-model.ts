@@ -49,7 +49,11 @@ export function createCallModel(dependencies: Dependencies): (input: CallModelIn
     rejectResetRun(input);
     const call = new ModelCallAttempt(dependencies, input);
     try {
-      return await withHeartbeat(() => call.run(), { details: () => call.details, giveUp: () => call.giveUp() });
+      return await withHeartbeat(() => call.run(), {
+        details: () => call.details,
+        giveUp: () => call.giveUp(),
+        onCancelHint: (listener) => dependencies.bus.onCancelHint(input.turnId, listener),
+      });
     } finally {
       const { turnId, messageId } = input;
       dependencies.bus.finish({ turnId, messageId, attempt: Context.current().info.attempt });

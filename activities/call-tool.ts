@@ -30,7 +30,11 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
   return async (input) => {
     rejectResetRun(input);
     const run = new ToolCallAttempt(dependencies, input);
-    return withHeartbeat(() => run.run(), { details: () => run.details, giveUp: () => run.giveUp() });
+    return withHeartbeat(() => run.run(), {
+      details: () => run.details,
+      giveUp: () => run.giveUp(),
+      onCancelHint: (listener) => dependencies.bus.onCancelHint(input.turnId, listener),
+    });
   };
 }
 

@@ -11,10 +11,10 @@ import { errorMessage } from '../src/lib/errors.ts';
  * Connects to the agent's MCP servers before the first model call and records those that are available. The others are
  * not an error: the model's prompt lists them as unavailable.
  */
-export function createConnectTools({ catalog, toolsets, conversations, log, draining }: Dependencies) {
+export function createConnectTools({ catalog, toolsets, conversations, bus, log, draining }: Dependencies) {
   return function connectTools(input: ConnectToolsInput): Promise<Appended> {
     const { turnId, threadId, specHash } = input;
-    return withHeartbeat(async () => {
+    const connect = async (): Promise<Appended> => {
       const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);
       try {
         const spec = await retryWhileUnavailable(() => catalog.agents.spec(specHash), signal);
@@ -32,6 +32,7 @@ export function createConnectTools({ catalog, toolsets, conversations, log, drai
         // Outages were retried above. The turn works without this record, but not if the activity is retried for ever.
         throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
       }
-    });
+    };
+    return withHeartbeat(connect, { onCancelHint: (listener) => bus.onCancelHint(turnId, listener) });
   };
 }

@@ -3,8 +3,10 @@ import {
   ContinueAsNew,
   continueAsNew,
   proxyActivities,
+  proxySinks,
   setHandler,
   workflowInfo,
+  type Sinks,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
@@ -24,9 +26,17 @@ const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
   retry: { maximumInterval: '1 minute' },
 });
 
+/** Sinks of the worker; calls to them are not part of the history. */
+export interface CancelSinks extends Sinks {
+  /** The turn cancels its activities, which hear of it with their next heartbeat. */
+  cancels: { cancelling(turnId: string): void };
+}
+
+const { cancels } = proxySinks<CancelSinks>();
+
 /** A turn: one request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnResult> {
-  const { carry } = start;
+  const { carry, turnId, sessionId } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
 
@@ -35,10 +45,10 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   const stop = (why: CancelReason) => {
     reason ??= why;
     steps.cancel();
+    cancels.cancelling(turnId);
   };
   setHandler(cancelTurn, stop);
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
-  const { turnId, sessionId } = start;
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadResult;

@@ -19,6 +19,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import { sessionIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import type { ArchiveSinks } from '../../workflows/session.ts';
+import type { CancelSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
 
 export interface RunningWorker {
@@ -35,7 +36,7 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, cipher, logs, history, blobs, speculativeCalls, metrics, log } = services;
+  const { config, cipher, logs, history, blobs, bus, speculativeCalls, metrics, log } = services;
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
@@ -64,6 +65,7 @@ export async function startWorker(
           callDuringReplay: false,
         },
       },
+      cancels: { cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false } },
     },
     shutdownSeconds: config.shutdownSeconds,
   });
@@ -106,7 +108,7 @@ interface WorkerSettings {
   activities: ReturnType<typeof createActivities>;
   activityInterceptors: ActivityInterceptorsFactory[];
   /** Called by workflows on this worker. */
-  sinks: InjectedSinks<TraceSinks & ArchiveSinks>;
+  sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks>;
   /** How long at-most-once tools may take to finish when the worker stops. */
   shutdownSeconds: number;
 }
@@ -131,8 +133,8 @@ async function createWorker(settings: WorkerSettings): Promise<Worker> {
     maxEagerActivityReservationsPerWorkflowTask: 50,
     // After a crash, workflow tasks wait this long on the dead worker's sticky queue.
     stickyQueueScheduleToStartTimeout: '1 second',
-    // A cancellation arrives with a heartbeat response; by default that may take most of the heartbeat time-out.
-    maxHeartbeatThrottleInterval: '500 milliseconds',
-    defaultHeartbeatThrottleInterval: '500 milliseconds',
+    // `withHeartbeat` sets the intervals. By default heartbeats are delayed by up to 0.8 of the heartbeat time-out.
+    maxHeartbeatThrottleInterval: '10 milliseconds',
+    defaultHeartbeatThrottleInterval: '10 milliseconds',
   });
 }

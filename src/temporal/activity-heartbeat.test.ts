@@ -1,6 +1,6 @@
 import { ActivityCancellationDetails, ApplicationFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
-import { expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { MAX_LOST_ATTEMPTS, withHeartbeat } from './activity-heartbeat.ts';
 
 /** An activity as Temporal retries it: each attempt gets the last heartbeat's details. */
@@ -42,6 +42,54 @@ class RetriedActivity {
 function run<T>(env: MockActivityEnvironment, work: () => Promise<T>): Promise<T> {
   return env.run<[], T, () => Promise<T>>(() => withHeartbeat(work));
 }
+
+/** The milliseconds after which an activity without an end sends heartbeats, given the times of cancel hints. */
+async function heartbeatTimes({ forMs, hintsAt = [], ...info }: HeartbeatTimes): Promise<number[]> {
+  vi.useFakeTimers();
+  const begin = Date.now();
+  const times: number[] = [];
+  let hint = (): void => undefined;
+  let isSubscribed = true;
+  const onCancelHint = (listener: () => void) => {
+    hint = listener;
+    return () => (isSubscribed = false);
+  };
+  const env = new MockActivityEnvironment(info);
+  env.on('heartbeat', () => times.push(Date.now() - begin));
+  const end = Promise.withResolvers<string>();
+  const running = env.run(() => withHeartbeat(() => end.promise, { onCancelHint }));
+  for (const at of hintsAt) setTimeout(() => hint(), at);
+  await vi.advanceTimersByTimeAsync(forMs);
+  expect(env.context.cancellationSignal.aborted).toBe(false);
+  end.resolve('done');
+  await running;
+  expect([isSubscribed, vi.getTimerCount()]).toEqual([false, 0]);
+  return times;
+}
+
+interface HeartbeatTimes {
+  forMs: number;
+  hintsAt?: number[];
+  heartbeatTimeoutMs?: number;
+}
+
+afterEach(() => vi.useRealTimers());
+
+test('of the heartbeats within a time-out, two may be lost', async () => {
+  expect(await heartbeatTimes({ forMs: 4_000, heartbeatTimeoutMs: 4_000 })).toEqual([1_300, 2_600, 3_900]);
+  expect(await heartbeatTimes({ forMs: 900, heartbeatTimeoutMs: 900 })).toEqual([300, 600, 900]);
+  expect(await heartbeatTimes({ forMs: 4_000, heartbeatTimeoutMs: 60_000 })).toEqual([1_300, 2_600, 3_900]);
+});
+
+test('a hint of a cancel is followed by heartbeats at once, then less and less often', async () => {
+  const times = await heartbeatTimes({ forMs: 6_000, hintsAt: [1_000] });
+  const sinceHint = times.map((time) => time - 1_000);
+  expect(sinceHint).toEqual([20, 60, 140, 300, 620, 1_260, 2_540, 3_840]);
+});
+
+test('each further hint starts the frequent heartbeats again', async () => {
+  expect(await heartbeatTimes({ forMs: 200, hintsAt: [0, 5, 100] })).toEqual([25, 65, 120, 160]);
+});
 
 const shutdown = () => Promise.reject(ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown'));
 const work = () => Promise.resolve('done');

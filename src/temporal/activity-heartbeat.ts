@@ -1,12 +1,16 @@
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
 
-/** Also the cancellation latency: a cancel arrives with a heartbeat response. Shorter activities never heartbeat. */
-const HEARTBEAT_MS = 500;
+/**
+ * The longest interval between heartbeats, each of which is a write to Temporal's database. It is also the latency of a
+ * cancel without a hint, since a cancel arrives with the response to a heartbeat. Shorter activities never heartbeat.
+ */
+const HEARTBEAT_MS = 1_300;
 
-/** Each heartbeat is a write to Temporal's database, so a worker with many activities sends each one's less often. */
-const MAX_PER_SECOND = 150;
-/** The longest interval, at which two heartbeats may be lost before the activity times out. */
-const MAX_HEARTBEAT_MS = 1_300;
+/** An activity times out if three heartbeats in a row are lost. */
+const HEARTBEATS_PER_TIMEOUT = 3;
+
+/** The first interval after a hint; each one after it is twice as long, up to the usual interval. */
+const HINTED_HEARTBEAT_MS = 20;
 
 /**
  * The number of attempts that an activity may lose. The attempt itself may have crashed its worker, or blocked the
@@ -20,8 +24,6 @@ export const MAX_LOST_ATTEMPTS = 5;
 export const GIVEN_UP =
   `${MAX_LOST_ATTEMPTS} attempts were lost: their workers died, or stalled until the attempts timed out. ` +
   'It is not retried.';
-
-let running = 0;
 
 /** Why an activity must stop. Each reason is handled differently. */
 export type StopReason = 'cancelled' | 'shutdown' | 'lost';
@@ -41,6 +43,11 @@ interface HeartbeatOptions<T> {
   details?: () => unknown;
   /** Runs instead of the work when too many attempts were lost. Default: a non-retryable failure. */
   giveUp?: () => Promise<T>;
+  /**
+   * Subscribes to hints that the workflow is cancelling this activity; returns the unsubscribe function. A hint cancels
+   * nothing: it only makes the activity ask Temporal sooner. So a lost hint costs time, a wrong one some heartbeats.
+   */
+  onCancelHint?: (listener: () => void) => () => void;
 }
 
 /**
@@ -49,18 +56,26 @@ interface HeartbeatOptions<T> {
  */
 export async function withHeartbeat<T>(
   work: () => Promise<T>,
-  { details = () => undefined, giveUp = fail }: HeartbeatOptions<T> = {},
+  { details = () => undefined, giveUp = fail, onCancelHint = () => () => undefined }: HeartbeatOptions<T> = {},
 ): Promise<T> {
   const context = Context.current();
   const lost = lostAttempts(context);
   const report = (isRunning: boolean): void =>
     context.heartbeat({ lost, isRunning, details: details() } satisfies Report);
-  const beat = (): void => {
-    report(true);
-    timer = setTimeout(beat, intervalMs());
+  const longest = longestIntervalMs(context);
+  let timer: NodeJS.Timeout | undefined;
+  const schedule = (intervalMs: number): void => {
+    timer = setTimeout(() => {
+      report(true);
+      schedule(Math.min(intervalMs * 2, longest));
+    }, intervalMs);
   };
-  running += 1;
-  let timer = setTimeout(beat, intervalMs());
+  schedule(longest);
+  const unsubscribe = onCancelHint(() => {
+    clearTimeout(timer);
+    // Repeated, because the hint may arrive before Temporal has recorded the cancel.
+    schedule(HINTED_HEARTBEAT_MS);
+  });
   try {
     // Immediately, since an attempt that is lost before its first heartbeat is not counted.
     if (context.info.attempt > 1) report(true);
@@ -71,7 +86,7 @@ export async function withHeartbeat<T>(
     report(false);
     throw error;
   } finally {
-    running -= 1;
+    unsubscribe();
     clearTimeout(timer);
   }
 }
@@ -84,7 +99,7 @@ export function detailsLeft(): unknown {
 /**
  * The number of lost attempts before this one. An attempt without a heartbeat does not count, because its worker may
  * have lacked the key to decrypt the input, which may last until the key is restored. The first attempt counts without
- * one: it sends its first heartbeat only after half a second.
+ * one: it sends its first heartbeat only after a second.
  */
 function lostAttempts(context: Context): number {
   const last = lastReport(context);
@@ -97,8 +112,8 @@ function lastReport({ info }: Context): Report | undefined {
   return info.heartbeatDetails as Report | undefined;
 }
 
-function intervalMs(): number {
-  return Math.min(MAX_HEARTBEAT_MS, Math.max(HEARTBEAT_MS, (running / MAX_PER_SECOND) * 1000));
+function longestIntervalMs({ info }: Context): number {
+  return Math.min(HEARTBEAT_MS, (info.heartbeatTimeoutMs ?? Infinity) / HEARTBEATS_PER_TIMEOUT);
 }
 
 function fail(): Promise<never> {

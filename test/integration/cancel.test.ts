@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { folded } from '../support/api-client.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
@@ -121,15 +122,52 @@ test('a closed session accepts no further turns', async () => {
   model.release();
 });
 
+/** A bus that loses the hints of cancels. */
+class HintlessBus extends InProcessBus {
+  readonly hints: string[] = [];
+
+  override hintCancel(turnId: string): void {
+    this.hints.push(turnId);
+  }
+}
+
+test('a cancel whose hint is lost is carried out', async () => {
+  const bus = new HintlessBus();
+  const hintless = await startTestServer({ bus });
+  const models = [0, 1].map(() =>
+    held(
+      (call) => call.text('wait'),
+      () => undefined,
+    ),
+  );
+  try {
+    const chat = await hintless.chat({ scripts: models.map(({ script }) => script) });
+    const first = chat.turn('one');
+    await first.says('wait');
+    const second = chat.turn('two');
+    expect(await first.end()).toMatchObject({ status: 'cancelled', reason: 'cancelled-for-next-turn' });
+    await second.says('wait');
+    await hintless.api.send('POST', `${chat.path}/cancel`, {});
+    expect(await second.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
+    expect(bus.hints).toEqual([await first.turnId(), await second.turnId()]);
+  } finally {
+    for (const { release } of models) release();
+    await hintless.stop();
+  }
+});
+
 test('a turn that exceeds its time is cancelled with the reason', async () => {
-  const impatient = await startTestServer({ env: { EVERTURN_TURN_TIMEOUT_SECONDS: '1' } });
+  const bus = new HintlessBus();
+  const impatient = await startTestServer({ bus, env: { EVERTURN_TURN_TIMEOUT_SECONDS: '1' } });
   const model = held(
     (call) => call.text('wait'),
     () => undefined,
   );
   try {
     const chat = await impatient.chat({ scripts: [model.script] });
-    expect(await chat.turn('hi').end()).toMatchObject({ status: 'cancelled', reason: 'server-execution-timeout' });
+    const reader = chat.turn('hi');
+    expect(await reader.end()).toMatchObject({ status: 'cancelled', reason: 'server-execution-timeout' });
+    expect(bus.hints).toEqual([await reader.turnId()]);
   } finally {
     model.release();
     await impatient.stop();
