@@ -70,14 +70,16 @@ export class OpenAIProvider implements ModelProvider {
     const stopListening = onAbort(signal, stop);
     onAbort(idle.signal, stop);
     let finishing: NodeJS.Timeout | undefined;
+    let rest: BodyReader | undefined;
     let length = 0;
     try {
       const response = await this.#client.chat.completions.create(body, { signal: controller.signal }).asResponse();
-      const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(
-        resettingIdle(response, idle),
-        controller,
-        this.#client,
-      );
+      const watched = watchedResponse(response, {
+        onRead: () => idle.reset(),
+        // The client does not read on after `[DONE]`.
+        onCancel: (reader) => (finishing ? void (rest = reader) : reader.cancel()),
+      });
+      const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(watched, controller, this.#client);
       for await (const chunk of chunks) {
         const part = chunkOf(chunk);
         length += lengthOf(part);
@@ -89,9 +91,14 @@ export class OpenAIProvider implements ModelProvider {
       if (!idle.signal.aborted) throw failureOf(error);
     } finally {
       idle.stop();
-      clearTimeout(finishing);
       stopListening();
-      controller.abort();
+      const close = (): void => {
+        clearTimeout(finishing);
+        controller.abort();
+      };
+      // Only a connection whose response was read to its end serves the next call. `finishing` limits the time.
+      if (rest) void readToEnd(rest).then(close);
+      else close();
     }
     // Some servers keep the connection open after a complete answer.
     if (finishing || signal.aborted) return;
@@ -144,16 +151,38 @@ function withTrace(init: RequestInit = {}): RequestInit {
   return { ...init, headers };
 }
 
-/** A copy of the response that resets the idle timer with every chunk of the body. */
-function resettingIdle(response: Response, idle: IdleTimer): Response {
-  idle.reset();
-  const report = new TransformStream<Uint8Array, Uint8Array>({
-    transform(bytes, controller) {
-      idle.reset();
-      controller.enqueue(bytes);
+type BodyReader = ReadableStreamDefaultReader<Uint8Array>;
+
+/** A copy of the response. `onRead` is called for every chunk of the body, `onCancel` if the body is not read to its end. */
+function watchedResponse(
+  response: Response,
+  { onRead, onCancel }: { onRead: () => void; onCancel: (reader: BodyReader) => void | Promise<void> },
+): Response {
+  onRead();
+  const reader = response.body?.getReader();
+  if (!reader) return response;
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const { done, value } = await reader.read();
+        onRead();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel: () => onCancel(reader),
     },
-  });
-  return new Response(response.body?.pipeThrough(report), response);
+    { highWaterMark: 0 },
+  );
+  return new Response(body, response);
+}
+
+/** Never throws: what is left is not used. */
+async function readToEnd(reader: BodyReader): Promise<void> {
+  try {
+    while (!(await reader.read()).done);
+  } catch {
+    // The connection is closed.
+  }
 }
 
 /** Converts an error of the client to a ModelError with the provider's message; other errors are returned unchanged. */
