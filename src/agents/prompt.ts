@@ -1,4 +1,5 @@
 import { truncateMiddle } from '../core/text.ts';
+import { memoized } from '../lib/memoized.ts';
 import type { StoredFile } from '../core/records.ts';
 import type { ToolItem, TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
@@ -20,15 +21,10 @@ interface PromptParts {
 
 /** Builds the request to an agent's model: instructions and messages, the conversation, the tools. */
 export function promptOf({ spec, model, transcript, tools, unavailable, fileContent }: PromptParts): ModelRequest {
-  const variables = spec.variables ?? {};
-  const prepended = (spec.messages ?? []).map(({ content }): TranscriptItem => ({
-    role: 'user',
-    content: [{ type: 'text', text: fill(content, variables) }],
-  }));
+  const { instructions, prepended } = filledTexts(spec);
   const notes = unavailable.map(
     ({ server, reason }) => `The tools of the MCP server "${server}" are currently unavailable: ${reason}`,
   );
-  const instructions = fill(spec.instructions ?? '', variables);
   const cutsResults = spec.config?.context_management?.large_tool_response?.enabled !== false;
   return {
     model,
@@ -42,19 +38,28 @@ export function promptOf({ spec, model, transcript, tools, unavailable, fileCont
   };
 }
 
-/** Caches results as they are sent to models: every model call contains all results before it. */
-const CUT_RESULTS = new WeakMap<ToolItem, ToolItem>();
+/** The instructions and messages of an agent, with the values of its variables. */
+const filledTexts = memoized((spec: AgentSpec): { instructions: string; prepended: TranscriptItem[] } => {
+  const variables = spec.variables ?? {};
+  return {
+    instructions: fill(spec.instructions ?? '', variables),
+    prepended: (spec.messages ?? []).map(({ content }) => ({
+      role: 'user',
+      content: [{ type: 'text', text: fill(content, variables) }],
+    })),
+  };
+});
 
 function cutResult(item: TranscriptItem): TranscriptItem {
-  if (item.role !== 'tool') return item;
-  const known = CUT_RESULTS.get(item);
-  if (known) return known;
+  return item.role === 'tool' ? cutItem(item) : item;
+}
+
+/** Memoized, since every model call contains all results before it. */
+const cutItem = memoized((item: ToolItem): ToolItem => {
   const note = (omitted: number) =>
     `[${omitted} characters of this result were left out; request less data to see them]`;
-  const cut = { ...item, content: truncateMiddle(item.content, LARGE_RESULT_BYTES, note) };
-  CUT_RESULTS.set(item, cut);
-  return cut;
-}
+  return { ...item, content: truncateMiddle(item.content, LARGE_RESULT_BYTES, note) };
+});
 
 /** Fills `{{name}}`; a name without a value stays as it is. */
 function fill(text: string, variables: Record<string, string>): string {

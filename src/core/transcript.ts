@@ -1,4 +1,4 @@
-import { callKey, responseText } from './projection.ts';
+import { responseText } from './projection.ts';
 import type {
   InputItem,
   ModelMessage,
@@ -57,12 +57,12 @@ function userMessage(item: InputItem): TranscriptItem[] {
   return [{ role: 'user', content: typeof content === 'string' ? [{ type: 'text', text: content }] : content }];
 }
 
+/** `results`: those of the message's thread, by the ids of their calls. */
 function assistantItems(message: ModelMessage, results: Map<string, ToolResult>): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
-  const { threadId } = message;
   const toolItems = message.toolCalls.map((call) => {
-    const result = results.get(callKey({ threadId, toolCallId: call.id }));
+    const result = results.get(call.id);
     return result ? toolItem(call, result) : { ...itemOf(call), content: NOT_DECIDED, files: [] };
   });
   return [{ role: 'assistant', message }, ...toolItems];
@@ -86,7 +86,7 @@ function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'to
 function toolResults(records: UnsequencedRecord[], threadId: string): Map<string, ToolResult> {
   const results = new Map<string, ToolResult>();
   const add = (result: ToolResult) => {
-    if (result.threadId === threadId && !results.has(callKey(result))) results.set(callKey(result), result);
+    if (result.threadId === threadId && !results.has(result.toolCallId)) results.set(result.toolCallId, result);
   };
   for (const record of records) {
     if (record.kind === 'tool.response') add(record);

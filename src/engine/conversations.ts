@@ -4,6 +4,7 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnsequencedRecord } from '../core/records.ts';
+import { memoized } from '../lib/memoized.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
 import type { SpeculativeCall } from './speculation.ts';
@@ -198,8 +199,11 @@ function count({ earlier, projected, ahead }: InProgress): number {
 
 /** The approximate size of records; at least 1, as the cache requires. */
 function charactersOf(records: UnsequencedRecord[]): number {
-  return JSON.stringify(records).length;
+  return records.reduce((sum, record) => sum + charactersIn(record), 1);
 }
+
+/** Memoized, since a record that is cached under its stamp is then cached with its turn. */
+const charactersIn = memoized((record: UnsequencedRecord) => JSON.stringify(record).length);
 
 /** @throws Error if the records belong to another session's turn */
 function assertOfSession(records: UnsequencedRecord[], sessionId: string): void {

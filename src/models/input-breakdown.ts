@@ -1,5 +1,6 @@
 import type { InputBreakdown, StoredFile, UserContentPart } from '../core/records.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
+import { memoized } from '../lib/memoized.ts';
 import type { ModelRequest } from './provider.ts';
 
 /** An image or a document costs about 1,000 tokens regardless of its size, and a token is about 4 characters. */
@@ -62,14 +63,8 @@ function partCharacters(part: UserContentPart | StoredFile): number {
   return part.mimeType.startsWith('text/') ? part.bytes : FILE_CHARACTERS;
 }
 
-/** The JSON lengths of schemas, which are the same objects in every call. */
-const LENGTHS = new WeakMap<object, number>();
-
-function jsonLength(value: object): number {
-  const length = LENGTHS.get(value) ?? JSON.stringify(value).length;
-  LENGTHS.set(value, length);
-  return length;
-}
+/** Memoized, since schemas are the same objects in every call. */
+const jsonLength = memoized((value: object) => JSON.stringify(value).length);
 
 function sum(numbers: number[]): number {
   return numbers.reduce((total, one) => total + one, 0);
