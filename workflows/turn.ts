@@ -43,9 +43,9 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
   const stop = (why: CancelReason) => {
+    if (!reason) cancels.cancelling(turnId);
     reason ??= why;
     steps.cancel();
-    cancels.cancelling(turnId);
   };
   setHandler(cancelTurn, stop);
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
