@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { turnWorkflowId } from '../src/core/temporal-names.ts';
+import { timed } from './statistics.ts';
 
 interface WireTurn {
   id: string;
@@ -28,6 +29,7 @@ export class BenchClient {
     await this.#json('PUT', '/plain', { model: { name: 'instant' }, config });
     await this.#json('PUT', '/talking', { model: { name: 'talk' }, config });
     await this.#json('PUT', '/thinking', { ...THINKING_AGENT, config });
+    await this.#json('PUT', '/thinking-tools', { ...THINKING_AGENT, ...servers, config });
   }
 
   async session(agent: string): Promise<string> {
@@ -59,10 +61,24 @@ export class BenchClient {
     return turns;
   }
 
-  /** Runs one turn without tools to its end. */
-  async turn(sessionId: string): Promise<void> {
-    const events = await stream(this.turnsUrl(sessionId), message('0'));
-    for await (const { data } of events) if (data.includes('"turn.done"')) return;
+  /** Runs one turn without tools to its end. Returns its id. */
+  async turn(sessionId: string): Promise<string> {
+    let turnId = '';
+    for await (const { data } of await stream(this.turnsUrl(sessionId), message('0'))) {
+      if (data.includes('"turn.created"')) turnId = (JSON.parse(data) as { turn_id: string }).turn_id;
+      if (data.includes('"turn.done"')) break;
+    }
+    return turnId;
+  }
+
+  /** Milliseconds from the request of a turn to the answer that it is accepted. Returns when the turn has ended. */
+  async accepted(sessionId: string): Promise<number> {
+    let turnId = '';
+    const elapsed = await timed(async () => {
+      turnId = await this.#start(sessionId, '0');
+    });
+    await readToEnd(`${this.turnsUrl(sessionId)}/${turnId}/subscribe`);
+    return elapsed;
   }
 
   /** Milliseconds that a turn of this many steps takes, by its own time stamps. */
@@ -129,6 +145,11 @@ export async function firstDelta(turnsUrl: string): Promise<number> {
     if (Number.isNaN(first) && data.includes('"model.message.delta"')) first = performance.now() - start;
   }
   return first;
+}
+
+/** Milliseconds from the request of a turn with this many tool calls to the end of its stream. */
+export function timeOfTurn(turnsUrl: string, calls: number): Promise<number> {
+  return timed(() => readToEnd(turnsUrl, message(String(calls))));
 }
 
 async function readToEnd(url: string, body?: object): Promise<void> {

@@ -5,8 +5,10 @@ import type { Deployment } from './deployment.ts';
 import { measureEncryption } from './measurements/encryption.ts';
 import { measureFanOuts } from './measurements/fan-out.ts';
 import { measureFirstDelta, measureFirstDeltaBehindModel } from './measurements/first-delta.ts';
+import { measureLoop } from './measurements/loop.ts';
 import { measureHistory, measureSteps } from './measurements/steps.ts';
 import { measureThroughputs } from './measurements/throughput.ts';
+import { measureTurnEvents } from './measurements/turn-events.ts';
 import type { Report } from './report.ts';
 import { prepare, type Setting } from './setting.ts';
 import { startStandalone } from './standalone.ts';
@@ -50,6 +52,8 @@ async function measure(setting: Setting, start: (setting: Setting) => Promise<De
     ...(await measureFirstDeltaBehindModel(bench, 40)),
     ...(await measureSteps(bench, { steps: 100, rounds: 3 })),
     ...(await measureHistory(bench, [20, 100, 400])),
+    loop_ratio_20: await measureLoop(bench, { steps: 20, rounds: 3 }),
+    ...(await measureTurnEvents(bench, 5)),
     ...(await measureThroughputs(bench)),
     ...(await measureFanOuts(bench)),
   };

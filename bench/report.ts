@@ -2,6 +2,10 @@
 export interface Report {
   /** From the request of a plain turn to its first text, with a model that answers immediately. */
   first_delta_ms: number;
+  /** From the request of the same turn with `stream: false` to its answer, which is sent once the turn is accepted. */
+  accepted_ms: number;
+  /** As `first_delta_ms`, for an agent with an MCP server whose tool is not called. */
+  first_delta_mcp_ms: number;
   first_delta_behind_200_ms: number;
   /** The same through a handler without Temporal. */
   bare_first_delta_behind_200_ms: number;
@@ -11,11 +15,28 @@ export interface Report {
   step_ratio_with_reader: number;
   /** By the number of steps in the turn. */
   bytes_per_step: Record<string, number>;
+  /** A turn of 20 steps with a 200 ms model and a 20 ms tool, beside a plain loop in one process. */
+  loop_ratio_20: number;
+  /** Workflow tasks of a plain turn in a warm session: its own and those of the session. */
+  tasks_per_turn: number;
+  activities_per_turn: number;
+  timers_per_turn: number;
   /** By the number of turns that run at once. */
   turns_per_second: Record<string, number>;
   turns_ratio_16: number;
+  /** Processor time of a plain turn with 16 at once. Only Linux provides it. */
+  cpu_ms_per_turn?: ProcessorTime;
   /** Latency from the model's word to 1,000 readers: all of one turn, and five of each of 200 turns. */
   fan_out: { one_turn: FanOut; turns_200: FanOut };
+}
+
+/** Processor time in milliseconds. */
+export interface ProcessorTime {
+  /** All processes of Everturn. */
+  ours: number;
+  temporal: number;
+  /** The server that Everturn's catalog and Temporal share; 0 with the embedded Temporal. */
+  postgres: number;
 }
 
 export interface FanOut {

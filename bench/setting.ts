@@ -14,6 +14,7 @@ export interface Setting {
   /** Names the model and the tools that respond immediately. */
   env: Record<string, string>;
   modelUrl: string;
+  mcpUrl: string;
   /** Run at the end, the last one first. */
   cleanup: (() => Promise<unknown>)[];
   /** Reports progress. */
@@ -34,7 +35,7 @@ export async function prepare(say: Setting['say']): Promise<{ setting: Setting; 
     const mcpFile = path.join(folder, 'mcp.json');
     await writeFile(mcpFile, JSON.stringify({ servers: { bench: { url: mcp } } }));
     const env = { EVERTURN_MCP_SERVERS: mcpFile, OPENAI_API_KEY: 'none', OPENAI_BASE_URL: model };
-    return { setting: { folder, env, modelUrl: model, cleanup, say }, end };
+    return { setting: { folder, env, modelUrl: model, mcpUrl: mcp, cleanup, say }, end };
   } catch (error) {
     await end();
     throw error;

@@ -4,16 +4,22 @@ import type { Report } from '../report.ts';
 import { startBeside } from '../setting.ts';
 import { alternate, round } from '../statistics.ts';
 
-/** When the reader of a plain turn gets its first text. */
+/** When the reader of a plain turn gets its first text, beside when the turn is accepted. */
 export async function measureFirstDelta(
   { client, setting }: Bench,
   rounds: number,
-): Promise<Pick<Report, 'first_delta_ms'>> {
+): Promise<Pick<Report, 'first_delta_ms' | 'accepted_ms' | 'first_delta_mcp_ms'>> {
   setting.say('first delta');
-  const { plain } = await alternate(rounds, {
+  const medians = await alternate(rounds, {
     plain: async () => firstDelta(client.turnsUrl(await client.warmSession('plain'))),
+    accepted: async () => client.accepted(await client.warmSession('plain')),
+    mcp: async () => firstDelta(client.turnsUrl(await client.warmSession('tools'))),
   });
-  return { first_delta_ms: round(plain) };
+  return {
+    first_delta_ms: round(medians.plain),
+    accepted_ms: round(medians.accepted),
+    first_delta_mcp_ms: round(medians.mcp),
+  };
 }
 
 /** The same with a model that waits before its first byte, beside a handler without Temporal. */
