@@ -1,6 +1,6 @@
 import { globSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
-import { CORE, ON_POSTGRES, ONLY_ON_POSTGRES } from './test/suites.ts';
+import { BENCH, CORE, ON_POSTGRES, ONLY_ON_POSTGRES } from './test/suites.ts';
 import { filesToSkip } from './test/support/requirements.ts';
 
 /** How long a condition is polled. A busy machine takes longer than vitest's default of one second. */
@@ -88,6 +88,17 @@ export default defineConfig({
           hookTimeout: 120_000,
           include: [FAULTS],
           exclude: skipped('faults', FAULTS),
+        },
+      },
+      {
+        // After everything else, because it compares times.
+        test: {
+          ...onServers,
+          name: 'bench',
+          testTimeout: 300_000,
+          hookTimeout: 120_000,
+          include: [BENCH],
+          sequence: { groupOrder: 1 },
         },
       },
     ],

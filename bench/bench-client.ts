@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { turnWorkflowId } from '../src/core/temporal-names.ts';
+import { timed } from './statistics.ts';
 
 interface WireTurn {
   id: string;
@@ -28,58 +29,56 @@ export class BenchClient {
     await this.#json('PUT', '/plain', { model: { name: 'instant' }, config });
     await this.#json('PUT', '/talking', { model: { name: 'talk' }, config });
     await this.#json('PUT', '/thinking', { ...THINKING_AGENT, config });
+    await this.#json('PUT', '/thinking-tools', { ...THINKING_AGENT, ...servers, config });
   }
 
-  /**
-   * Milliseconds from the request to the first text with a model that waits before its first byte: through Everturn, and
-   * through a handler without Temporal. The two alternate, so that both run under the same load.
-   */
-  async firstDeltasBehind(
-    agent: string,
-    bareUrl: string,
-    count: number,
-  ): Promise<{ durable: number[]; bare: number[] }> {
-    const sessionId = await this.#session(agent);
-    const durable: number[] = [];
-    const bare: number[] = [];
-    for (let i = 0; i < count; i++) {
-      bare.push(await firstDelta(`${bareUrl}/turns`));
-      durable.push(await firstDelta(`${this.#url}/sessions/${sessionId}/turns`));
-    }
-    return { durable, bare };
+  async session(agent: string): Promise<string> {
+    const { data } = (await this.#json('POST', '/sessions', { agent_name: agent })) as { data: { id: string } };
+    return data.id;
   }
 
   sessions(agent: string, count: number): Promise<string[]> {
-    return Promise.all(Array.from({ length: count }, () => this.#session(agent)));
+    return Promise.all(Array.from({ length: count }, () => this.session(agent)));
+  }
+
+  /** A session that has had a turn. */
+  async warmSession(agent: string): Promise<string> {
+    const sessionId = await this.session(agent);
+    await this.turn(sessionId);
+    return sessionId;
+  }
+
+  turnsUrl(sessionId: string): string {
+    return `${this.#url}/sessions/${sessionId}/turns`;
   }
 
   /** Starts turns whose model sends nothing until `POST /talk`. */
   async startTalking(count: number): Promise<{ sessionId: string; turnId: string }[]> {
     const turns: { sessionId: string; turnId: string }[] = [];
     for (const sessionId of await this.sessions('talking', count)) {
-      const body = { ...message('go'), stream: false };
-      const { data } = (await this.#json('POST', `/sessions/${sessionId}/turns`, body)) as { data: WireTurn };
-      turns.push({ sessionId, turnId: data.id });
+      turns.push({ sessionId, turnId: await this.#start(sessionId, 'go') });
     }
     return turns;
   }
 
-  /** Runs one turn without tools to its end. */
-  async turn(sessionId: string): Promise<void> {
-    const events = await this.#stream(sessionId, '0');
-    for await (const { data } of events) if (data.includes('"turn.done"')) return;
+  /** Runs one turn without tools to its end. Returns its id. */
+  async turn(sessionId: string): Promise<string> {
+    let turnId = '';
+    for await (const { data } of await stream(this.turnsUrl(sessionId), message('0'))) {
+      if (data.includes('"turn.created"')) turnId = (JSON.parse(data) as { turn_id: string }).turn_id;
+      if (data.includes('"turn.done"')) break;
+    }
+    return turnId;
   }
 
-  /** Milliseconds from the request to the first text, on sessions that have had a turn and on new ones. */
-  async firstDeltas(count: number): Promise<{ onKnownSessions: number[]; onNewSessions: number[] }> {
-    const onNewSessions: number[] = [];
-    const onKnownSessions: number[] = [];
-    for (let i = 0; i < count; i++) {
-      const sessionId = await this.#session('plain');
-      onNewSessions.push(await firstDelta(`${this.#url}/sessions/${sessionId}/turns`));
-      onKnownSessions.push(await firstDelta(`${this.#url}/sessions/${sessionId}/turns`));
-    }
-    return { onKnownSessions, onNewSessions };
+  /** Milliseconds from the request of a turn to the answer that it is accepted. Returns when the turn has ended. */
+  async accepted(sessionId: string): Promise<number> {
+    let turnId = '';
+    const elapsed = await timed(async () => {
+      turnId = await this.#start(sessionId, '0');
+    });
+    await readToEnd(`${this.turnsUrl(sessionId)}/${turnId}/subscribe`);
+    return elapsed;
   }
 
   /** Milliseconds that a turn of this many steps takes, by its own time stamps. */
@@ -110,13 +109,9 @@ export class BenchClient {
   }
 
   async #stepsTurn(steps: number, reader: boolean): Promise<WireTurn> {
-    const sessionId = await this.#session('tools');
-    if (reader) {
-      const events = await this.#stream(sessionId, String(steps));
-      for await (const { data } of events) if (data.includes('"turn.done"')) break;
-    } else {
-      await this.#json('POST', `/sessions/${sessionId}/turns`, { ...message(String(steps)), stream: false });
-    }
+    const sessionId = await this.session('tools');
+    if (reader) await readToEnd(this.turnsUrl(sessionId), message(String(steps)));
+    else await this.#start(sessionId, String(steps));
     for (;;) {
       const { data } = (await this.#json('GET', `/sessions/${sessionId}/turns`)) as { data: [WireTurn] };
       const [turn] = data;
@@ -127,13 +122,11 @@ export class BenchClient {
     }
   }
 
-  async #session(agent: string): Promise<string> {
-    const { data } = (await this.#json('POST', '/sessions', { agent_name: agent })) as { data: { id: string } };
+  /** Starts a turn that nobody reads. Returns its id. */
+  async #start(sessionId: string, content: string): Promise<string> {
+    const body = { ...message(content), stream: false };
+    const { data } = (await this.#json('POST', `/sessions/${sessionId}/turns`, body)) as { data: WireTurn };
     return data.id;
-  }
-
-  #stream(sessionId: string, content: string) {
-    return stream(`${this.#url}/sessions/${sessionId}/turns`, content);
   }
 
   async #json(method: string, path: string, body?: object): Promise<unknown> {
@@ -143,18 +136,28 @@ export class BenchClient {
   }
 }
 
-async function firstDelta(url: string): Promise<number> {
+/** Milliseconds from the request of a turn without tools to its first text. */
+export async function firstDelta(turnsUrl: string): Promise<number> {
   const start = performance.now();
   let first = Number.NaN;
   // Read to the end, so that the rest of the stream does not disturb the next measurement.
-  for await (const { data } of await stream(url, '0')) {
+  for await (const { data } of await stream(turnsUrl, message('0'))) {
     if (Number.isNaN(first) && data.includes('"model.message.delta"')) first = performance.now() - start;
   }
   return first;
 }
 
-async function stream(url: string, content: string) {
-  const response = await fetch(url, request('POST', message(content)));
+/** Milliseconds from the request of a turn with this many tool calls to the end of its stream. */
+export function timeOfTurn(turnsUrl: string, calls: number): Promise<number> {
+  return timed(() => readToEnd(turnsUrl, message(String(calls))));
+}
+
+async function readToEnd(url: string, body?: object): Promise<void> {
+  for await (const _ of await stream(url, body));
+}
+
+async function stream(url: string, body?: object) {
+  const response = await fetch(url, request('POST', body));
   if (!response.ok || !response.body) throw new Error(`${response.status} ${await response.text()}`);
   return response.body.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream());
 }

@@ -2,12 +2,12 @@ import type { ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { listen } from '../src/demo/local-server.ts';
-import { WORD_MS, WORDS } from './model-script.ts';
+import { TOOL_MS, WORD_MS, WORDS } from './model-script.ts';
 
 /**
  * A model and an MCP server that respond immediately, in their own process as real ones are. The model calls the tool
- * until it has as many results as the user's message says: "<steps>". The model `wait-<ms>` waits before its first byte.
- * The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
+ * until it has as many results as the last user message says: "<steps>". The model `wait-<ms>` waits before its first byte,
+ * and has the tool wait as well. The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
  */
 
 const TOOL_RESULT = 'x'.repeat(2048);
@@ -27,17 +27,22 @@ const server = await listen((request, response) => {
 }, '/v1');
 
 const mcp = await listen((request, response) => {
-  text(request).then(
-    (body) => answerRpc(body, response),
-    () => response.destroy(),
-  );
+  text(request)
+    .then((body) => answerRpc(body, response))
+    .catch(() => response.destroy());
 }, '/mcp');
 
 process.stdout.write(`${JSON.stringify({ model: server.url, mcp: mcp.url })}\n`);
 
+interface RpcRequest {
+  id?: number;
+  method?: string;
+  params?: { arguments?: { wait_ms?: number } };
+}
+
 /** The minimal MCP server (2025-11-25) that a client accepts. */
-function answerRpc(body: string, response: ServerResponse): void {
-  const { id, method } = JSON.parse(body || '{}') as { id?: number; method?: string };
+async function answerRpc(body: string, response: ServerResponse): Promise<void> {
+  const { id, method, params } = JSON.parse(body || '{}') as RpcRequest;
   const tool = { name: 'look', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } };
   const results: Record<string, object> = {
     initialize: {
@@ -49,6 +54,8 @@ function answerRpc(body: string, response: ServerResponse): void {
     'tools/call': { content: [{ type: 'text', text: TOOL_RESULT }] },
   };
   const result = results[method ?? ''];
+  const waitMs = params?.arguments?.wait_ms ?? 0;
+  if (waitMs > 0) await sleep(waitMs);
   if (id === undefined) return void response.writeHead(method ? 202 : 405).end();
   const error = { code: -32601, message: 'Method not found' };
   response.writeHead(200, { 'content-type': 'application/json' });
@@ -57,19 +64,21 @@ function answerRpc(body: string, response: ServerResponse): void {
 
 async function answer(body: string, response: ServerResponse): Promise<void> {
   // Parsed by hand: this process shares the machine with Everturn, which is measured.
-  const steps = Number(/"role":"user","content":"(\d+)"/.exec(body)?.[1] ?? 0);
-  const done = body.split('"role":"tool"').length - 1;
+  const turn = body.slice(body.lastIndexOf('"role":"user"'));
+  const steps = Number(/^"role":"user","content":"(\d+)"/.exec(turn)?.[1] ?? 0);
+  const done = turn.split('"role":"tool"').length - 1;
   const thinkingMs = Number(/"model":"wait-(\d+)"/.exec(body)?.[1] ?? 0);
   if (thinkingMs > 0) await sleep(thinkingMs);
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   if (body.includes('"model":"talk"')) await tellTheTime(response);
   const chunk = (delta: object, finish: string | null): string =>
     `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
-  const call = { index: 0, id: `call_${done}`, type: 'function', function: { name: 'look', arguments: '{}' } };
+  const args = JSON.stringify(thinkingMs > 0 ? { wait_ms: TOOL_MS } : {});
+  const call = { index: 0, id: `call_${done}`, type: 'function', function: { name: 'look', arguments: args } };
   const parts =
     done < steps
-      ? chunk({ tool_calls: [call] }, null) + chunk({}, 'tool_calls')
-      : chunk({ content: 'done' }, null) + chunk({}, 'stop');
+      ? chunk({ role: 'assistant', tool_calls: [call] }, null) + chunk({}, 'tool_calls')
+      : chunk({ role: 'assistant', content: 'done' }, null) + chunk({}, 'stop');
   const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
   response.end(`${parts}data: ${JSON.stringify({ choices: [], usage })}\n\ndata: [DONE]\n\n`);
 }

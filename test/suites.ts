@@ -16,3 +16,6 @@ export const ON_POSTGRES = `test/integration/{${[
 
 /** These run on PostgreSQL only. The generated requests of `openapi` find more faults there than on SQLite. */
 export const ONLY_ON_POSTGRES = 'test/integration/{openapi,postgres,temporal-on-postgres}.test.ts';
+
+/** Bounds on the cost of a turn. */
+export const BENCH = 'bench/bounds.test.ts';

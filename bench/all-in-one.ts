@@ -1,0 +1,57 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import path from 'node:path';
+import { loadConfig } from '../src/config.ts';
+import { freePort } from '../src/lib/processes.ts';
+import { createLogger } from '../src/telemetry/logger.ts';
+import { provisionTemporal, type ProvisionedTemporal } from '../src/temporal-server/provision.ts';
+import type { Deployment } from './deployment.ts';
+import { startEverturn } from './everturn-process.ts';
+import type { Setting } from './setting.ts';
+
+/** One process, on the Temporal that is embedded in it otherwise and is shared with the baseline's workflows here. */
+export async function startAllInOne(setting: Setting): Promise<Deployment> {
+  return startOn(await startEmbedded(setting), 'all-in-one', setting);
+}
+
+/** Two processes on one Temporal: one that encrypts nothing, and one that encrypts what it stores. */
+export async function startPair(setting: Setting): Promise<{ plain: Deployment; encrypted: Deployment }> {
+  const temporal = await startEmbedded(setting);
+  const keys = { EVERTURN_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}` };
+  return {
+    plain: await startOn(temporal, 'plain', setting),
+    encrypted: await startOn(temporal, 'encrypted', { ...setting, env: { ...setting.env, ...keys } }),
+  };
+}
+
+async function startEmbedded({ folder, cleanup }: Setting): Promise<ProvisionedTemporal> {
+  const { cacheDir, temporal: settings } = loadConfig({});
+  const log = createLogger({ logLevel: 'warn' });
+  const temporal = await provisionTemporal({ dataDir: folder, cacheDir, log, ...settings });
+  cleanup.push(() => temporal.stop());
+  return temporal;
+}
+
+/** A process with its own folder and task queue. */
+async function startOn(
+  temporal: ProvisionedTemporal,
+  name: string,
+  { folder, env, cleanup }: Setting,
+): Promise<Deployment> {
+  const dataDir = path.join(folder, name);
+  await mkdir(dataDir);
+  const { connectionOptions, namespace } = temporal;
+  const port = String(await freePort());
+  const settings = {
+    ...env,
+    EVERTURN_DATA: dataDir,
+    EVERTURN_PORT: port,
+    EVERTURN_TASK_QUEUE: name,
+    TEMPORAL_ADDRESS: connectionOptions.address ?? '',
+    TEMPORAL_NAMESPACE: namespace,
+    // The setting of an embedded Temporal, which this one is.
+    EVERTURN_SQLITE_SYNC: 'normal',
+  };
+  const server = await startEverturn('start', 'Everturn listens', settings, cleanup);
+  return { url: `http://127.0.0.1:${port}`, temporal, processes: [server] };
+}

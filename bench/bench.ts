@@ -1,0 +1,45 @@
+import { Client, Connection } from '@temporalio/client';
+import { NativeConnection } from '@temporalio/worker';
+import { createLogger } from '../src/telemetry/logger.ts';
+import { installTemporalRuntime } from '../src/telemetry/temporal-runtime.ts';
+import { Baseline } from './baseline.ts';
+import { BenchClient } from './bench-client.ts';
+import type { Deployment } from './deployment.ts';
+import type { Setting } from './setting.ts';
+
+/** What the measurements use: Everturn, and the baseline on the same Temporal. */
+export interface Bench {
+  setting: Setting;
+  deployment: Deployment;
+  client: BenchClient;
+  temporal: Client;
+  baseline: Baseline;
+}
+
+/** Installed only if the baseline's workflows run: it lasts until the last worker has ended. */
+let runtimeInstalled: Promise<void> | undefined;
+
+export async function startBench(setting: Setting, start: (setting: Setting) => Promise<Deployment>): Promise<Bench> {
+  runtimeInstalled ??= installTemporalRuntime(createLogger({ logLevel: 'warn' }));
+  await runtimeInstalled;
+  const deployment = await start(setting);
+  const temporal = await connect(deployment, setting);
+  const native = await NativeConnection.connect(deployment.temporal.connectionOptions);
+  setting.cleanup.push(() => native.close());
+  const baseline = await Baseline.start(temporal, native, deployment.temporal.namespace);
+  setting.cleanup.push(() => baseline.stop());
+
+  const client = new BenchClient(deployment.url, temporal);
+  await client.putAgents();
+  setting.say('warming up');
+  await baseline.run(40);
+  await client.timeOfSteps(20, { reader: false });
+  await client.timeOfSteps(20, { reader: true });
+  return { setting, deployment, client, temporal, baseline };
+}
+
+export async function connect({ temporal }: Deployment, { cleanup }: Setting): Promise<Client> {
+  const connection = await Connection.connect(temporal.connectionOptions);
+  cleanup.push(() => connection.close());
+  return new Client({ connection, namespace: temporal.namespace });
+}
