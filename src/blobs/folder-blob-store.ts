@@ -20,11 +20,6 @@ export class FolderBlobStore implements BlobStore {
     this.#form = new StoredForm(cipher);
   }
 
-  /** The blob store in a server's data folder. */
-  static in(dataDir: string, cipher?: Cipher): FolderBlobStore {
-    return new FolderBlobStore(path.join(dataDir, 'blobs'), cipher);
-  }
-
   async put(sessionId: string, bytes: Uint8Array): Promise<string> {
     const blob = this.#form.nameOf(sessionId, bytes);
     const file = this.#file(sessionId, blob);
