@@ -17,7 +17,9 @@ let s3: TestS3;
 let client: S3Client;
 beforeAll(async () => {
   s3 = await TestS3.start();
-  for (const [name, value] of Object.entries(s3.envFor(prefix))) vi.stubEnv(name, value);
+  // Not what the user of this machine has configured.
+  const env = { ...s3.envFor(prefix), AWS_CONFIG_FILE: '/dev/null', AWS_SHARED_CREDENTIALS_FILE: '/dev/null' };
+  for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
   client = new S3Client({ endpoint: s3.endpoint, forcePathStyle: true });
 });
 afterAll(async () => {

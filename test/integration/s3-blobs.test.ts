@@ -32,11 +32,16 @@ beforeAll(async () => {
 });
 afterAll(() => s3.stop());
 
-/** Starts a server on a prefix of the bucket. The AWS SDK reads its settings from this process's environment. */
-async function startServer(prefix: string) {
+/** The settings of a server in this process, whose environment the AWS SDK reads. */
+function useS3(prefix: string): Record<string, string> {
   const env = s3.envFor(prefix);
   for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
   onTestFinished(() => void vi.unstubAllEnvs());
+  return env;
+}
+
+async function startServer(prefix: string) {
+  const env = useS3(prefix);
   const server = await startTestServer({ env, mcp: { tools: [flood] } });
   onTestFinished(() => server.stop());
   return server;
@@ -96,9 +101,7 @@ test('objects that no record refers to are deleted after a day, the others are k
 });
 
 test('a server does not start without its bucket, and says why', async () => {
-  const env = { ...s3.envFor('three'), EVERTURN_BLOBS: 's3://another-bucket' };
-  for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
-  onTestFinished(() => void vi.unstubAllEnvs());
+  const env = { ...useS3('three'), EVERTURN_BLOBS: 's3://another-bucket' };
   const error = await startTestServer({ env }).catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(StartupError);
   expect((error as Error).message).toMatch(/check EVERTURN_BLOBS, .*s3:\/\/another-bucket\/: NoSuchBucket: /);
