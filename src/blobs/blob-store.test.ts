@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import { testBlobStore } from '../../test/support/blob-store-contract.ts';
 import { FolderBlobStore } from './folder-blob-store.ts';
 
-// The other store is tested in test/integration/s3-blobs.test.ts, because that needs a server.
+// The other store is tested in test/integration/s3-blob-store.test.ts, because it needs a server.
 describe('the folder', () => {
   let root: string;
   beforeAll(async () => {

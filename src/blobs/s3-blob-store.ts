@@ -110,7 +110,9 @@ export class S3BlobStore implements BlobStore {
       const command = new ListObjectsV2Command({ ...scope, ContinuationToken });
       const page = await this.#run(({ signal: abortSignal }) => this.#client.send(command, { abortSignal }));
       yield (page.Contents ?? []).flatMap(({ Key, LastModified }) =>
-        Key !== undefined && LastModified ? [{ name: Key.slice(folder.length), storedAt: LastModified.getTime() }] : [],
+        Key?.startsWith(folder) && LastModified
+          ? [{ name: Key.slice(folder.length), storedAt: LastModified.getTime() }]
+          : [],
       );
       ContinuationToken = page.NextContinuationToken;
     } while (ContinuationToken);
@@ -119,7 +121,7 @@ export class S3BlobStore implements BlobStore {
       const command = new ListMultipartUploadsCommand({ ...scope, ...after });
       const page = await this.#run(({ signal: abortSignal }) => this.#client.send(command, { abortSignal }));
       yield (page.Uploads ?? []).flatMap(({ Key, UploadId, Initiated }) =>
-        Key !== undefined && UploadId !== undefined && Initiated
+        Key?.startsWith(folder) && UploadId !== undefined && Initiated
           ? [{ name: Key.slice(folder.length) + UPLOAD + UploadId, storedAt: Initiated.getTime() }]
           : [],
       );

@@ -26,8 +26,8 @@ export class StoredForm {
   }
 
   /**
-   * Reads a blob through `read`, whose bound applies to the stored bytes: it returns nothing if the blob does not exist,
-   * and `too large` if it exceeds the bound.
+   * Reads a blob through `read`, whose bound applies to the stored bytes: it returns undefined if the blob does not
+   * exist, and `too large` if it exceeds the bound.
    * @throws BlobNotFound, BlobTooLarge
    */
   async read(
@@ -53,7 +53,10 @@ function aadForBlob(sessionId: string, blob: string): string {
   return `blob/${sessionId}/${blob}`;
 }
 
-/** The place of a blob below the root of its store. @throws BlobNotFound for ids that cannot exist: both may be from a URL */
+/**
+ * The place of a blob below the root of its store.
+ * @throws BlobNotFound for ids that cannot exist, since both may come from a URL
+ */
 export function placeOf(sessionId: string, blob: string): string {
   if (!/^\w+$/.test(sessionId) || !/^[0-9a-f]{64}$/.test(blob)) throw new BlobNotFound(sessionId, blob);
   return `${sessionId}/${blob}`;
