@@ -35,6 +35,12 @@ test.each([
   ['REDIS_URL', 'redis:///0', 'redis://'],
   ['REDIS_URL', 'redis://localhost/first', 'redis://'],
   ['REDIS_URL', 'redis://:100%@localhost', 'redis://'],
+  ['EVERTURN_BLOBS', '/srv/blobs', 's3://<bucket>/<prefix>'],
+  ['EVERTURN_BLOBS', 's3://', 's3://<bucket>/<prefix>'],
+  ['EVERTURN_BLOBS', 's3://My_Bucket', 's3://<bucket>/<prefix>'],
+  ['EVERTURN_BLOBS', 's3://bucket/../other', 's3://<bucket>/<prefix>'],
+  ['EVERTURN_BLOBS', 's3://bucket//x', 's3://<bucket>/<prefix>'],
+  ['AWS_ENDPOINT_URL_S3', 's3.example.com', 'http or https URL'],
   ['DATABASE_URL', 'mysql://x', 'sqlite:<file>'],
   ['DATABASE_URL', 'sqlite:', 'sqlite:<file>'],
   ['DATABASE_URL', 'postgresql://host', 'postgresql://<user>'],
@@ -116,7 +122,7 @@ test('no time exceeds the limit of timers', () => {
 
 test('every variable is documented in docs/configuration.md', () => {
   const guide = readFileSync(new URL('../docs/configuration.md', import.meta.url), 'utf8');
-  const cells = guide.split('\n').flatMap((line) => /^- ((?:`[A-Z_]+`(?:, )?)+)/.exec(line)?.[1] ?? []);
+  const cells = guide.split('\n').flatMap((line) => /^- ((?:`[A-Z_\d]+`(?:, )?)+)/.exec(line)?.[1] ?? []);
   const documented = cells.flatMap((names) => names.split(', ').map((name) => name.slice(1, -1)));
   expect(documented.toSorted()).toEqual(CONFIG_VARIABLES.toSorted());
 });
@@ -130,6 +136,16 @@ test("an external Temporal is configured by its own clients' variables", () => {
   const config = loadConfig({ TEMPORAL_ADDRESS: 'temporal.example:7233', TEMPORAL_API_KEY: 'k' });
   expect(config.temporal.namespace).toBe('default');
   expect(config.temporal.external?.connectionOptions).toMatchObject({ address: 'temporal.example:7233', apiKey: 'k' });
+});
+
+test('blobs are in the data folder, or in a bucket of AWS or of another server', () => {
+  const blobsOf = (env: NodeJS.ProcessEnv) => loadConfig(env).blobs;
+  expect(blobsOf({ AWS_ENDPOINT_URL_S3: 'http://s3' })).toBeUndefined();
+  expect(blobsOf({ EVERTURN_BLOBS: 's3://my.bucket-1' })).toEqual({ bucket: 'my.bucket-1', prefix: '' });
+  expect(blobsOf({ EVERTURN_BLOBS: 's3://bucket/' })).toEqual({ bucket: 'bucket', prefix: '' });
+  const env = { EVERTURN_BLOBS: 's3://bucket/a/b_c/env=1/', AWS_ENDPOINT_URL: 'http://aws' };
+  expect(blobsOf(env)).toEqual({ bucket: 'bucket', prefix: 'a/b_c/env=1', endpoint: 'http://aws' });
+  expect(blobsOf({ ...env, AWS_ENDPOINT_URL_S3: 'http://s3' })).toMatchObject({ endpoint: 'http://s3' });
 });
 
 test('encryption keys have ids and 32 bytes each', () => {

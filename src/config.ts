@@ -4,6 +4,7 @@ import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
 import { ROLES, subjectNamed, type Caller, type Role } from './core/subject.ts';
+import type { S3Location } from './blobs/s3-blob-store.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/sqlite.ts';
 import type { EncryptionKey } from './encryption/cipher.ts';
@@ -21,8 +22,10 @@ export interface Config {
   metricsPort: number | undefined;
   /** The port on which a standalone worker serves its health and metrics; unset: none. */
   workerPort: number | undefined;
-  /** Folder for everything that the server stores itself: catalog, blobs, the embedded Temporal's database. */
+  /** Folder for everything that the server stores itself: catalog, the embedded Temporal's database, blobs by default. */
   dataDir: string;
+  /** Where blobs are stored; unset: in `dataDir`. */
+  blobs: S3Location | undefined;
   /** Folder for what can be downloaded or built again, such as the Temporal CLI. */
   cacheDir: string;
   /** API keys in addition to those in the catalog. */
@@ -139,6 +142,10 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     metricsPort: vars.EVERTURN_METRICS_PORT,
     workerPort: vars.EVERTURN_WORKER_PORT,
     dataDir,
+    blobs: vars.EVERTURN_BLOBS && {
+      ...vars.EVERTURN_BLOBS,
+      endpoint: vars.AWS_ENDPOINT_URL_S3 ?? vars.AWS_ENDPOINT_URL,
+    },
     cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
     apiKeys: vars.EVERTURN_API_KEYS,
     encryptionKeys: vars.EVERTURN_ENCRYPTION_KEYS,
@@ -281,6 +288,21 @@ function databaseOf(url: string, sync: SqliteSync): Database {
   return { kind: 'sqlite', file: path.resolve(url.slice('sqlite:'.length)), sync };
 }
 
+/** Names of buckets as S3 defines them; a prefix of plain names, so that no server or tool reads them differently. */
+const BLOBS_URL = /^s3:\/\/([a-z\d][a-z\d.-]{1,61}[a-z\d])((?:\/[\w=-][\w.=-]*)*)\/?$/;
+
+const blobsUrl = z
+  .string()
+  .regex(BLOBS_URL, {
+    error:
+      'must be s3://<bucket> or s3://<bucket>/<prefix>, of letters, digits and . _ - =; ' +
+      'if it is not set, blobs are in the folder EVERTURN_DATA',
+  })
+  .transform((value) => {
+    const [, bucket = '', prefix = ''] = BLOBS_URL.exec(value) ?? [];
+    return { bucket, prefix: prefix.slice(1) };
+  });
+
 const redisUrl = z.string().refine(isRedisUrl, {
   error: 'must be redis://[[<user>]:<password>@]<host>[:<port>][/<database>], or rediss:// with TLS',
 });
@@ -317,6 +339,7 @@ const schema = z.object({
   EVERTURN_METRICS_PORT: port.optional(),
   EVERTURN_WORKER_PORT: port.optional(),
   EVERTURN_DATA: z.string().default('.everturn'),
+  EVERTURN_BLOBS: blobsUrl.optional(),
   EVERTURN_API_KEYS: apiKeys,
   EVERTURN_ENCRYPTION_KEYS: encryptionKeys,
   EVERTURN_ACCEPT_UNENCRYPTED: flag.default(false),
@@ -345,6 +368,8 @@ const schema = z.object({
   EVERTURN_TRUSTED_PROXIES: proxies,
   EVERTURN_DOWNLOAD_TEMPORAL: flag.default(false),
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
+  AWS_ENDPOINT_URL: url.optional(),
+  AWS_ENDPOINT_URL_S3: url.optional(),
   DATABASE_URL: databaseUrl.optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),
   OTEL_EXPORTER_OTLP_ENDPOINT: url.optional(),
@@ -371,7 +396,10 @@ function oidcOf(vars: z.infer<typeof schema>): Config['oidc'] {
   return { issuer, audience, nameClaim, roleClaim, roles };
 }
 
-/** The names of all variables that are read, except for Temporal's own: TLS and API key have its clients' names. */
+/**
+ * The names of all variables that are read, except for those that a client reads itself: TLS and API key of Temporal,
+ * region and credentials of AWS.
+ */
 export const CONFIG_VARIABLES: readonly string[] = Object.keys(schema.shape);
 
 const SECRETS = new Set([
@@ -389,6 +417,8 @@ function secretsOf(vars: z.infer<typeof schema>, env: NodeJS.ProcessEnv): (strin
     ...vars.EVERTURN_ENCRYPTION_KEYS.map(({ key }) => key.toString('base64').replace(/=$/, '')),
     vars.OPENAI_API_KEY,
     env['TEMPORAL_API_KEY'],
+    env['AWS_SECRET_ACCESS_KEY'],
+    env['AWS_SESSION_TOKEN'],
     ...passwords.flatMap((password) => (password ? [password, decodeURIComponent(password)] : [])),
   ];
 }

@@ -4,22 +4,21 @@
  */
 export interface BlobStore {
   /**
-   * Stores the bytes durably before it returns. If they are stored already, only their `storedAt` is updated.
+   * Stores the bytes durably before it returns. If they are stored already, their `storedAt` is updated.
    * @returns their name: 64 hex digits, always the same for the same content in this session.
    */
   put(sessionId: string, bytes: Uint8Array): Promise<string>;
-  /** The size of a blob in bytes. @throws BlobNotFound */
-  size(sessionId: string, blob: string): Promise<number>;
-  /** @throws BlobNotFound */
-  get(sessionId: string, blob: string): Promise<Buffer>;
-  /** Everything that is stored for a session, unfinished writes included. */
-  list(sessionId: string): Promise<ListedBlob[]>;
-  /** Deletes some of the entries of `list`. Names that do not exist are ignored. */
+  /** Reads a blob of at most `maxBytes`, and of a larger one nothing. @throws BlobNotFound, BlobTooLarge */
+  get(sessionId: string, blob: string, maxBytes?: number): Promise<Buffer>;
+  /** Everything that is stored for a session, unfinished writes included, in pages. */
+  list(sessionId: string): AsyncIterable<ListedBlob[]>;
+  /** Deletes some of the entries of `list`, at most a page. Names that do not exist are ignored. */
   delete(sessionId: string, names: string[]): Promise<void>;
   /** Deletes everything that is stored for a session. */
   deleteAll(sessionId: string): Promise<void>;
   /** Throws if the store cannot be written. */
   check(): Promise<void>;
+  close(): void;
 }
 
 export interface ListedBlob {
@@ -29,6 +28,12 @@ export interface ListedBlob {
   storedAt: number;
 }
 
+/** The entries in one page of `list`: what S3 lists or deletes in one request. */
+export const LIST_PAGE_SIZE = 1_000;
+
+/** The default of `get`, larger than any blob: a request has at most 30 MiB, and other content less. */
+export const MAX_BLOB_BYTES = 64 * 1024 * 1024;
+
 export class BlobNotFound extends Error {
   static {
     this.prototype.name = 'BlobNotFound';
@@ -36,5 +41,22 @@ export class BlobNotFound extends Error {
 
   constructor(sessionId: string, blob: string, options?: ErrorOptions) {
     super(`session ${sessionId} has no blob ${blob}`, options);
+  }
+}
+
+export class BlobTooLarge extends Error {
+  static {
+    this.prototype.name = 'BlobTooLarge';
+  }
+
+  constructor(sessionId: string, blob: string, maxBytes: number) {
+    super(`the blob ${blob} of session ${sessionId} has more than ${maxBytes} bytes`);
+  }
+}
+
+/** The store cannot be reached or used; a retry may succeed. */
+export class BlobsUnavailable extends Error {
+  static {
+    this.prototype.name = 'BlobsUnavailable';
   }
 }

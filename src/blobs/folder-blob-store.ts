@@ -1,76 +1,52 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { NO_ENCRYPTION } from '../encryption/cipher.ts';
-import { MAX_HEADER_BYTES, plainSize, readSealed, sealBytes } from '../encryption/encrypted-file.ts';
-import { sha256 } from '../lib/hash.ts';
+import type { Cipher } from '../encryption/cipher.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
-import { BlobNotFound, type BlobStore, type ListedBlob } from './blob-store.ts';
+import { LIST_PAGE_SIZE, MAX_BLOB_BYTES, type BlobStore, type ListedBlob } from './blob-store.ts';
+import { folderOf, placeOf, StoredForm } from './stored-form.ts';
 
 /** File handles are limited per process, and one request may have thousands of blobs. */
 const MAX_CONCURRENT_FILES = 32;
 
-/**
- * Stores blobs as files: `<root>/<session>/<name>`. Encrypted files begin with a marker. Their names are keyed, since a
- * plain hash would reveal to everyone who has the same file that it is stored here.
- */
+/** Stores blobs as files: `<root>/<session>/<name>`. */
 export class FolderBlobStore implements BlobStore {
   readonly #root: string;
-  readonly #cipher;
+  readonly #form: StoredForm;
   readonly #queue = new KeyedSemaphore(MAX_CONCURRENT_FILES);
 
-  constructor(root: string, cipher = NO_ENCRYPTION) {
+  constructor(root: string, cipher?: Cipher) {
     this.#root = root;
-    this.#cipher = cipher;
-  }
-
-  /** The blob store in a server's data folder. */
-  static in(dataDir: string, cipher = NO_ENCRYPTION): FolderBlobStore {
-    return new FolderBlobStore(path.join(dataDir, 'blobs'), cipher);
+    this.#form = new StoredForm(cipher);
   }
 
   async put(sessionId: string, bytes: Uint8Array): Promise<string> {
-    const blob = this.#cipher.nameOf(sha256(bytes), `blob/${sessionId}`);
+    const blob = this.#form.nameOf(sessionId, bytes);
     const file = this.#file(sessionId, blob);
-    const stored = this.#cipher.isOn ? sealBytes(bytes, aadForBlob(sessionId, blob), this.#cipher) : bytes;
+    const stored = this.#form.toStored(sessionId, blob, bytes);
     await this.#queue.run('files', () => write(file, stored));
     return blob;
   }
 
-  async check(): Promise<void> {
-    await mkdir(this.#root, { recursive: true });
-    await writeFile(path.join(this.#root, '.writable'), 'yes');
-  }
-
-  async size(sessionId: string, blob: string): Promise<number> {
+  async get(sessionId: string, blob: string, maxBytes = MAX_BLOB_BYTES): Promise<Buffer> {
     const file = this.#file(sessionId, blob);
-    const stats = await this.#queue.run('files', () => unlessMissing(() => stat(file)));
-    if (!stats) throw new BlobNotFound(sessionId, blob);
-    if (!this.#cipher.isOn) return stats.size;
-    const head = await this.#queue.run('files', () => unlessMissing(() => readHead(file)));
-    return (head && plainSize(head, stats.size)) ?? stats.size;
-  }
-
-  async get(sessionId: string, blob: string): Promise<Buffer> {
-    const file = this.#file(sessionId, blob);
-    const bytes = await this.#queue.run('files', () => unlessMissing(() => readFile(file)));
-    if (!bytes) throw new BlobNotFound(sessionId, blob);
-    const sealed = readSealed(bytes);
-    // A file stored without encryption may begin with the marker by coincidence; its name is its plain hash.
-    if (!sealed || sha256(bytes) === blob) return bytes;
-    return this.#cipher.open(sealed, aadForBlob(sessionId, blob));
-  }
-
-  async list(sessionId: string): Promise<ListedBlob[]> {
-    const folder = this.#folder(sessionId);
-    const names = await unlessMissing(() => readdir(folder));
-    const listed = (names ?? []).map((name) =>
-      this.#queue.run('files', async () => {
-        const stats = await unlessMissing(() => stat(path.join(folder, name)));
-        return stats ? [{ name, storedAt: stats.mtimeMs }] : [];
-      }),
+    return this.#form.read({ sessionId, blob, maxBytes }, (maxStoredBytes) =>
+      this.#queue.run('files', () => unlessMissing(() => readUpTo(maxStoredBytes, file))),
     );
-    return (await Promise.all(listed)).flat();
+  }
+
+  async *list(sessionId: string): AsyncIterable<ListedBlob[]> {
+    const folder = this.#folder(sessionId);
+    const names = (await unlessMissing(() => readdir(folder))) ?? [];
+    for (let from = 0; from < names.length; from += LIST_PAGE_SIZE) {
+      const page = names.slice(from, from + LIST_PAGE_SIZE).map((name) =>
+        this.#queue.run('files', async () => {
+          const stats = await unlessMissing(() => stat(path.join(folder, name)));
+          return stats ? [{ name, storedAt: stats.mtimeMs }] : [];
+        }),
+      );
+      yield (await Promise.all(page)).flat();
+    }
   }
 
   async delete(sessionId: string, names: string[]): Promise<void> {
@@ -84,27 +60,28 @@ export class FolderBlobStore implements BlobStore {
     await rm(this.#folder(sessionId), { recursive: true, force: true });
   }
 
+  async check(): Promise<void> {
+    await mkdir(this.#root, { recursive: true });
+    await writeFile(path.join(this.#root, '.writable'), 'yes');
+  }
+
+  close(): void {}
+
   #file(sessionId: string, blob: string): string {
-    // Both may come from a URL.
-    if (!/^\w+$/.test(sessionId) || !/^[0-9a-f]{64}$/.test(blob)) throw new BlobNotFound(sessionId, blob);
-    return path.join(this.#folder(sessionId), blob);
+    return path.join(this.#root, placeOf(sessionId, blob));
   }
 
   #folder(sessionId: string): string {
-    if (!/^\w+$/.test(sessionId)) throw new Error(`${JSON.stringify(sessionId)} is not the id of a session`);
-    return path.join(this.#root, sessionId);
+    return path.join(this.#root, folderOf(sessionId));
   }
 }
 
-function aadForBlob(sessionId: string, blob: string): string {
-  return `blob/${sessionId}/${blob}`;
-}
-
-async function readHead(file: string): Promise<Buffer> {
+async function readUpTo(maxBytes: number, file: string): Promise<Buffer | 'too large'> {
   const handle = await open(file);
   try {
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MAX_HEADER_BYTES), 0, MAX_HEADER_BYTES, 0);
-    return buffer.subarray(0, bytesRead);
+    const { size } = await handle.stat();
+    // A file never changes: it was renamed to its name when it was complete.
+    return size > maxBytes ? 'too large' : await handle.readFile();
   } finally {
     await handle.close();
   }

@@ -55,12 +55,14 @@ test('a failing store rejects the call with its error, however many blobs were b
   const full = new Error('ENOSPC');
   const blobs: BlobStore = {
     put: () => Promise.reject(full),
-    size: () => Promise.resolve(0),
     get: () => Promise.reject(full),
-    list: () => Promise.reject(full),
+    list: () => {
+      throw full;
+    },
     delete: () => Promise.reject(full),
     deleteAll: () => Promise.reject(full),
     check: () => Promise.resolve(),
+    close: () => undefined,
   };
   const value = Array.from({ length: 50 }, () => 'x'.repeat(5_000));
   await expect(offload(value, { blobs, sessionId, maxBytes: 20_000 })).rejects.toBe(full);

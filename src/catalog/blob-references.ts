@@ -39,20 +39,23 @@ export class BlobReferences {
    * Calls `remove` with the unreferenced blobs among `blobs`, while no turn of the session runs, is requested or can
    * start: a request waits in `touchSession` until this transaction ends. A session with such a turn is skipped and
    * swept again later.
+   * @returns false if the session was skipped
    */
   async sweep(
     sessionId: string,
     { blobs, now, isLast }: { blobs: string[]; now: string; isLast: boolean },
     remove: (blobs: string[]) => Promise<void>,
-  ): Promise<void> {
-    await this.#db.transaction().execute(async (db) => {
+  ): Promise<boolean> {
+    return this.#db.transaction().execute(async (db) => {
       const setUnsweptSince = (value: string | null) =>
         db.updateTable('sessions').set({ unswept_since: value }).where('id', '=', sessionId).execute();
       // Before any read, since this locks the row.
       await setUnsweptSince(now);
-      if (!(await isAtRest(db, sessionId))) return;
-      await remove(await unreferenced(db, sessionId, blobs));
+      if (!(await isAtRest(db, sessionId))) return false;
+      const unused = await unreferenced(db, sessionId, blobs);
+      if (unused.length > 0) await remove(unused);
       if (isLast) await setUnsweptSince(null);
+      return true;
     });
   }
 

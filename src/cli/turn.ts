@@ -1,6 +1,6 @@
 import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
 import type { Command } from 'commander';
-import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
+import { openBlobStore } from '../blobs/open-blob-store.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import { ConfigError, loadConfig, type Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
@@ -36,6 +36,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
   const log = createLogger(config);
   const cipher = new Cipher(config.encryptionKeys);
   const catalog = await Catalog.openExisting(config.database, log, cipher);
+  const blobs = await openBlobStore(config, cipher);
   const address = await temporalAddress(config);
   const connection = Connection.lazy({ ...address, channelArgs: GRPC_CHANNEL_ARGS, interceptors: [] });
   try {
@@ -47,7 +48,6 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
     });
     const { namespace, loadedDataConverter: converter } = client.options;
     const history = new TurnHistory({ connection, namespace, converter });
-    const blobs = FolderBlobStore.in(config.dataDir, cipher);
     const logs = new TurnLogReader({ catalog, history, blobs });
     return await reportTurn(turnId, { catalog, logs, history, client: address && client });
   } catch (error) {
@@ -58,6 +58,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
     throw new ConfigError(`${where} the turn ${turnId}`, { cause: error });
   } finally {
     await connection.close();
+    blobs.close();
     await catalog.close();
   }
 }

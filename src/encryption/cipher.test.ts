@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { Cipher, DecryptionFailed, EncryptionKeyMissing, NO_ENCRYPTION, type EncryptionKey } from './cipher.ts';
-import { MAX_HEADER_BYTES, plainSize, readSealed, sealBytes } from './encrypted-file.ts';
+import { readSealed, sealBytes } from './encrypted-file.ts';
 
 function newKey(id: string): EncryptionKey {
   return { id, key: randomBytes(32) };
@@ -84,13 +84,12 @@ test('the same content in the same scope has the same name, which is recognized 
   expect(rotated.namesOf('hash', 'blob/ses_1')).toEqual([rotated.nameOf('hash', 'blob/ses_1'), name, 'hash']);
 });
 
-test('encrypted bytes are recognized by their marker and give their plaintext size', () => {
+test('encrypted bytes are recognized by their marker', () => {
   const bytes = randomBytes(1_000);
   const stored = sealBytes(bytes, aad, cipher);
   const sealed = readSealed(stored);
   expect(sealed?.keyId).toBe('k1');
   expect(sealed && cipher.open(sealed, aad)).toEqual(bytes);
-  expect(plainSize(stored.subarray(0, MAX_HEADER_BYTES), stored.length)).toBe(1_000);
   for (let i = 8; i < 60; i++) {
     const cut = readSealed(stored.subarray(0, i));
     expect(() => cut && cipher.open(cut, aad), `cut at ${i}`).toThrow(/truncated|"k?1?"/);

@@ -1,4 +1,4 @@
-import { SEALED_OVERHEAD_BYTES, type Cipher, type Sealed } from './cipher.ts';
+import type { Cipher, Sealed } from './cipher.ts';
 
 /** The marker of encrypted bytes; the key id and a colon follow. 0xff never occurs in UTF-8 text. */
 const PREFIX = Buffer.from([0xff, ...Buffer.from('sealed:')]);
@@ -21,10 +21,4 @@ export function readSealed(bytes: Uint8Array): Sealed | undefined {
   // Truncated inside the key id: no ciphertext is left.
   if (idBytes < 0) return { keyId: header.toString(), data: Buffer.alloc(0) };
   return { keyId: header.toString('utf8', 0, idBytes), data: buffer.subarray(PREFIX.length + idBytes + 1) };
-}
-
-/** The plaintext size of stored bytes, from their first bytes and their length; undefined if they are not encrypted. */
-export function plainSize(head: Uint8Array, storedBytes: number): number | undefined {
-  const sealed = readSealed(head);
-  return sealed && storedBytes - (head.length - sealed.data.length) - SEALED_OVERHEAD_BYTES;
 }

@@ -46,19 +46,21 @@ async function collect(
   { now, before }: { now: string; before: Date },
 ): Promise<void> {
   await turnIndex.reconcileRequests(sessionId);
-  const stored = await blobs.list(sessionId);
+  const sweep = (batch: string[], isLast: boolean) =>
+    catalog.blobReferences.sweep(sessionId, { blobs: batch, now, isLast }, async (names) => {
+      await blobs.delete(sessionId, names);
+      log.info({ sessionId, blobs: names.length }, 'blobs that nothing refers to were deleted');
+    });
   const referenced = await catalog.blobReferences.of(sessionId);
-  const garbage = stored.filter(({ name }) => !referenced.has(name));
-  const old = garbage.filter(({ storedAt }) => storedAt < before.getTime()).map(({ name }) => name);
-  for (let from = 0; from === 0 || from < old.length; from += BLOB_BATCH_SIZE) {
-    const isLast = from + BLOB_BATCH_SIZE >= old.length && old.length === garbage.length;
-    await catalog.blobReferences.sweep(
-      sessionId,
-      { blobs: old.slice(from, from + BLOB_BATCH_SIZE), now, isLast },
-      async (names) => {
-        await blobs.delete(sessionId, names);
-        if (names.length > 0) log.info({ sessionId, blobs: names.length }, 'blobs that nothing refers to were deleted');
-      },
-    );
+  let isAllOld = true;
+  for await (const page of blobs.list(sessionId)) {
+    const garbage = page.filter(({ name }) => !referenced.has(name));
+    const old = garbage.filter(({ storedAt }) => storedAt < before.getTime()).map(({ name }) => name);
+    if (old.length < garbage.length) isAllOld = false;
+    for (let from = 0; from < old.length; from += BLOB_BATCH_SIZE) {
+      const isSwept = await sweep(old.slice(from, from + BLOB_BATCH_SIZE), false);
+      if (!isSwept) return;
+    }
   }
+  await sweep([], isAllOld);
 }

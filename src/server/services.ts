@@ -4,7 +4,7 @@ import { AgentValidator } from '../agents/validate-agent.ts';
 import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
-import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
+import { openBlobStore } from '../blobs/open-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
@@ -20,6 +20,7 @@ import { ModelProviders } from '../models/providers.ts';
 import { OpenAIProvider } from '../models/openai.ts';
 import { dataConverterFor } from '../temporal/data-converter.ts';
 import { TurnHistory } from '../temporal/history.ts';
+import { errorMessage, StartupError } from '../lib/errors.ts';
 import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { Metrics, type SpeculativeCallOutcome } from '../telemetry/metrics.ts';
@@ -96,7 +97,8 @@ export async function openServices({
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
-  const blobs = FolderBlobStore.in(config.dataDir, cipher);
+  const blobs = await openBlobs(config, cipher);
+  cleanup.defer(() => blobs.close());
   // No interceptors, which means no retries by the client: they make an overloaded server look silent, and a retry that
   // is pending when the connection closes ends the process.
   const connection = await Connection.connect({
@@ -162,6 +164,21 @@ function openLive({
   if (!redis) return { bus: new InProcessBus(), speculativeCalls: new InProcessSpeculativeCalls(onEnd) };
   const options = { redis, prefix: redisPrefix(config.temporal), log, cipher };
   return { bus: new RedisBus(options), speculativeCalls: new RedisSpeculativeCalls({ ...options, onEnd }) };
+}
+
+/** @throws StartupError if the store cannot be written */
+async function openBlobs(config: Config, cipher: Cipher): Promise<BlobStore> {
+  const blobs = await openBlobStore(config, cipher);
+  try {
+    await blobs.check();
+    return blobs;
+  } catch (error) {
+    blobs.close();
+    const settings = config.blobs
+      ? 'EVERTURN_BLOBS, AWS_ENDPOINT_URL_S3, AWS_REGION and the credentials (AWS_ACCESS_KEY_ID, ...)'
+      : 'EVERTURN_DATA';
+    throw new StartupError(`the blobs cannot be written; check ${settings}: ${errorMessage(error)}`, { cause: error });
+  }
 }
 
 /** @throws CatalogError */

@@ -13,6 +13,7 @@ import { Conversations } from '../../src/engine/conversations.ts';
 import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../src/temporal/history.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
+import { collectBlobs } from '../../src/housekeeping/collect-blobs.ts';
 import { eventually } from '../support/eventually.ts';
 import { turnStart } from '../support/random-turn.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
@@ -450,6 +451,34 @@ test('no turn starts while blobs are collected, and no blobs are collected while
   expect(removed).toEqual([['a']]);
   await sweep(['a']);
   expect(removed).toEqual([['a']]);
+});
+
+test('a session that is in use at the first page of its blobs is not marked as swept at a later one', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  await catalog.turns.accept(turnOf('t'));
+  const deleted: string[] = [];
+  const parts = {
+    catalog,
+    log,
+    turnIndex: { reconcileRequests: () => Promise.resolve() },
+    blobs: {
+      async *list() {
+        yield [{ name: 'a', storedAt: 0 }];
+        await catalog.archive.add('t', ended, true);
+        yield [{ name: 'b', storedAt: 0 }];
+      },
+      delete: (_: string, names: string[]) => Promise.resolve(deleted.push(...names)),
+    },
+  } as unknown as Parameters<typeof collectBlobs>[0];
+  const sweep = (now: string) => collectBlobs(parts, { now: new Date(now), stop: new AbortController().signal });
+  await sweep('2026-11-09T10:00:00.000Z');
+  expect(deleted).toEqual([]);
+  expect(await catalog.sessions.get('s')).toMatchObject({ unswept_since: expect.any(String) });
+  await catalog.archive.add('t', ended, true);
+  await sweep('2026-11-16T10:00:00.000Z');
+  expect(deleted).toEqual(['a', 'b']);
+  expect(await catalog.sessions.get('s')).toMatchObject({ unswept_since: null });
 });
 
 test('the archive notes the blobs that its records refer to, and none that a text mentions', async () => {

@@ -61,7 +61,7 @@ test("Compose accepts the file, and Everturn's processes accept the settings in 
   }
 });
 
-test('settings for MCP servers, tokens, proxies and traces that are given to Compose reach Everturn', async () => {
+test('settings for MCP servers, tokens, proxies, traces and blobs that are given to Compose reach Everturn', async () => {
   const { api, worker } = await composed({
     ...SECRETS,
     EVERTURN_FILES: ROOT,
@@ -71,8 +71,11 @@ test('settings for MCP servers, tokens, proxies and traces that are given to Com
     EVERTURN_OIDC_ROLE_CLAIM: 'groups',
     EVERTURN_TRUSTED_PROXIES: '172.16.0.0/12',
     OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318',
+    EVERTURN_BLOBS: 's3://bucket/prefix',
+    AWS_ENDPOINT_URL_S3: 'http://s3:9000',
   });
-  const given = { mcpServersFile: '/files/mcp.json', tracing: true };
+  const blobs = { bucket: 'bucket', prefix: 'prefix', endpoint: 'http://s3:9000' };
+  const given = { mcpServersFile: '/files/mcp.json', tracing: true, blobs };
   const oidc = { issuer: 'https://login.example.com', nameClaim: 'preferred_username', roleClaim: 'groups' };
   expect(loadConfig(api?.environment, 'api')).toMatchObject({
     ...given,

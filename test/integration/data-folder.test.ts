@@ -41,3 +41,11 @@ test('a folder that is created for the first key is inaccessible to other users 
   expect(await everturn(['keys', 'create', 'ann'], { EVERTURN_DATA: dataDir })).toMatchObject({ code: 0 });
   expect(await openTo(dataDir)).toEqual([]);
 });
+
+test('a server whose blobs cannot be written does not start, and says why', async () => {
+  const dataDir = path.join(await temporaryFolder(), 'data');
+  await mkdir(dataDir);
+  await writeFile(path.join(dataDir, 'blobs'), 'not a folder');
+  const server = await ServerProcess.prepare(dataDir, {});
+  await expect(server.start()).rejects.toThrow(/the blobs cannot be written; check EVERTURN_DATA: EEXIST/);
+});

@@ -14,6 +14,11 @@ export interface Requirement {
   usedBy: string[];
 }
 
+const BIN = path.join(loadConfig({ XDG_CACHE_HOME: process.env['XDG_CACHE_HOME'] }).cacheDir, 'bin');
+
+/** An S3 server. */
+export const S3_PROGRAM = path.join(BIN, 'versitygw');
+
 export const REQUIREMENTS: Requirement[] = [
   {
     name: 'PostgreSQL',
@@ -50,6 +55,12 @@ export const REQUIREMENTS: Requirement[] = [
     install: 'see https://go.dev/dl',
     isInstalled: () => isTemporalBuilt() || runs('go', 'version'),
     usedBy: ['test/integration/temporal-on-postgres.test.ts', 'test/faults/postgres-away.test.ts'],
+  },
+  {
+    name: 'versitygw',
+    install: 'GOBIN=~/.cache/everturn/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0',
+    isInstalled: () => existsSync(S3_PROGRAM),
+    usedBy: ['test/support/s3.ts'],
   },
   {
     name: 'curl',
@@ -149,8 +160,5 @@ function runs(program: string, ...args: string[]): boolean {
 
 /** Whether the server and its schema tool are in the cache, where a first run with Go has put them. */
 function isTemporalBuilt(): boolean {
-  const { cacheDir } = loadConfig({ XDG_CACHE_HOME: process.env['XDG_CACHE_HOME'] });
-  return ['server', 'sql-tool'].every((name) =>
-    existsSync(path.join(cacheDir, 'bin', `temporal-${name}-${TEMPORAL_VERSION}`)),
-  );
+  return ['server', 'sql-tool'].every((name) => existsSync(path.join(BIN, `temporal-${name}-${TEMPORAL_VERSION}`)));
 }

@@ -1,5 +1,5 @@
 import type { Caller } from '../../core/subject.ts';
-import { BlobNotFound } from '../../blobs/blob-store.ts';
+import { BlobNotFound, BlobTooLarge } from '../../blobs/blob-store.ts';
 import type { FileContent } from '../../blobs/store-files.ts';
 import { fetchFile, type FetchedFile } from '../../lib/fetch-file.ts';
 import { failureReason } from '../../mcp/failure-reason.ts';
@@ -99,14 +99,16 @@ async function readOwn(
 ): Promise<FetchedFile> {
   try {
     await authorizeSession(catalog, sessionId, caller, 'read');
-    const size = await blobs.size(sessionId, blob);
-    if (size <= maxBytes) return { mimeType, bytes: await blobs.get(sessionId, blob) };
+    return { mimeType, bytes: await blobs.get(sessionId, blob, maxBytes) };
   } catch (error) {
+    if (error instanceof BlobTooLarge) {
+      const message = `${param}: the file is larger than ${maxBytes} bytes`;
+      throw new EngineError('file_unavailable', message, { param, cause: error });
+    }
     const isMissing = error instanceof BlobNotFound || error instanceof EngineError;
     if (!isMissing) throw error;
     throw new EngineError('file_unavailable', `${param}: there is no such file here`, { param, cause: error });
   }
-  throw new EngineError('file_unavailable', `${param}: the file is larger than ${maxBytes} bytes`, { param });
 }
 
 async function readUrl(url: string, { context, maxBytes, signal, param }: ReadOptions): Promise<FetchedFile> {
