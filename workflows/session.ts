@@ -42,7 +42,8 @@ import type { turn } from './turn.ts';
 /**
  * Short reads of the catalog and of histories, retried while these are unavailable, since no command can be decided
  * without them. They are local activities, which have no heartbeats that count lost workers: if the worker is lost, the
- * workflow task is lost too, and Temporal retries that with a back-off.
+ * workflow task is lost too. From its fourth attempt on Temporal waits longer for each: 5 seconds more at first, and up
+ * to 10 minutes.
  */
 const { loadSession, inspectTurn } = proxyLocalActivities<Pick<Activities, 'loadSession' | 'inspectTurn'>>({
   startToCloseTimeout: '10 seconds',
@@ -51,6 +52,8 @@ const { loadSession, inspectTurn } = proxyLocalActivities<Pick<Activities, 'load
 
 /**
  * Terminates a turn that does not end: two quick calls to Temporal, retried for ever, since the session waits for it.
+ * Lost workers are not counted: the calls depend on no content that could stall a worker, and if one is lost, the next
+ * attempt is made only after 30 seconds.
  */
 const { terminateTurn } = proxyActivities<Pick<Activities, 'terminateTurn'>>({
   startToCloseTimeout: '30 seconds',

@@ -1,7 +1,7 @@
 /**
  * The records of a turn, which make up its log. They are internal and neutral; the events that a client receives
- * (`src/api/sessions/wire/to-wire.ts`) and the conversation that a model receives (`transcript.ts`) are projections of
- * them.
+ * (`src/api/sessions/wire/events-to-wire.ts`) and the conversation that a model receives (`transcript.ts`) are
+ * projections of them.
  *
  * In a stored record a string of 1 KiB or more may be replaced by a `BlobRef`, until it is restored: see
  * `src/blobs/offload.ts`. Code that reads stored records (workflows, the projection) may use ids, kinds and routes,

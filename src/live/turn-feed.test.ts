@@ -5,7 +5,7 @@ import { emptyText } from '../core/message.ts';
 import type { LogEntry, ModelMessage } from '../core/records.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { frameToWire } from '../api/sessions/turn-stream.ts';
-import { toWire } from '../api/sessions/wire/to-wire.ts';
+import { toWire } from '../api/sessions/wire/events-to-wire.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { InProcessBus } from './in-process-bus.ts';

@@ -23,8 +23,6 @@ export interface McpToolsOptions {
   metrics: Metrics;
 }
 
-const CLOSED = 'is not open to the drafts of this user';
-
 /** Waits before a call that did not reach its server is retried; the pool remembers a failed connect for 1 s or more. */
 const UNREACHED_WAITS_MS = [1_500, 4_000];
 
@@ -80,10 +78,9 @@ export class McpTools implements ToolKind {
     signal: AbortSignal,
   ): Promise<McpEndpoint> {
     for (const server of spec.mcp_servers ?? []) {
-      const endpoint = this.#registry.resolve(server);
+      const { endpoint, policy, refusal } = this.#lookUp(server, scope);
       if (endpoint?.id !== serverId) continue;
-      const policy = this.#registry.policy(server);
-      if (!mayUse(policy, scope.owner)) throw new Error(`its server ${CLOSED}`);
+      if (refusal) throw new Error(`its server ${refusal}`);
       // Only a selector such as @read-only depends on the annotations, which must be requested from the server.
       if (!['@all', name].some((selector) => policy.tools.includes(selector))) {
         const { tools } = await this.#pool.tools(endpoint, scope, signal);
@@ -100,15 +97,14 @@ export class McpTools implements ToolKind {
     scope: ToolScope,
     signal: AbortSignal,
   ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: McpTool[] }> {
-    const endpoint = this.#registry.resolve(spec);
+    const { endpoint, policy, refusal } = this.#lookUp(spec, scope);
     const unavailable = (reason: string) => ({
       connected: [],
       tools: [],
       unavailable: [{ server: spec.name, reason }],
     });
     if (!endpoint) return unavailable('it is not registered on this server');
-    const policy = this.#registry.policy(spec);
-    if (!mayUse(policy, scope.owner)) return unavailable(`it ${CLOSED}`);
+    if (refusal) return unavailable(`it ${refusal}`);
     let offered: McpServerTools;
     try {
       offered = await this.#pool.tools(endpoint, scope, signal);
@@ -127,5 +123,12 @@ export class McpTools implements ToolKind {
       run: { to: 'server', effect, approval },
     }));
     return { connected: [{ id, name, sessionId, transport }], tools, unavailable: [] };
+  }
+
+  /** An agent's server, with its policy; `refusal` is why the session may not use it. */
+  #lookUp(server: McpServer, { owner }: ToolScope) {
+    const policy = this.#registry.policy(server);
+    const refusal = mayUse(policy, owner) ? undefined : 'is not open to the drafts of this user';
+    return { endpoint: this.#registry.resolve(server), policy, refusal };
   }
 }

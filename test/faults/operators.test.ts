@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SessionEvent } from '../../src/api/sessions/wire/events.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { folded } from '../support/api-client.ts';
+import { DELETES_RUNS_AT_ONCE } from '../support/own-temporal.ts';
 import type { TemporalClient } from '../support/temporal-client.ts';
 import { messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
@@ -20,9 +21,7 @@ beforeAll(async () => {
       'limit.historyCount.suggestContinueAsNew': 60,
       // Otherwise runs as short as these would each be delayed by a second.
       'history.continueAsNewMinInterval': '20ms',
-      // Temporal deletes a run only after its close has been checked, by default twice a minute.
-      'history.transferProcessorUpdateAckInterval': '200ms',
-      'history.visibilityProcessorUpdateAckInterval': '200ms',
+      ...DELETES_RUNS_AT_ONCE,
     },
   });
   operator = await it.temporal.operator();

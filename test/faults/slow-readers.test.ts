@@ -56,24 +56,26 @@ test(`${STALLED} readers that have stopped reading cost little memory, and do no
   const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak at length.' }]);
   await asked.promise;
   const stalled: Stalled[] = [];
-  await it.fault(async () => {
-    stalled.push(...(await Promise.all(Array.from({ length: STALLED }, () => stall(turn)))));
-  });
+  const stallMore = async () => {
+    stalled.push(...(await Promise.all(Array.from({ length: STALLED / 2 }, () => stall(turn)))));
+  };
+  await it.fault(stallMore);
 
   const memory = watchMemory();
   mayBegin.resolve();
-  const worst = await worstDelay(300, 20);
+  expect(await worstDelay(300, 20), 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
   await turn.until((frames) => lengthOf(frames) >= TEXT_BYTES);
-  const used = memory.stop();
-  expect(await used, 'bytes that the readers have cost').toBeLessThan(BASE_BYTES + STALLED * READER_BYTES);
-  expect(worst, 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
+  // These get the text from the log, in the longest events that there are.
+  await stallMore();
+  expect(await worstDelay(100, 20), 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
+  expect(await memory.stop(), 'bytes that the readers have cost').toBeLessThan(BASE_BYTES + STALLED * READER_BYTES);
 
   // Some resume reading, and have missed nothing.
   mayEnd.resolve();
   await turn.done;
-  const [one, another, ...gone] = stalled;
-  for (const { abort } of gone) abort.abort();
-  for (const reader of [one, another]) {
+  const [early, late] = [stalled[0], stalled.at(-1)];
+  for (const reader of stalled) if (reader !== early && reader !== late) reader.abort.abort();
+  for (const reader of [early, late]) {
     if (!reader) throw new Error('there are so many');
     const frames = await new EventReader(Promise.resolve(reader.response), reader.abort).done;
     expect(folded(frames)).toEqual(folded(turn.frames));

@@ -5,7 +5,7 @@ import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names
 import { createTurn } from '../../workflows/messages.ts';
 import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { folded } from '../support/api-client.ts';
-import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
+import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { testConverter } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
@@ -21,9 +21,7 @@ beforeAll(async () => {
     'limit.historyCount.suggestContinueAsNew': 60,
     // Otherwise runs as short as these would each be delayed by a second.
     'history.continueAsNewMinInterval': '20ms',
-    // A run is deleted only after its close has been checked, by default twice a minute.
-    'history.transferProcessorUpdateAckInterval': '200ms',
-    'history.visibilityProcessorUpdateAckInterval': '200ms',
+    ...DELETES_RUNS_AT_ONCE,
   });
   server = await startTestServer({
     env: { TEMPORAL_ADDRESS: temporal.address },

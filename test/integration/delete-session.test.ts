@@ -6,7 +6,7 @@ import { SessionCommands } from '../../src/engine/session-commands.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { deleteSessionWorkflowId, sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
-import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
+import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
@@ -18,11 +18,7 @@ const taskQueue = newId('req');
 /** Signals of the running calls of `slow`. */
 const running: AbortSignal[] = [];
 beforeAll(async () => {
-  own = await startOwnTemporal({
-    // A run is deleted only after its close has been checked, by default twice a minute.
-    'history.transferProcessorUpdateAckInterval': '200ms',
-    'history.visibilityProcessorUpdateAckInterval': '200ms',
-  });
+  own = await startOwnTemporal(DELETES_RUNS_AT_ONCE);
   temporal = await TemporalClient.connect(own);
   server = await startTestServer({
     env: { TEMPORAL_ADDRESS: own.address, EVERTURN_TASK_QUEUE: taskQueue },

@@ -239,9 +239,11 @@ test.each<[string, Hostile, Partial<HostileAnswers>]>([
   ['an endless event behind gzip', { unit: 'x', bytes: 300 * MB }, { gzip: true }],
   ['lines that make no event', { unit: 'data: 1\n', bytes: 300 * MB }, {}],
 ])('a server of HTTP with SSE that sends %s is abandoned', async (_, hostile, more) => {
-  const stream = { ...hostile, head: 'event: endpoint\ndata: /mcp\n\ndata: ' };
+  const stream = { ...hostile, head: 'event: endpoint\ndata: /messages\n\ndata: ' };
   const { tools: listed, server } = await start({
     methods: { '': stream },
+    // They are accepted, so that only the stream ends the attempt to connect.
+    paths: { '/messages': { unit: ' ', bytes: 0 } },
     protocol: '2024-11-05',
     ...EVENTS,
     ...more,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
-import { say, type Script } from '../support/scripted-model.ts';
+import { say, use, type Script } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -179,4 +179,16 @@ test('the end of a turn quotes the beginning of an error that is an HTML page', 
   const end = await chat.turn('hi').end();
   expect(end).toMatchObject({ status: 'error', message: expect.stringContaining('<html><p>no</p>') });
   expect(JSON.stringify(end).length).toBeLessThan(5_000);
+});
+
+test('a message that calls more than 500 tools fails the turn, and none of them runs', async () => {
+  const calls = (count: number) => use(...Array.from({ length: count }, () => ({ name: 'unknown' })));
+  const chat = await server.chat({ scripts: [calls(100), say('there are no such tools'), calls(501)] });
+  expect(await chat.turn('hi').end()).toMatchObject({ status: 'done', output: { content: 'there are no such tools' } });
+  const reader = chat.turn('again');
+  expect(await reader.end()).toMatchObject({
+    status: 'error',
+    message: expect.stringContaining('the model called more than 500 tools in one message'),
+  });
+  expect((await reader.done).filter(({ type }) => type === 'tool.response')).toEqual([]);
 });

@@ -7,7 +7,7 @@ import { parseCursor, type Cursor } from '../../src/core/cursor.ts';
 import { TurnProjection } from '../../src/core/projection.ts';
 import type { LogEntry } from '../../src/core/records.ts';
 import { frameToWire } from '../../src/api/sessions/turn-stream.ts';
-import { toWire } from '../../src/api/sessions/wire/to-wire.ts';
+import { toWire } from '../../src/api/sessions/wire/events-to-wire.ts';
 import { BusTap } from './bus-tap.ts';
 import { ClientFold } from './client-fold.ts';
 import { randomTurn, TURN_ID, type TurnStep } from './random-turn.ts';

@@ -2,23 +2,30 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { parentPort, workerData, Worker } from 'node:worker_threads';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createGzip } from 'node:zlib';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 
-/** Bytes of a response: `head`, `unit` repeated up to `bytes`, `tail`; if it is `endless` it has no end. */
+/** Bytes of a response: `head`, `unit` repeated up to `bytes`, `tail`. */
 export interface Hostile {
   head?: string;
   unit: string;
   bytes: number;
   tail?: string;
+  /** Sends one unit at a time, with a pause before each. */
+  pauseMs?: number;
+  /** Redirects there instead. */
+  location?: string;
 }
 
-/** The responses of a hostile server. `$id` in a text is the id of the request. */
+/** The responses of a hostile server. `$id` in a text is the id of the request, `$origin` the server's own. */
 export interface HostileAnswers {
   /** Responses to requests of these MCP methods, or to all others (`*`). The rest gets valid responses. */
-  methods: Record<string, Hostile>;
+  methods?: Record<string, Hostile>;
+  /** Responses to requests of these paths, whatever they ask. */
+  paths?: Record<string, Hostile>;
   gzip?: boolean;
   contentType?: string;
   /** The last one is HTTP with SSE: a GET opens the stream, and POST is rejected. */
@@ -50,10 +57,17 @@ export async function startHostileServer(
 
 async function send(
   response: ServerResponse,
-  { head = '', unit, bytes, tail = '' }: Hostile,
-  id: unknown,
+  { head = '', unit, bytes, tail = '', pauseMs, location }: Hostile,
+  id?: unknown,
 ): Promise<void> {
   const { gzip, contentType = 'application/json' } = workerData as HostileAnswers;
+  const { host } = response.req.headers;
+  const filled = (part: string): string =>
+    part.replaceAll('$id', JSON.stringify(id ?? null)).replaceAll('$origin', `http://${host}`);
+  if (location) {
+    response.writeHead(307, { location: filled(location) }).end();
+    return;
+  }
   response.writeHead(200, { 'content-type': contentType, ...(gzip && { 'content-encoding': 'gzip' }) });
   const zip = gzip ? createGzip({ level: 1 }) : undefined;
   zip?.pipe(response);
@@ -62,14 +76,19 @@ async function send(
   const write = async (part: string): Promise<void> => {
     if (!out.write(part)) await Promise.race([once(out, 'drain'), gone]);
   };
-  const idText = JSON.stringify(id ?? null);
-  await write(head.replaceAll('$id', idText));
+  await write(filled(head));
+  if (pauseMs !== undefined) {
+    for (let left = bytes; left > 0 && !response.destroyed; left -= unit.length) {
+      await sleep(pauseMs);
+      await write(unit);
+    }
+  }
   const block = unit.repeat(Math.max(1, Math.ceil(65_536 / unit.length)));
-  let left = bytes;
+  let left = pauseMs === undefined ? bytes : 0;
   for (; left >= block.length && !response.destroyed; left -= block.length) await write(block);
   if (response.destroyed) return;
   await write(unit.repeat(Math.max(0, Math.floor(left / unit.length))));
-  out.end(tail.replaceAll('$id', idText));
+  out.end(filled(tail));
 }
 
 const json = z.object({ method: z.string().default(''), id: z.unknown().optional() });
@@ -93,8 +112,13 @@ function report(message: Report): void {
   parentPort?.postMessage(message);
 }
 
-function serve({ methods, protocol = '2026-07-28' }: HostileAnswers): void {
+function serve({ methods = {}, paths = {}, protocol = '2026-07-28' }: HostileAnswers): void {
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const ofPath = paths[request.url ?? ''];
+    if (ofPath) {
+      await send(response, ofPath);
+      return;
+    }
     const { method, id } = json.parse(JSON.parse((await text(request)) || '{}'));
     report({ method });
     const hostile = methods[method] ?? methods['*'];

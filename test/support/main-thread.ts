@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * The longest processor time, in milliseconds, that this thread spends between two runs of a 1 ms timer while `work`
- * runs: how long it blocks the event loop. The load of the rest of the machine is not counted.
+ * Measures the processor time, in milliseconds, that this thread spends between two runs of a 1 ms timer: how long it
+ * blocks the event loop. The load of the rest of the machine is not counted.
  */
-export async function longestStretch(work: () => Promise<unknown>): Promise<number> {
+export function measureStretches(): { longest: () => number; stop: () => void } {
   let longest = 0;
   let last = process.threadCpuUsage();
   const look = (): void => {
@@ -12,14 +12,28 @@ export async function longestStretch(work: () => Promise<unknown>): Promise<numb
     longest = Math.max(longest, (user + system) / 1000);
     last = process.threadCpuUsage();
   };
-  const looks = setInterval(look, 1);
+  const looks = setInterval(look, 1).unref();
+  return {
+    /** The longest since it was asked before. */
+    longest: () => {
+      look();
+      const found = longest;
+      longest = 0;
+      return found;
+    },
+    stop: () => clearInterval(looks),
+  };
+}
+
+/** The longest time, in milliseconds of processor time, for which this thread blocks the event loop while `work` runs. */
+export async function longestStretch(work: () => Promise<unknown>): Promise<number> {
+  const stretches = measureStretches();
   try {
     await work();
     // Work that was deferred to the following turns of the event loop.
     await sleep(1);
-    look();
+    return stretches.longest();
   } finally {
-    clearInterval(looks);
+    stretches.stop();
   }
-  return longest;
 }

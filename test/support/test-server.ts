@@ -125,12 +125,15 @@ export async function startTestServer({
       api = new ApiClient(server.url);
     },
     stop: async () => {
-      await expectReplays(config);
-      await server.stop();
-      await model.stop();
-      await mcp.stop();
-      await database.close();
-      await rm(dataDir, { recursive: true, force: true });
+      try {
+        await expectReplays(config);
+      } finally {
+        await server.stop();
+        await model.stop();
+        await mcp.stop();
+        await database.close();
+        await rm(dataDir, { recursive: true, force: true });
+      }
     },
   };
 }

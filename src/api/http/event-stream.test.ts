@@ -57,11 +57,33 @@ test('a slow reader is reported, and can be awaited', async () => {
   expect(sent).toBeLessThan(40);
   let received = 0;
   client.on('data', (text: string) => (received += text.split('\n\n').length - 1));
-  await stream.drained();
+  await stream.flush();
   expect(stream.push([event(2_000_000)])).toBe(true);
   stream.end();
   await once(client, 'end');
   expect(received).toBe(sent + 1);
+});
+
+test('of a long message a slow reader is sent at first what may be buffered, and the rest as it reads', async () => {
+  const { stream, response, client } = await connected();
+  const bytes = 200_000;
+  let taken = 0;
+  function* message(count: number) {
+    for (let i = 0; i < count; i++) yield event((taken += 1), 'x'.repeat(bytes));
+  }
+  while (stream.push(message(1)));
+  expect(response.writableLength).toBeLessThan(256 * 1024 + 2 * bytes);
+  const before = taken;
+  expect(stream.push(message(10))).toBe(false);
+  expect(taken).toBe(before + 1);
+  let received = '';
+  client.on('data', (text: string) => (received += text));
+  await stream.flush();
+  stream.end();
+  await once(client, 'end');
+  expect([...received.matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id))).toEqual(
+    Array.from({ length: before + 10 }, (_, i) => i + 1),
+  );
 });
 
 test('nothing is written to a reader that has hung up', async () => {
@@ -83,9 +105,9 @@ test('a reader that reads nothing for a minute is disconnected and counted', asy
   expect(await readers()).toBe(1);
   client.on('error', () => undefined);
   while (stream.push([event(1_000_001, 'x'.repeat(500_000))]));
-  const drained = stream.drained();
+  const flushed = stream.flush();
   vi.advanceTimersByTime(60_000);
-  await drained;
+  await flushed;
   expect(stream.isClosed).toBe(true);
   expect([await count(), await readers()]).toEqual([before + 1, 0]);
 });

@@ -9,8 +9,8 @@ const HEARTBEAT_MS = 15_000;
 const STALLED_MS = 60_000;
 
 /**
- * A reader that is this far behind gets no more events until it has caught up from the log. The bound keeps the memory
- * for a thousand slow readers small.
+ * A reader that is this far behind gets no more events until it has caught up from the log. At most this and one event,
+ * whose texts have up to 512 KiB, is buffered for it, so that the memory for a thousand slow readers is bounded.
  */
 const MAX_BUFFERED_BYTES = 256 * 1024;
 
@@ -33,8 +33,8 @@ export class EventStream {
   readonly #metrics: StreamMetrics;
   #heartbeat: NodeJS.Timeout | undefined;
   #onDelivered: (() => void) | undefined;
-  /** The number of bytes that may be buffered for the reader. */
-  #maxBufferedBytes = MAX_BUFFERED_BYTES;
+  /** The events that `push` did not send. */
+  #unsent: Iterable<ServerSentEvent> = [];
 
   constructor(response: Response, metrics: StreamMetrics) {
     this.#response = response;
@@ -85,27 +85,37 @@ export class EventStream {
   async write(events: Iterable<ServerSentEvent>): Promise<void> {
     if (this.isClosed) return;
     for (const event of events) {
-      if (!this.#send(serialize(event))) await this.drained();
+      if (!this.#send(event)) await this.#drained();
       if (this.isClosed) return;
     }
   }
 
   /**
-   * Sends live events. False if the reader is too slow: the caller then awaits `drained` and catches up from the log.
+   * Sends live events. False if the reader is too slow: the caller then awaits `flush`, and catches up from the log. The
+   * events may be a whole message, so those beyond the bound are not even serialized before that.
    */
   push(events: Iterable<ServerSentEvent>): boolean {
     if (this.isClosed) return true;
-    const keptUp = this.#response.writableLength === 0;
-    this.#send(Array.from(events, serialize).join(''));
-    const buffered = this.#response.writableLength;
-    // A single push may exceed the bound, for example with a long result; it must not count against a reader that kept
-    // up.
-    if (keptUp) this.#maxBufferedBytes = buffered + MAX_BUFFERED_BYTES;
-    return buffered <= this.#maxBufferedBytes;
+    const unsent = Iterator.from(events);
+    for (let next = unsent.next(); !next.done; next = unsent.next()) {
+      this.#send(next.value);
+      if (this.#response.writableLength > MAX_BUFFERED_BYTES) {
+        this.#unsent = unsent;
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Sends what `push` did not, at the reader's pace. */
+  async flush(): Promise<void> {
+    await this.#drained();
+    await this.write(this.#unsent);
+    this.#unsent = [];
   }
 
   /** Waits until the reader has read everything. A reader that reads nothing for `STALLED_MS` is disconnected. */
-  async drained(): Promise<void> {
+  async #drained(): Promise<void> {
     if (this.isClosed || !this.#response.writableNeedDrain) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     let previous = this.#response.writableLength;
@@ -127,15 +137,13 @@ export class EventStream {
     this.#response.end();
   }
 
-  #send(text: string): boolean {
+  #send({ id, data }: ServerSentEvent): boolean {
     const onDelivered = this.#onDelivered;
     this.#onDelivered = undefined;
-    return this.#response.write(text, (error) => {
+    // As bytes: a string that waits for the network is held twice by Node, once as UTF-8 in three times its length.
+    const bytes = Buffer.from(`id: ${id}\ndata: ${JSON.stringify(data)}\n\n`);
+    return this.#response.write(bytes, (error) => {
       if (!error) onDelivered?.();
     });
   }
-}
-
-function serialize({ id, data }: ServerSentEvent): string {
-  return `id: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
 }

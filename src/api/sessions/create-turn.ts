@@ -2,7 +2,6 @@ import type { Request, Response } from 'express';
 import type { Caller } from '../../core/subject.ts';
 import { BEGINNING } from '../../core/cursor.ts';
 import { isId } from '../../core/ids.ts';
-import type { TurnCreated, TurnDone } from '../../core/records.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import type { PreviousTurn } from '../../engine/start-turn.ts';
 import { TurnRequest, type ClaimedTurn } from '../../engine/turn-request.ts';
@@ -15,8 +14,7 @@ import { readFiles } from './input-files.ts';
 import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
 import { streamTurn } from './turn-stream.ts';
 import type { CreateTurnBody } from './wire/input.ts';
-import type { TurnResource } from './wire/resources.ts';
-import { inputToWire, stateToWire, subjectToWire } from './wire/to-wire.ts';
+import { toTurnResource } from './wire/resources-to-wire.ts';
 
 interface CreateTurnCall {
   sessionId: string;
@@ -100,16 +98,4 @@ function checkPrevious(previous: PreviousTurn): void {
   throw new ApiError('turn_not_found', 'previous_turn_id must be the id of a turn of this session, auto or none', {
     param: 'previous_turn_id',
   });
-}
-
-export function toTurnResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
-  return {
-    id: created.turnId,
-    session_id: created.sessionId,
-    previous_turn_id: created.previousTurnId,
-    input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : { status: 'running' },
-    created_by_subject: subjectToWire(created.createdBy),
-    created_at: created.at,
-  };
 }

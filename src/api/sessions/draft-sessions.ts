@@ -13,7 +13,7 @@ import { deleteSession } from '../../engine/engine.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { toDraft } from './wire/to-wire.ts';
+import { toDraft } from './wire/resources-to-wire.ts';
 import { ownerColumns } from './sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });

@@ -4,7 +4,7 @@ import type { LogEntry } from '../../core/records.ts';
 import { ignoreNotFound } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import { turnEvent, type TurnEvent } from './wire/events.ts';
-import { toWire } from './wire/to-wire.ts';
+import { toWire } from './wire/events-to-wire.ts';
 import { pageOf, sessionEventItem, type SessionEventItem } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleMessage, examplePage, exampleTurn } from './examples.ts';

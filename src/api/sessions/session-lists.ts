@@ -18,7 +18,7 @@ import { exampleDraft, examplePage, exampleSession } from './examples.ts';
 import { isId } from '../../core/ids.ts';
 import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { toSessionOrDraft, toDraft, toSession } from './wire/to-wire.ts';
+import { toSessionOrDraft, toDraft, toSession } from './wire/resources-to-wire.ts';
 
 const LIMIT = 10;
 

@@ -14,7 +14,7 @@ import { isRefusal } from '../http/errors.ts';
 import { exampleSession } from './examples.ts';
 import { claimRequest } from '../../engine/request-claims.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { toSession } from './wire/to-wire.ts';
+import { toSession } from './wire/resources-to-wire.ts';
 
 const answer = json(dataOf(sessionResource), { data: exampleSession });
 

@@ -11,7 +11,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
-import { deltaToWire, messageBase, messageEnd, toWire } from './wire/to-wire.ts';
+import { deltaToWire, messageBase, messageEnd, toWire } from './wire/events-to-wire.ts';
 
 /** If the tail has not reached the reader's cursor after this time, the cursor is checked against the log. */
 const CATCH_UP_MS = 2_000;
@@ -93,11 +93,16 @@ class Reader {
   }
 
   async writeEntries(entries: FollowedEntry[]): Promise<void> {
-    await this.write(entries.flatMap((entry) => this.sequencer.durable(entry)));
+    await this.stream.write(this.#entryEvents(entries));
   }
 
   push(frames: NumberedFrame[]): boolean {
     return this.stream.push(this.#events(frames));
+  }
+
+  /** Each entry is cut into frames when it is sent: a hundred long messages at once would block the event loop. */
+  *#entryEvents(entries: FollowedEntry[]): Generator<ServerSentEvent> {
+    for (const entry of entries) yield* this.#events(this.sequencer.durable(entry));
   }
 
   *#events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
@@ -164,7 +169,7 @@ async function follow({ logs, turnId, reader, lease, endsWithNothing }: Followin
     }
     isOver = await live({ tail, reader, closed });
     // The reader did not keep up: it catches up at its own pace, from the log.
-    if (!isOver) await stream.drained();
+    if (!isOver) await stream.flush();
   }
   stream.end();
 }

@@ -5,13 +5,14 @@ import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
 import { createTurnBody } from './wire/input.ts';
 import { dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
+import { toTurnResource } from './wire/resources-to-wire.ts';
 import type { ApiContext } from '../http/context.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { createTurn, toTurnResource } from './create-turn.ts';
+import { createTurn } from './create-turn.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { invalidCursor, streamTurn } from './turn-stream.ts';
 

@@ -31,9 +31,6 @@ import type {
   WireUsage,
 } from './events.ts';
 import type { WireInputItem } from './input.ts';
-import type { Catalog } from '../../../catalog/catalog.ts';
-import type { SessionRow } from '../../../catalog/schema.ts';
-import type { AnySessionResource, DraftResource, SessionResource } from './resources.ts';
 
 /** The texts of one event share this many bytes: a `data:` line must stay below 1 MiB, or the Python client fails. */
 const MAX_TEXT_BYTES = 512 * 1024;
@@ -371,44 +368,5 @@ function actionToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRe
       rest satisfies NoFields;
       return { id: toolCallId, source_event_id: source.messageId, event_id: source.messageId };
     }),
-  };
-}
-
-/** Sessions and drafts, as clients see them. */
-
-export function toSession(session: SessionRow): SessionResource {
-  const { agent_name: agentName, agent_version: agentVersion } = session;
-  return { type: 'session', ...commonFields(session), agent_name: agentName ?? '', agent_version: agentVersion ?? 0 };
-}
-
-export async function toDraft(session: SessionRow, { agents }: Catalog): Promise<DraftResource> {
-  return {
-    type: 'session/draft',
-    ...commonFields(session),
-    agent_name: session.agent_name,
-    agent_spec: await agents.spec(session.spec_hash),
-  };
-}
-
-export async function toSessionOrDraft(session: SessionRow, catalog: Catalog): Promise<AnySessionResource> {
-  return session.type === 'session' ? toSession(session) : toDraft(session, catalog);
-}
-
-/** The fields that sessions and drafts share. */
-function commonFields(session: SessionRow) {
-  const { id, title, created_at, updated_at, metadata } = session;
-  const owner = subjectToWire({
-    subjectId: session.subject_id,
-    subjectType: session.subject_type,
-    subjectSlug: session.subject_slug,
-  });
-  return {
-    id,
-    title,
-    created_by_subject: owner,
-    created_at,
-    updated_at,
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
-    ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
   };
 }

@@ -1,0 +1,54 @@
+import type { Catalog } from '../../../catalog/catalog.ts';
+import type { SessionRow } from '../../../catalog/schema.ts';
+import type { TurnCreated, TurnDone } from '../../../core/records.ts';
+import { inputToWire, stateToWire, subjectToWire } from './events-to-wire.ts';
+import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
+
+export function toSession(session: SessionRow): SessionResource {
+  const { agent_name: agentName, agent_version: agentVersion } = session;
+  return { type: 'session', ...commonFields(session), agent_name: agentName ?? '', agent_version: agentVersion ?? 0 };
+}
+
+export async function toDraft(session: SessionRow, { agents }: Catalog): Promise<DraftResource> {
+  return {
+    type: 'session/draft',
+    ...commonFields(session),
+    agent_name: session.agent_name,
+    agent_spec: await agents.spec(session.spec_hash),
+  };
+}
+
+export async function toSessionOrDraft(session: SessionRow, catalog: Catalog): Promise<AnySessionResource> {
+  return session.type === 'session' ? toSession(session) : toDraft(session, catalog);
+}
+
+/** The fields that sessions and drafts share. */
+function commonFields(session: SessionRow) {
+  const { id, title, created_at, updated_at, metadata } = session;
+  const owner = subjectToWire({
+    subjectId: session.subject_id,
+    subjectType: session.subject_type,
+    subjectSlug: session.subject_slug,
+  });
+  return {
+    id,
+    title,
+    created_by_subject: owner,
+    created_at,
+    updated_at,
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
+    ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
+  };
+}
+
+export function toTurnResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
+  return {
+    id: created.turnId,
+    session_id: created.sessionId,
+    previous_turn_id: created.previousTurnId,
+    input: inputToWire(created.input, created.sessionId),
+    state: done ? stateToWire(done) : { status: 'running' },
+    created_by_subject: subjectToWire(created.createdBy),
+    created_at: created.at,
+  };
+}
