@@ -31,6 +31,7 @@ test.each([
   ['TEMPORAL_ADDRESS', 'temporal', '<host>:<port>'],
   ['TEMPORAL_ADDRESS', '::1:7233', '<host>:<port>'],
   ['TEMPORAL_ADDRESS', '[::1]', '<host>:<port>'],
+  ['EVERTURN_BUILD_ID', 'everturn:2', 'such as an image tag'],
   ['REDIS_URL', 'http://localhost:6379', 'redis://'],
   ['REDIS_URL', 'redis:///0', 'redis://'],
   ['REDIS_URL', 'redis://localhost/first', 'redis://'],
@@ -103,6 +104,18 @@ test.each(['api', 'worker'] as const)('what %s shares with other processes must 
   expect(() => loadConfig({ OPENAI_BASE_URL: 'http://models' }, role)).toThrow(
     /\nTEMPORAL_ADDRESS .*\nDATABASE_URL .*\nREDIS_URL .*\neverturn start/,
   );
+});
+
+test('workers have versions, and only standalone ones', () => {
+  const versioned = { ...shared, EVERTURN_BUILD_ID: 'v1.2-3_gabc' };
+  expect(loadConfig(versioned, 'worker').temporal.buildId).toBe('v1.2-3_gabc');
+  expect(loadConfig(shared, 'worker').temporal.buildId).toBeUndefined();
+  expect(loadConfig(versioned, 'start').temporal.buildId).toBeUndefined();
+  for (const queue of ['a.b', 'a:b']) {
+    expect(() => loadConfig({ ...versioned, EVERTURN_TASK_QUEUE: queue }, 'worker')).toThrow(
+      /^EVERTURN_TASK_QUEUE cannot contain \. or :/,
+    );
+  }
 });
 
 test('a worker has no keys, but still refuses private addresses', () => {

@@ -64,6 +64,8 @@ export interface Config {
     external: ClientConnectConfig | undefined;
     namespace: string;
     taskQueue: string;
+    /** The version of a standalone worker, for Temporal's worker versioning; unset: it is not used. */
+    buildId: string | undefined;
     /** Whether the embedded server's program may be downloaded. */
     mayDownload: boolean;
   };
@@ -165,6 +167,8 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       external: vars.TEMPORAL_ADDRESS ? externalTemporal(env) : undefined,
       namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
       taskQueue: vars.EVERTURN_TASK_QUEUE,
+      // `everturn start` replaces its only worker, so turns that stay with a version would wait for ever.
+      buildId: role === 'worker' ? buildIdOf(vars) : undefined,
       mayDownload: vars.EVERTURN_DOWNLOAD_TEMPORAL,
     },
     redisUrl: vars.REDIS_URL,
@@ -353,6 +357,10 @@ const schema = z.object({
   EVERTURN_ALLOW_PRIVATE_URLS: flag.optional(),
   EVERTURN_DEMO_MODEL: z.string().default('gpt-5-mini'),
   EVERTURN_TASK_QUEUE: z.string().default('everturn'),
+  EVERTURN_BUILD_ID: z
+    .string()
+    .regex(/^[a-z\d][\w.-]{0,127}$/i, { error: 'must be 1 to 128 letters, digits and . _ -, such as an image tag' })
+    .optional(),
   EVERTURN_MODEL_IDLE_SECONDS: seconds(45),
   EVERTURN_MODEL_RETRY_SECONDS: seconds(300),
   EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),
@@ -448,6 +456,15 @@ function checkShared(vars: z.output<typeof schema>, role: ProcessRole): void {
   const hint = 'everturn start runs everything in one process and requires none of these';
   throw new ConfigError(
     [`everturn ${role} is one of several processes that share settings`, ...missing, hint].join('\n'),
+  );
+}
+
+/** @throws ConfigError */
+function buildIdOf({ EVERTURN_BUILD_ID: id, EVERTURN_TASK_QUEUE: queue }: z.output<typeof schema>): string | undefined {
+  if (id === undefined || !/[.:]/.test(queue)) return id;
+  throw new ConfigError(
+    'EVERTURN_TASK_QUEUE cannot contain . or : together with EVERTURN_BUILD_ID, because it is also the name of ' +
+      `Temporal's worker deployment (got ${JSON.stringify(queue)})`,
   );
 }
 

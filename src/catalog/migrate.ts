@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Kysely, Migrator, sql, type Dialect } from 'kysely';
+import { Kysely, Migrator, sql, type Dialect, type Migration } from 'kysely';
 import type { Logger } from 'pino';
 import { dialectOf, isCatalogUnavailable, type Database } from './database.ts';
-import { migrations } from './migrations.ts';
+import { BREAKING, migrations } from './migrations.ts';
 import { isPostgresRejection, PgDialect } from './postgres.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
 
@@ -30,7 +30,7 @@ export function prepareDatabase(database: Database, log: Logger): Promise<void> 
 /**
  * Waits for the database and checks its schema without changing it.
  *
- * @throws CatalogError also if the database has no catalog, or one whose schema differs from this code's
+ * @throws CatalogError also if the database has no catalog, or one whose schema this code cannot use
  */
 export function checkDatabase(database: Database, log: Logger): Promise<void> {
   return whenAvailable(database, log, checkSchema);
@@ -57,10 +57,14 @@ async function whenAvailable(
 }
 
 async function prepare(database: Database, log: Logger): Promise<void> {
-  const db = new Kysely<unknown>({ dialect: migrationDialect(database, log) });
+  const db = new Kysely<MigrationTable>({ dialect: migrationDialect(database, log) });
   try {
     if (database.kind === 'postgres') await checkEncoding(db);
-    const { error } = await migratorOf(db).migrateToLatest();
+    const all = { ...migrations, ...(await newerMigrations(db)) };
+    const { error } = await new Migrator({
+      db,
+      provider: { getMigrations: () => Promise.resolve(all) },
+    }).migrateToLatest();
     if (error) throw error;
   } finally {
     await db.destroy();
@@ -70,15 +74,12 @@ async function prepare(database: Database, log: Logger): Promise<void> {
 async function checkSchema(database: Database, log: Logger): Promise<void> {
   // Opening the file would create it.
   if (database.kind === 'sqlite' && !existsSync(database.file)) throw noCatalog(database);
-  const db = new Kysely<{ kysely_migration: { name: string } }>({ dialect: dialectOf(database, log) });
+  const db = new Kysely<MigrationTable>({ dialect: dialectOf(database, log) });
   try {
-    const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
-    if (!tables.some(({ name }) => name === 'kysely_migration')) throw noCatalog(database);
-    const applied = await db.selectFrom('kysely_migration').select('name').execute();
+    const applied = await appliedMigrations(db);
     if (applied.length === 0) throw noCatalog(database);
-    const appliedNames = new Set(applied.map(({ name }) => name));
-    const lacks = Object.keys(migrations).filter((name) => !appliedNames.has(name));
-    const has = [...appliedNames].filter((name) => !Object.hasOwn(migrations, name));
+    const lacks = Object.keys(migrations).filter((name) => !applied.includes(name));
+    const has = applied.filter((name) => !isUsable(name));
     if (lacks.length + has.length === 0) return;
     const differences = [...lacks.map((name) => `lacks ${name}`), ...has.map((name) => `has ${name}`)];
     throw new CatalogError(
@@ -97,8 +98,43 @@ function noCatalog(database: Database): CatalogError {
   );
 }
 
-function migratorOf<T>(db: Kysely<T>): Migrator {
-  return new Migrator({ db, provider: { getMigrations: () => Promise.resolve(migrations) } });
+interface MigrationTable {
+  kysely_migration: { name: string };
+}
+
+/** The names of the migrations that the database has; none if it is empty. */
+async function appliedMigrations(db: Kysely<MigrationTable>): Promise<string[]> {
+  const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
+  if (!tables.some(({ name }) => name === 'kysely_migration')) return [];
+  const rows = await db.selectFrom('kysely_migration').select('name').execute();
+  return rows.map(({ name }) => name);
+}
+
+/** Whether this version works on a database that has this migration, which may be that of a newer version. */
+function isUsable(name: string): boolean {
+  return Object.hasOwn(migrations, name) || (isNewer(name) && !name.endsWith(BREAKING));
+}
+
+function isNewer(name: string): boolean {
+  return name > (Object.keys(migrations).at(-1) ?? '');
+}
+
+/**
+ * The migrations that a newer version has applied, which count as known: during a deploy, and after a rollback,
+ * processes of the older version start too.
+ *
+ * @throws CatalogError if one of them is breaking
+ */
+async function newerMigrations(db: Kysely<MigrationTable>): Promise<Record<string, Migration>> {
+  const newer = (await appliedMigrations(db)).filter(isNewer);
+  const breaking = newer.filter((name) => !isUsable(name));
+  if (breaking.length > 0) {
+    throw new CatalogError(
+      `the catalog was migrated by a newer version, and this one cannot use it (${breaking.join(', ')}): ` +
+        'start the newer version, or restore a backup',
+    );
+  }
+  return Object.fromEntries(newer.map((name) => [name, { up: () => Promise.resolve() }]));
 }
 
 /**
@@ -109,7 +145,7 @@ function migrationDialect(database: Database, log: Logger): Dialect {
   return new PgDialect({ ...database, connections: 1, statementMs: 0 }, log);
 }
 
-async function checkEncoding(db: Kysely<unknown>): Promise<void> {
+async function checkEncoding(db: Kysely<MigrationTable>): Promise<void> {
   const { rows } = await sql<{ encoding: string }>`select current_setting('server_encoding') as encoding`.execute(db);
   const encoding = rows[0]?.encoding;
   if (encoding === 'UTF8') return;

@@ -1,6 +1,13 @@
 import { sql, type Kysely, type Migration } from 'kysely';
 
-/** In their order. A released migration never changes. Each runs on SQLite and on PostgreSQL. */
+/** Ends the name of a migration that the version before does not work with. */
+export const BREAKING = '-breaking';
+
+/**
+ * In their order. A released migration never changes. Each runs on SQLite and on PostgreSQL. The version before works on
+ * its result, since processes of both run side by side during a deploy; the name of one that cannot achieve this ends
+ * with `BREAKING`.
+ */
 export const migrations: Record<string, Migration> = {
   '0001-initial': {
     async up(db: Kysely<unknown>): Promise<void> {

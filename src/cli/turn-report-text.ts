@@ -20,6 +20,7 @@ export function textOf(report: TurnReport): string {
         ? `${workflow.workflowId}, ${workflow.status}, run ${workflow.runId}, history of ${workflow.historyEvents} events and ${workflow.historyBytes} bytes`
         : 'unknown',
     ],
+    ...(workflow?.version === undefined ? [] : [['workers', `version ${workflow.version}`]]),
     ['archive', archived],
   ].map(([name = '', value]) => `${name.padEnd(9)} ${value}`);
   const width = String(log.at(-1)?.ordinal ?? 0).length;

@@ -10,10 +10,11 @@ export function addWorkerCommand(program: Command): void {
     .action(async () => {
       const bootstrapped = await bootstrap('worker');
       const { config, tracing } = bootstrapped;
+      const { taskQueue, buildId } = config.temporal;
       const worker = await startStandaloneWorker(bootstrapped);
       const health = worker.healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';
       process.stdout.write(
-        `Everturn's worker polls the task queue ${config.temporal.taskQueue}\n  model  ${worker.model}\n  health ${health}\n`,
+        `Everturn's worker polls the task queue ${taskQueue}${buildId ? ` as version ${buildId}` : ''}\n  model  ${worker.model}\n  health ${health}\n`,
       );
       await runUntilSignal(worker);
       await tracing?.stop();

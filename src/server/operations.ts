@@ -2,7 +2,7 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import { withTimeout } from '../lib/timeout.ts';
-import { describeExecution } from '../temporal/describe-workflow.ts';
+import { describeExecution, type Execution } from '../temporal/describe-workflow.ts';
 import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../core/temporal-names.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { ReadinessCheck, Scrape } from '../api/http/context.ts';
@@ -42,10 +42,12 @@ const MAX_EXAMINED = 200;
 /** A single failed workflow task may have met a worker that was stopping; repeated failures indicate a bug. */
 const STUCK_ATTEMPTS = 3;
 
+/** A task waits this long if no worker of its version is running, or if the workers are overloaded. */
+const STUCK_WAIT_MS = 60_000;
+
 /**
  * Sets the gauges that cover all processes and are read from the stores: running turns, ended turns that are not
- * archived, and workflows whose tasks keep failing. Temporal 1.29 cannot list the last, so the workflows that matter
- * are examined one by one: running turns, the sessions of turns that are not archived, and removals of sessions.
+ * archived, and stuck workflows. Temporal 1.29 cannot list the last, so the workflows that matter are examined one by one: running turns, the sessions of turns that are not archived, and removals of sessions.
  */
 export class Workload {
   readonly #options: WorkloadOptions;
@@ -130,8 +132,16 @@ export class Workload {
   async #stuck(workflowIds: string[]): Promise<number> {
     const { client } = this.#options;
     const found = await Promise.all(workflowIds.slice(0, MAX_EXAMINED).map((id) => describeExecution(client, id)));
-    return found.filter((one) => (one?.workflowTask?.attempt ?? 0) >= STUCK_ATTEMPTS).length;
+    return found.filter((one) => one && isStuck(one)).length;
   }
+}
+
+/** Whether a workflow's task keeps failing, or one of its tasks is not taken by any worker. */
+export function isStuck({ workflowTask: task, pendingActivities }: Execution, now = Date.now()): boolean {
+  if (task && task.attempt >= STUCK_ATTEMPTS) return true;
+  const scheduled = pendingActivities.filter(({ state }) => state === 'scheduled').map((one) => one.scheduledAt);
+  if (task?.state === 'scheduled') scheduled.push(task.since);
+  return scheduled.some((at) => at !== undefined && now - Date.parse(at) > STUCK_WAIT_MS);
 }
 
 /** Collects all metrics of the process: its own, those of Node, and those of Temporal's SDK. */

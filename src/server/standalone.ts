@@ -65,7 +65,10 @@ export async function startStandaloneWorker({
   tracing,
 }: StandaloneOptions): Promise<RunningStandaloneWorker> {
   await using cleanup = new AsyncDisposableStack();
-  const bundling = workflowBundle(config.cacheDir, { encodesFailures: config.encryptionKeys.length > 0 });
+  const bundling = workflowBundle(config.cacheDir, {
+    encodesFailures: config.encryptionKeys.length > 0,
+    isVersioned: config.temporal.buildId !== undefined,
+  });
   bundling.catch(() => undefined); // awaited below, unless another step fails first
   const { services, temporal, model } = await openStandalone({ config, log, tracing }, cleanup);
   const worker = await startWorker(services, { temporal, workflowBundle: await bundling });

@@ -4,6 +4,7 @@ import {
   Worker,
   type ActivityInterceptorsFactory,
   type InjectedSinks,
+  type WorkerDeploymentOptions,
 } from '@temporalio/worker';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
 import { createActivities } from '../../activities/index.ts';
@@ -67,6 +68,7 @@ export async function startWorker(
       },
       cancels: { cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false } },
     },
+    buildId: config.temporal.buildId,
     shutdownSeconds: config.shutdownSeconds,
   });
   const housekeeping = startHousekeeping({
@@ -109,17 +111,20 @@ interface WorkerSettings {
   activityInterceptors: ActivityInterceptorsFactory[];
   /** Called by workflows on this worker. */
   sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks>;
+  /** The version of its workflow code; undefined: one that gets the tasks of all versions. */
+  buildId: string | undefined;
   /** How long at-most-once tools may take to finish when the worker stops. */
   shutdownSeconds: number;
 }
 
 /** Creates the worker for sessions, turns and their activities: one task queue, which eager dispatch requires. */
 async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, activityInterceptors, cipher, acceptsUnencrypted, ...options } = settings;
+  const { shutdownSeconds, activityInterceptors, buildId, cipher, acceptsUnencrypted, ...options } = settings;
   const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
   return Worker.create({
     ...options,
     ...(dataConverter && { dataConverter }),
+    ...(buildId !== undefined && { workerDeploymentOptions: deploymentOptions(settings.taskQueue, buildId) }),
     interceptors: { activity: activityInterceptors },
     shutdownGraceTime: shutdownSeconds * 1000,
     // An activity that does not end even when it is cancelled must not keep the process alive.
@@ -137,4 +142,16 @@ async function createWorker(settings: WorkerSettings): Promise<Worker> {
     maxHeartbeatThrottleInterval: '10 milliseconds',
     defaultHeartbeatThrottleInterval: '10 milliseconds',
   });
+}
+
+/**
+ * Makes the worker one of a version. Temporal then gives it the tasks of this version's turns, and while the version is
+ * current also new turns and the tasks of all sessions, which sleep for years and would keep any version alive.
+ */
+function deploymentOptions(taskQueue: string, buildId: string): WorkerDeploymentOptions {
+  return {
+    version: { deploymentName: taskQueue, buildId },
+    useWorkerVersioning: true,
+    defaultVersioningBehavior: 'AUTO_UPGRADE',
+  };
 }

@@ -132,7 +132,7 @@ export class Metrics {
   });
   readonly stuckWorkflows = new Gauge({
     name: 'everturn_stuck_workflows',
-    help: 'Turns, sessions and removals of sessions whose workflow tasks keep failing, across all processes',
+    help: 'Turns, sessions and removals of sessions whose tasks keep failing or no worker takes, across all processes',
     labelNames: ['type'] as const,
     registers: [this.registry],
   });

@@ -13,6 +13,8 @@ export interface Execution {
   closedAt: string | undefined;
   historyEvents: number;
   historyBytes: number;
+  /** The version of the workers that executed its last task; absent if they have none. */
+  version?: string;
   pendingActivities: PendingActivity[];
   workflowTask?: WorkflowTask;
 }
@@ -51,6 +53,7 @@ export async function describeExecution(client: Client, workflowId: string): Pro
   try {
     const found = await connection.workflowService.describeWorkflowExecution({ namespace, execution });
     const { workflowExecutionInfo: info, pendingActivities, pendingWorkflowTask } = found;
+    const version = info?.versioningInfo?.deploymentVersion?.buildId;
     const task = pendingWorkflowTask && {
       state: nameOf(states.PendingWorkflowTaskState, pendingWorkflowTask.state),
       attempt: pendingWorkflowTask.attempt ?? 1,
@@ -64,6 +67,7 @@ export async function describeExecution(client: Client, workflowId: string): Pro
       closedAt: time(info?.closeTime),
       historyEvents: Number(info?.historyLength ?? 0),
       historyBytes: Number(info?.historySizeBytes ?? 0),
+      ...(version && { version }),
       pendingActivities: await Promise.all(pendingActivities.map((one) => pendingActivity(client, one))),
       ...(task && {
         workflowTask: task.attempt > 1 ? { ...task, failure: await lastFailure(client, workflowId) } : task,

@@ -15,15 +15,20 @@ const SOURCES = [WORKFLOWS, path.join(ROOT, 'src', 'core')];
 /**
  * Bundles the workflow code for the worker's sandbox. Bundling takes a second and 130 MB, so the result is cached in
  * `cacheDir` under a hash of its sources. With encryption the bundle contains the failure converter that moves error
- * messages to the attributes that the codec, which runs outside of the sandbox, encrypts.
+ * messages to the attributes that the codec, which runs outside of the sandbox, encrypts. Workers that have a version
+ * need a bundle that says which workflows stay with it.
  */
-export async function workflowBundle(cacheDir: string, { encodesFailures = false } = {}): Promise<{ code: string }> {
+export async function workflowBundle(
+  cacheDir: string,
+  { encodesFailures = false, isVersioned = false } = {},
+): Promise<{ code: string }> {
   const folder = path.join(cacheDir, 'workflows');
-  const file = path.join(folder, `${await sourceHash()}${encodesFailures ? '-encodes-failures' : ''}.js`);
+  const variant = `${encodesFailures ? '-encodes-failures' : ''}${isVersioned ? '-versioned' : ''}`;
+  const file = path.join(folder, `${await sourceHash()}${variant}.js`);
   const cached = await readFile(file, 'utf8').catch(() => undefined);
   if (cached !== undefined) return { code: cached };
   const { code } = await bundleWorkflowCode({
-    workflowsPath: path.join(WORKFLOWS, 'index.ts'),
+    workflowsPath: path.join(WORKFLOWS, isVersioned ? 'versioned.ts' : 'index.ts'),
     workflowInterceptorModules: ['refused-payloads.ts', 'context-propagation.ts'].map((name) =>
       path.join(WORKFLOWS, name),
     ),

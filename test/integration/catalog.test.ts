@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { sql } from 'kysely';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Catalog } from '../../src/catalog/catalog.ts';
@@ -55,6 +56,18 @@ async function persist<T>(work: () => Promise<T>, onRefusal: () => void = () => 
     }
   }
 }
+
+test('a catalog of a newer version opens unless one of its migrations is breaking', async () => {
+  await open();
+  const migrate = (name: string) =>
+    sql`insert into kysely_migration (name, timestamp) values (${name}, '2999-01-01')`.execute(database.rows);
+  await migrate('9998-column');
+  await open();
+  await migrate('9999-table-breaking');
+  await expect(open()).rejects.toThrow(
+    /^the catalog was migrated by a newer version, and this one cannot use it \(9999-table-breaking\): start the newer/,
+  );
+});
 
 const claimOf = (resourceId: string, now = NOW) => ({
   scope: 's',

@@ -158,6 +158,10 @@ test('commands that only read a catalog neither create one nor change its schema
 
   await sql`update kysely_migration set name = '0001-initial'`.execute(rows);
   expect((await everturn(['keys', 'list'], { EVERTURN_DATA: folder, ...other })).code).toBe(0);
-  await sql`insert into kysely_migration (name, timestamp) values ('9999-later', '2030-01-01')`.execute(rows);
-  await expectRefusal('keys list', other, /^everturn: the catalog belongs to another version .*\(it has 9999-later\)/);
+  await sql`insert into kysely_migration (name, timestamp) values ('9999-breaking', '2030-01-01')`.execute(rows);
+  await expectRefusal(
+    'keys list',
+    other,
+    /^everturn: the catalog belongs to another version .*\(it has 9999-breaking\)/,
+  );
 }, 240_000);

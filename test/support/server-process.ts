@@ -13,29 +13,32 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 /** Everturn, or one of its parts, in its own process as in production, by default with its own embedded Temporal. */
 export class ServerProcess {
   readonly api: ApiClient;
+  readonly #main: string;
   readonly #command: string;
   readonly #env: Record<string, string>;
   #child: ChildProcess | undefined;
   #output = '';
   #isReady = false;
 
-  private constructor(command: string, env: Record<string, string>) {
+  private constructor(main: string, command: string, env: Record<string, string>) {
+    this.#main = main;
     this.#command = command;
     this.#env = env;
     this.api = new ApiClient(`http://127.0.0.1:${env['EVERTURN_PORT']}`);
   }
 
-  /** Prepares the process without starting it. */
+  /** Prepares the process without starting it, by default one of this checkout. */
   static async prepare(
     dataDir: string,
     env: Record<string, string>,
     command: 'start' | 'api' | 'worker' = 'start',
+    main = MAIN,
   ): Promise<ServerProcess> {
     // An embedded Temporal outlives the process that started it.
     killUsersAtEnd(dataDir);
     const { PATH = '', HOME = '', XDG_CACHE_HOME } = process.env;
     const port = String(await keptPort());
-    return new ServerProcess(command, {
+    return new ServerProcess(main, command, {
       PATH,
       HOME,
       ...(XDG_CACHE_HOME && { XDG_CACHE_HOME }),
@@ -68,7 +71,7 @@ export class ServerProcess {
     this.#isReady = false;
     Object.assign(this.#env, env);
     const child = killAtEnd(
-      spawn(process.execPath, [MAIN, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] }),
+      spawn(process.execPath, [this.#main, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] }),
     );
     this.#child = child;
     this.#output = '';
