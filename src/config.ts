@@ -63,6 +63,8 @@ export interface Config {
     taskQueue: string;
     /** Whether the embedded server's program may be downloaded. */
     mayDownload: boolean;
+    /** Whether workers answer queries for the stacks of workflows. */
+    stackTraces: boolean;
   };
   /** The Redis that connects the processes of one Everturn; the URL may contain a password. */
   redisUrl: string | undefined;
@@ -159,6 +161,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
       taskQueue: vars.EVERTURN_TASK_QUEUE,
       mayDownload: vars.EVERTURN_DOWNLOAD_TEMPORAL,
+      stackTraces: vars.EVERTURN_WORKFLOW_STACK_TRACES,
     },
     redisUrl: vars.REDIS_URL,
     database: databaseOf(vars.DATABASE_URL ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
@@ -344,6 +347,7 @@ const schema = z.object({
   EVERTURN_STREAMS: limit,
   EVERTURN_TRUSTED_PROXIES: proxies,
   EVERTURN_DOWNLOAD_TEMPORAL: flag.default(false),
+  EVERTURN_WORKFLOW_STACK_TRACES: flag.default(false),
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   DATABASE_URL: databaseUrl.optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),

@@ -18,6 +18,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import type { TurnSpan } from '../core/trace-context.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
+import { LeanWorker } from '../temporal/workflow-threads.ts';
 
 export interface RunningWorker {
   /** Fails if the worker is not running. */
@@ -50,6 +51,7 @@ export async function startWorker(
     activityInterceptors: [activityScope, countRetries(metrics), traceActivity],
     onTurnEnded: (span) => services.tracing?.turnEnded(span),
     shutdownSeconds: config.shutdownSeconds,
+    stackTraces: config.temporal.stackTraces,
   });
   const housekeeping = startHousekeeping({
     ...services,
@@ -92,16 +94,19 @@ interface WorkerSettings {
   onTurnEnded: (span: TurnSpan) => void;
   /** How long at-most-once tools may take to finish when the worker stops. */
   shutdownSeconds: number;
+  /** Whether the worker knows where its workflows wait. */
+  stackTraces: boolean;
 }
 
 /** Creates the worker for sessions, turns and their activities: one task queue, which eager dispatch requires. */
 async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, activityInterceptors, onTurnEnded, cipher, acceptsUnencrypted, ...options } = settings;
+  const { shutdownSeconds, stackTraces, activityInterceptors, onTurnEnded, cipher, acceptsUnencrypted, ...options } =
+    settings;
   const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
   const sinks: InjectedSinks<TraceSinks> = {
     traces: { turnEnded: { fn: (_workflow, span) => onTurnEnded(span), callDuringReplay: false } },
   };
-  return Worker.create({
+  return (stackTraces ? Worker : LeanWorker).create({
     ...options,
     ...(dataConverter && { dataConverter }),
     interceptors: { activity: activityInterceptors },
