@@ -68,6 +68,8 @@ export interface Config {
     buildId: string | undefined;
     /** Whether the embedded server's program may be downloaded. */
     mayDownload: boolean;
+    /** Whether workers answer queries for the stacks of workflows. */
+    stackTraces: boolean;
   };
   /** The Redis that connects the processes of one Everturn; the URL may contain a password. */
   redisUrl: string | undefined;
@@ -170,6 +172,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       // `everturn start` replaces its only worker, so turns that stay with a version would wait for ever.
       buildId: role === 'worker' ? buildIdOf(vars) : undefined,
       mayDownload: vars.EVERTURN_DOWNLOAD_TEMPORAL,
+      stackTraces: vars.EVERTURN_WORKFLOW_STACK_TRACES,
     },
     redisUrl: vars.REDIS_URL,
     database: databaseOf(vars.DATABASE_URL ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
@@ -375,6 +378,7 @@ const schema = z.object({
   EVERTURN_STREAMS: limit,
   EVERTURN_TRUSTED_PROXIES: proxies,
   EVERTURN_DOWNLOAD_TEMPORAL: flag.default(false),
+  EVERTURN_WORKFLOW_STACK_TRACES: flag.default(false),
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   AWS_ENDPOINT_URL: url.optional(),
   AWS_ENDPOINT_URL_S3: url.optional(),

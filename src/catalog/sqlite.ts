@@ -1,5 +1,6 @@
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import { SqliteAdapter, SqliteDialect, type DialectAdapter, type SqliteDatabase, type SqliteStatement } from 'kysely';
+import { LRUCache } from 'lru-cache';
 
 /**
  * The durability of a commit: `normal` survives a `kill -9` of any process; `full` also a power cut, at the cost of a
@@ -36,6 +37,12 @@ export function isSqliteUnavailable(error: unknown): boolean {
   return 'errcode' in error && typeof error.errcode === 'number' && UNAVAILABLE.has(error.errcode & 0xff);
 }
 
+/**
+ * The characters of all statements that are kept prepared: the catalog's 70 or so have 140 each. A statement also keeps
+ * the values that were last bound to it, so long ones, which insert many rows, are prepared each time.
+ */
+const PREPARED = { maxSize: 50_000, maxEntrySize: 2_000 };
+
 function open(file: string, sync: SqliteSync): SqliteDatabase {
   const database = new DatabaseSync(file);
   database.exec(`
@@ -44,19 +51,22 @@ function open(file: string, sync: SqliteSync): SqliteDatabase {
     PRAGMA synchronous = ${sync};
     PRAGMA foreign_keys = ON;
   `);
-  return {
-    close: () => database.close(),
-    prepare(sql: string): SqliteStatement {
-      const statement = database.prepare(sql);
-      return {
-        reader: statement.columns().length > 0,
-        all: (parameters) => statement.all(...values(parameters)),
-        run: (parameters) => statement.run(...values(parameters)),
-        // Required by the type; the catalog streams no query.
-        iterate: (parameters) => statement.iterate(...values(parameters)),
-      };
-    },
+  const prepare = (sql: string): SqliteStatement => {
+    const statement = database.prepare(sql);
+    return {
+      reader: statement.columns().length > 0,
+      all: (parameters) => statement.all(...values(parameters)),
+      run: (parameters) => statement.run(...values(parameters)),
+      // Required by the type; the catalog streams no query.
+      iterate: (parameters) => statement.iterate(...values(parameters)),
+    };
   };
+  const prepared = new LRUCache<string, SqliteStatement>({
+    ...PREPARED,
+    sizeCalculation: (_statement, sql) => sql.length,
+    memoMethod: prepare,
+  });
+  return { close: () => database.close(), prepare: (sql) => prepared.memo(sql) };
 }
 
 function values(parameters: readonly unknown[]): SQLInputValue[] {

@@ -22,6 +22,7 @@ import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import type { ArchiveSinks } from '../../workflows/session.ts';
 import type { CancelSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
+import { LeanWorker } from '../temporal/workflow-threads.ts';
 
 export interface RunningWorker {
   /** Fails if the worker is not running. */
@@ -70,6 +71,7 @@ export async function startWorker(
     },
     buildId: config.temporal.buildId,
     shutdownSeconds: config.shutdownSeconds,
+    stackTraces: config.temporal.stackTraces,
   });
   const housekeeping = startHousekeeping({
     ...services,
@@ -115,13 +117,16 @@ interface WorkerSettings {
   buildId: string | undefined;
   /** How long at-most-once tools may take to finish when the worker stops. */
   shutdownSeconds: number;
+  /** Whether the worker knows where its workflows wait. */
+  stackTraces: boolean;
 }
 
 /** Creates the worker for sessions, turns and their activities: one task queue, which eager dispatch requires. */
 async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, activityInterceptors, buildId, cipher, acceptsUnencrypted, ...options } = settings;
+  const { shutdownSeconds, stackTraces, activityInterceptors, buildId, cipher, acceptsUnencrypted, ...options } =
+    settings;
   const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
-  return Worker.create({
+  return (stackTraces ? Worker : LeanWorker).create({
     ...options,
     ...(dataConverter && { dataConverter }),
     ...(buildId !== undefined && { workerDeploymentOptions: deploymentOptions(settings.taskQueue, buildId) }),

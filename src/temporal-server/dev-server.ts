@@ -52,6 +52,13 @@ export function settingsArguments(settings: DevServerSettings): string[] {
 }
 
 /**
+ * Go's garbage collector runs when the heap has grown by this many percent, 100 by default. With 200 a turn takes 18 %
+ * less of the server's processor time, for a third more memory (303 MB instead of 235); with 400 20 % less, for twice
+ * the memory.
+ */
+const GOGC = '200';
+
+/**
  * Starts a server that survives this process. It writes to `logFile`, which is overwritten.
  *
  * @returns `ended`, which resolves with the reason once the server has ended, also if the program cannot be run
@@ -72,6 +79,7 @@ export async function spawnDevServer({
     const child = spawn(binary, ['server', 'start-dev', '--port', String(port), ...settings], {
       // In a process group of its own it does not get the terminal's ctrl-C, so it runs until the worker has drained.
       detached: true,
+      env: { GOGC, ...process.env },
       stdio: ['ignore', output.fd, output.fd],
     });
     child.unref();

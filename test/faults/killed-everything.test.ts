@@ -1,7 +1,6 @@
-import path from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { isArchived, openCatalog } from './support/archived.ts';
 import { World, type Steps } from './support/world.ts';
 
 /** Row 3: `kill -9` of everything at once, in any state; after a restart all of it continues by itself. */
@@ -44,17 +43,17 @@ test('during a model call, tool calls, a pending approval, an idle session, and 
   await speaking.turn.words(3);
   const [pay, sync, look] = acting.plan.steps[0]?.tools?.map(({ id }) => id) ?? [];
   for (const id of [pay, sync, look]) await it.ledger.reached(`/${id}`);
-  await expect.poll(() => archived(idle.turn.turnId)).toBe(true);
+  await expect.poll(() => isArchived(it.folder, idle.turn.turnId)).toBe(true);
   await ending.turn.words(1);
   // The catalog is locked from here on, so the archiving of this turn cannot complete.
-  const lock = catalog();
+  const lock = openCatalog(it.folder);
   lock.exec('BEGIN IMMEDIATE');
   it.planned.goOn(ending.plan);
   await ending.turn.done;
 
   const moment = await it.crash();
   lock.close();
-  expect(archived(ending.turn.turnId)).toBe(false);
+  expect(isArchived(it.folder, ending.turn.turnId)).toBe(false);
   await it.recover();
   // And again as soon as it has restarted.
   await it.crash();
@@ -72,7 +71,7 @@ test('during a model call, tool calls, a pending approval, an idle session, and 
   const effects = it.ledger.effects.filter(({ operation }) => operation.startsWith(acting.turn.turnId));
   expect(effects.filter(({ tookEffect }) => tookEffect).map(({ tool }) => tool)).toEqual(['pay', 'sync']);
   // Its worker is gone, so the first sweep archives it.
-  await expect.poll(() => archived(ending.turn.turnId), { timeout: 60_000 }).toBe(true);
+  await expect.poll(() => isArchived(it.folder, ending.turn.turnId), { timeout: 60_000 }).toBe(true);
   const approved = await it.decide(pending.session, 'allow', pending.plan.steps[0]?.tools?.[0]?.id ?? '');
   expect(await approved.done).toMatchObject({ ...DONE, output: { content: 'Refunded.' } });
   // Each session accepts another turn.
@@ -104,14 +103,3 @@ test('while a turn and a session continue as new', async () => {
   expect(await turn.done).toMatchObject({ ...DONE, output: { content: 'That was all.' } });
   expect(await (await it.turn(session, it.plan({ say: 'And again.' }))).done).toMatchObject(DONE);
 });
-
-function catalog(): DatabaseSync {
-  return new DatabaseSync(path.join(it.folder, 'catalog.db'), { timeout: 5_000 });
-}
-
-function archived(turnId: string): boolean {
-  const database = catalog();
-  const row = database.prepare('SELECT archived FROM turns WHERE id = ?').get(turnId);
-  database.close();
-  return row?.['archived'] === 1;
-}

@@ -4,6 +4,7 @@ import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names
 import { folded } from '../support/api-client.ts';
 import { DELETES_RUNS_AT_ONCE } from '../support/own-temporal.ts';
 import type { TemporalClient } from '../support/temporal-client.ts';
+import { isArchived } from './support/archived.ts';
 import { messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World, type Steps } from './support/world.ts';
@@ -193,7 +194,7 @@ test('a turn that is deleted keeps its archive; the reader of a running one is t
   const sessionId = await it.session();
   const kept = await it.turn(sessionId, it.plan({ say: TEXT, tools: [{ name: 'pay' }] }, { say: 'Paid.' }));
   await kept.done;
-  await archived(kept);
+  await expect.poll(() => isArchived(it.folder, kept.turnId)).toBe(true);
   await it.fault(() => operator.delete(turnWorkflowId(kept.turnId)));
 
   const lost = await speaking(sessionId);
@@ -236,14 +237,4 @@ async function closed(workflowId: string): Promise<void> {
     .getHandle(workflowId)
     .result()
     .catch(() => undefined);
-}
-
-/** Waits until a turn is archived. */
-async function archived({ sessionId }: RecordedTurn): Promise<void> {
-  await expect
-    .poll(async () => {
-      const { events } = await operator.client.workflow.getHandle(sessionWorkflowId(sessionId)).fetchHistory();
-      return (events ?? []).some((event) => event.activityTaskCompletedEventAttributes);
-    })
-    .toBe(true);
 }

@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -187,6 +187,19 @@ test('a server that runs with other settings is replaced', async () => {
   expect(server.adopted).toBe(false);
   expect((await theServer()).pid).not.toBe(left.pid);
   expect(messages.join('')).toContain('other settings');
+});
+
+test('the server trades memory for processor time, unless the operator sets GOGC', async () => {
+  const environment = async (): Promise<string[]> =>
+    (await readFile(`/proc/${(await theServer()).pid}/environ`, 'utf8')).split('\0');
+  const first = await start();
+  expect(await environment()).toContain('GOGC=200');
+  await first.stop();
+
+  vi.stubEnv('GOGC', '50');
+  onTestFinished(() => void vi.unstubAllEnvs());
+  await start();
+  expect((await environment()).filter((one) => one.startsWith('GOGC='))).toEqual(['GOGC=50']);
 });
 
 test.each(['started', 'adopted'])('a server that was %s and dies is restarted on its port', async (how) => {

@@ -1,0 +1,122 @@
+import { Worker as Thread } from 'node:worker_threads';
+import type { Logger } from '@temporalio/common';
+import { Worker } from '@temporalio/worker';
+import type { Workflow, WorkflowCreateOptions, WorkflowCreator } from '@temporalio/worker/lib/workflow/interface.js';
+import { ThreadedVMWorkflowCreator, WorkerThreadClient } from '@temporalio/worker/lib/workflow/threaded-vm.js';
+import type { CompiledWorkerOptions } from '@temporalio/worker/lib/worker-options.js';
+import type {
+  WorkerThreadInput,
+  WorkflowBundleWithSourceMapAndFilename,
+} from '@temporalio/worker/lib/workflow/workflow-worker-thread/input.js';
+import type { WorkerThreadOutput } from '@temporalio/worker/lib/workflow/workflow-worker-thread/output.js';
+
+/**
+ * The SDK's worker with a workflow thread that takes a third of the processor time.
+ *
+ * The SDK passes a time-out to each entry into the sandbox, several per workflow task, and Node starts and joins a thread
+ * for each: half of the workflow thread's time. A further fifth is for the stack that it records for each promise.
+ * Neither is needed for workflow code that never blocks, and this worker runs only Everturn's. Its process watches the
+ * workflow thread from outside instead. If a workflow blocks it, the SDK's own thread replaces it, whose time-outs then
+ * fail the tasks of that workflow and of no other.
+ */
+export class LeanWorker extends Worker {
+  protected static override async createWorkflowCreator(
+    workflowBundle: WorkflowBundleWithSourceMapAndFilename,
+    options: CompiledWorkerOptions,
+    logger: Logger,
+  ): Promise<WorkflowCreator> {
+    const thread = new WatchedThread(logger);
+    await thread.send({
+      type: 'init',
+      workflowBundle,
+      // For `vm`, undefined is the only value that means no time-out. The SDK's type assumes that there is one.
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passed to `vm` as it is
+      isolateExecutionTimeoutMs: undefined as unknown as number,
+      reuseV8Context: true,
+      registeredActivityNames: new Set(options.activities.keys()),
+      hasPatchActivationCallback: false,
+    });
+    const workflows = new Workflows(new ThreadedVMWorkflowCreator([thread]));
+    thread.watch((runIds) => {
+      logger.error(
+        `a workflow blocked the workflow thread for ${BLOCKED_SECONDS} seconds: one of these runs. The thread is ` +
+          'replaced by one with time-outs, on which all workflows continue',
+        { runIds },
+      );
+      workflows.continueOn(super.createWorkflowCreator(workflowBundle, options, logger));
+    });
+    return workflows;
+  }
+}
+
+/** Creates workflows on a thread that can be replaced. */
+class Workflows implements WorkflowCreator {
+  #creator: WorkflowCreator | Promise<WorkflowCreator>;
+
+  constructor(creator: WorkflowCreator) {
+    this.#creator = creator;
+  }
+
+  /** The workflows of the previous thread are lost; the SDK creates each anew at its next task. */
+  continueOn(creator: Promise<WorkflowCreator>): void {
+    this.#creator = creator;
+  }
+
+  async createWorkflow(options: WorkflowCreateOptions): Promise<Workflow> {
+    return (await this.#creator).createWorkflow(options);
+  }
+
+  async destroy(): Promise<void> {
+    await (await this.#creator).destroy();
+  }
+}
+
+/** The SDK's limit for one entry into the sandbox. */
+const BLOCKED_SECONDS = 5;
+
+class ThreadBlockedError extends Error {
+  static {
+    this.prototype.name = 'ThreadBlockedError';
+  }
+}
+
+/** A workflow thread that is terminated if it does not respond. */
+class WatchedThread extends WorkerThreadClient {
+  readonly #open = new Set<WorkerThreadInput>();
+  #silentSeconds = 0;
+  #isBlocked = false;
+
+  constructor(logger: Logger) {
+    super(new Thread(new URL('workflow-thread.ts', import.meta.url)), logger);
+  }
+
+  /**
+   * Terminates the thread if it answers no request for {@link BLOCKED_SECONDS}, and calls `onBlocked` with the runs whose
+   * requests are open.
+   */
+  watch(onBlocked: (runIds: string[]) => void): void {
+    // Ticks are counted, not time: a process that was stopped for a while gets one tick when it continues.
+    const ticks = setInterval(() => {
+      this.#silentSeconds = this.#open.size > 0 ? this.#silentSeconds + 1 : 0;
+      if (this.#silentSeconds <= BLOCKED_SECONDS) return;
+      clearInterval(ticks);
+      this.#isBlocked = true;
+      void this.workerThread.terminate();
+      onBlocked([...this.#open].flatMap((input) => ('runId' in input ? [input.runId] : [])));
+    }, 1000).unref();
+    this.workerThread.once('exit', () => clearInterval(ticks));
+  }
+
+  override async send(input: WorkerThreadInput): Promise<WorkerThreadOutput> {
+    this.#open.add(input);
+    try {
+      return await super.send(input);
+    } catch (error) {
+      // The SDK ends the worker at an error of the thread, but repeats the workflow task at any other.
+      throw this.#isBlocked ? new ThreadBlockedError('a workflow blocked the thread of this workflow') : error;
+    } finally {
+      this.#open.delete(input);
+      this.#silentSeconds = 0;
+    }
+  }
+}
