@@ -2,15 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
-import { addUsage, emptyMessage, NO_USAGE, UNREPORTED, type Usage } from '../src/core/records.ts';
-import { inputCharacters } from '../src/models/input-breakdown.ts';
+import {
+  addUsage,
+  emptyAnswer,
+  NO_USAGE,
+  UNREPORTED,
+  type UnsequencedRecord,
+  type Usage,
+} from '../src/core/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
-import type { ModelChunk } from '../src/models/provider.ts';
 import { isUnavailable } from '../src/engine/unavailable.ts';
 import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
-import { prepareModelCall, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
+import { prepareModelCall } from '../src/agents/prepare-model-call.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER } from '../src/lib/abort.ts';
@@ -55,8 +60,7 @@ export function createCallModel(dependencies: Dependencies): (input: CallModelIn
         onCancelHint: (listener) => dependencies.bus.onCancelHint(input.turnId, listener),
       });
     } finally {
-      const { turnId, messageId } = input;
-      dependencies.bus.finish({ turnId, messageId, attempt: Context.current().info.attempt });
+      call.finish();
     }
   };
 }
@@ -67,13 +71,10 @@ class ModelCallAttempt {
   readonly #input: CallModelInput;
   readonly #context = Context.current();
   readonly #signal: AbortSignal;
-  /** When the provider last sent a chunk, or was called. */
-  #lastChunkAt = Date.now();
+  readonly #startedAt = Date.now();
   #message: MessageAssembler | undefined;
   /** Whether the model may have processed the request of this attempt. */
   #wasCalled = false;
-  /** Whether the provider has sent a chunk. */
-  #isStreaming = false;
 
   constructor(dependencies: Dependencies, input: CallModelInput) {
     this.#dependencies = dependencies;
@@ -96,13 +97,7 @@ class ModelCallAttempt {
 
   async run(): Promise<CallModelResult> {
     try {
-      const prepared = await this.#prepare();
-      this.#lastChunkAt = Date.now();
-      for await (const chunk of await this.#stream(prepared)) {
-        this.#lastChunkAt = Date.now();
-        this.#isStreaming = true;
-        this.#message?.add(chunk);
-      }
+      await this.#answer();
       if (this.#signal.aborted) return await this.#stopped();
       // Providers return an empty message occasionally, and a retry mends it. A second one is the model's answer.
       if (this.#message?.isEmpty && this.details.failures === 0) {
@@ -119,39 +114,50 @@ class ModelCallAttempt {
     return this.#result({ status: 'error', message: `The model call was abandoned: ${GIVEN_UP}` });
   }
 
-  async #prepare(): Promise<PreparedModelCall> {
-    const { runId } = this.#context.info.workflowExecution ?? { runId: '' };
-    const records = this.#dependencies.conversations.load(this.#input, runId, this.#signal);
-    const prepared = await prepareModelCall(this.#dependencies, this.#input, records, this.#signal);
-    const { toolset, conversation, request } = prepared;
-    this.#message = new MessageAssembler({
-      input: this.#input,
-      attempt: this.#context.info.attempt,
-      toolset,
-      offered: request.tools,
-      inputCharacters: inputCharacters(request),
-      knownCalls: conversation.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : [])),
-      bus: this.#dependencies.bus,
-    });
-    return prepared;
+  /** The message that the attempt has published, if any, is not in progress any more. */
+  finish(): void {
+    this.#message?.finish();
   }
 
   /**
-   * Uses the speculative call of the turn for its first model call, if there is one. A later attempt does not look for
-   * it: the worker that started it may be the one that was lost. A speculative call that is not used still counts as
-   * usage.
+   * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
+   * is one. A later attempt does not look for it: the worker that started it may be the one that was lost. A speculative
+   * call that is not used still counts as usage.
    */
-  async #stream({ provider, request }: PreparedModelCall): Promise<AsyncIterable<ModelChunk>> {
-    const { speculativeCalls } = this.#dependencies;
+  async #answer(): Promise<void> {
+    const { speculativeCalls, bus } = this.#dependencies;
+    const { attempt } = this.#context.info;
+    const input = this.#input;
+    const [isFirst, mayClaim] = [input.step === 1, input.step === 1 && attempt === 1];
     const onUnreported = (): void => this.#add(UNREPORTED);
-    this.#wasCalled = true;
-    let speculative: AsyncIterable<ModelChunk> | undefined;
-    if (this.#input.step === 1) {
-      if (this.#context.info.attempt === 1)
-        speculative = await speculativeCalls.claim(this.#input, this.#signal, onUnreported);
-      else speculativeCalls.forgo(this.#input.turnId, onUnreported);
+    const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal, onUnreported) : undefined;
+    if (claimed) {
+      this.#begin(claimed.message);
+      // The next model call extends what this reads.
+      this.#conversation().catch(() => undefined);
+      return claimed.ended;
     }
-    return speculative ?? provider.stream(request, this.#signal);
+    const prepared = await prepareModelCall(this.#dependencies, input, this.#conversation(), this.#signal);
+    const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
+    this.#begin(message);
+    const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
+    if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId, onUnreported);
+    return message.read(relayed ?? prepared.provider.stream(prepared.request, this.#signal));
+  }
+
+  #begin(message: MessageAssembler): void {
+    this.#message = message;
+    this.#wasCalled = true;
+    const { turnId, connectsServers } = this.#input;
+    if (!connectsServers) return;
+    for (const server of message.unavailable) {
+      this.#dependencies.log.warn({ turnId, ...server }, 'an MCP server is not available');
+    }
+  }
+
+  #conversation(): Promise<UnsequencedRecord[]> {
+    const { runId } = this.#context.info.workflowExecution ?? { runId: '' };
+    return this.#dependencies.conversations.load(this.#input, runId, this.#signal);
   }
 
   async #result(outcome: Outcome): Promise<CallModelResult> {
@@ -161,9 +167,8 @@ class ModelCallAttempt {
     this.#recordUsage();
     const { usage } = this.details;
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
-    const records = (await this.#message?.records(end, usage)) ?? [
-      emptyMessage(this.#input, finishReason, reported(usage).usage),
-    ];
+    const records =
+      (await this.#message?.records(end, usage)) ?? emptyAnswer(this.#input, finishReason, reported(usage).usage);
     const stamp = randomUUID();
     // The message is complete and paid for, so an unavailable store is retried.
     const store = () => offloadResult(records, { blobs, sessionId });
@@ -191,14 +196,17 @@ class ModelCallAttempt {
       throw error;
     }
     const failure = failureOf(error);
-    if (failure === error && failure.isRefusal && !this.#isStreaming) this.#wasCalled = false;
+    if (failure === error && failure.isRefusal && !this.#message?.isStreaming) this.#wasCalled = false;
     if (failure !== error) {
       const { turnId, messageId } = this.#input;
       this.#dependencies.log.error({ err: error, turnId, messageId }, 'a model call failed unexpectedly');
     }
     const wait = this.#planRetry(failure);
     if (wait === undefined) {
-      if (error instanceof PayloadTooLarge) this.#message = undefined;
+      if (error instanceof PayloadTooLarge) {
+        this.#message?.finish();
+        this.#message = undefined;
+      }
       return this.#result({ status: 'error', message: failure.message });
     }
     this.#recordUsage();
@@ -217,7 +225,7 @@ class ModelCallAttempt {
     // The first failure is always retried: a stalled model may be silent for longer than the limit.
     if (details.failingMs + wait > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
     details.failures += 1;
-    details.failingMs += Date.now() - this.#lastChunkAt + wait;
+    details.failingMs += Date.now() - (this.#message?.lastChunkAt ?? this.#startedAt) + wait;
     return wait;
   }
 

@@ -19,7 +19,7 @@ export interface Dependencies {
   catalog: Catalog;
   blobs: BlobStore;
   bus: LiveBus;
-  speculativeCalls: Pick<SpeculativeCalls, 'claim' | 'forgo' | 'withdraw'>;
+  speculativeCalls: Pick<SpeculativeCalls, 'claim' | 'claimElsewhere' | 'forgo' | 'withdraw'>;
   models: ModelProviders;
   toolsets: ToolsetLoader;
   toolKinds: ToolKinds;

@@ -102,7 +102,11 @@ test('a model call that crashes its worker on each attempt ends in error, and it
           },
         }),
       },
-      speculativeCalls: { claim: () => Promise.resolve(undefined), forgo: () => undefined },
+      speculativeCalls: {
+        claim: () => Promise.resolve(undefined),
+        claimElsewhere: () => Promise.resolve(undefined),
+        forgo: () => undefined,
+      },
     }),
   );
   const input: CallModelInput = {

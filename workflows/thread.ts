@@ -16,8 +16,14 @@ import type {
   TurnStart,
 } from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
-import { resolutionOf, countFailureRecords } from '../src/core/projection.ts';
-import { addUsage, type CallSource, type ModelMessage, type PendingCall } from '../src/core/records.ts';
+import { countFailureRecords, firstCallOf, resolutionOf, startsWithModelCall } from '../src/core/projection.ts';
+import {
+  addUsage,
+  type CallSource,
+  type MessagePlan,
+  type ModelMessage,
+  type PendingCall,
+} from '../src/core/records.ts';
 import { errorMessage } from './errors.ts';
 
 /** The progress of a turn, shared by its threads, since they share its log. */
@@ -101,7 +107,8 @@ export class Thread {
 
   async run(): Promise<ThreadResult> {
     if (!this.#start.carry) {
-      if (this.#start.hasServers) await this.#connectTools();
+      // A turn that starts with a model call connects to its servers in that call.
+      if (this.#start.hasServers && !startsWithModelCall(this.#start)) await this.#connectTools();
       const allowed = this.#start.resumes.filter(
         (call) => call.source.run && resolutionOf(call, this.#start.input).status === 'allow',
       );
@@ -149,25 +156,24 @@ export class Thread {
     const recent = this.#recent;
     this.#recent = [];
     this.#progress.step += 1;
+    const isFirst = this.#progress.step === 1;
+    const plan = isFirst && startsWithModelCall(this.#start) ? firstCallOf(this.#start) : this.#nextCall();
     try {
       result = await callModel({
         turnId,
         sessionId,
         owner,
-        threadId: this.#threadId,
+        ...plan,
         previousTurnId,
         sequence,
         specHash,
-        messageId: newMessageId(),
-        createdAt: new Date().toISOString(),
         step: this.#progress.step,
-        upTo: this.#progress.ordinal,
         recent,
         ...this.#run,
-        ...(this.#progress.step === 1 && isSmall(this.#start) && { start: this.#start }),
+        ...(isFirst && isSmall(this.#start) && { start: this.#start }),
       });
     } catch (error) {
-      this.#count('callModel');
+      this.#count('callModel', undefined, plan);
       if (isCancellation(error)) return { status: 'stopped' };
       return { status: 'error', message: causeOf(error) };
     }
@@ -178,9 +184,18 @@ export class Thread {
     const { outcome, records, stamp } = result;
     if (outcome.status === 'error') return { status: 'error', message: outcome.message };
     if (outcome.status === 'cancelled') return { status: 'stopped' };
-    const [message] = records;
-    if (message?.kind !== 'model.message') throw new Error('callModel returned no message');
+    const message = records.find((record) => record.kind === 'model.message');
+    if (!message) throw new Error('callModel returned no message');
     return { message, stamp };
+  }
+
+  #nextCall(): MessagePlan {
+    return {
+      threadId: this.#threadId,
+      messageId: newMessageId(),
+      createdAt: new Date().toISOString(),
+      upTo: this.#progress.ordinal,
+    };
   }
 
   async #callTools(calls: ReadyCall[]): Promise<void> {
@@ -226,8 +241,8 @@ export class Thread {
   /**
    * Counts the records that an activity returned or, without a result, those that the projection adds for its failure.
    */
-  #count(activity: AppendingActivity, result?: Appended): void {
-    const records = result?.records.length ?? countFailureRecords(activity);
+  #count(activity: AppendingActivity, result?: Appended, plan?: MessagePlan): void {
+    const records = result?.records.length ?? countFailureRecords(activity, plan);
     this.#progress.ordinal += records;
     // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
     if (result || records > 0) this.#recent.push(result?.stamp ?? '');

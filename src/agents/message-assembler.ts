@@ -1,33 +1,38 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Toolset } from '../tools/toolset.ts';
 import type { LiveBus } from '../live/bus.ts';
-import type { CallModelInput } from '../core/history.ts';
-import { applyDelta, emptyText, splitDelta, type MessageDelta, type ToolCallText } from '../core/message.ts';
+import { eventId } from '../core/ids.ts';
 import {
+  applyDelta,
+  emptyText,
+  splitDelta,
+  textDeltas,
+  type MessageDelta,
+  type ToolCallText,
+} from '../core/message.ts';
+import {
+  serversConnected,
   type FinishReason,
-  type InputBreakdown,
+  type MessagePlan,
+  type McpInitialized,
   type ModelMessage,
   type NewRecord,
   type ToolRoute,
   type Usage,
 } from '../core/records.ts';
-import { breakDown } from '../models/input-breakdown.ts';
+import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
 import { callHash } from '../engine/call-hash.ts';
 import { ModelError } from '../models/model-error.ts';
-import type { ModelChunk, OfferedTool } from '../models/provider.ts';
+import type { ModelChunk } from '../models/provider.ts';
 import { parseArguments } from '../tools/arguments.ts';
+import type { PreparedModelCall } from './prepare-model-call.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
 interface AssemblerOptions {
-  input: CallModelInput;
+  turnId: string;
+  plan: MessagePlan;
+  /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  toolset: Toolset;
-  /** The tools of the toolset that the model was offered. */
-  offered: OfferedTool[];
-  /** The lengths of the parts of the request. */
-  inputCharacters: InputBreakdown;
-  /** The ids of the tool calls that are already in the conversation. */
-  knownCalls: Iterable<string>;
+  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request'>;
   bus: LiveBus;
 }
 
@@ -46,7 +51,12 @@ const MAX_DELTA_BYTES = 256 * 1024;
 /** Assembles a model's message from its chunks, and publishes each chunk on the live bus. */
 export class MessageAssembler {
   usage: Usage | undefined;
+  /** When the provider last sent a chunk, or was called. */
+  lastChunkAt = Date.now();
+  /** Whether the provider has sent a chunk. */
+  isStreaming = false;
   readonly #options: AssemblerOptions;
+  #state: 'held' | 'published' | 'finished';
   readonly #text = emptyText();
   readonly #calls: ToolCallDeltas;
   #frames = 0;
@@ -54,9 +64,17 @@ export class MessageAssembler {
   #providerFields: Record<string, unknown> | undefined;
 
   constructor(options: AssemblerOptions) {
-    const { knownCalls, toolset } = options;
+    const { attempt, prepared } = options;
+    const { toolset, conversation } = prepared;
     this.#options = options;
+    this.#state = attempt === 0 ? 'held' : 'published';
+    const knownCalls = conversation.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : []));
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
+  }
+
+  /** Servers whose tools the model was not offered, and why. */
+  get unavailable(): { server: string; reason: string }[] {
+    return this.#options.prepared.toolset.unavailable;
   }
 
   /** Whether the message is complete but has no content; it may have reasoning. */
@@ -65,10 +83,34 @@ export class MessageAssembler {
     return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0;
   }
 
-  add({ content, refusal, reasoning, toolCalls, finishReason, usage, providerFields }: ModelChunk): void {
+  /** Reads an answer to its end. @throws ModelError and other failures of the provider */
+  async read(chunks: AsyncIterable<ModelChunk>): Promise<void> {
+    this.lastChunkAt = Date.now();
+    for await (const chunk of chunks) {
+      this.lastChunkAt = Date.now();
+      this.isStreaming = true;
+      this.#add(chunk);
+    }
+  }
+
+  /** Publishes the message so far and, from now on, each chunk. Without effect after `finish`. */
+  publish(): void {
+    if (this.#state !== 'held') return;
+    this.#state = 'published';
+    for (const delta of textDeltas(this.#text, MAX_DELTA_BYTES)) this.#send(delta);
+  }
+
+  /** Publishes nothing any more, and drops what was published: the log has the message, or another attempt replaces it. */
+  finish(): void {
+    this.#state = 'finished';
+    const { turnId, plan, attempt, bus } = this.#options;
+    bus.finish({ turnId, messageId: plan.messageId, attempt });
+  }
+
+  #add({ content, refusal, reasoning, toolCalls, finishReason, usage, providerFields }: ModelChunk): void {
     const calls = (toolCalls ?? []).map((call) => this.#calls.next(call)).filter((call) => call !== undefined);
     if (content || refusal || reasoning || calls.length > 0) {
-      this.#publish({
+      this.#grow({
         ...(content && { content }),
         ...(refusal && { refusal }),
         ...(reasoning && { reasoning }),
@@ -84,12 +126,14 @@ export class MessageAssembler {
   }
 
   /**
-   * The message as it enters the log, and the results of the calls that cannot run. An incomplete message keeps its text
-   * but not its calls, because they may be incomplete too.
+   * The message as it enters the log, after the record of the connected servers if it is the first of its turn, and
+   * before the results of the calls that cannot run. An incomplete message keeps its text but not its calls, because
+   * they may be incomplete too.
    * @param usage the usage of all attempts at the message
    */
   async records(end: 'answered' | 'cancelled' | 'error', usage: Usage): Promise<NewRecord[]> {
-    const { messageId: id, createdAt, threadId } = this.#options.input;
+    const { plan, prepared } = this.#options;
+    const { messageId: id, createdAt, threadId } = plan;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';
     const calls = isWhole ? await this.#routeAll() : [];
     const message: ModelMessage = {
@@ -104,7 +148,7 @@ export class MessageAssembler {
       finishReason: end === 'answered' ? this.#endReason(calls.length > 0) : end,
       ...reported(usage),
       ...(usage.inputTokens > 0 && {
-        inputBreakdown: breakDown(usage.inputTokens, this.#options.inputCharacters),
+        inputBreakdown: breakDown(usage.inputTokens, inputCharacters(prepared.request)),
       }),
       ...(this.#providerFields && { providerFields: this.#providerFields }),
     };
@@ -112,7 +156,13 @@ export class MessageAssembler {
     const problems = calls.flatMap(({ call: { id: toolCallId }, routed: { problem: content } }): NewRecord[] =>
       content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'failed', content }],
     );
-    return [message, ...problems];
+    return [...this.#preceding(), message, ...problems];
+  }
+
+  /** The record that enters the log before the message. */
+  #preceding(): Omit<McpInitialized, 'id'>[] {
+    const { plan, prepared } = this.#options;
+    return plan.connectsServers ? [serversConnected(plan, prepared.toolset.servers)] : [];
   }
 
   /** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */
@@ -128,9 +178,10 @@ export class MessageAssembler {
   #route(call: ToolCallText): RoutedCall {
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
-    const tool = this.#options.toolset.tools.get(name);
+    const { toolset, request } = this.#options.prepared;
+    const tool = toolset.tools.get(name);
     if (!tool) {
-      const known = this.#options.offered.map((one) => one.name).join(', ') || 'none';
+      const known = request.tools.map((one) => one.name).join(', ') || 'none';
       return { route: { to: 'answered' }, problem: `There is no tool named ${name}. The tools are: ${known}.` };
     }
     const parsed = parseArguments(tool.parameters, args);
@@ -146,14 +197,20 @@ export class MessageAssembler {
     return reason === 'tool_calls' ? 'stop' : reason;
   }
 
-  #publish(delta: MessageDelta): void {
-    const { input, attempt, bus } = this.#options;
-    const { turnId, threadId, messageId, createdAt, upTo: after } = input;
+  #grow(delta: MessageDelta): void {
     for (const part of isSmall(delta) ? [delta] : splitDelta(delta, MAX_DELTA_BYTES)) {
       applyDelta(this.#text, part);
-      bus.publish({ turnId, threadId, messageId, createdAt, after, attempt, n: this.#frames, delta: part });
-      this.#frames += 1;
+      if (this.#state === 'published') this.#send(part);
     }
+  }
+
+  #send(delta: MessageDelta): void {
+    const { turnId, plan, attempt, bus } = this.#options;
+    const { threadId, messageId, createdAt, upTo: after } = plan;
+    const [record] = this.#frames === 0 ? this.#preceding() : [];
+    const preceding = record && { preceding: { ...record, id: eventId(turnId, after + 1) } };
+    bus.publish({ turnId, threadId, messageId, createdAt, after, attempt, n: this.#frames, delta, ...preceding });
+    this.#frames += 1;
   }
 }
 

@@ -6,6 +6,7 @@ import type { ModelProviders } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { UnsequencedRecord } from '../core/records.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
 import { promptOf } from './prompt.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 
@@ -18,6 +19,7 @@ export interface ModelCallSources {
 }
 
 export interface PreparedModelCall {
+  spec: AgentSpec;
   provider: ModelProvider;
   request: ModelRequest;
   toolset: Toolset;
@@ -49,5 +51,5 @@ export async function prepareModelCall(
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });
-  return { provider, request, toolset, conversation };
+  return { spec, provider, request, toolset, conversation };
 }

@@ -1,4 +1,4 @@
-import type { CallSource, CancelReason, InputItem, NewRecord, PendingCall, Usage } from './records.ts';
+import type { CallSource, CancelReason, InputItem, MessagePlan, NewRecord, PendingCall, Usage } from './records.ts';
 import type { Subject } from './subject.ts';
 
 /**
@@ -132,17 +132,12 @@ export interface RunGuard {
   isReset?: true;
 }
 
-export interface CallModelInput extends ThreadPlace, RunGuard {
+export interface CallModelInput extends ThreadPlace, MessagePlan, RunGuard {
   previousTurnId: string | null;
   /** The turn's place in its session. */
   sequence: number;
   specHash: string;
-  messageId: string;
-  /** `created_at` of the message: the same for every attempt. */
-  createdAt: string;
   step: number;
-  /** The conversation ends with the turn's record at this ordinal. */
-  upTo: number;
   /** The stamps of the results since the thread's last model call: see `src/engine/conversations.ts`. */
   recent: string[];
   /** Set for the first model call of a turn, if it is small: the worker need not read it from the history. */

@@ -35,6 +35,11 @@ export function eventId(turnId: string, ordinal: number): string {
   return `evt_${ulid.slice(0, TIME_LENGTH)}${random}`;
 }
 
+/** The id of the message with which a turn begins: the turn's ULID. */
+export function firstMessageId(turnId: string): string {
+  return `msg_${turnId.slice(turnId.indexOf('_') + 1)}`;
+}
+
 /** When an id was minted: milliseconds since 1970. */
 export function timeOf(id: string): number {
   const start = id.indexOf('_') + 1;

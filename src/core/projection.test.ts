@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { HistoryEvent } from './history.ts';
-import { countStartRecords, TurnProjection } from './projection.ts';
+import { countFailureRecords, countStartRecords, firstCallOf, TurnProjection } from './projection.ts';
 import type { LogEntry, PendingCall } from './records.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
@@ -69,6 +69,73 @@ test('a denial is projected with the start: it is in the log, with its reason, b
   });
   expect(countStartRecords(start)).toBe(entries.length);
 });
+
+const TERMINATED = { how: 'terminated' as const, reason: 'client-cancelled' as const };
+
+test.each([
+  { hasServers: false, close: TERMINATED, reason: 'cancelled', kinds: ['model.message'] },
+  { hasServers: true, close: TERMINATED, reason: 'cancelled', kinds: ['mcp.initialize', 'model.message'] },
+  {
+    hasServers: true,
+    reason: 'error',
+    kinds: ['mcp.initialize', 'model.message'],
+    close: { how: 'failed' as const, message: 'a bug' },
+  },
+])(
+  'a turn that closes before its first model call is scheduled has what its readers may have been shown: $kinds, $reason',
+  ({ hasServers, close, reason, kinds }) => {
+    const start = turnStart({ hasServers });
+    const entries = project([
+      { type: 'started', at: AT, start },
+      { type: 'closed', at: AT, close },
+    ]);
+    expect(entries.map(({ record }) => record.kind)).toEqual(['turn.created', ...kinds, 'turn.done']);
+    expect(entries.at(-2)?.record).toMatchObject({
+      id: TURN_ID.replace('turn', 'msg'),
+      at: start.createdAt,
+      content: '',
+      finishReason: reason,
+    });
+  },
+);
+
+test('a turn that closes between two model calls, or before the tools that it resumes, has no further message', () => {
+  const { previousRunId, deadline } = { previousRunId: 'r1', deadline: 0 };
+  const later = turnStart({
+    hasServers: true,
+    carry: { ordinal: 4, step: 1, usage: turnUsage, previousRunId, deadline },
+  });
+  const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
+  for (const start of [later, turnStart({ hasServers: true, resumes: [call('a')], input })]) {
+    const entries = project([
+      { type: 'started', at: AT, start },
+      { type: 'closed', at: AT, close: TERMINATED },
+    ]);
+    expect(entries.map(({ record }) => record.kind)).not.toContain('model.message');
+  }
+});
+
+test.each([true, false])(
+  'a first model call that fails has as many records as are counted (with servers: %s)',
+  (has) => {
+    const start = turnStart({ hasServers: has });
+    const plan = firstCallOf(start);
+    const input = { ...start, ...plan, step: 1, recent: [] };
+    const events: HistoryEvent[] = [
+      { type: 'started', at: AT, start },
+      { type: 'scheduled', eventId: 5, at: AT, activity: { name: 'callModel', input } },
+    ];
+    const failed: HistoryEvent = { type: 'ended', scheduledEventId: 5, at: AT, end: { how: 'timed_out' } };
+    const closed: HistoryEvent = { type: 'closed', at: AT, close: TERMINATED };
+    const count = countFailureRecords('callModel', plan);
+    expect(count).toBe(has ? 2 : 1);
+    expect(plan.upTo).toBe(countStartRecords(start));
+    // It failed, and it was running when the turn closed.
+    expect(project([...events, failed])).toHaveLength(1 + count);
+    expect(project([...events, failed, closed])).toHaveLength(1 + count + 1);
+    expect(project([...events, closed])).toHaveLength(1 + count + 1);
+  },
+);
 
 test('an approved call that never ran ends as cancelled, one that was started as unknown', () => {
   const start = turnStart({

@@ -1,7 +1,7 @@
-import { eventId } from './ids.ts';
+import { eventId, firstMessageId } from './ids.ts';
 import {
   addUsage,
-  emptyMessage,
+  emptyAnswer,
   NO_USAGE,
   ROOT_THREAD,
   type ActionRequired,
@@ -9,6 +9,7 @@ import {
   type InputItem,
   type LogEntry,
   type LogRecord,
+  type MessagePlan,
   type ModelMessage,
   type PendingCall,
   type ToolOutcome,
@@ -45,6 +46,8 @@ export class TurnProjection {
   #output: ModelMessage | null = null;
   #done = false;
   readonly #running = new Map<number, ScheduledActivity>();
+  /** The turn's first model call, until its activity is scheduled. */
+  #firstCall: MessagePlan | undefined;
   /** Tool calls without a result; `scheduled` is true once their activity is scheduled. */
   readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
 
@@ -87,6 +90,7 @@ export class TurnProjection {
       throw new Error(`${this.#name()}: the next run counts ${carry.ordinal} records, the log ${this.#ordinal}`);
     }
     this.#start = start;
+    this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
     if (carry) {
       this.#ordinal = carry.ordinal;
       this.#usage = carry.usage;
@@ -107,6 +111,7 @@ export class TurnProjection {
 
   #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
     this.#running.set(id, activity);
+    if (activity.name === 'callModel') this.#firstCall = undefined;
     if (activity.name === 'callTool') {
       const open = this.#openCalls.get(callKey(activity.input));
       if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
@@ -127,6 +132,9 @@ export class TurnProjection {
     const end = resultOf(close);
     const entries: LogEntry[] = [];
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
+    // Its readers may have been shown what a speculative call has answered.
+    const unanswered = this.#firstCall ? emptyAnswer(this.#firstCall, finishReason, undefined) : [];
+    entries.push(...unanswered.map((record) => this.#append(record)));
     for (const activity of this.#running.values()) {
       entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
     }
@@ -186,12 +194,38 @@ export function turnCreated(start: TurnHeader): TurnCreated {
   return { kind: 'turn.created', id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash };
 }
 
+/** Whether a turn starts with a model call. One that answers calls runs these first. */
+export function startsWithModelCall({ resumes }: Pick<TurnStart, 'resumes'>): boolean {
+  return resumes.length === 0;
+}
+
+/**
+ * The model call with which a turn starts. All of it derives from the turn's start, because the answer of a speculative
+ * call is shown to readers before the turn's workflow runs.
+ */
+export function firstCallOf({
+  turnId,
+  createdAt,
+  hasServers,
+}: Pick<TurnStart, 'turnId' | 'createdAt' | 'hasServers'>): MessagePlan {
+  return {
+    threadId: ROOT_THREAD,
+    messageId: firstMessageId(turnId),
+    createdAt,
+    upTo: 1,
+    ...(hasServers && { connectsServers: true }),
+  };
+}
+
 /**
  * How many records the projection adds for an activity that failed. The workflow counts with it; if the two disagreed,
  * model calls would refer to the wrong part of the log.
  */
-export function countFailureRecords(activity: AppendingActivity): number {
-  return FAILURE_RECORDS[activity];
+export function countFailureRecords(
+  activity: AppendingActivity,
+  { connectsServers }: Pick<MessagePlan, 'connectsServers'> = {},
+): number {
+  return FAILURE_RECORDS[activity] + (connectsServers ? 1 : 0);
 }
 
 const FAILURE_RECORDS: Record<AppendingActivity, number> = { callModel: 1, callTool: 1, connectTools: 0 };
@@ -232,7 +266,7 @@ function recordsOfFailure(
     case 'connectTools':
       return [];
     case 'callModel':
-      return [emptyMessage(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error', UNREPORTED)];
+      return emptyAnswer(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error', UNREPORTED);
     case 'callTool': {
       const effect = activity.input.source.run?.effect;
       const outcome = outcomeOfFailure(effect, end);
@@ -250,7 +284,7 @@ function recordsOfUnfinished(activity: ScheduledActivity, finishReason: 'cancell
     case 'connectTools':
       return [];
     case 'callModel':
-      return [emptyMessage(activity.input, finishReason, UNREPORTED)];
+      return emptyAnswer(activity.input, finishReason, UNREPORTED);
     case 'callTool':
       // Its call is still open, and is closed with the calls that were never scheduled.
       return [];

@@ -118,13 +118,26 @@ export interface ModelMessage extends Base {
   providerFields?: Record<string, unknown>;
 }
 
-/** The message of a model call from which nothing arrived; `usage` is undefined if no attempt was made. */
-export function emptyMessage(
-  { messageId: id, createdAt: at, threadId }: { messageId: string; createdAt: string; threadId: string },
+/** What is known of a message before its model call. */
+export interface MessagePlan {
+  threadId: string;
+  messageId: string;
+  /** `created_at` of the message: the same for every attempt. */
+  createdAt: string;
+  /** The conversation ends with the turn's record at this ordinal. */
+  upTo: number;
+  /** The agent has MCP servers, and the records of the call begin with the one of their connections. */
+  connectsServers?: true;
+}
+
+/** The records of a model call from which nothing arrived; `usage` is undefined if no attempt was made. */
+export function emptyAnswer(
+  plan: MessagePlan,
   finishReason: FinishReason,
   usage: Usage | undefined,
-): ModelMessage {
-  return {
+): (ModelMessage | WithoutId<McpInitialized>)[] {
+  const { messageId: id, createdAt: at, threadId } = plan;
+  const message: ModelMessage = {
     kind: 'model.message',
     id,
     at,
@@ -136,6 +149,7 @@ export function emptyMessage(
     finishReason,
     ...(usage && { usage }),
   };
+  return plan.connectsServers ? [serversConnected(plan, []), message] : [message];
 }
 
 export interface ToolResponse extends Base {
@@ -166,6 +180,14 @@ export interface McpInitialized extends Base {
   kind: 'mcp.initialize';
   threadId: string;
   servers: { id: string; name: string; sessionId: string | null; transport: 'streamable-http' | 'sse' | 'stdio' }[];
+}
+
+/** The record before a thread's first message. It has the message's time, so that every attempt gives the same one. */
+export function serversConnected(
+  { createdAt: at, threadId }: MessagePlan,
+  servers: McpInitialized['servers'],
+): WithoutId<McpInitialized> {
+  return { kind: 'mcp.initialize', at, threadId, servers };
 }
 
 /** A tool call that waits for a human or a client, with the data to run it later, in another turn. */

@@ -1,5 +1,6 @@
 import type { ToolScope, TurnHeader } from '../core/history.ts';
 import type { InputItem, LogEntry } from '../core/records.ts';
+import type { TurnAccepted } from '../core/session.ts';
 import type { TraceContext } from '../core/trace-context.ts';
 
 /**
@@ -30,8 +31,8 @@ export interface Speculation {
   offer(input: InputItem[]): void;
   /** The request has claimed what it creates. */
   claimed(): void;
-  /** The session has accepted the turn: an offer would come too late. */
-  accepted(): void;
+  /** The session has accepted the turn: the call's message is shown to readers. An offer would come too late. */
+  accepted(turn: TurnAccepted): void;
   /** There will be no such turn. Without effect once the session has accepted it. */
   withdraw(): void;
 }

@@ -7,7 +7,7 @@ import { timeOf } from '../core/ids.ts';
 import { titleOf } from '../core/input-rules.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { InputItem, TurnCreated } from '../core/records.ts';
-import type { AgentSpec } from '../spec/agent-spec.ts';
+import { hasServers, type AgentSpec } from '../spec/agent-spec.ts';
 import type { CreateTurnCommand } from '../core/session.ts';
 import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
@@ -63,11 +63,12 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Turn
     const input = await storeInput(loaded, { blobs, sessionId });
     const command = await commandOf(engine, turn, { spec, input, createdAt });
     speculation?.offer(command.input);
-    const { previousTurnId, sequence } = await commands.createTurn(sessionId, command);
+    const accepted = await commands.createTurn(sessionId, command);
     engine.logs.accepted(turnId);
-    speculation?.accepted();
+    speculation?.accepted(accepted);
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();
+    const { previousTurnId, sequence } = accepted;
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
     // The turn is running: an index error does not change the answer, and archiving the turn repairs the index.
     await turnIndex
@@ -131,7 +132,7 @@ async function commandOf(
     previous,
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
     specHash: session.spec_hash,
-    hasServers: (spec.mcp_servers ?? []).length > 0,
+    hasServers: hasServers(spec),
     limits: {
       iterations: spec.config?.iteration_limit ?? 100,
       seconds: config.turnSeconds,

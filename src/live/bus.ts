@@ -1,4 +1,5 @@
 import type { MessageDelta, MessageText } from '../core/message.ts';
+import type { McpInitialized } from '../core/records.ts';
 
 /** One attempt of a model call at a message. */
 export interface MessageAttempt {
@@ -9,7 +10,13 @@ export interface MessageAttempt {
   createdAt: string;
   /** The ordinal up to which the model call reads the log: the message comes after it. */
   after: number;
+  /** Counted from 0: the speculative call of a turn; the attempts of the activity follow. */
   attempt: number;
+  /**
+   * The record of the log between the one at `after` and the message, if there is one. A stream has the order of the
+   * log, so readers are sent it before the message. Frames after an attempt's first do not repeat it.
+   */
+  preceding?: McpInitialized;
 }
 
 /** One chunk of a message. `n` counts an attempt's frames from 0, without gaps. */

@@ -1,5 +1,5 @@
 import { applyDelta, charactersOf, emptyText, type MessageDelta, type MessageText } from '../core/message.ts';
-import type { ModelMessage } from '../core/records.ts';
+import type { McpInitialized, ModelMessage } from '../core/records.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame, type LiveSnapshot } from './bus.ts';
 
 /** A message in progress, as far as this process has received it. */
@@ -9,6 +9,8 @@ export interface LiveMessage {
   at: string;
   after: number;
   attempt: number;
+  /** The record between the one at `after` and the message; absent if its frame has not arrived. */
+  preceding?: McpInitialized;
   /** How many frames of the attempt `text` contains; infinite if it accepts no more. */
   frames: number;
   text: MessageText;
@@ -68,6 +70,7 @@ export class ReceivedMessages {
     const message = known?.attempt === frame.attempt ? known : this.#add(frame);
     if (frame.n < message.frames) return NONE;
     if (frame.n > message.frames) return { type: 'gap' };
+    if (frame.preceding) message.preceding = frame.preceding;
     applyDelta(message.text, frame.delta);
     message.frames += 1;
     this.#grow(message, charactersOf(frame.delta));
@@ -107,9 +110,19 @@ export class ReceivedMessages {
     if (message.characters > MAX_LIVE_CHARACTERS) message.frames = Infinity;
   }
 
-  #add({ messageId: id, threadId, createdAt: at, after, attempt }: LiveFrame | LiveSnapshot): LiveMessage {
+  #add({ messageId: id, threadId, createdAt: at, after, attempt, preceding }: LiveFrame | LiveSnapshot): LiveMessage {
     this.#characters -= this.#messages.get(id)?.characters ?? 0;
-    const message = { id, threadId, at, after, attempt, frames: 0, text: emptyText(), characters: 0 };
+    const message: LiveMessage = {
+      id,
+      threadId,
+      at,
+      after,
+      attempt,
+      frames: 0,
+      text: emptyText(),
+      characters: 0,
+      ...(preceding && { preceding }),
+    };
     this.#messages.set(id, message);
     return message;
   }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { BEGINNING, FIRST_PIECE, sequenceNumber, type Cursor } from '../core/cursor.ts';
 import {
   applyDelta,
@@ -10,7 +11,7 @@ import {
   type MessageText,
   type TextLengths,
 } from '../core/message.ts';
-import type { LogEntry, LogRecord, ModelMessage } from '../core/records.ts';
+import type { LogEntry, LogRecord, McpInitialized, ModelMessage } from '../core/records.ts';
 import type { LiveMessage } from './received-messages.ts';
 
 /** The fields of a message that are known before its text. */
@@ -65,6 +66,9 @@ interface Sent {
  * A message whose live deltas were sent on this connection is completed by the missing deltas and an `end`. In every
  * other case a `begin`, which replaces what the client holds, is sent again with the text.
  *
+ * The record that precedes a message in progress is sent before its `begin`. Once it is durable it is sent again, which
+ * replaces it, unless this connection has sent the same one.
+ *
  * A reader that was cut in a message (its cursor is not a durable event's) gets as much as possible in the first frame:
  * the message so far in the `begin`, or, once it is durable, the whole message as a `record` under the ordinal's
  * number. So a reader that gets one event per connection gets past every message. A durable message that is too long
@@ -78,6 +82,8 @@ export class StreamSequencer {
   #isCut: boolean;
   /** By the ids of the messages in progress. */
   readonly #sent = new Map<string, Sent>();
+  /** The record at the next ordinal, if it was sent before it was durable. */
+  #preceding: McpInitialized | undefined;
 
   constructor(cursor: Cursor = BEGINNING) {
     this.#ordinal = cursor.ordinal;
@@ -96,11 +102,14 @@ export class StreamSequencer {
    */
   durable({ ordinal, record, liveAttempt }: FollowedEntry): NumberedFrame[] {
     if (ordinal !== this.#ordinal + 1) throw new Error(`entry ${ordinal} cannot follow ${this.#ordinal}`);
+    const isSent = this.#preceding !== undefined && isDeepStrictEqual(record, this.#preceding);
     const { before, last } =
       record.kind === 'model.message' ? this.#finish(record, liveAttempt) : { before: [], last: recordFrame(record) };
     this.#ordinal = ordinal;
     this.#frame = 0;
     this.#isCut = false;
+    this.#preceding = undefined;
+    if (isSent) return [];
     return [...before, { sequenceNumber: sequenceNumber({ ordinal, frame: 0 }), frame: last }];
   }
 
@@ -115,10 +124,11 @@ export class StreamSequencer {
     if (isSame && sent.frames === message.frames) return [];
     const frames = isSame
       ? deltaFrames(message, missing(message, sent, delta))
-      : this.#begin(message, textDeltas(message.text, MAX_DELTA_BYTES));
+      : [...this.#before(message), ...this.#begin(message, textDeltas(message.text, MAX_DELTA_BYTES))];
     // No text of an attempt may have arrived yet: an empty `begin` would replace what the client holds.
     if (message.frames === 0 || frames.length === 0 || !this.#hasNumbersFor(frames.length)) return [];
-    const { attempt, text } = message;
+    const { attempt, text, preceding } = message;
+    if (this.#ordinal === message.after) this.#preceding = preceding;
     this.#sent.set(message.id, { attempt, frames: message.frames, lengths: lengthsOf(text) });
     return this.#number(frames);
   }
@@ -142,6 +152,12 @@ export class StreamSequencer {
     const frames = this.#begin(record, pieces).slice(known <= pieces.length ? known : 0);
     this.#frame = Math.max(this.#frame, FIRST_PIECE - 1);
     return { before: this.#number(frames), last };
+  }
+
+  /** The record that precedes a message in progress, if the connection has not been sent it. */
+  #before({ after, preceding }: LiveMessage): TurnFrame[] {
+    if (!preceding || after < this.#ordinal || isDeepStrictEqual(preceding, this.#preceding)) return [];
+    return [recordFrame(preceding)];
   }
 
   /** The frames of a message of which the connection has been sent nothing; `pieces` are its text so far. */

@@ -102,3 +102,8 @@ export const agentSpec = z
 export type AgentSpec = z.infer<typeof agentSpec>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
+
+/** Whether an agent names MCP servers, and its turns connect to them. */
+export function hasServers({ mcp_servers: servers }: AgentSpec): boolean {
+  return (servers ?? []).length > 0;
+}

@@ -1,14 +1,19 @@
 import { context, propagation } from '@opentelemetry/api';
+import { firstCallOf } from '../core/projection.ts';
 import { endStatus, ROOT_THREAD, type UnsequencedRecord } from '../core/records.ts';
 import { turnContext } from '../core/trace-context.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
+import type { LiveBus } from '../live/bus.ts';
+import { hasServers } from '../spec/agent-spec.ts';
 import { logContext, withLogContext } from '../telemetry/log-context.ts';
+import { MessageAssembler } from '../agents/message-assembler.ts';
 import { prepareModelCall, type ModelCallSources } from '../agents/prepare-model-call.ts';
 import type { StartSpeculativeCall } from './speculative-calls.ts';
 
 interface ModelCallDependencies extends ModelCallSources {
   conversations: Pick<Conversations, 'beginning'>;
+  bus: LiveBus;
 }
 
 /** Makes the function that starts a turn's first model call, equal to that of `callModel`, before the turn has started. */
@@ -18,8 +23,17 @@ export function createBeginModelCall(dependencies: ModelCallDependencies): Start
       const records = await dependencies.conversations.beginning(start, signal);
       if (hasPendingCalls(records)) return undefined;
       const call = { ...start, threadId: ROOT_THREAD };
-      const { provider, request } = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
-      return provider.stream(request, signal);
+      const prepared = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
+      const { spec, provider, request } = prepared;
+      const plan = firstCallOf({ ...start, hasServers: hasServers(spec) });
+      const message = new MessageAssembler({
+        turnId: start.turnId,
+        plan,
+        attempt: 0,
+        prepared,
+        bus: dependencies.bus,
+      });
+      return { message, chunks: provider.stream(request, signal) };
     });
 }
 

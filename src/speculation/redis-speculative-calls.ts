@@ -7,18 +7,20 @@ import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
+import type { TurnAccepted } from '../core/session.ts';
 import type { Redis } from '../lib/redis.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
 import {
   InProcessSpeculativeCalls,
   type StartSpeculativeCall,
   type ClaimedCall,
+  type ClaimedMessage,
   type SpeculativeCalls,
   type OnUnreported,
 } from './speculative-calls.ts';
 
-/** Sent by an API: an offer to one worker, or a withdrawal to all. */
-type OfferMessage = { offer: SpeculativeCall } | { withdraw: string };
+/** Sent by an API: an offer, and its acceptance, to one worker, or a withdrawal to all. */
+type OfferMessage = { offer: SpeculativeCall } | { accept: TurnAccepted } | { withdraw: string };
 
 /** Sent between two workers, about an answer that one has started and the other has claimed. */
 type ClaimMessage = { claim: string } & (
@@ -80,8 +82,8 @@ interface RedisSpeculativeCallsOptions {
 
 /**
  * Speculative calls between separate API and worker processes. An offer is sent to one worker, which Redis stores as the
- * call's owner. If the activity runs on another worker, it gets the answer over Redis, chunk by chunk. If any step fails,
- * the activity calls the model itself.
+ * call's owner, and so is the turn's acceptance. If the activity runs on another worker, it gets the answer over Redis,
+ * chunk by chunk. If any step fails, the activity calls the model itself.
  */
 export class RedisSpeculativeCalls implements SpeculativeCalls {
   readonly #redis: Redis;
@@ -91,8 +93,8 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
   readonly #local: InProcessSpeculativeCalls;
   /** The name of this process among the workers. */
   readonly #name = randomUUID();
-  /** Turns that are being offered to workers, without those that were withdrawn since. */
-  readonly #offering = new Set<string>();
+  /** The offers that were neither accepted nor withdrawn, and the worker that each was sent to, if there is one. */
+  readonly #offered = new Map<string, Promise<string | undefined>>();
   /** The names of the workers that accept offers, as of `#foundAt`. */
   #workers: string[] = [];
   #foundAt = 0;
@@ -127,24 +129,39 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
 
   offer(call: SpeculativeCall): void {
     const { turnId } = call;
-    this.#offering.add(turnId);
-    this.#offerToOne(call).catch((error: unknown) => {
-      this.#log.debug({ turnId, err: error }, 'a turn got no speculative call');
+    const offering = Promise.resolve(call).then((offered) => this.#offerToOne(offered));
+    this.#offered.set(
+      turnId,
+      offering.catch((error: unknown) => {
+        this.#log.debug({ turnId, err: error }, 'a turn got no speculative call');
+        return undefined;
+      }),
+    );
+  }
+
+  accept(turn: TurnAccepted): void {
+    const { turnId } = turn;
+    const offered = this.#offered.get(turnId);
+    this.#offered.delete(turnId);
+    void offered?.then((worker) => {
+      if (worker !== undefined) void this.#publish(this.#offerChannel(worker), { accept: turn });
     });
   }
 
   withdraw(turnId: string): void {
-    this.#offering.delete(turnId);
+    this.#offered.delete(turnId);
     void this.#publish(this.#withdrawals, { withdraw: turnId });
   }
 
-  async claim(
+  claim(call: ClaimedCall, signal: AbortSignal, onUnreported: OnUnreported): Promise<ClaimedMessage | undefined> {
+    return this.#local.claim(call, signal, onUnreported);
+  }
+
+  async claimElsewhere(
     call: ClaimedCall,
     signal: AbortSignal,
     onUnreported: OnUnreported,
   ): Promise<AsyncIterable<ModelChunk> | undefined> {
-    const own = await this.#local.claim(call, signal, onUnreported);
-    if (own) return own;
     const taking = this.#takeFromOther(call.turnId);
     const owner = await orUndefinedAfter(taking);
     if (typeof owner === 'string') return this.#claimFrom({ owner, call, signal, onUnreported });
@@ -178,35 +195,32 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
     taking.then(end).catch(() => undefined);
   }
 
-  async #offerToOne(call: SpeculativeCall): Promise<void> {
-    try {
-      if (!(await this.#offerToFirstWorker(call))) {
-        await this.#findWorkers();
-        await this.#offerToFirstWorker(call);
-      } else if (Date.now() - this.#foundAt > WORKERS_MAX_AGE_MS) {
-        await this.#findWorkers();
-      }
-    } finally {
-      this.#offering.delete(call.turnId);
+  async #offerToOne(call: SpeculativeCall): Promise<string | undefined> {
+    const worker = await this.#offerToFirstWorker(call);
+    if (worker === undefined) {
+      await this.#findWorkers();
+      return this.#offerToFirstWorker(call);
     }
+    if (Date.now() - this.#foundAt > WORKERS_MAX_AGE_MS) void this.#findWorkers().catch(() => undefined);
+    return worker;
   }
 
   /**
-   * Offers the call to one worker after the other, until one receives it. The turns of a session are offered to the same
-   * worker, which has its conversation in memory.
+   * Offers the call to one worker after the other, until one receives it, and returns that one. The turns of a session
+   * are offered to the same worker, which has its conversation in memory.
    */
-  async #offerToFirstWorker(call: SpeculativeCall): Promise<boolean> {
+  async #offerToFirstWorker(call: SpeculativeCall): Promise<string | undefined> {
     for (const worker of rankWorkers(call.sessionId, this.#workers)) {
-      if (!this.#offering.has(call.turnId)) return true;
+      if (!this.#offered.has(call.turnId)) return undefined;
       const channel = this.#offerChannel(worker);
       const message = this.#sealed(channel, { offer: call });
       const receivers = await this.#redis.commands.eval(OFFER, {
         keys: [this.#key(call.turnId)],
         arguments: [worker, channel, message, String(REMEMBERED_SECONDS)],
       });
-      if (receivers !== 0) return true;
+      if (receivers !== 0) return worker;
     }
-    return false;
+    return undefined;
   }
 
   async #findWorkers(): Promise<void> {
@@ -273,6 +287,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
 
   readonly #onOfferMessage = this.#listener((message: OfferMessage) => {
     if ('withdraw' in message) this.#local.withdraw(message.withdraw);
+    else if ('accept' in message) this.#local.accept(message.accept);
     else this.#local.offer(message.offer);
   });
 
@@ -303,7 +318,7 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
     const alive = setInterval(() => send({ type: 'alive' }), ALIVE_MS);
     try {
       let isSent = false;
-      const chunks = await this.#local.claim(call, dropped.signal, () => (isSent = true));
+      const chunks = await this.#local.relay(call, dropped.signal, () => (isSent = true));
       send(chunks ? { type: 'begun' } : { type: 'none', isSent });
       for await (const chunk of chunks ?? []) send({ type: 'chunk', chunk });
       // An answer that was dropped here is incomplete.

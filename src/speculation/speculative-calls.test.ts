@@ -1,9 +1,14 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { begunCall } from '../../test/support/begun-call.ts';
+import { BusTap } from '../../test/support/bus-tap.ts';
+import { applyDelta, emptyText } from '../core/message.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
+import { InProcessBus } from '../live/in-process-bus.ts';
+import { NO_USAGE } from '../core/records.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
-import { InProcessSpeculativeCalls, type StartSpeculativeCall } from './speculative-calls.ts';
+import { InProcessSpeculativeCalls, type ClaimedMessage, type StartSpeculativeCall } from './speculative-calls.ts';
 
 const START: SpeculativeCall = {
   turnId: 'turn_1',
@@ -19,6 +24,7 @@ const START: SpeculativeCall = {
 };
 
 let speculativeCalls: InProcessSpeculativeCalls;
+let bus: InProcessBus;
 let outcomes: SpeculativeCallOutcome[];
 let unreported: number;
 const onUnreported = (): void => void unreported++;
@@ -27,6 +33,7 @@ const never = new AbortController().signal;
 beforeEach(() => {
   outcomes = [];
   unreported = 0;
+  bus = new InProcessBus();
   speculativeCalls = new InProcessSpeculativeCalls((outcome) => void outcomes.push(outcome));
 });
 afterEach(() => void vi.useRealTimers());
@@ -39,9 +46,9 @@ function model(words: string[], ends = true): { start: StartSpeculativeCall; sig
     if (!ends) await new Promise((resolve) => void signal.addEventListener('abort', resolve));
   }
   return {
-    start: (_call, signal) => {
+    start: (call, signal) => {
       given = signal;
-      return Promise.resolve(chunks(signal));
+      return Promise.resolve(begunCall(call, chunks(signal), { bus }));
     },
     signal: () => given,
   };
@@ -52,12 +59,30 @@ async function allSent(): Promise<void> {
   await new Promise((resolve) => void setImmediate(resolve));
 }
 
-async function textOf(chunks: AsyncIterable<ModelChunk> | undefined): Promise<string | undefined> {
-  if (!chunks) return undefined;
-  let text = '';
-  for await (const { content = '' } of chunks) text += content;
-  return text;
+/** The whole message of a claimed call. */
+async function textOf(claimed: ClaimedMessage | undefined): Promise<string | undefined> {
+  if (!claimed) return undefined;
+  await claimed.ended;
+  return contentOf(claimed);
 }
+
+/** The message so far. */
+async function contentOf({ message }: ClaimedMessage): Promise<string> {
+  const [record] = await message.records('cancelled', NO_USAGE);
+  return record?.kind === 'model.message' ? record.content : '';
+}
+
+/** What the readers of the turn have been shown of attempt 0, without gaps. */
+function shownOf({ frames }: BusTap): string {
+  const text = emptyText();
+  for (const [n, frame] of frames.entries()) {
+    expect(frame).toMatchObject({ attempt: 0, n, messageId: 'msg_1', after: 1, createdAt: START.createdAt });
+    applyDelta(text, frame.delta);
+  }
+  return text.content;
+}
+
+const accepted = { turnId: START.turnId, previousTurnId: START.previousTurnId, sequence: START.sequence };
 
 test('an answer is claimed once, with all chunks that arrived before', async () => {
   speculativeCalls.serve(model(['a', 'b', 'c']).start, stop.signal);
@@ -122,9 +147,10 @@ test('the claimant of an answer can end it', async () => {
   const caller = new AbortController();
   speculativeCalls.serve(start, stop.signal);
   speculativeCalls.offer(START);
-  const chunks = await speculativeCalls.claim(START, caller.signal, onUnreported);
+  const claimed = await speculativeCalls.claim(START, caller.signal, onUnreported);
+  await allSent();
   caller.abort();
-  expect(await textOf(chunks)).toBe('a');
+  expect(await textOf(claimed)).toBe('a');
   expect(signal()?.aborted).toBe(true);
 });
 
@@ -133,9 +159,10 @@ test("no listener stays on the caller's signal after an answer has ended, or fai
   const listeners = (): number => getEventListeners(caller, 'abort').length;
   speculativeCalls.serve(model(['a', 'b']).start, stop.signal);
   speculativeCalls.offer(START);
-  const chunks = await speculativeCalls.claim(START, caller, onUnreported);
+  const claimed = await speculativeCalls.claim(START, caller, onUnreported);
   expect(listeners()).toBe(1);
-  expect(await textOf(chunks)).toBe('ab');
+  expect(await textOf(claimed)).toBe('ab');
+  await allSent();
   expect(listeners()).toBe(0);
 
   speculativeCalls.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
@@ -154,19 +181,152 @@ test('a call that failed to start has no answer; a later failure reaches the cla
     yield { content: 'a' };
     throw new Error('cut off');
   }
-  speculativeCalls.serve(() => Promise.resolve(broken()), stop.signal);
+  speculativeCalls.serve((call) => Promise.resolve(begunCall(call, broken())), stop.signal);
   const next = { ...START, turnId: 'turn_2' };
   speculativeCalls.offer(next);
   await allSent();
-  const chunks = await speculativeCalls.claim(next, never, onUnreported);
-  const received: ModelChunk[] = [];
-  await expect(
-    (async () => {
-      for await (const chunk of chunks ?? []) received.push(chunk);
-    })(),
-  ).rejects.toThrow('cut off');
-  expect(received).toEqual([{ content: 'a' }]);
+  const claimed = await speculativeCalls.claim(next, never, onUnreported);
+  await expect(claimed?.ended).rejects.toThrow('cut off');
+  expect(claimed && (await contentOf(claimed))).toBe('a');
 });
+
+test('nothing is shown before the turn is accepted; then all that has arrived, and each chunk; the claim continues it', async () => {
+  const tap = new BusTap(bus, START.turnId);
+  const more = Promise.withResolvers<void>();
+  speculativeCalls.serve(
+    (call) =>
+      Promise.resolve(
+        begunCall(
+          call,
+          (async function* () {
+            yield { content: 'a' };
+            yield { content: 'b' };
+            await more.promise;
+            yield { content: 'c' };
+          })(),
+          { bus },
+        ),
+      ),
+    stop.signal,
+  );
+  speculativeCalls.offer(START);
+  await allSent();
+  expect(tap.frames).toEqual([]);
+  speculativeCalls.accept(accepted);
+  await allSent();
+  expect(shownOf(tap)).toBe('ab');
+  const claimed = await speculativeCalls.claim(START, never, onUnreported);
+  more.resolve();
+  expect(await textOf(claimed)).toBe('abc');
+  expect(shownOf(tap)).toBe('abc');
+  claimed?.message.finish();
+  expect(inProgress()).toBe(0);
+});
+
+test('a claim before the acceptance shows the message, once', async () => {
+  const tap = new BusTap(bus, START.turnId);
+  speculativeCalls.serve(model(['a', 'b']).start, stop.signal);
+  speculativeCalls.offer(START);
+  await textOf(await speculativeCalls.claim(START, never, onUnreported));
+  speculativeCalls.accept(accepted);
+  await allSent();
+  expect(shownOf(tap)).toBe('ab');
+});
+
+test('a call that is accepted before it has begun is shown when it has', async () => {
+  const tap = new BusTap(bus, START.turnId);
+  const begun = Promise.withResolvers<void>();
+  const { start } = model(['a', 'b']);
+  speculativeCalls.serve((call, signal) => begun.promise.then(() => start(call, signal)), stop.signal);
+  speculativeCalls.offer(START);
+  speculativeCalls.accept(accepted);
+  begun.resolve();
+  await allSent();
+  expect(shownOf(tap)).toBe('ab');
+});
+
+test.each([{ previousTurnId: 'turn_x' }, { sequence: 3 }])(
+  'a call for another place in the session (%j) than the accepted one is ended, and shows nothing',
+  async (other) => {
+    const tap = new BusTap(bus, START.turnId);
+    const { start, signal } = model(['a'], false);
+    speculativeCalls.serve(start, stop.signal);
+    speculativeCalls.offer(START);
+    await allSent();
+    speculativeCalls.accept({ ...accepted, ...other });
+    await allSent();
+    expect(signal()?.aborted).toBe(true);
+    expect(outcomes).toEqual(['mismatched']);
+    expect(tap.frames).toEqual([]);
+    expect(await speculativeCalls.claim({ ...START, ...other }, never, onUnreported)).toBeUndefined();
+    expect(unreported).toBe(1);
+  },
+);
+
+test.each(['withdrawn', 'expired', 'mismatched', 'forgone', 'relayed', 'stopped', 'claimed and ended'])(
+  'a message that is shown and then %s is not in progress any more, and shows nothing further',
+  async (how) => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const tap = new BusTap(bus, START.turnId);
+    const [draining, caller] = [new AbortController(), new AbortController()];
+    const more = Promise.withResolvers<void>();
+    speculativeCalls.serve(
+      (call) =>
+        Promise.resolve(
+          begunCall(
+            call,
+            (async function* () {
+              yield { content: 'a' };
+              await more.promise;
+              yield { content: 'b' };
+            })(),
+            { bus },
+          ),
+        ),
+      draining.signal,
+    );
+    speculativeCalls.offer(START);
+    speculativeCalls.accept(accepted);
+    await allSent();
+    expect(inProgress()).toBe(1);
+    if (how === 'withdrawn') speculativeCalls.withdraw(START.turnId);
+    if (how === 'expired') vi.advanceTimersByTime(30_000);
+    if (how === 'mismatched') await speculativeCalls.claim({ ...START, specHash: 'x' }, never, onUnreported);
+    if (how === 'forgone') speculativeCalls.forgo(START.turnId, onUnreported);
+    if (how === 'relayed') await speculativeCalls.relay(START, never, onUnreported);
+    if (how === 'stopped') draining.abort();
+    if (how === 'claimed and ended') {
+      await speculativeCalls.claim(START, caller.signal, onUnreported);
+      caller.abort();
+    }
+    expect(inProgress()).toBe(0);
+    more.resolve();
+    await allSent();
+    expect(shownOf(tap)).toBe('a');
+    expect(inProgress()).toBe(0);
+  },
+);
+
+test('another worker gets all chunks, also those that were shown', async () => {
+  speculativeCalls.serve(model(['a', 'b', 'c']).start, stop.signal);
+  speculativeCalls.offer(START);
+  speculativeCalls.accept(accepted);
+  await allSent();
+  const received: ModelChunk[] = [];
+  for await (const chunk of (await speculativeCalls.relay(START, never, onUnreported)) ?? []) received.push(chunk);
+  expect(received).toEqual([{ content: 'a' }, { content: 'b' }, { content: 'c' }]);
+  expect(outcomes).toEqual(['claimed']);
+});
+
+/** How many messages of the turn the bus holds. */
+function inProgress(): number {
+  let count = 0;
+  const ignore = (): void => undefined;
+  const stopListening = bus.subscribe(START.turnId, { frame: ignore, snapshot: () => (count += 1), lost: ignore });
+  bus.requestSnapshots(START.turnId);
+  stopListening();
+  return count;
+}
 
 test('a worker that stops ends its unclaimed calls, and starts no more', async () => {
   const { start, signal } = model(['a'], false);

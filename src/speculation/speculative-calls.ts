@@ -1,33 +1,47 @@
 import { LRUCache } from 'lru-cache';
+import type { MessageAssembler } from '../agents/message-assembler.ts';
 import type { CallModelInput } from '../core/history.ts';
+import type { TurnAccepted } from '../core/session.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { ModelChunk } from '../models/provider.ts';
-import { linkSignal, waitOrAbort } from '../lib/abort.ts';
+import { linkSignal, onAbort, waitOrAbort } from '../lib/abort.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 
 /** Calls the model; undefined if the turn's first model call is unknown until its session has accepted the turn. */
-export type StartSpeculativeCall = (
-  start: SpeculativeCall,
-  signal: AbortSignal,
-) => Promise<AsyncIterable<ModelChunk> | undefined>;
+export type StartSpeculativeCall = (start: SpeculativeCall, signal: AbortSignal) => Promise<BegunCall | undefined>;
+
+export interface BegunCall {
+  /** Attempt 0 at the turn's first message: it is not published yet. */
+  message: MessageAssembler;
+  chunks: AsyncIterable<ModelChunk>;
+}
 
 /**
  * First model calls that are started while their turns are still being sent to Temporal, which hides Temporal's latency
- * behind the model's. An unclaimed call only costs tokens, because a model call has no side effects. The activity that
- * claims a call gets the same answer as from a call of its own.
+ * behind the model's. An unclaimed call only costs tokens, because a model call has no side effects.
+ *
+ * A call's message is published as attempt 0 as soon as the turn is accepted: a rejected turn has shown nothing. The
+ * activity that claims the call on the same worker continues that message. Anywhere else its attempt replaces it.
  */
 export interface SpeculativeCalls {
   /** Called once by a worker: starts the calls that are offered, until `stop` is aborted. */
   serve(start: StartSpeculativeCall, stop: AbortSignal): void;
   /** Called by the API: starts the first model call of a turn. Never throws and never waits. */
   offer(call: SpeculativeCall): void;
+  /** Called by the API when the turn is accepted: publishes the message of the call, if it is the turn's. Never waits. */
+  accept(turn: TurnAccepted): void;
   /** Ends the call: there will be no such turn, or it has ended. */
   withdraw(turnId: string): void;
   /**
-   * Called once by the activity: the answer of the call that was started for its turn, from the first chunk. Undefined if
-   * there is none: the activity then calls the model. Aborting `signal` ends the answer.
+   * Called once by the activity: the message of the call that this process has started for its turn. The activity
+   * finishes it. Undefined if there is none. Aborting `signal` ends the call.
    */
-  claim(
+  claim(call: ClaimedCall, signal: AbortSignal, onUnreported: OnUnreported): Promise<ClaimedMessage | undefined>;
+  /**
+   * Called once by the activity, if it has claimed none here: the answer of the call that another worker has started,
+   * from the first chunk. Undefined if there is none: the activity then calls the model.
+   */
+  claimElsewhere(
     call: ClaimedCall,
     signal: AbortSignal,
     onUnreported: OnUnreported,
@@ -38,6 +52,12 @@ export interface SpeculativeCalls {
 
 /** Called if the model was called for the turn, and the call was ended before it reported its usage. */
 export type OnUnreported = () => void;
+
+export interface ClaimedMessage {
+  message: MessageAssembler;
+  /** Settles when the message is complete. Rejects with the failure of the model. */
+  ended: Promise<void>;
+}
 
 export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'sequence' | 'specHash'>;
 
@@ -53,9 +73,16 @@ interface StartedCall extends SpeculativeCall {
   controller: AbortController;
   /** Whether the request was sent to the model. */
   isSent: boolean;
-  answer: Promise<AsyncIterable<ModelChunk> | undefined>;
+  answer: Promise<Answer | undefined>;
   expiry: NodeJS.Timeout;
 }
+
+interface Answer extends ClaimedMessage {
+  /** All chunks, for another worker. */
+  parts: ReadableStream<Part>;
+}
+
+type Part = { chunk: ModelChunk } | { error: unknown };
 
 /** The speculative calls of a server whose API and worker share a process. */
 export class InProcessSpeculativeCalls implements SpeculativeCalls {
@@ -83,9 +110,11 @@ export class InProcessSpeculativeCalls implements SpeculativeCalls {
     const { turnId } = call;
     if (!this.#start || this.#claimed.has(turnId)) return;
     const controller = new AbortController();
-    const answer = this.#start(call, controller.signal).then((chunks) => {
-      started.isSent = chunks !== undefined;
-      return chunks && readAhead(chunks);
+    const answer = this.#start(call, controller.signal).then((begun) => {
+      if (!begun) return undefined;
+      started.isSent = true;
+      onAbort(controller.signal, () => begun.message.finish());
+      return read(begun);
     });
     // The activity calls the model itself then, and reports what is wrong.
     answer.catch(() => this.#end(turnId, 'failed'));
@@ -94,15 +123,47 @@ export class InProcessSpeculativeCalls implements SpeculativeCalls {
     this.#started.set(turnId, started);
   }
 
+  accept(turn: TurnAccepted): void {
+    const started = this.#started.get(turn.turnId);
+    if (!started) return;
+    if (!follows(started, turn)) return this.#end(turn.turnId, 'mismatched');
+    started.answer.then(
+      (answer) => answer?.message.publish(),
+      () => undefined,
+    );
+  }
+
   withdraw(turnId: string): void {
     this.#end(turnId, 'withdrawn');
   }
 
-  async claim(
-    { turnId, ...call }: ClaimedCall,
+  async claim(call: ClaimedCall, signal: AbortSignal, onUnreported: OnUnreported): Promise<ClaimedMessage | undefined> {
+    const answer = await this.#claim(call, signal, onUnreported);
+    void answer?.parts.cancel();
+    answer?.message.publish();
+    return answer;
+  }
+
+  claimElsewhere(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  /** Claims a call for another worker, whose attempt replaces the message: gives all chunks. */
+  async relay(
+    call: ClaimedCall,
     signal: AbortSignal,
     onUnreported: OnUnreported,
   ): Promise<AsyncIterable<ModelChunk> | undefined> {
+    const answer = await this.#claim(call, signal, onUnreported);
+    answer?.message.finish();
+    return answer && chunksOf(answer.parts);
+  }
+
+  async #claim(
+    { turnId, ...call }: ClaimedCall,
+    signal: AbortSignal,
+    onUnreported: OnUnreported,
+  ): Promise<Answer | undefined> {
     this.#claimed.set(turnId, true);
     const started = this.#take(turnId);
     if (!started) {
@@ -110,25 +171,23 @@ export class InProcessSpeculativeCalls implements SpeculativeCalls {
       return undefined;
     }
     // Another turn may have been accepted first, or the agent of a draft may have changed.
-    if (
-      started.previousTurnId !== call.previousTurnId ||
-      started.sequence !== call.sequence ||
-      started.specHash !== call.specHash
-    ) {
+    if (!follows(started, call) || started.specHash !== call.specHash) {
       started.controller.abort();
       this.#onEnd('mismatched');
       if (started.isSent) onUnreported();
       return undefined;
     }
     this.#onEnd('claimed');
+    // A listener that stays on the signal would keep the call and its transcript in memory for as long as the signals
+    // that it is composed of: the worker's lifetime.
     const release = linkSignal(signal, started.controller);
     const answer = await waitOrAbort(
       started.answer.catch(() => undefined),
       signal,
     );
-    if (answer) return releasing(answer, release);
-    release();
-    return undefined;
+    if (answer) void answer.ended.catch(() => undefined).finally(release);
+    else release();
+    return answer;
   }
 
   forgo(turnId: string, onUnreported: OnUnreported): void {
@@ -153,22 +212,23 @@ export class InProcessSpeculativeCalls implements SpeculativeCalls {
   }
 }
 
-/**
- * Calls `release` when the answer has ended or is no longer read. A listener that stays on the caller's signal would keep
- * the model call and its transcript in memory for as long as the signals that it is composed of: the worker's lifetime.
- */
-async function* releasing(answer: AsyncIterable<ModelChunk>, release: () => void): AsyncGenerator<ModelChunk> {
-  try {
-    yield* answer;
-  } finally {
-    release();
-  }
+/** Whether a call was made for the turn at this place. Another turn may have been accepted before it. */
+function follows(call: SpeculativeCall, turn: Pick<TurnAccepted, 'previousTurnId' | 'sequence'>): boolean {
+  return call.previousTurnId === turn.previousTurnId && call.sequence === turn.sequence;
 }
 
-/** Reads a model's answer as it arrives, independently of its consumer. */
-function readAhead(chunks: AsyncIterable<ModelChunk>): AsyncIterable<ModelChunk> {
+/** Reads an answer as it arrives: into its message, and for another worker that may claim it. */
+function read({ message, chunks }: BegunCall): Answer {
+  const [own, parts] = readAhead(chunks).tee();
+  const ended = message.read(chunksOf(own));
+  // An answer that nobody claims may fail.
+  ended.catch(() => undefined);
+  return { message, ended, parts };
+}
+
+function readAhead(chunks: AsyncIterable<ModelChunk>): ReadableStream<Part> {
   // An error is enqueued, because a failed stream drops its queue, and the chunks before the failure are used.
-  const queue = new ReadableStream<{ chunk: ModelChunk } | { error: unknown }>({
+  return new ReadableStream<Part>({
     async start(controller) {
       try {
         for await (const chunk of chunks) controller.enqueue({ chunk });
@@ -178,10 +238,11 @@ function readAhead(chunks: AsyncIterable<ModelChunk>): AsyncIterable<ModelChunk>
       controller.close();
     },
   });
-  return (async function* () {
-    for await (const part of queue) {
-      if ('error' in part) throw part.error;
-      yield part.chunk;
-    }
-  })();
+}
+
+async function* chunksOf(parts: ReadableStream<Part>): AsyncGenerator<ModelChunk> {
+  for await (const part of parts) {
+    if ('error' in part) throw part.error;
+    yield part.chunk;
+  }
 }

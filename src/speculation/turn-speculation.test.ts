@@ -1,5 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { InputItem } from '../core/records.ts';
+import type { TurnAccepted } from '../core/session.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
 import { TurnSpeculator, type TurnSpeculation } from './turn-speculation.ts';
 
@@ -16,15 +17,22 @@ const EXPECTED = {
   specHash: 'x',
 };
 
+const ACCEPTED = { turnId: 'turn_1', previousTurnId: null, sequence: 1 };
+
 let offers: SpeculativeCall[];
+let accepted: TurnAccepted[];
 let withdrawn: string[];
 let speculator: TurnSpeculator;
 let speculation: TurnSpeculation;
 beforeEach(() => {
   offers = [];
+  accepted = [];
   withdrawn = [];
-  const offer = (start: SpeculativeCall) => void offers.push(start);
-  speculator = new TurnSpeculator({ offer, withdraw: (turnId) => void withdrawn.push(turnId) });
+  speculator = new TurnSpeculator({
+    offer: (start) => void offers.push(start),
+    accept: (turn) => void accepted.push(turn),
+    withdraw: (turnId) => void withdrawn.push(turnId),
+  });
   speculation = reserve();
 });
 
@@ -39,8 +47,10 @@ test('is offered once, and not withdrawn after the session has accepted the turn
   speculation.offer(INPUT);
   speculation.offer(INPUT);
   expect(offers).toEqual([{ ...EXPECTED, input: INPUT }]);
-  speculation.accepted();
+  expect(accepted).toEqual([]);
+  speculation.accepted(ACCEPTED);
   speculation.withdraw();
+  expect(accepted).toEqual([ACCEPTED]);
   expect(withdrawn).toEqual([]);
 });
 
@@ -52,9 +62,10 @@ test('is withdrawn once if there is no turn', () => {
 });
 
 test.each(['accepted', 'withdraw'] as const)('is not offered after %s', (end) => {
-  speculation[end]();
+  speculation[end](ACCEPTED);
   speculation.offer(INPUT);
   expect(offers).toEqual([]);
+  expect(accepted).toEqual([]);
   expect(withdrawn).toEqual([]);
 });
 
@@ -66,9 +77,9 @@ test('is not offered for an input that answers calls', () => {
 test.each(['accepted', 'withdraw'] as const)('is reserved by one request of a scope at a time, until %s', (end) => {
   expect(speculator.reserve('ann/ses_1')).toBeUndefined();
   expect(speculator.reserve('ann/ses_2')).toBeDefined();
-  speculation[end]();
+  speculation[end](ACCEPTED);
   reserve();
-  speculation[end]();
+  speculation[end](ACCEPTED);
   expect(speculator.reserve('ann/ses_1')).toBeUndefined();
 });
 
@@ -85,7 +96,7 @@ test.each(['claimed', 'accepted', 'withdraw'] as const)(
     const others = speculator.whenClaimed('ann/ses_1').then(() => (isSettled = true));
     await new Promise((resolve) => void setImmediate(resolve));
     expect(isSettled).toBe(false);
-    speculation[end]();
+    speculation[end](ACCEPTED);
     await others;
     await speculator.whenClaimed('ann/ses_1');
   },

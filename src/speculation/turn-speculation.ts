@@ -1,7 +1,10 @@
 import type { InputItem } from '../core/records.ts';
+import type { TurnAccepted } from '../core/session.ts';
 import type { ExpectedTurn, Speculation, Speculator } from '../engine/speculation.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import type { SpeculativeCalls } from './speculative-calls.ts';
+
+type OfferedCalls = Pick<SpeculativeCalls, 'offer' | 'accept' | 'withdraw'>;
 
 /**
  * Gives the requests of an API process their speculative calls. Only one of the concurrent requests of a scope gets one:
@@ -9,10 +12,10 @@ import type { SpeculativeCalls } from './speculative-calls.ts';
  * call its model.
  */
 export class TurnSpeculator implements Speculator {
-  readonly #speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>;
+  readonly #speculativeCalls: OfferedCalls;
   readonly #reserved = new Map<string, TurnSpeculation>();
 
-  constructor(speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>) {
+  constructor(speculativeCalls: OfferedCalls) {
     this.#speculativeCalls = speculativeCalls;
   }
 
@@ -29,13 +32,13 @@ export class TurnSpeculator implements Speculator {
 }
 
 export class TurnSpeculation implements Speculation {
-  readonly #speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>;
+  readonly #speculativeCalls: OfferedCalls;
   readonly #onEnd: () => void;
   readonly #claimed = Promise.withResolvers<void>();
   #expected: ExpectedTurn | undefined;
   #state: 'reserved' | 'offered' | 'ended' = 'reserved';
 
-  constructor(speculativeCalls: Pick<SpeculativeCalls, 'offer' | 'withdraw'>, onEnd: () => void) {
+  constructor(speculativeCalls: OfferedCalls, onEnd: () => void) {
     this.#speculativeCalls = speculativeCalls;
     this.#onEnd = onEnd;
   }
@@ -61,7 +64,8 @@ export class TurnSpeculation implements Speculation {
     this.#claimed.resolve();
   }
 
-  accepted(): void {
+  accepted(turn: TurnAccepted): void {
+    if (this.#state === 'offered') this.#speculativeCalls.accept(turn);
     this.#end();
   }
 

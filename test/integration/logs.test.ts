@@ -43,7 +43,7 @@ test('every line about a turn names the turn, its session and the request that c
   const ofTurn = about(turnId).filter(isInformed);
   const ids = { sessionId: chat.sessionId, turnId, requestId };
   for (const line of ofTurn) expect(line).toMatchObject(ids);
-  for (const activityType of ['connectTools', 'callModel', 'callTool']) {
+  for (const activityType of ['callModel', 'callTool']) {
     expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, activityType, attempt: expect.any(Number) }));
   }
   expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, msg: 'Workflow completed', workflowType: 'turn' }));

@@ -1,8 +1,12 @@
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import type { SpeculativeCall } from '../../src/engine/speculation.ts';
-import type { StartSpeculativeCall } from '../../src/speculation/speculative-calls.ts';
+import type { ClaimedCall, StartSpeculativeCall } from '../../src/speculation/speculative-calls.ts';
 import { RedisSpeculativeCalls } from '../../src/speculation/redis-speculative-calls.ts';
+import { begunCall } from '../support/begun-call.ts';
+import { BusTap } from '../support/bus-tap.ts';
+import { InProcessBus } from '../../src/live/in-process-bus.ts';
+import { NO_USAGE } from '../../src/core/records.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { ModelError } from '../../src/models/model-error.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
@@ -26,6 +30,8 @@ interface Peer {
   draining: AbortController;
   /** The turns whose model calls it has started, and the signals of these calls. */
   begun: Map<string, AbortSignal>;
+  /** Where it shows the messages of its calls. */
+  bus: InProcessBus;
 }
 
 let api: Peer;
@@ -49,13 +55,13 @@ afterEach(async () => {
 async function peer(): Promise<Peer> {
   const redis = await openRedis({ url: server.url, log });
   const speculativeCalls = new RedisSpeculativeCalls({ redis, prefix, log });
-  return { speculativeCalls, redis, draining: new AbortController(), begun: new Map() };
+  return { speculativeCalls, redis, draining: new AbortController(), begun: new Map(), bus: new InProcessBus() };
 }
 
-async function serve({ speculativeCalls, draining, begun }: Peer): Promise<void> {
-  const begin: StartSpeculativeCall = (start, signal) => {
+async function serve({ speculativeCalls, draining, begun, bus }: Peer): Promise<void> {
+  const begin: StartSpeculativeCall = async (start, signal) => {
     begun.set(start.turnId, signal);
-    return Promise.resolve(model(signal));
+    return begunCall(start, await model(signal), { bus });
   };
   const hearing = async () => (await api.redis.commands.pubSubChannels(`${prefix}offers:*`)).length;
   const before = await hearing();
@@ -96,6 +102,20 @@ async function* untilAborted(signal: AbortSignal): AsyncGenerator<ModelChunk> {
   await new Promise((resolve) => void signal.addEventListener('abort', resolve));
 }
 
+/** Claims a call as an activity does, on a worker that has not begun it. */
+async function claimElsewhere({ speculativeCalls }: Peer, call: ClaimedCall, signal = never) {
+  expect(await speculativeCalls.claim(call, signal, onUnreported)).toBeUndefined();
+  return speculativeCalls.claimElsewhere(call, signal, onUnreported);
+}
+
+/** The message of a call that is claimed on the worker that has begun it. */
+async function claimHere({ speculativeCalls }: Peer, call: ClaimedCall): Promise<string | undefined> {
+  const claimed = await speculativeCalls.claim(call, never, onUnreported);
+  await claimed?.ended;
+  const [record] = (await claimed?.message.records('answered', NO_USAGE)) ?? [];
+  return record?.kind === 'model.message' ? record.content : undefined;
+}
+
 async function all(chunks: AsyncIterable<ModelChunk> | undefined): Promise<ModelChunk[]> {
   const heard: ModelChunk[] = [];
   for await (const chunk of chunks ?? []) heard.push(chunk);
@@ -108,13 +128,12 @@ test.each(['the worker that has begun it', 'another worker'])(
     model = () => words(500);
     const start = startOf();
     const { owner, other } = await offered(start);
-    const claimer = who === 'another worker' ? other : owner;
-    const heard = await all(await claimer.speculativeCalls.claim(start, never, onUnreported));
-    expect(heard).toEqual(await all(words(500)));
+    const expected = await all(words(500));
+    if (who === 'another worker') expect(await all(await claimElsewhere(other, start))).toEqual(expected);
+    else expect(await claimHere(owner, start)).toBe(expected.map(({ content = '' }) => content).join(''));
     expect(workers.filter(({ begun }) => begun.has(start.turnId))).toHaveLength(1);
     // It cannot be claimed a second time.
-    for (const { speculativeCalls } of workers)
-      expect(await speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
+    for (const worker of workers) expect(await claimElsewhere(worker, start)).toBeUndefined();
   },
 );
 
@@ -122,9 +141,7 @@ test('a response for another previous turn is not claimed from another worker ei
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
-  expect(
-    await other.speculativeCalls.claim({ ...start, previousTurnId: 'turn_x' }, never, onUnreported),
-  ).toBeUndefined();
+  expect(await claimElsewhere(other, { ...start, previousTurnId: 'turn_x' })).toBeUndefined();
   expect(owner.begun.get(start.turnId)?.aborted).toBe(true);
   expect(unreported).toBe(1);
 });
@@ -132,7 +149,7 @@ test('a response for another previous turn is not claimed from another worker ei
 test('a claim before the offer leaves nothing to start', async () => {
   model = () => words(1);
   const start = startOf();
-  expect(await workers[0]?.speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
+  expect(workers[0] && (await claimElsewhere(workers[0], start))).toBeUndefined();
   api.speculativeCalls.offer(start);
   const later = startOf();
   await offered(later);
@@ -147,6 +164,44 @@ test('a turn that was withdrawn ends its call', async () => {
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
 });
 
+test.each(['the worker that has begun it', 'another worker'])(
+  'an accepted turn is shown by the worker that has begun its call, until %s claims it',
+  async (who) => {
+    const more = Promise.withResolvers<void>();
+    model = async function* () {
+      yield { content: 'first ' };
+      await more.promise;
+      yield { content: 'second' };
+    };
+    const start = startOf();
+    const { owner, other } = await offered(start);
+    const taps = [owner, other].map(({ bus }) => new BusTap(bus, start.turnId));
+    const shown = () => taps.map(({ frames }) => frames.map(({ attempt, delta }) => `${attempt}: ${delta.content}`));
+    api.speculativeCalls.accept({ turnId: start.turnId, previousTurnId: null, sequence: 1 });
+    await expect.poll(shown).toEqual([['0: first '], []]);
+    if (who === 'another worker') {
+      const chunks = await claimElsewhere(other, start);
+      more.resolve();
+      expect(await all(chunks)).toEqual([{ content: 'first ' }, { content: 'second' }]);
+      expect(shown()).toEqual([['0: first '], []]);
+    } else {
+      more.resolve();
+      expect(await claimHere(owner, start)).toBe('first second');
+      expect(shown()).toEqual([['0: first ', '0: second'], []]);
+    }
+  },
+);
+
+test('a turn that is accepted at another place in its session shows nothing, and ends its call', async () => {
+  model = untilAborted;
+  const start = startOf();
+  const { owner } = await offered(start);
+  const tap = new BusTap(owner.bus, start.turnId);
+  api.speculativeCalls.accept({ turnId: start.turnId, previousTurnId: 'turn_x', sequence: 2 });
+  await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
+  expect(tap.frames).toEqual([]);
+});
+
 test('an unreadable message costs no worker its connection', async () => {
   model = () => words(1);
   const errors: Error[] = [];
@@ -158,7 +213,7 @@ test('an unreadable message costs no worker its connection', async () => {
   }
   const start = startOf();
   const { owner } = await offered(start);
-  expect(await all(await owner.speculativeCalls.claim(start, never, onUnreported))).toEqual(await all(words(1)));
+  expect(await claimHere(owner, start)).toBe('0 ');
   expect(errors).toEqual([]);
 });
 
@@ -167,7 +222,7 @@ test('the claimer can end the call, and is told how it failed', async () => {
   const start = startOf();
   const { owner, other } = await offered(start);
   const caller = new AbortController();
-  const chunks = await other.speculativeCalls.claim(start, caller.signal, onUnreported);
+  const chunks = await claimElsewhere(other, start, caller.signal);
   caller.abort();
   await all(chunks);
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
@@ -178,7 +233,7 @@ test('the claimer can end the call, and is told how it failed', async () => {
   };
   const next = startOf();
   const { other: claimer } = await offered(next);
-  const failing = await claimer.speculativeCalls.claim(next, never, onUnreported);
+  const failing = await claimElsewhere(claimer, next);
   await expect(all(failing)).rejects.toMatchObject({ failure: 'rate_limited', retryAfterMs: 700, message: 'too much' });
 });
 
@@ -186,7 +241,7 @@ test.each(['stops', 'dies'])('when a worker %s, the call that another one has cl
   model = untilAborted;
   const start = startOf();
   const { owner, other } = await offered(start);
-  const chunks = await other.speculativeCalls.claim(start, never, onUnreported);
+  const chunks = await claimElsewhere(other, start);
   if (how === 'stops') owner.draining.abort();
   else owner.redis.close();
   await expect(all(chunks)).rejects.toMatchObject({ failure: 'broken_stream' });
@@ -198,7 +253,7 @@ test("when a worker stops before the model's first word, the claimer makes its o
   const { owner, other } = await offered(start);
   const letters: string[] = [];
   await api.redis.subscriptions.pSubscribe(`${prefix}worker:*`, (letter) => void letters.push(letter));
-  const chunks = other.speculativeCalls.claim(start, never, onUnreported);
+  const chunks = claimElsewhere(other, start);
   await expect.poll(() => letters.join(), { timeout: 30_000 }).toContain('alive');
   owner.draining.abort();
   expect(await chunks).toBeUndefined();
@@ -216,7 +271,7 @@ test('a worker that has stopped before its response is claimed is not waited for
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   // Its silence would be noticed, but no time passes here.
-  expect(await other.speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
+  expect(await claimElsewhere(other, start)).toBeUndefined();
   expect(unreported).toBe(1);
 });
 
@@ -249,7 +304,7 @@ test('a claim that Redis answers too late gives nothing, and ends the started ca
   const start = startOf();
   const { owner } = await offered(start);
   proxy.hold();
-  expect(await speculativeCalls.claim(start, never, onUnreported)).toBeUndefined();
+  expect(await speculativeCalls.claimElsewhere(start, never, onUnreported)).toBeUndefined();
   expect(unreported).toBe(0);
   proxy.flow();
   await expect.poll(() => owner.begun.get(start.turnId)?.aborted).toBe(true);
@@ -303,7 +358,7 @@ test('while Redis hangs or is unavailable, a claim takes no time and an offer no
   worker?.redis.commands.once('error', () => (isGivenUp = true));
   server.hang();
   api.speculativeCalls.offer(startOf());
-  expect(await worker?.speculativeCalls.claim(startOf(), never, onUnreported)).toBeUndefined();
+  expect(await worker?.speculativeCalls.claimElsewhere(startOf(), never, onUnreported)).toBeUndefined();
   // Half a second, also on a busy machine; a Redis that hangs is given up after five.
   expect(isGivenUp).toBe(false);
 });

@@ -73,7 +73,6 @@ test('one turn is one trace, from the caller through session and turn to the mod
         `${POST} < ?`,
         `${UPDATE} < ${POST}`,
         `turn < ${UPDATE}`,
-        'connectTools < turn',
         // The first call was speculative; the activity has only taken its response.
         `${model} < turn`,
         'callModel < turn',

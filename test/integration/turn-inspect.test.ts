@@ -224,7 +224,7 @@ test(
     const [bundle = ''] = await readdir(workflows);
     const file = path.join(workflows, bundle);
     await cp(file, `${file}.right`);
-    await writeFile(file, (await readFile(file, 'utf8')).replaceAll('connectTools', 'connectAllTools'));
+    await writeFile(file, (await readFile(file, 'utf8')).replaceAll('callModel', 'callAnyModel'));
     await server.start();
     await expect
       .poll(() => inspect(turnId), { timeout: 50_000, interval: 500 })

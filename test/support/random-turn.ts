@@ -1,7 +1,16 @@
 import fc from 'fast-check';
 import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/core/message.ts';
 import type { HistoryEvent, TurnResult, TurnStart } from '../../src/core/history.ts';
-import type { ModelMessage, PendingCall, ToolCall } from '../../src/core/records.ts';
+import { eventId } from '../../src/core/ids.ts';
+import { firstCallOf } from '../../src/core/projection.ts';
+import {
+  serversConnected,
+  type McpInitialized,
+  type MessagePlan,
+  type ModelMessage,
+  type PendingCall,
+  type ToolCall,
+} from '../../src/core/records.ts';
 import type { LiveFrame } from '../../src/live/bus.ts';
 
 /** One step of a turn's execution: a commit to its history, or a frame on the bus. */
@@ -35,6 +44,8 @@ const some = fc.string({ minLength: 1, maxLength: 6, unit: 'binary' });
 const attempt = fc.record({
   pieces: fc.array(fc.record({ content: some, reasoning: fc.option(words, { nil: undefined }) }), { maxLength: 4 }),
   calls: fc.array(fc.array(words, { maxLength: 3 }), { maxLength: 2 }),
+  /** How many servers it has reached, if it is one of the first message. */
+  servers: fc.nat({ max: 2 }),
 });
 type Attempt = typeof attempt extends fc.Arbitrary<infer A> ? A : never;
 
@@ -47,59 +58,75 @@ const step = (maxAttempts: number) =>
 
 const ending = fc.constantFrom('done', 'pending', 'cancelled', 'error', 'terminated', 'open-terminated', 'timed_out');
 
+/**
+ * A speculative call, which streams as attempt 0 before the first model call is scheduled. Its activity continues its
+ * message after these frames, or replaces it, or the turn ends before that.
+ */
+const ahead = fc.record({
+  shape: attempt,
+  outcome: fc.constantFrom('continued', 'continued', 'replaced', 'replaced', 'ended'),
+  frames: fc.nat({ max: 4 }),
+});
+
 /** Turns of every shape and outcome, with retried model calls whose earlier attempts still stream after the next started. */
 export function randomTurn(maxAttempts = 3): fc.Arbitrary<TurnStep[]> {
   const steps = fc.array(step(maxAttempts), { minLength: 1, maxLength: 4 });
-  return fc.record({ steps, ending, zombies: fc.boolean() }).map(stepsOf);
+  const oneAttempt = ahead.map((some) => ({ ...some, outcome: 'continued' }));
+  const speculative = fc.option(maxAttempts === 1 ? oneAttempt : ahead, { nil: undefined });
+  const hasServers = fc.boolean();
+  return fc.record({ steps, ending, zombies: fc.boolean(), hasServers, speculative }).map(stepsOf);
 }
 
 type Shape = {
   steps: (ReturnType<typeof step> extends fc.Arbitrary<infer S> ? S : never)[];
   ending: string;
   zombies: boolean;
+  hasServers: boolean;
+  speculative:
+    | (Omit<typeof ahead extends fc.Arbitrary<infer A> ? A : never, 'outcome'> & { outcome: string })
+    | undefined;
 };
 
-function stepsOf({ steps, ending, zombies }: Shape): TurnStep[] {
-  const turnSteps: TurnStep[] = [{ event: { type: 'started', at: AT, start: turnStart() } }];
-  let eventId = 5;
+function stepsOf({ steps, ending, zombies, hasServers, speculative }: Shape): TurnStep[] {
+  const start = turnStart({ hasServers });
+  const turnSteps: TurnStep[] = [{ event: { type: 'started', at: AT, start } }];
+  const first = firstCallOf(start);
+  const speculated = speculative ? framesOf(first, 0, speculative.shape) : [];
+  if (speculative?.outcome === 'ended') {
+    const close = { how: 'terminated' as const, reason: 'client-cancelled' as const };
+    const [before, after] = [speculated.slice(0, speculative.frames), speculated.slice(speculative.frames)];
+    turnSteps.push(...before.map((frame) => ({ frame })), { event: { type: 'closed', at: AT, close } });
+    return [...turnSteps, ...after.map((frame) => ({ frame }))];
+  }
+  let lastEventId = 5;
   let ordinal = 1;
   let pending: PendingCall[] = [];
   let late: LiveFrame[] = [];
   for (const [s, { attempts, end, toolEnd }] of steps.entries()) {
     const last = s === steps.length - 1;
-    const messageId = `msg_${s}`;
+    const plan = s === 0 ? first : { threadId: 'main', messageId: `msg_${s}`, createdAt: AT, upTo: ordinal };
+    const { messageId } = plan;
     const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main' };
-    const input = {
-      ...place,
-      previousTurnId: null,
-      sequence: 1,
-      specHash: 'a1',
-      messageId,
-      createdAt: AT,
-      step: s,
-      upTo: ordinal,
-      recent: [],
-    };
-    const scheduled = eventId++;
+    const input = { ...place, ...plan, previousTurnId: null, sequence: 1, specHash: 'a1', step: s, recent: [] };
+    const isContinued = s === 0 && speculative?.outcome === 'continued';
+    if (s === 0 && speculative) {
+      const frames = isContinued ? framesOf(plan, 0, attempts[0] ?? speculative.shape) : speculated;
+      turnSteps.push(...frames.slice(0, speculative.frames).map((frame) => ({ frame })));
+      if (!isContinued && zombies) late = frames.slice(speculative.frames);
+    }
+    const scheduled = lastEventId++;
     turnSteps.push({
       event: { type: 'scheduled', eventId: scheduled, at: AT, activity: { name: 'callModel', input } },
     });
     let text = emptyText();
+    let preceding: McpInitialized[] = [];
     for (const [a, shape] of attempts.entries()) {
       text = emptyText();
-      const frames = deltasOf(shape, s, a).map((delta, n): LiveFrame => {
-        applyDelta(text, delta);
-        return {
-          turnId: TURN_ID,
-          threadId: 'main',
-          messageId,
-          createdAt: AT,
-          after: ordinal,
-          attempt: a + 1,
-          n,
-          delta,
-        };
-      });
+      preceding = precedingOf(plan, shape);
+      const continued = isContinued && a === 0;
+      const all = framesOf(plan, continued ? 0 : a + 1, shape);
+      for (const { delta } of all) applyDelta(text, delta);
+      const frames = continued ? all.slice(speculative.frames) : all;
       // A zombie attempt continues to stream after the first frames of the next attempt.
       const cut = zombies && a < attempts.length - 1 ? Math.floor(frames.length / 2) : frames.length;
       const [first, ...rest] = frames.slice(0, cut).map((frame) => ({ frame }));
@@ -116,7 +143,7 @@ function stepsOf({ steps, ending, zombies }: Shape): TurnStep[] {
         at: AT,
         end:
           end === 'completed' || last
-            ? { how: 'completed', records: [message] }
+            ? { how: 'completed', records: [...preceding, message] }
             : end === 'cancelled'
               ? { how: 'cancelled', started: true }
               : end === 'failed'
@@ -124,7 +151,7 @@ function stepsOf({ steps, ending, zombies }: Shape): TurnStep[] {
                 : { how: 'timed_out' },
       },
     });
-    ordinal += 1;
+    ordinal += plan.connectsServers ? 2 : 1;
     if (end !== 'completed' && !last) continue;
     for (const [index, call] of message.toolCalls.entries()) {
       if (call.route.to !== 'server' || call.route.approval) {
@@ -136,7 +163,7 @@ function stepsOf({ steps, ending, zombies }: Shape): TurnStep[] {
         });
         continue;
       }
-      const id = eventId++;
+      const id = lastEventId++;
       const source = { turnId: TURN_ID, messageId, stamp: 's', index, run: { effect: 'once' as const, callHash: 'h' } };
       const toolInput = { ...place, specHash: 'a1', toolCallId: call.id, source };
       turnSteps.push({
@@ -196,12 +223,37 @@ function closeOf(ending: string, pending: PendingCall[]) {
   }
 }
 
-function deltasOf({ pieces, calls }: Attempt, step: number, attempt: number): MessageDelta[] {
+/** The frames of one attempt at a message. */
+function framesOf(plan: MessagePlan, attempt: number, shape: Attempt): LiveFrame[] {
+  const { threadId, messageId, createdAt, upTo: after } = plan;
+  const [preceding] = precedingOf(plan, shape);
+  return deltasOf(shape, messageId, attempt).map((delta, n) => ({
+    turnId: TURN_ID,
+    threadId,
+    messageId,
+    createdAt,
+    after,
+    attempt,
+    n,
+    delta,
+    ...(n === 0 && preceding && { preceding }),
+  }));
+}
+
+/** The record before a message, as an attempt has made it. */
+function precedingOf(plan: MessagePlan, { servers: count }: Attempt): McpInitialized[] {
+  if (!plan.connectsServers) return [];
+  const transport = 'streamable-http' as const;
+  const servers = Array.from({ length: count }, (_, i) => ({ id: `s${i}`, name: `s${i}`, sessionId: null, transport }));
+  return [{ ...serversConnected(plan, servers), id: eventId(TURN_ID, plan.upTo + 1) }];
+}
+
+function deltasOf({ pieces, calls }: Attempt, message: string, attempt: number): MessageDelta[] {
   const deltas: MessageDelta[] = pieces.map(({ content, reasoning }) => ({ content, ...(reasoning && { reasoning }) }));
   for (const [index, [first, ...rest]] of calls.entries()) {
     const info = { type: 'system' as const, name: 'look' };
     deltas.push({
-      toolCalls: [{ index, id: `call_${step}_${attempt}_${index}`, name: 'look', info, arguments: first ?? '' }],
+      toolCalls: [{ index, id: `call_${message}_${attempt}_${index}`, name: 'look', info, arguments: first ?? '' }],
     });
     for (const piece of rest) deltas.push({ toolCalls: [{ index, arguments: piece }] });
   }

@@ -1,0 +1,40 @@
+import { MessageAssembler } from '../../src/agents/message-assembler.ts';
+import { firstCallOf } from '../../src/core/projection.ts';
+import type { McpInitialized } from '../../src/core/records.ts';
+import type { SpeculativeCall } from '../../src/engine/speculation.ts';
+import type { LiveBus } from '../../src/live/bus.ts';
+import { InProcessBus } from '../../src/live/in-process-bus.ts';
+import type { ModelChunk } from '../../src/models/provider.ts';
+import type { BegunCall } from '../../src/speculation/speculative-calls.ts';
+
+interface BegunCallOptions {
+  bus?: LiveBus;
+  servers?: McpInitialized['servers'];
+}
+
+/** The speculative call of a turn that a worker has begun, for an agent without tools. */
+export function begunCall(
+  { turnId, createdAt }: SpeculativeCall,
+  chunks: AsyncIterable<ModelChunk>,
+  { bus = new InProcessBus(), servers = [] }: BegunCallOptions = {},
+): BegunCall {
+  const toolset = { tools: new Map(), servers, unavailable: [] };
+  const request = {
+    model: 'm',
+    params: {},
+    system: '',
+    instructionsLength: 0,
+    transcript: [],
+    tools: [],
+    responseFormat: undefined,
+    fileContent: () => Promise.resolve(''),
+  };
+  const message = new MessageAssembler({
+    turnId,
+    plan: firstCallOf({ turnId, createdAt, hasServers: servers.length > 0 }),
+    attempt: 0,
+    prepared: { toolset, conversation: [], request },
+    bus,
+  });
+  return { message, chunks };
+}
