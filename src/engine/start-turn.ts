@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isOwn, mayOnSession } from '../auth/rights.ts';
 import type { Caller } from '../core/subject.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
@@ -41,12 +42,19 @@ export interface TurnToStart {
   onIndexed: () => void;
 }
 
+export interface StartedTurn {
+  /** The first record of its log. */
+  created: TurnCreated;
+  /** Settles when the turn is in the index. Never rejects. */
+  indexed: Promise<void>;
+}
+
 /**
  * Starts a turn that was claimed; a repetition of the call starts it once. A rejected request is withdrawn from the
  * index, and its claim is released.
  * @throws EngineError
  */
-export async function startTurn(engine: Engine, turn: TurnToStart): Promise<TurnCreated> {
+export async function startTurn(engine: Engine, turn: TurnToStart): Promise<StartedTurn> {
   const { catalog, blobs, commands, turnIndex, log } = engine;
   const { session, claim, speculation } = turn;
   const { resourceId: turnId } = claim;
@@ -70,11 +78,15 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Turn
     if (claim.isNew) engine.metrics.turnsStarted.inc();
     const { previousTurnId, sequence } = accepted;
     const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
-    // The turn is running: an index error does not change the answer, and archiving the turn repairs the index.
-    await turnIndex
-      .accept(start)
-      .catch((error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'));
-    return turnCreated({ ...start, input });
+    // A commit to SQLite blocks the process: it waits until the answer has begun to be sent. The turn is running, so an
+    // index error, or a crash before this, does not change the answer: reading and archiving the turn repair the index.
+    const indexed = sleep(1)
+      .then(() => turnIndex.accept(start))
+      .then(
+        () => undefined,
+        (error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'),
+      );
+    return { created: turnCreated({ ...start, input }), indexed };
   } catch (error) {
     speculation?.withdraw();
     // An expired command is never carried out: the client's next request with the same key is a new turn.

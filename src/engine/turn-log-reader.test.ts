@@ -55,6 +55,14 @@ test.each([
   expect(counted.reads).toBe(reads);
 });
 
+test('a log that is followed from its second entry on is cached as a whole', async () => {
+  const { logs, counted } = logsOf(['one', 'two']);
+  const followed = await logs.all(TURN_ID, { from: 2 });
+  expect(followed.map(({ ordinal }) => ordinal)).toEqual([2, 3, 4]);
+  expect((await logs.all(TURN_ID)).map(({ ordinal }) => ordinal)).toEqual([1, 2, 3, 4]);
+  expect(counted.reads).toBe(1);
+});
+
 test('the large texts of a log are restored in small batches, not for a hundred entries at once', async () => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the stored form of an offloaded text
   const reference = { $blob: '0'.repeat(64) } as unknown as string;

@@ -205,11 +205,11 @@ export class TurnLogReader {
       yield* this.#archived(turnId, row.session_id, from, Infinity);
       return;
     }
-    let whole: LogEntry[] | undefined = from === 1 ? [] : undefined;
+    let whole: LogEntry[] | undefined = [];
     let characters = 0;
     for await (const batch of this.#live(turnId, row, from, follow)) {
-      yield batch;
-      if (!whole) continue;
+      yield { ...batch, entries: batch.entries.filter(({ ordinal }) => ordinal >= from) };
+      if (!whole || batch.entries[0]?.ordinal !== whole.length + 1) continue;
       whole.push(...batch.entries);
       characters += JSON.stringify(batch.entries).length;
       if (characters > MAX_GROWING_CHARACTERS) whole = undefined;
@@ -217,6 +217,7 @@ export class TurnLogReader {
     }
   }
 
+  /** The entries from `from` on, and possibly earlier ones: those that had to be read as well. */
   async *#live(
     turnId: string,
     row: TurnRow | undefined,
@@ -242,7 +243,7 @@ export class TurnLogReader {
         entries.push(...projection.feed(event));
         run.continuedAs = event.type === 'continued' ? event.runId : undefined;
       }
-      return { sessionId, entries: entries.filter(({ ordinal }) => ordinal >= from) };
+      return { sessionId, entries };
     };
     for (const { runId } of earlier) for await (const page of this.#history.read(turnId, runId)) yield project(page);
     if (firstPage.value) yield project(firstPage.value);

@@ -195,6 +195,7 @@ export class ClaimedTurn implements AsyncDisposable {
   readonly turnId: string;
   readonly #engine: Engine;
   readonly #turn: TurnToStart;
+  #indexed: Promise<void> | undefined;
   #isAcknowledged = false;
 
   constructor(engine: Engine, turn: TurnToStart) {
@@ -208,7 +209,14 @@ export class ClaimedTurn implements AsyncDisposable {
     const { claim, session } = this.#turn;
     // A turn that exists is returned even if it would be rejected now.
     if (!claim.isNew && (await hasTurn(this.#engine, session, this.turnId))) return undefined;
-    return startTurn(this.#engine, this.#turn);
+    const { created, indexed } = await startTurn(this.#engine, this.#turn);
+    this.#indexed = indexed;
+    return created;
+  }
+
+  /** Settles when the turn that was started is in the index, so that every route finds it. Never rejects. */
+  async whenIndexed(): Promise<void> {
+    await this.#indexed;
   }
 
   /** The answer was handed to the network. */
@@ -219,6 +227,7 @@ export class ClaimedTurn implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#turn.onIndexed();
+    await this.#indexed;
     if (!this.#isAcknowledged) await this.#turn.claim.lost().catch((error: unknown) => this.#warn(error));
   }
 

@@ -1,8 +1,10 @@
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { cursorAfter, expectRising, fold } from '../../test/support/central-property.ts';
+import { turnStart } from '../../test/support/random-turn.ts';
 import { emptyText } from '../core/message.ts';
-import type { LogEntry, ModelMessage } from '../core/records.ts';
+import type { LogEntry, McpInitialized, ModelMessage } from '../core/records.ts';
+import { turnCreated } from '../core/projection.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { frameToWire } from '../api/sessions/turn-stream.ts';
 import { toWire } from '../api/sessions/wire/events-to-wire.ts';
@@ -87,6 +89,27 @@ test('frames of a message from before the current run, sent by a worker that res
   expect(events.map(({ id }) => id)).not.toContain('msg_13');
   expect(events.at(-1)).toMatchObject({ id: 'msg_402', content: 'new' });
   tail.stop();
+});
+
+test('the log of a turn that this process has started is read from its second entry on', async () => {
+  const created = turnCreated(turnStart());
+  const reads: (number | undefined)[] = [];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the method that the tail calls
+  const logs = {
+    read: async function* (_turnId: string, { from }: { from?: number }) {
+      reads.push(from);
+      yield await Promise.resolve([message(2, 'hello')]);
+    },
+  } as unknown as TurnLogReader;
+  const bus = new InProcessBus();
+  const tail = new TurnTail({ turnId: 'turn_1', logs, bus, log: pino({ level: 'silent' }), budget: new FeedBudget() });
+  const running = tail.run(created);
+  // Without waiting for the log.
+  expect(tail.feed.entries(1)).toEqual([{ ordinal: 1, record: created }]);
+  await running;
+  expect(reads).toEqual([2]);
+  expect(tail.feed.entries(1).map(({ ordinal }) => ordinal)).toEqual([1, 2]);
+  expect(tail.failure).toBeUndefined();
 });
 
 test('a client that gets one event per connection has the text so far with each, and gets past the message', () => {
@@ -183,6 +206,36 @@ test('a reader that missed an attempt holds nothing of the next one', () => {
   feed.entry(message(1, 'third'));
   for (const each of feed.entries(1)) frames.push(...reader.durable(each));
   expect(contentOf(frames)).toBe('third');
+});
+
+test('the record before a message is sent once, before the message; a different one in the log replaces it', () => {
+  const at = (servers: string[]): McpInitialized => ({
+    kind: 'mcp.initialize',
+    id: 'evt_1',
+    at: AT,
+    threadId: 'main',
+    servers: servers.map((id) => ({ id, name: id, sessionId: null, transport: 'streamable-http' })),
+  });
+  for (const logged of [['a'], ['b']]) {
+    const feed = new TurnFeed();
+    const reader = new StreamSequencer();
+    const frames: NumberedFrame[] = [];
+    feed.join(reader, (sent) => frames.push(...sent));
+    feed.frame(frame(0, 'one ', { preceding: at(['a']) }));
+    feed.frame(frame(1, 'two'));
+    feed.entry({ ordinal: 1, record: at(logged) });
+    const kinds = frames.map(({ frame: { kind } }) => kind);
+    expect(kinds).toEqual(['record', 'begin', 'delta', 'delta', ...(logged[0] === 'a' ? [] : ['record'])]);
+    // A reader of the log's record gets no other one, whichever the message in progress has.
+    const late: NumberedFrame[] = [];
+    feed.join(new StreamSequencer(), (sent) => late.push(...sent));
+    expect(late.map(({ frame: { kind } }) => kind)).toEqual(['record', 'begin', 'delta']);
+    feed.entry(message(2, 'one two', { id: 'msg_1' }));
+    for (const each of [frames, late]) {
+      expect(fold(each).events).toEqual(feed.entries(1).map(({ record }) => toWire(record)));
+      expectRising(each);
+    }
+  }
 });
 
 test('a client keeps its text when its server has received no frame of the message yet', () => {

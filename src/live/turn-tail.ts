@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { LogEntry } from '../core/records.ts';
+import type { LogEntry, TurnCreated } from '../core/records.ts';
 import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
 import type { LiveBus } from './bus.ts';
@@ -36,6 +36,8 @@ export class TurnTail {
   readonly #advanced = new Set<() => void>();
   readonly #endListeners = new Set<() => void>();
   readonly #ready = Promise.withResolvers<void>();
+  /** Whether the feed has its first ordinal. */
+  #isStarted = false;
   #ended = false;
   #isOver = false;
   #failure: unknown;
@@ -81,11 +83,15 @@ export class TurnTail {
     return () => this.#endListeners.delete(listener);
   }
 
-  /** Follows the log until its end, or until reading it fails for good. Never rejects. */
-  async run(): Promise<void> {
+  /**
+   * Follows the log until its end, or until reading it fails for good. Never rejects.
+   * @param created the turn's first record, if this process has just started the turn: it is not read then
+   */
+  async run(created?: TurnCreated): Promise<void> {
     const { turnId, bus, log } = this.#options;
     bus.requestSnapshots(turnId);
     try {
+      if (created) this.#begin(created);
       await this.#follow();
     } catch (error) {
       // For example the turn was deleted while it had readers: there is no end to send.
@@ -100,13 +106,19 @@ export class TurnTail {
     }
   }
 
+  #begin(created: TurnCreated): void {
+    this.#add([{ ordinal: 1, record: created }]);
+    this.#isStarted = true;
+    this.#ready.resolve();
+  }
+
   async #follow(): Promise<void> {
     const { turnId, logs, log } = this.#options;
     let [failures, faults, failedAt] = [0, 0, 0];
-    for (let isStarted = false; !this.#ended;) {
+    while (!this.#ended) {
       try {
-        if (!isStarted) this.feed.startAt(await logs.firstUnarchived(turnId));
-        isStarted = true;
+        if (!this.#isStarted) this.feed.startAt(await logs.firstUnarchived(turnId));
+        this.#isStarted = true;
         this.#ready.resolve();
         const follow = this.#stop.signal;
         for await (const entries of logs.read(turnId, { from: this.feed.lastOrdinal + 1, follow })) {
@@ -170,8 +182,8 @@ export class TurnTail {
 /** Keeps a turn's tail alive for a reader. */
 export interface TailLease {
   tail: TurnTail;
-  /** Starts following the log, unless another lease has done so. */
-  run(): void;
+  /** Starts following the log, unless another lease has done so; `created` is that of `TurnTail.run`. */
+  run(created?: TurnCreated): void;
   release(): void;
 }
 
@@ -204,8 +216,8 @@ export class TurnTailPool {
     let released = false;
     return {
       tail: shared.tail,
-      run: () => {
-        if (!shared.running) void withoutRequest(() => shared.tail.run());
+      run: (created) => {
+        if (!shared.running) void withoutRequest(() => shared.tail.run(created));
         shared.running = true;
       },
       release: () => {

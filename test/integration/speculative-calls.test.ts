@@ -1,5 +1,8 @@
 import { afterEach, beforeEach, expect, inject, test, vi } from 'vitest';
-import { Conversations } from '../../src/engine/conversations.ts';
+import { EngineError } from '../../src/engine/errors.ts';
+import { SessionCommands } from '../../src/engine/session-commands.ts';
+import { InProcessBus } from '../../src/live/in-process-bus.ts';
+import { InProcessSpeculativeCalls } from '../../src/speculation/speculative-calls.ts';
 import { Exposition } from '../support/prometheus.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
@@ -8,10 +11,13 @@ import { folded } from '../support/api-client.ts';
 
 let proxy: TcpProxy;
 let server: TestServer;
+let bus: InProcessBus;
 const writing = Promise.withResolvers<void>();
 beforeEach(async () => {
   proxy = await TcpProxy.start(inject('temporalAddress'));
+  bus = new InProcessBus();
   server = await startTestServer({
+    bus,
     env: { TEMPORAL_ADDRESS: proxy.address },
     mcp: {
       tools: [
@@ -153,17 +159,86 @@ test('a message while calls are pending is rejected, and the model is not called
   expect(chat.requests()).toHaveLength(1);
 });
 
+test('the answer is shown from the acceptance of the turn on, before its model call begins, which continues it', async () => {
+  const gate = held(
+    (call) => call.text('Well, '),
+    (call) => call.text('hello.').finish(),
+  );
+  const chat = await server.chat({ scripts: [gate.script], spec: onTestServer });
+  const mayClaim = Promise.withResolvers<void>();
+  // oxlint-disable-next-line typescript/unbound-method -- called on what the spy is called on
+  const { claim } = InProcessSpeculativeCalls.prototype;
+  vi.spyOn(InProcessSpeculativeCalls.prototype, 'claim').mockImplementationOnce(async function (
+    this: InProcessSpeculativeCalls,
+    ...given
+  ) {
+    await mayClaim.promise;
+    return claim.apply(this, given);
+  });
+  const turn = chat.turn('hi');
+  await turn.says('Well, ');
+  expect(turn.frames.map(({ type }) => type)).toEqual([
+    'turn.created',
+    'mcp.initialize',
+    'model.message',
+    'model.message.delta',
+  ]);
+  gate.release();
+  await turn.says('hello.');
+  mayClaim.resolve();
+  const frames = await turn.done;
+  expect(frames.map(({ type, sequence_number: n }) => [n, type])).toEqual([
+    [1_000_000, 'turn.created'],
+    [1_000_001, 'mcp.initialize'],
+    [1_000_002, 'model.message'],
+    [1_000_003, 'model.message.delta'],
+    [1_000_004, 'model.message.delta'],
+    [3_000_000, 'model.message.delta'],
+    [4_000_000, 'turn.done'],
+  ]);
+  expect(folded(await server.api.subscribe(chat.sessionId, await turn.turnId()).done)).toEqual(folded(frames));
+  expect(chat.requests()).toHaveLength(1);
+});
+
+test.each(['session_closed', 'call_not_pending', 'forbidden'] as const)(
+  'a turn that its session rejects (%s) has shown nothing, and has no message in progress',
+  async (code) => {
+    const publish = vi.spyOn(bus, 'publish');
+    const gate = held(
+      (call) => call.text('Nobody will hear '),
+      () => undefined,
+    );
+    const chat = await server.chat({ scripts: [gate.script], spec: onTestServer });
+    vi.spyOn(SessionCommands.prototype, 'createTurn').mockImplementationOnce(async () => {
+      await (await gate.reached).sent();
+      throw new EngineError(code, 'no');
+    });
+    const refused = await server.api.send('POST', `${chat.path}/turns`, {
+      input: [{ type: 'user.message', content: 'hi' }],
+    });
+    expect(refused.body).toMatchObject({ error: { code } });
+    await (
+      await gate.reached
+    ).closed;
+    expect(publish).not.toHaveBeenCalled();
+    expect(await speculativeCalls()).toEqual({ withdrawn: 1 });
+  },
+);
+
 test('a first attempt that fails before it has claimed the response ends the call, which is counted in the turn', async () => {
   const gate = held(
     (call) => call.text('For '),
     () => undefined,
   );
   const chat = await server.chat({ scripts: [gate.script, say('Here.')] });
-  vi.spyOn(Conversations.prototype, 'load').mockImplementationOnce(async () => {
-    await gate.reached;
-    throw new Error('no history');
+  const shown = Promise.withResolvers<void>();
+  vi.spyOn(InProcessSpeculativeCalls.prototype, 'claim').mockImplementationOnce(async () => {
+    await shown.promise;
+    throw new Error('the worker is confused');
   });
   const turn = chat.turn('hi');
+  await turn.says('For ');
+  shown.resolve();
   await (
     await gate.reached
   ).closed;
@@ -172,29 +247,59 @@ test('a first attempt that fails before it has claimed the response ends the cal
     output: { content: 'Here.' },
     metrics: { unreported_attempts: 1 },
   });
+  const live = folded(await turn.done);
+  expect(folded(await server.api.subscribe(chat.sessionId, await turn.turnId()).done)).toEqual(live);
   expect(await speculativeCalls()).toEqual({ withdrawn: 1 });
   // A call that is not ended here would end after 30 s.
 }, 25_000);
 
-test('a turn that ends before its first model call ends its speculative call', async () => {
+test('a turn that ends before its first model call ends its speculative call; its message stays, without text', async () => {
   const gate = held(
     (call) => call.text('Nobody will '),
     () => undefined,
   );
-  const chat = await server.chat({ scripts: [gate.script] });
-  const loading = Promise.withResolvers<void>();
-  vi.spyOn(Conversations.prototype, 'load').mockImplementationOnce((_call, _runId, signal) => {
-    loading.resolve();
+  const chat = await server.chat({ scripts: [gate.script], spec: onTestServer });
+  vi.spyOn(InProcessSpeculativeCalls.prototype, 'claim').mockImplementationOnce((_call, signal) => {
     return new Promise((_resolve, reject) => {
       signal.addEventListener('abort', () => reject(new Error('cancelled')), { once: true });
     });
   });
   const turn = chat.turn('hi');
   const call = await gate.reached;
-  await loading.promise;
+  await turn.says('Nobody will ');
   await server.api.send('POST', `${chat.path}/cancel`, {});
   expect((await turn.end()).status).toBe('cancelled');
   await call.closed;
+  const live = folded(await turn.done);
+  const turnId = await turn.turnId();
+  expect(live).toMatchObject([
+    { type: 'turn.created' },
+    { type: 'mcp.initialize', mcp_servers: [] },
+    { type: 'model.message', id: turnId.replace('turn', 'msg'), content: '', finish_reason: 'cancelled' },
+    { type: 'turn.done' },
+  ]);
+  expect(folded(await server.api.subscribe(chat.sessionId, turnId).done)).toEqual(live);
   expect(await speculativeCalls()).toEqual({ withdrawn: 1 });
   // A call that is not ended here would end after 30 s.
 }, 25_000);
+
+test('a turn that is cancelled as soon as it is accepted has the message that its readers were shown', async () => {
+  const gate = held(
+    (call) => call.text('Nobody will '),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [gate.script], spec: onTestServer });
+  const turn = chat.turn('hi');
+  await gate.reached;
+  const turnId = await turn.turnId();
+  await server.api.send('POST', `${chat.path}/cancel`, {});
+  expect((await turn.end()).status).toBe('cancelled');
+  const live = folded(await turn.done);
+  expect(live).toMatchObject([
+    { type: 'turn.created' },
+    { type: 'mcp.initialize' },
+    { type: 'model.message', id: turnId.replace('turn', 'msg'), finish_reason: 'cancelled' },
+    { type: 'turn.done' },
+  ]);
+  expect(folded(await server.api.subscribe(chat.sessionId, turnId).done)).toEqual(live);
+});

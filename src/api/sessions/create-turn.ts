@@ -65,7 +65,7 @@ async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: 
     const created = await turn.start();
     // The first delta of a turn that an earlier request started does not measure this request.
     const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
-    await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease, onFirstDelta });
+    await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease, created, onFirstDelta });
   } finally {
     lease.release();
   }
@@ -73,6 +73,7 @@ async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: 
 
 async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, response: Response): Promise<void> {
   const created = await turn.start();
+  await turn.whenIndexed();
   const firstAndLast = created ? { created, done: undefined } : await logs.firstAndLast(turn.turnId);
   if (await sendJson(response, { data: toTurnResource(firstAndLast) })) turn.acknowledge();
 }

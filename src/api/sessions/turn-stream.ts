@@ -1,4 +1,5 @@
 import type { Cursor } from '../../core/cursor.ts';
+import type { TurnCreated } from '../../core/records.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import {
   StreamSequencer,
@@ -27,6 +28,8 @@ interface TurnStreamOptions {
   stream: EventStream;
   /** A lease on the turn's tail that was taken before the turn began. */
   lease?: TailLease;
+  /** The turn's first record, if this request has started the turn: it is sent without reading the log. */
+  created?: TurnCreated | undefined;
   /**
    * Answers with 204 if the reader is at the end of an ended turn: an EventSource reconnects without end after an empty
    * stream.
@@ -46,6 +49,7 @@ export async function streamTurn({
   cursor,
   stream,
   lease,
+  created,
   endsWithNothing = false,
   onFirstDelta,
 }: TurnStreamOptions): Promise<void> {
@@ -61,7 +65,7 @@ export async function streamTurn({
   }
   const held = lease ?? context.tails.lease(turnId);
   try {
-    await follow({ ...context, turnId, reader, lease: held, endsWithNothing });
+    await follow({ ...context, turnId, reader, lease: held, created, endsWithNothing });
   } finally {
     held.release();
   }
@@ -140,14 +144,15 @@ interface Following extends Pick<ApiContext, 'logs'> {
   turnId: string;
   reader: Reader;
   lease: TailLease;
+  created: TurnCreated | undefined;
   endsWithNothing: boolean;
 }
 
-async function follow({ logs, turnId, reader, lease, endsWithNothing }: Following): Promise<void> {
+async function follow({ logs, turnId, reader, lease, created, endsWithNothing }: Following): Promise<void> {
   const { stream } = reader;
   const { tail } = lease;
   const { feed } = tail;
-  lease.run();
+  lease.run(created);
   await tail.ready;
   // A client that reconnects to a deleted turn must stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
