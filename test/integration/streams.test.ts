@@ -125,9 +125,17 @@ function holdsCentralProperty(serverOf: () => TestServer): void {
   const random = mulberry32(SEED);
   test.each(Object.entries(turns))('a turn %s', async (_, { scripts, during, status }) => {
     const server = serverOf();
-    const chat = await server.chat({ scripts, spec: onTestServer });
+    // What a speculative call has answered before its turn is accepted is sent as one.
+    const connected = Promise.withResolvers<void>();
+    const whenConnected = scripts.map(
+      (script): Script =>
+        (call) =>
+          connected.promise.then(() => script(call)),
+    );
+    const chat = await server.chat({ scripts: whenConnected, spec: onTestServer });
     const uninterrupted = chat.turn('go');
     const turnId = await uninterrupted.turnId();
+    connected.resolve();
     // Readers whose connections are cut repeatedly while the turn runs.
     const pieces = [1, 2, undefined, undefined, undefined].map((exactly) =>
       readInPieces(server, chat, server.api.subscribe(chat.sessionId, turnId), random, exactly),

@@ -55,26 +55,26 @@ afterAll(() => server.stop());
 
 test('the golden stream: base, deltas, a last delta; tools; the end', async () => {
   // The model writes when the reader has the previous text: deltas that wait for that are sent as one.
-  const [initialized, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const [created, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const chat = await server.chat({
     scripts: [
-      (call) => initialized.promise.then(() => use({ name: 'look', args: { at: 'the sea' } })(call)),
+      (call) => created.promise.then(() => use({ name: 'look', args: { at: 'the sea' } })(call)),
       (call) => answered.promise.then(() => say('All is well.')(call)),
     ],
     spec: onTestServer,
   });
   const reader = chat.turn('look around');
-  await reader.type('mcp.initialize');
-  initialized.resolve();
+  await reader.type('turn.created');
+  created.resolve();
   await reader.type('tool.response');
   answered.resolve();
   const frames = await reader.done;
   expect(frames.map(({ type, sequence_number: n }) => [n, type])).toEqual([
     [1_000_000, 'turn.created'],
-    [2_000_000, 'mcp.initialize'],
-    [2_000_001, 'model.message'],
-    [2_000_002, 'model.message.delta'],
-    [2_000_003, 'model.message.delta'],
+    [1_000_001, 'mcp.initialize'],
+    [1_000_002, 'model.message'],
+    [1_000_003, 'model.message.delta'],
+    [1_000_004, 'model.message.delta'],
     [3_000_000, 'model.message.delta'],
     [4_000_000, 'tool.response'],
     [4_000_001, 'model.message'],
@@ -366,11 +366,13 @@ test('an unavailable MCP server does not end the turn: the model is told', async
   expect(chat.requests()[0]?.messages[0]?.content).toMatch(
     /^Be brief\.\n\nThe tools of the MCP server "gone" are currently unavailable: it failed: bad port$/,
   );
-  expect((await reader.done).some(({ type }) => type === 'mcp.initialize')).toBe(false);
+  expect(await reader.type('mcp.initialize')).toMatchObject({ mcp_servers: [] });
 });
 
-test('tools that no attempt can prepare do not end the turn, and are not retried without end', async () => {
-  const chat = await server.chat({ spec: onTestServer });
+test('tools that no attempt can prepare do not end a turn that answers calls, and are not retried without end', async () => {
+  const ask = use({ name: 'ask_user_question', args: { question: '?' }, id: 'q1' });
+  const chat = await server.chat({ spec: onTestServer, scripts: [ask] });
+  expect(await chat.turn('hello').end()).toMatchObject({ status: 'done', output: null });
   // oxlint-disable-next-line typescript/unbound-method -- called on what the spy is called on
   const { spec } = Agents.prototype;
   const damaged = vi.fn(() => Promise.reject(new Error('the catalog has no such agent spec')));
@@ -378,7 +380,8 @@ test('tools that no attempt can prepare do not end the turn, and are not retried
     return logContext().activityType === 'connectTools' ? damaged() : spec.call(this, hash);
   });
   onTestFinished(() => spy.mockRestore());
-  expect(await chat.turn('hello').end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
+  const reply = { type: 'user.tool_response', thread_id: 'main', tool_call_id: 'q1', content: 'yes' };
+  expect(await chat.turn([reply]).end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
   expect(damaged).toHaveBeenCalledTimes(1);
 });
 

@@ -31,6 +31,11 @@ def fold(stream):
     return list(events.values()), numbers
 
 
+def without_numbers(events):
+    """A number is of a connection, and stays with the event that a client holds."""
+    return [event.dict() | {"sequence_number": 0} for event in events]
+
+
 session = client.create_session(agent_name=agent)
 seen["session"] = {"agent": session.agent_name, "owner": session.created_by_subject.subject_slug}
 
@@ -41,9 +46,10 @@ seen["stream"] = [event.type for event in events]
 seen["text"] = next(event.content for event in events if event.type == "model.message")
 seen["state"] = turn.state.status
 again, _ = fold(turn.stream())
-assert [e.json() for e in again] == [e.json() for e in events]
-resumed = list(turn.stream(after_sequence_number=numbers[2]))
-seen["resumed"] = [item.event.type for item in resumed]
+assert without_numbers(again) == without_numbers(events)
+resumed, _ = fold(turn.stream(after_sequence_number=numbers[2]))
+# What was not durable at the cursor is sent again: the message, and possibly the record before it.
+seen["resumed"] = [event.type for event in resumed if event.type != "mcp.initialize"]
 held, number = {}, None
 while "turn.done" not in [event.type for event in held.values()]:
     item = next(iter(turn.stream(after_sequence_number=number)))
@@ -52,8 +58,7 @@ while "turn.done" not in [event.type for event in held.values()]:
     else:
         held[item.event.id] = item.event
     number = item.sequence_number
-# A number is of a connection, and stays with the event that a client holds.
-assert [e.dict() | {"sequence_number": 0} for e in held.values()] == [e.dict() | {"sequence_number": 0} for e in events]
+assert without_numbers(held.values()) == without_numbers(events)
 seen["oneByOne"] = next(event.content for event in held.values() if event.type == "model.message")
 listed = list(turn.list_events(limit=1))
 seen["listed"] = [event.type for event in listed]
