@@ -32,7 +32,7 @@ const modelInput: CallModelInput = {
   sequence: 1,
   messageId: 'msg_0',
   createdAt: '2026-11-21T08:00:00.000Z',
-  step: 1,
+  step: 2,
   upTo: 1,
   recent: [],
 };
