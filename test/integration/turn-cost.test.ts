@@ -90,15 +90,15 @@ test('a plain turn has at most five workflow tasks, one activity, and neither ti
 test('a turn with one tool has two workflow tasks and two activities more', async () => {
   const chat = await warmChat(use({ name: 'look' }), say('seen'));
   const { tasks, ...rest } = await costOf(chat, () => run(chat, 'look'));
-  expect(rest).toEqual({ activities: 4, timers: 0, signals: 0 });
-  expect(tasks).toBeLessThanOrEqual(8);
+  expect(rest).toEqual({ activities: 3, timers: 0, signals: 0 });
+  expect(tasks).toBeLessThanOrEqual(7);
 });
 
 test('a turn that waits for an approval costs as much as a plain one, and the approved one a tool more', async () => {
   const chat = await warmChat(use({ name: 'pay', id: 'call_pay' }), say('paid'));
   const asking = await costOf(chat, () => run(chat, 'pay'));
-  expect(asking).toMatchObject({ activities: 2, timers: 0, signals: 0 });
-  expect(asking.tasks).toBeLessThanOrEqual(6);
+  expect(asking).toMatchObject({ activities: 1, timers: 0, signals: 0 });
+  expect(asking.tasks).toBeLessThanOrEqual(5);
   const approval = {
     type: 'user.tool_approval',
     thread_id: 'main',
