@@ -216,6 +216,8 @@ test(
     const reader = server.api.turn(sessionId, 'hi');
     await reader.says('I am');
     const turnId = await reader.turnId();
+    // The text is sent before the turn's workflow has run.
+    await expect.poll(() => inspect(turnId)).toMatch(/^ {2}the model since /m);
     await server.kill();
     await reader.done.catch(() => undefined);
     first.release();
