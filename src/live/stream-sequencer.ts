@@ -82,7 +82,7 @@ export class StreamSequencer {
   #isCut: boolean;
   /** By the ids of the messages in progress. */
   readonly #sent = new Map<string, Sent>();
-  /** The record at the next ordinal, if it was sent before it was durable. */
+  /** The record at the next ordinal, if this connection was sent it before it was durable. */
   #preceding: McpInitialized | undefined;
 
   constructor(cursor: Cursor = BEGINNING) {
@@ -122,13 +122,17 @@ export class StreamSequencer {
     const sent = this.#sent.get(message.id);
     const isSame = sent?.attempt === message.attempt;
     if (isSame && sent.frames === message.frames) return [];
+    const preceding = isSame ? undefined : this.#unsentBefore(message);
     const frames = isSame
       ? deltaFrames(message, missing(message, sent, delta))
-      : [...this.#before(message), ...this.#begin(message, textDeltas(message.text, MAX_DELTA_BYTES))];
+      : [
+          ...(preceding ? [recordFrame(preceding)] : []),
+          ...this.#begin(message, textDeltas(message.text, MAX_DELTA_BYTES)),
+        ];
     // No text of an attempt may have arrived yet: an empty `begin` would replace what the client holds.
     if (message.frames === 0 || frames.length === 0 || !this.#hasNumbersFor(frames.length)) return [];
-    const { attempt, text, preceding } = message;
-    if (this.#ordinal === message.after) this.#preceding = preceding;
+    const { attempt, text } = message;
+    this.#preceding = preceding ?? this.#preceding;
     this.#sent.set(message.id, { attempt, frames: message.frames, lengths: lengthsOf(text) });
     return this.#number(frames);
   }
@@ -154,10 +158,13 @@ export class StreamSequencer {
     return { before: this.#number(frames), last };
   }
 
-  /** The record that precedes a message in progress, if the connection has not been sent it. */
-  #before({ after, preceding }: LiveMessage): TurnFrame[] {
-    if (!preceding || after < this.#ordinal || isDeepStrictEqual(preceding, this.#preceding)) return [];
-    return [recordFrame(preceding)];
+  /**
+   * The record that precedes a message in progress, if the connection has not been sent it. A reader that was cut in the
+   * message has been sent one; if it was another one, the durable record replaces it.
+   */
+  #unsentBefore({ after, preceding }: LiveMessage): McpInitialized | undefined {
+    const isKnown = this.#isCut || after < this.#ordinal || isDeepStrictEqual(preceding, this.#preceding);
+    return isKnown ? undefined : preceding;
   }
 
   /** The frames of a message of which the connection has been sent nothing; `pieces` are its text so far. */

@@ -238,6 +238,21 @@ test('the record before a message is sent once, before the message; a different 
   }
 });
 
+test('a client with one event per connection gets the text of a message, not the record before it again', () => {
+  const feed = new TurnFeed();
+  const record = { kind: 'mcp.initialize' as const, id: 'evt_1', at: AT, threadId: 'main', servers: [] };
+  feed.frame(frame(0, 'one ', { preceding: record }));
+  const [first, ...more] = resume(feed, []).slice(0, 1);
+  if (!first) throw new Error('no frame');
+  expect([first.frame, more]).toEqual([{ kind: 'record', record }, []]);
+  feed.frame(frame(1, 'two'));
+  const [second] = resume(feed, [first]);
+  expect(second?.frame).toMatchObject({ kind: 'begin', text: { content: 'one two' } });
+  // Its connection was not sent the record, so it gets the durable one.
+  feed.entry({ ordinal: 1, record });
+  expect(resume(feed, [first, second!]).map(({ frame }) => frame)[0]).toEqual({ kind: 'record', record });
+});
+
 test('a client keeps its text when its server has received no frame of the message yet', () => {
   const feed = new TurnFeed();
   expect(feed.frame(frame(5, 'behind a gap'))).toBe(false);
