@@ -41,14 +41,21 @@ import type { turn } from './turn.ts';
 
 /**
  * Short reads of the catalog and of histories, retried while these are unavailable, since no command can be decided
- * without them. They are local activities, which have no heartbeats that count lost workers: if the worker is lost, the
- * workflow task is lost too. From its fourth attempt on Temporal waits longer for each: 5 seconds more at first, and up
- * to 10 minutes.
+ * without them.
  */
-const { loadSession, inspectTurn } = proxyLocalActivities<Pick<Activities, 'loadSession' | 'inspectTurn'>>({
+const reading = {
   startToCloseTimeout: '10 seconds',
   retry: { initialInterval: '200 milliseconds', maximumInterval: '5 seconds' },
-});
+} as const;
+
+/**
+ * A local activity, since all commands wait for it. Others must not be: while a local activity takes several workflow
+ * tasks, further events arrive before its result, but in a replay after it, so the replay may take another path. If its
+ * worker is lost, the workflow task is lost too, and Temporal retries that with a back-off.
+ */
+const { loadSession } = proxyLocalActivities<Pick<Activities, 'loadSession'>>(reading);
+
+const { inspectTurn } = proxyActivities<Pick<Activities, 'inspectTurn'>>(reading);
 
 /**
  * Terminates a turn that does not end: two quick calls to Temporal, retried for ever, since the session waits for it.
