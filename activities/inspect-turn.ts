@@ -1,6 +1,7 @@
 import { turnStatus, type TurnStatus } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
+import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 
 /**
  * The status of a turn; undefined if the session has no such turn. The calls that are pending on it are resolved once,
@@ -10,13 +11,14 @@ import { failUnlessTransient } from '../src/engine/retry.ts';
 export function createInspectTurn(dependencies: Dependencies) {
   const { catalog, turnIndex } = dependencies;
   return function inspectTurn(input: { sessionId: string; turnId: string }): Promise<TurnStatus | undefined> {
-    return failUnlessTransient(async () => {
+    const inspect = async (): Promise<TurnStatus | undefined> => {
       const turn = await turnStatus(input.turnId, dependencies);
       if (turn?.sessionId !== input.sessionId) return undefined;
       if (turn.pending.length === 0) return turn;
       // The turn that follows it may have been started so recently that it is not in the index yet.
       await turnIndex.reconcileRequests(turn.sessionId);
       return (await catalog.turns.isFollowed(turn.turnId)) ? { ...turn, pending: [] } : turn;
-    });
+    };
+    return withHeartbeat(() => failUnlessTransient(inspect));
   };
 }

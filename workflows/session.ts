@@ -55,7 +55,7 @@ const reading = {
  */
 const { loadSession } = proxyLocalActivities<Pick<Activities, 'loadSession'>>(reading);
 
-const { inspectTurn } = proxyActivities<Pick<Activities, 'inspectTurn'>>(reading);
+const { inspectTurn } = proxyActivities<Pick<Activities, 'inspectTurn'>>({ ...reading, heartbeatTimeout: '4 seconds' });
 
 /**
  * Terminates a turn that does not end: two quick calls to Temporal, retried for ever, since the session waits for it.
@@ -175,7 +175,7 @@ class SessionRun {
         if (known) return this.#adoptExisting(known);
       }
       // A client reads the end of a turn in its log, and may answer it before the session has been notified.
-      if (open && tip) await this.#reconcile(tip.turnId);
+      if (open && tip && mustHaveEnded(command)) await this.#reconcile(tip.turnId);
       let previous = await this.#validate(command);
       if (this.#state.open && tip) {
         if (command.sparesRunning) throw refused(RUNNING);
@@ -382,6 +382,11 @@ const RUNNING: Refusal = {
   message: 'this would cancel the running turn, which your role does not allow: send it again when that turn has ended',
 };
 const EXPIRED: Refusal = { code: 'request_expired', message: 'the request took too long to arrive: send it again' };
+
+/** Whether a command is rejected if the last turn runs, rather than cancelling it. */
+function mustHaveEnded({ sparesRunning, input }: CreateTurnCommand): boolean {
+  return sparesRunning === true || input.some(({ type }) => type !== 'user.message');
+}
 
 function isExpired({ createdAt }: CreateTurnCommand): boolean {
   return Date.now() - Date.parse(createdAt) > COMMAND_LIFETIME_MS;
