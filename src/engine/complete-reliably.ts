@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ActivityNotFoundError, type Client } from '@temporalio/client';
 import { Context } from '@temporalio/activity';
+import type { ActivitySerializationContext } from '@temporalio/common';
 import { NEVER } from '../lib/abort.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { retryWhileUnavailable } from './retry.ts';
@@ -15,7 +16,16 @@ const RESPONSE_TIMEOUT_MS = 5_000;
  * unavailable.
  */
 export function completeReliably({ client }: { client: Client }, result: unknown): void {
-  const { taskToken } = Context.current().info;
+  const { taskToken, activityId, workflowExecution } = Context.current().info;
+  const { namespace } = client.options;
+  // What the worker encodes with: an encrypted result is bound to it.
+  const serializationContext: ActivitySerializationContext = {
+    type: 'activity',
+    namespace,
+    activityId,
+    isLocal: false,
+    ...(workflowExecution && { workflowId: workflowExecution.workflowId }),
+  };
   const withDeadline = <T>(work: () => Promise<T>): Promise<T> =>
     client.connection.withDeadline(Date.now() + RESPONSE_TIMEOUT_MS, work);
   const ensureCompleted = async (): Promise<void> => {
@@ -24,7 +34,8 @@ export function completeReliably({ client }: { client: Client }, result: unknown
       await withDeadline(() => client.workflowService.getSystemInfo({}));
     } catch (error) {
       if (!isTemporalUnavailable(error)) throw error;
-      const complete = (): Promise<void> => withDeadline(() => client.activity.complete(taskToken, result));
+      const complete = (): Promise<void> =>
+        withDeadline(() => client.activity.complete(taskToken, result, { serializationContext }));
       await retryWhileUnavailable(complete, NEVER, (cause) => !(cause instanceof ActivityNotFoundError));
     }
   };
