@@ -20,7 +20,7 @@ export async function expectReplays(config: Config): Promise<void> {
     const dataConverter = workerConverterFor(new Cipher(encryptionKeys), config);
     const bundle = await workflowBundle(cacheDir, { encodesFailures: encryptionKeys.length > 0 });
     const options = { workflowBundle: bundle, ...(dataConverter && { dataConverter }) };
-    for await (const { workflowId, runId, error } of Worker.runReplayHistories(options, histories)) {
+    for await (const { workflowId, runId, error } of Worker.runReplayHistories(options, begun(histories))) {
       if (!error) continue;
       const file = path.join(await mkdtemp(path.join(tmpdir(), 'everturn-history-')), 'history.json');
       await writeFile(file, historyToJSON(await client.workflow.getHandle(workflowId, runId).fetchHistory()));
@@ -30,5 +30,14 @@ export async function expectReplays(config: Config): Promise<void> {
     }
   } finally {
     await connection.close();
+  }
+}
+
+/** The histories with a workflow task. The SDK would wait for ever for the replay of a run that has just continued as new. */
+async function* begun<H extends { history: unknown }>(histories: AsyncIterable<H>): AsyncGenerator<H> {
+  for await (const one of histories) {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the client gives decoded histories
+    const { events } = one.history as { events?: { workflowTaskCompletedEventAttributes?: unknown }[] };
+    if (events?.some((event) => event.workflowTaskCompletedEventAttributes)) yield one;
   }
 }
