@@ -27,7 +27,7 @@ test('a result that is sent after an outage is encrypted for the activity: its w
   const connection = plain as unknown as ConnectionLike;
   const activity = new AsyncCompletionClient({ connection, dataConverter: dataConverterFor(cipher)! });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
-  const client = { connection, workflowService, activity, options: { namespace: 'default' } } as unknown as Client;
+  const client = { connection, workflowService, activity } as unknown as Client;
 
   await new MockActivityEnvironment().run(() => Promise.resolve(completeReliably({ client }, { paid: true })));
 

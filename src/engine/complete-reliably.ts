@@ -16,8 +16,7 @@ const RESPONSE_TIMEOUT_MS = 5_000;
  * unavailable.
  */
 export function completeReliably({ client }: { client: Client }, result: unknown): void {
-  const { taskToken, activityId, workflowExecution } = Context.current().info;
-  const { namespace } = client.options;
+  const { taskToken, namespace, activityId, workflowExecution } = Context.current().info;
   // What the worker encodes with: an encrypted result is bound to it.
   const serializationContext: ActivitySerializationContext = {
     type: 'activity',
