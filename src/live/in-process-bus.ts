@@ -1,16 +1,16 @@
-import { CancelHints } from './cancel-hints.ts';
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
+import { TurnListeners } from './turn-listeners.ts';
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {
   readonly #published = new PublishedMessages();
-  readonly #cancelHints = new CancelHints();
-  readonly #listeners = new Map<string, Set<LiveListener>>();
+  readonly #cancelListeners = new TurnListeners<() => void>();
+  readonly #listeners = new TurnListeners<LiveListener>();
 
   publish(frame: LiveFrame): void {
     this.#published.add(frame);
-    for (const listener of this.#listeners.get(frame.turnId) ?? []) listener.frame(frame);
+    for (const listener of this.#listeners.of(frame.turnId)) listener.frame(frame);
   }
 
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
@@ -18,25 +18,20 @@ export class InProcessBus implements LiveBus {
   }
 
   subscribe(turnId: string, listener: LiveListener): () => void {
-    const listeners = this.#listeners.get(turnId) ?? new Set();
-    this.#listeners.set(turnId, listeners.add(listener));
-    return () => {
-      listeners.delete(listener);
-      if (listeners.size === 0 && this.#listeners.get(turnId) === listeners) this.#listeners.delete(turnId);
-    };
+    return this.#listeners.add(turnId, listener);
   }
 
   requestSnapshots(turnId: string): void {
     for (const snapshot of this.#published.on(turnId)) {
-      for (const listener of this.#listeners.get(turnId) ?? []) listener.snapshot(structuredClone(snapshot));
+      for (const listener of this.#listeners.of(turnId)) listener.snapshot(structuredClone(snapshot));
     }
   }
 
   hintCancel(turnId: string): void {
-    this.#cancelHints.deliver(turnId);
+    for (const listener of this.#cancelListeners.of(turnId)) listener();
   }
 
   onCancelHint(turnId: string, listener: () => void): () => void {
-    return this.#cancelHints.on(turnId, listener);
+    return this.#cancelListeners.add(turnId, listener);
   }
 }

@@ -1,9 +1,9 @@
 import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
-import { CancelHints } from './cancel-hints.ts';
 import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
+import { TurnListeners } from './turn-listeners.ts';
 
 interface RedisBusOptions {
   redis: Redis;
@@ -47,7 +47,7 @@ export class RedisBus implements LiveBus {
   readonly #log: Logger;
   readonly #cipher: Cipher;
   readonly #published = new PublishedMessages();
-  readonly #cancelHints = new CancelHints();
+  readonly #cancelListeners = new TurnListeners<() => void>();
   readonly #watched = new Map<string, WatchedTurn>();
   /** Turns whose snapshots were requested since the last event-loop turn: all requests get one response. */
   readonly #requested = new Set<string>();
@@ -114,7 +114,7 @@ export class RedisBus implements LiveBus {
   }
 
   onCancelHint(turnId: string, listener: () => void): () => void {
-    return this.#cancelHints.on(turnId, listener);
+    return this.#cancelListeners.add(turnId, listener);
   }
 
   get #requestChannel(): string {
@@ -222,7 +222,7 @@ export class RedisBus implements LiveBus {
   readonly #onMessage = (message: string, channel: string): void => {
     try {
       if (channel === this.#requestChannel) this.#onRequest(message);
-      else if (channel === this.#cancelChannel) this.#cancelHints.deliver(message);
+      else if (channel === this.#cancelChannel) for (const listener of this.#cancelListeners.of(message)) listener();
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // An error that reaches the client would close the connection.

@@ -47,7 +47,8 @@ const STUCK_WAIT_MS = 60_000;
 
 /**
  * Sets the gauges that cover all processes and are read from the stores: running turns, ended turns that are not
- * archived, and stuck workflows. Temporal 1.29 cannot list the last, so the workflows that matter are examined one by one: running turns, the sessions of turns that are not archived, and removals of sessions.
+ * archived, and stuck workflows. Temporal 1.29 cannot list the last, so the workflows that matter are examined one by
+ * one: running turns, the sessions of turns that are not archived, and removals of sessions.
  */
 export class Workload {
   readonly #options: WorkloadOptions;
