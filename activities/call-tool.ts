@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/core/history.ts';
-import { outcomeText } from '../src/core/projection.ts';
+import { outcomeText } from '../src/core/tool-records.ts';
 import type { NewRecord } from '../src/core/records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';

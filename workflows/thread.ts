@@ -1,6 +1,8 @@
 import {
   ActivityCancellationType,
   ActivityFailure,
+  CancellationScope,
+  condition,
   isCancellation,
   proxyActivities,
   workflowInfo,
@@ -17,13 +19,9 @@ import type {
 } from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, resolutionOf, startsWithModelCall } from '../src/core/projection.ts';
-import {
-  addUsage,
-  type CallSource,
-  type MessagePlan,
-  type ModelMessage,
-  type PendingCall,
-} from '../src/core/records.ts';
+import { addUsage, type MessagePlan, type ModelMessage } from '../src/core/records.ts';
+import { openCallsOf, type OpenCall } from '../src/core/tool-records.ts';
+import type { TurnActions } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 
 /** The progress of a turn, shared by its threads, since they share its log. */
@@ -39,14 +37,15 @@ export type ThreadResult =
 interface ThreadOptions {
   start: TurnStart;
   threadId: string;
-  /** When the turn times out, in milliseconds since 1970. */
-  deadline: number;
+  /** When the turn times out, in milliseconds since 1970; later if it was paused in the meantime. */
+  deadline: () => number;
   progress: Progress;
+  actions: TurnActions;
   stopped: () => boolean;
 }
 
 /** A tool call that may run: it needs no approval, or is approved. */
-type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'>;
+type ReadyCall = Pick<OpenCall, 'toolCallId' | 'source'>;
 
 /**
  * With the default, a workflow sees a cancellation at once although a result may still be added to its history. The log
@@ -90,19 +89,33 @@ export class Thread {
   readonly #start: TurnStart;
   readonly #threadId: string;
   readonly #progress: Progress;
+  readonly #actions: TurnActions;
   readonly #stopped: () => boolean;
-  readonly #run: RunGuard;
+  readonly #deadline: () => number;
+  readonly #runId: Omit<RunGuard, 'deadline'>;
   /** Stamps of the results since the last model call. */
   #recent: string[] = [];
 
-  constructor({ start, threadId, deadline, progress, stopped }: ThreadOptions) {
+  constructor({ start, threadId, deadline, progress, actions, stopped }: ThreadOptions) {
     this.#start = start;
     this.#threadId = threadId;
     this.#progress = progress;
+    this.#actions = actions;
     this.#stopped = stopped;
+    this.#deadline = deadline;
     // Only the activities check the run, since this code must replay the events before a reset.
     const { originalExecutionRunId: runId } = workflowInfo();
-    this.#run = { runId, ...(start.carry?.isReset && { isReset: true }), deadline };
+    this.#runId = { runId, ...(start.carry?.isReset && { isReset: true }) };
+  }
+
+  get #run(): RunGuard {
+    return { ...this.#runId, deadline: this.#deadline() };
+  }
+
+  /** The log has further records, which no worker caches. */
+  addRecords(count: number): void {
+    this.#progress.ordinal += count;
+    if (count > 0) this.#recent.push('');
   }
 
   async run(): Promise<ThreadResult> {
@@ -114,8 +127,10 @@ export class Thread {
       );
       await this.#callTools(allowed);
     }
+    if (this.#start.carry?.actions) await this.#callToolsAsAllowed([]);
     for (;;) {
       if (this.#stopped()) return { status: 'stopped' };
+      if (this.#actions.failure !== undefined) return { status: 'error', message: this.#actions.failure };
       if (workflowInfo().continueAsNewSuggested) return { status: 'continue' };
       if (this.#progress.step >= this.#start.limits.iterations) {
         const { iterations } = this.#start.limits;
@@ -134,19 +149,15 @@ export class Thread {
       return { status: 'error', message: 'The model stopped at its limit of output tokens (finish_reason: length).' };
     }
     if (message.toolCalls.length === 0) return { status: 'done', pending: [] };
-    const ready: ReadyCall[] = [];
-    const pending: PendingCall[] = [];
-    for (const [index, { id: toolCallId, route }] of message.toolCalls.entries()) {
-      const source: CallSource = { turnId: this.#start.turnId, messageId: message.id, stamp, index };
-      const call = { threadId: this.#threadId, toolCallId };
-      if (route.to === 'client') pending.push({ ...call, needs: 'response', source });
-      if (route.to !== 'server') continue;
-      source.run = { effect: route.effect, callHash: route.callHash };
-      if (route.approval) pending.push({ ...call, needs: 'approval', source });
-      else ready.push({ toolCallId, source });
+    const calls = openCallsOf(message, { turnId: this.#start.turnId, stamp });
+    const ready = calls.filter((call) => !call.pending);
+    if (this.#actions.waits) {
+      await this.#callToolsAsAllowed(ready);
+      return undefined;
     }
     await this.#callTools(ready);
     if (this.#stopped()) return { status: 'stopped' };
+    const pending = calls.flatMap((call) => call.pending ?? []);
     return pending.length > 0 ? { status: 'done', pending } : undefined;
   }
 
@@ -206,6 +217,34 @@ export class Thread {
     await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
   }
 
+  /**
+   * Runs `ready` calls, and the others of the thread's last message as they are allowed, until none of them waits any
+   * more. Returns with calls waiting if the turn stops, fails, or should continue as new.
+   */
+  async #callToolsAsAllowed(ready: ReadyCall[]): Promise<void> {
+    const actions = this.#actions;
+    const started = new Set<string>();
+    const next = () =>
+      [...ready, ...actions.allowed(this.#threadId)].find(({ toolCallId }) => !started.has(toolCallId));
+    const isOver = () =>
+      this.#stopped() ||
+      actions.failure !== undefined ||
+      (actions.isPaused && workflowInfo().continueAsNewSuggested) ||
+      (next() === undefined && !actions.isWaiting(this.#threadId));
+    const lane = async (): Promise<void> => {
+      while (!isOver()) {
+        const call = next();
+        if (call) {
+          started.add(call.toolCallId);
+          await this.#callTool(call);
+        } else {
+          await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: MAX_CONCURRENT_TOOLS }, lane));
+  }
+
   /** Never throws: every outcome of a tool is in the log and in the next request to the model. */
   async #callTool({ toolCallId, source }: ReadyCall): Promise<void> {
     const { turnId, sessionId, owner, specHash, limits } = this.#start;
@@ -225,6 +264,7 @@ export class Thread {
     } catch {
       this.#count('callTool');
     }
+    this.#actions.ended({ threadId: this.#threadId, toolCallId });
   }
 
   async #connectTools(): Promise<void> {
@@ -243,6 +283,7 @@ export class Thread {
    */
   #count(activity: AppendingActivity, result?: Appended, plan?: MessagePlan): void {
     const records = result?.records.length ?? countFailureRecords(activity, plan);
+    for (const record of result?.records ?? []) this.#actions.add(record, result?.stamp ?? '');
     this.#progress.ordinal += records;
     // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
     if (result || records > 0) this.#recent.push(result?.stamp ?? '');

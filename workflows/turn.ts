@@ -12,9 +12,11 @@ import type { Activities } from '../activities/index.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
 import { countStartRecords } from '../src/core/projection.ts';
 import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
+import { TurnActions } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import { cancelTurn } from './messages.ts';
 import { Thread, type Progress, type ThreadResult } from './thread.ts';
+import { TurnCommands } from './turn-commands.ts';
 
 /**
  * Archives the previous run's part of the log after a continue-as-new, before Temporal deletes that run. Its end is
@@ -38,7 +40,10 @@ const { cancels } = proxySinks<CancelSinks>();
 export async function turn(start: TurnStart): Promise<TurnResult> {
   const { carry, turnId, sessionId } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
-  const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
+  const unpausedDeadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
+  const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
+  const actions = new TurnActions(start);
+  const deadline = () => unpausedDeadline + actions.waitedMs;
 
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
@@ -48,21 +53,28 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     steps.cancel();
   };
   setHandler(cancelTurn, stop);
+  const stopped = () => {
+    if (!actions.isPaused && Date.now() >= deadline()) stop('server-execution-timeout');
+    return reason !== undefined;
+  };
+  const thread = new Thread({ start, threadId: ROOT_THREAD, deadline, progress, actions, stopped });
+  const commands = new TurnCommands({ turnId, actions, onRecords: (count) => thread.addRecords(count) });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadResult;
   try {
-    const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
-    const stopped = () => {
-      if (Date.now() >= deadline) stop('server-execution-timeout');
-      return reason !== undefined;
-    };
-    const thread = new Thread({ start, threadId: ROOT_THREAD, deadline, progress, stopped });
     end = await steps.run(() => thread.run());
+    await commands.settled();
     if (end.status === 'continue' && !reason) {
       const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
-      const next: TurnContinuation = { ...progress, previousRunId, deadline, ...(isReset && { isReset }) };
+      const next: TurnContinuation = {
+        ...progress,
+        previousRunId,
+        deadline: unpausedDeadline,
+        ...(actions.waits && { actions: actions.state }),
+        ...(isReset && { isReset }),
+      };
       return await continueAsNew<typeof turn>({ ...start, carry: next });
     }
   } catch (error) {

@@ -39,7 +39,7 @@ export interface Tip extends TurnAccepted {
  */
 export interface CreateTurnCommand extends Pick<
   TurnStart,
-  'turnId' | 'createdAt' | 'createdBy' | 'owner' | 'input' | 'title' | 'specHash' | 'hasServers' | 'limits'
+  'turnId' | 'createdAt' | 'createdBy' | 'owner' | 'input' | 'title' | 'specHash' | 'hasServers' | 'pause' | 'limits'
 > {
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;

@@ -1,4 +1,4 @@
-import { responseText } from './projection.ts';
+import { responseText } from './tool-records.ts';
 import type {
   InputItem,
   ModelMessage,

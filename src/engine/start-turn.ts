@@ -145,6 +145,7 @@ async function commandOf(
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
     specHash: session.spec_hash,
     hasServers: hasServers(spec),
+    ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     limits: {
       iterations: spec.config?.iteration_limit ?? 100,
       seconds: config.turnSeconds,
