@@ -10,11 +10,11 @@ import {
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
-import { countStartRecords } from '../src/core/projection.ts';
-import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
+import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/records.ts';
 import { errorMessage } from './errors.ts';
 import { cancelTurn } from './messages.ts';
-import { Thread, type Progress, type ThreadResult } from './thread.ts';
+import { Thread, type ThreadResult } from './thread.ts';
+import { TurnScope } from './turn-scope.ts';
 
 /**
  * Archives the previous run's part of the log after a continue-as-new, before Temporal deletes that run. Its end is
@@ -53,16 +53,23 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
 
   let end: ThreadResult;
   try {
-    const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
     const stopped = () => {
       if (Date.now() >= deadline) stop('server-execution-timeout');
       return reason !== undefined;
     };
-    const thread = new Thread({ start, threadId: ROOT_THREAD, deadline, progress, stopped });
-    end = await steps.run(() => thread.run());
+    const scope = new TurnScope({ start, deadline, stopped });
+    const thread = new Thread(scope);
+    end = await steps.run(() => thread.run(scope.resumed(ROOT_THREAD)));
     if (end.status === 'continue' && !reason) {
       const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
-      const next: TurnContinuation = { ...progress, previousRunId, deadline, ...(isReset && { isReset }) };
+      const next: TurnContinuation = {
+        ...scope.progress,
+        ...waitingOf(end),
+        step: thread.steps,
+        previousRunId,
+        deadline,
+        ...(isReset && { isReset }),
+      };
       return await continueAsNew<typeof turn>({ ...start, carry: next });
     }
   } catch (error) {
@@ -75,7 +82,12 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
 
 /** A cancelled turn ends as cancelled even if its last step had a result, unless the turn was done before. */
 function resultOf(end: ThreadResult, reason: CancelReason | undefined): TurnResult {
-  if (end.status === 'done') return end;
+  if (end.status === 'done') return { status: 'done', pending: [] };
+  if (end.status === 'waiting') return { status: 'done', ...waitingOf(end) };
   if (reason) return { status: 'cancelled', reason };
   return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
+}
+
+function waitingOf({ pending, threads = [] }: Waiting): Waiting {
+  return { pending, ...(threads.length > 0 && { threads }) };
 }

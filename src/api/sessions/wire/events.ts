@@ -146,6 +146,38 @@ export const mcpInitialize = z
   })
   .meta({ id: 'McpInitialize' });
 
+const threadParent = z.object({ thread_id: z.string(), tool_call_id: z.string() });
+
+const thread = { ...base, thread_id: z.string(), title: z.string(), parent: threadParent };
+
+export const threadCreated = z
+  .object({
+    type: z.literal('thread.created'),
+    ...thread,
+    agent_info: z.object({
+      type: z.literal('dynamic'),
+      name: z.string(),
+      input: z.string(),
+      model: z.string().optional().describe("absent: the parent's, or that of the registered agent"),
+      agent: z.string().optional().describe('the registered agent that the sub-agent is'),
+    }),
+  })
+  .meta({ id: 'ThreadCreated' });
+
+export const threadDone = z
+  .object({
+    type: z.literal('thread.done'),
+    ...thread,
+    state: z.discriminatedUnion('status', [
+      z.object({ status: z.literal('done'), output: modelMessage }),
+      z.object({ status: z.literal('error'), error: z.string() }),
+    ]),
+    status: z.enum(['done', 'error']),
+    output: modelMessage.optional(),
+    message: z.string().optional(),
+  })
+  .meta({ id: 'ThreadDone' });
+
 export const turnMetrics = z
   .object({
     total_input_tokens: z.int(),
@@ -200,7 +232,15 @@ export const turnDone = z
 
 /** The events of `GET …/turns/{tid}/events`: durable, folded, without `turn.created` and `turn.done`. */
 export const turnEvent = z
-  .discriminatedUnion('type', [modelMessage, toolResponse, approvalRequired, responseRequired, mcpInitialize])
+  .discriminatedUnion('type', [
+    modelMessage,
+    toolResponse,
+    approvalRequired,
+    responseRequired,
+    mcpInitialize,
+    threadCreated,
+    threadDone,
+  ])
   .meta({ id: 'TurnEvent' });
 
 /** The events of `GET …/events`. */
