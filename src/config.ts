@@ -108,6 +108,8 @@ export interface Config {
   trustedProxies: string[];
   /** How long one turn may run. */
   turnSeconds: number;
+  /** How many sub-agents of one turn run at once. */
+  subAgents: number;
   /** How long running tool calls may take to finish when the server stops. */
   shutdownSeconds: number;
 }
@@ -192,6 +194,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     },
     trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
     turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
+    subAgents: vars.EVERTURN_SUB_AGENTS,
     shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
   };
 }
@@ -369,6 +372,7 @@ const schema = z.object({
   EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),
   EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),
   EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
+  EVERTURN_SUB_AGENTS: z.coerce.number().int().min(1, { error: 'must be an integer of at least 1' }).max(50).default(5),
   EVERTURN_SHUTDOWN_SECONDS: seconds(20),
   EVERTURN_REQUESTS_PER_MINUTE: limit,
   EVERTURN_UNKNOWN_KEYS_PER_MINUTE: limit,

@@ -82,6 +82,10 @@ function summary(record: LogRecord): string {
       return `${record.toolCallId} ${record.outcome}: ${shown(responseText(record))}`;
     case 'mcp.initialize':
       return record.servers.map(({ name }) => name).join(', ');
+    case 'thread.created':
+      return `${record.thread.threadId} ${shown(record.thread.title)}: ${shown(record.input)}`;
+    case 'thread.done':
+      return `${record.threadId} ${record.end.status === 'done' ? 'done' : `error: ${shown(record.end.message)}`}`;
     case 'tool.approval_required':
     case 'tool.response_required':
       return record.calls.map(({ toolCallId }) => toolCallId).join(', ');

@@ -1,4 +1,15 @@
-import type { CallSource, CancelReason, InputItem, MessagePlan, NewRecord, PendingCall, Usage } from './records.ts';
+import type {
+  CallSource,
+  CancelReason,
+  InputItem,
+  MessagePlan,
+  NewRecord,
+  OpenThread,
+  PendingCall,
+  SubAgent,
+  Usage,
+  Waiting,
+} from './records.ts';
 import type { Subject } from './subject.ts';
 import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
 
@@ -76,6 +87,10 @@ export interface TurnStart extends ToolScope {
   title: string | null;
   /** All pending calls of the previous turn; the input of this turn resolves each of them. */
   resumes: PendingCall[];
+  /** The sub-agents that waited at the end of the previous turn; this turn continues them. */
+  threads?: OpenThread[];
+  /** The registered agents that may be started as sub-agents: the hashes of their specs by their names. */
+  agents?: Record<string, string>;
   /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
   specHash: string;
   hasServers: boolean;
@@ -101,12 +116,17 @@ export interface TurnLimits {
   toolSeconds: number;
   /** The heartbeat time-out of a call that must not run again, after which its worker is considered dead. */
   toolHeartbeatSeconds: number;
+  /** How many sub-agents run at once. */
+  subAgents: number;
 }
 
-export interface TurnContinuation {
+export interface TurnContinuation extends Partial<Waiting> {
   ordinal: number;
+  /** The model calls of the root agent. */
   step: number;
   usage: Usage;
+  /** How many sub-agents the turn has started. */
+  started?: number;
   /** The run that continued as new as this one. */
   previousRunId: string;
   /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
@@ -119,7 +139,7 @@ export interface TurnContinuation {
 
 /** The result of a turn workflow. */
 export type TurnResult =
-  | { status: 'done'; pending: PendingCall[] }
+  | ({ status: 'done' } & Waiting)
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
 
@@ -147,8 +167,12 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, RunGuard {
   sequence: number;
   specHash: string;
   step: number;
-  /** The stamps of the results since the thread's last model call: see `src/engine/conversations.ts`. */
+  /** The stamps of the turn's results since the thread's last model call: see `src/engine/conversations.ts`. */
   recent: string[];
+  /** Set for the thread of a sub-agent. */
+  subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
+  /** Those of the turn's start. */
+  agents?: Record<string, string>;
   /** Set for the first model call of a turn, if it is small: the worker need not read it from the history. */
   start?: TurnStart;
 }

@@ -1,6 +1,7 @@
 import { eventId, firstMessageId } from './ids.ts';
 import { actionsRequired, callKey, denial, outcomeText, toolResponse, type CallKey } from './tool-records.ts';
 import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
+import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
 import {
   addUsage,
   emptyAnswer,
@@ -12,14 +13,17 @@ import {
   type LogRecord,
   type MessagePlan,
   type ModelMessage,
+  type SubAgent,
   type TurnCreated,
   type UnsequencedRecord,
   UNREPORTED,
   type Usage,
+  type Waiting,
 } from './records.ts';
 import type {
   ActivityResult,
   AppendingActivity,
+  CallModelInput,
   HistoryEvent,
   ScheduledActivity,
   TurnHeader,
@@ -53,6 +57,8 @@ export class TurnProjection {
   #firstCall: MessagePlan | undefined;
   /** Tool calls without a result; `scheduled` is true once their activity is scheduled. */
   readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
+  /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
+  readonly #openThreads = new Map<string, Pick<SubAgent, 'threadId' | 'title' | 'parent'>>();
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -111,11 +117,16 @@ export class TurnProjection {
     if (carry) {
       this.#ordinal = carry.ordinal;
       this.#usage = carry.usage;
-      for (const call of this.#actions.open) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
+      // The same as for a reader that begins with this run.
+      this.#openCalls.clear();
+      this.#openThreads.clear();
+      this.#reopen(carry);
+      this.#reopen({ pending: this.#actions.open });
       return [];
     }
     const { createdAt: at } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
+    this.#reopen({ threads: start.threads ?? [] });
     for (const call of start.resumes) {
       const resolution = resolutionOf(call, start.input);
       if (resolution.status === 'deny') {
@@ -125,6 +136,15 @@ export class TurnProjection {
       }
     }
     return entries;
+  }
+
+  /** What was open at the end of the previous run or turn. */
+  #reopen({ pending = [], threads = [] }: Partial<Waiting>): void {
+    for (const thread of threads) {
+      this.#openThreads.set(thread.threadId, thread);
+      this.#openCalls.set(callKey(thread.parent), { ...thread.parent, scheduled: false });
+    }
+    for (const call of pending) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
   }
 
   #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
@@ -145,7 +165,7 @@ export class TurnProjection {
     const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
-    return records.map((record) => this.#append(record));
+    return withOutputs(records).map((record) => this.#append(record));
   }
 
   #taskCompleted(): LogEntry[] {
@@ -169,12 +189,21 @@ export class TurnProjection {
       entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
     }
     this.#running.clear();
-    const pending = end.status === 'done' ? end.pending : [];
-    for (const call of pending) this.#openCalls.delete(callKey(call));
-    for (const call of this.#openCalls.values()) {
-      entries.push(this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', at)));
+    const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
+    for (const { threadId, parent } of threads) {
+      this.#openThreads.delete(threadId);
+      this.#openCalls.delete(callKey(parent));
     }
-    this.#openCalls.clear();
+    for (const call of pending) this.#openCalls.delete(callKey(call));
+    const message =
+      finishReason === 'error' ? 'the turn ended with an error' : 'the turn was cancelled before it was done';
+    for (const thread of [...this.#openThreads.values()].reverse()) {
+      entries.push(...this.#closeCalls(at, thread.threadId));
+      const stopped = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message) };
+      const records = endOfThread(thread, { ...stopped, isCancelled: true });
+      entries.push(...records.map((record) => this.#append(record)));
+    }
+    entries.push(...this.#closeCalls(at));
     const actions = actionsRequired(pending, at).map((action) => this.#append(action));
     const requiredActions = actions.map(({ record }) => record);
     const done = this.#append({
@@ -182,12 +211,23 @@ export class TurnProjection {
       at,
       end:
         end.status === 'done'
-          ? { status: 'done', output: pending.length > 0 ? null : this.#output, requiredActions }
+          ? {
+              status: 'done',
+              output: pending.length > 0 ? null : this.#output,
+              requiredActions,
+              ...(threads.length > 0 && { threads }),
+            }
           : end,
       usage: this.#usage,
     });
     this.#done = true;
     return [...entries, ...actions, done];
+  }
+
+  /** Closes the calls of a thread, or of all. */
+  #closeCalls(at: string, threadId?: string): LogEntry[] {
+    const calls = [...this.#openCalls.values()].filter((call) => threadId === undefined || call.threadId === threadId);
+    return calls.map((call) => this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', at)));
   }
 
   #append<R extends UnsequencedRecord>(record: R): { ordinal: number; record: R & { id: string } } {
@@ -209,6 +249,10 @@ export class TurnProjection {
       }
     } else if (record.kind === 'tool.response') {
       this.#openCalls.delete(callKey(record));
+    } else if (record.kind === 'thread.created') {
+      this.#openThreads.set(record.thread.threadId, record.thread);
+    } else if (record.kind === 'thread.done') {
+      this.#openThreads.delete(record.threadId);
     }
   }
 
@@ -244,6 +288,7 @@ export function firstCallOf({
     createdAt,
     upTo: 1,
     ...(hasServers && { connectsServers: true }),
+    mayStart: startable(0, 0),
   };
 }
 
@@ -253,9 +298,9 @@ export function firstCallOf({
  */
 export function countFailureRecords(
   activity: AppendingActivity,
-  { connectsServers }: Pick<MessagePlan, 'connectsServers'> = {},
+  { connectsServers, subAgent }: Pick<CallModelInput, 'connectsServers' | 'subAgent'> = {},
 ): number {
-  return FAILURE_RECORDS[activity] + (connectsServers ? 1 : 0);
+  return FAILURE_RECORDS[activity] + (connectsServers ? 1 : 0) + (subAgent ? END_RECORDS : 0);
 }
 
 const FAILURE_RECORDS: Record<AppendingActivity, number> = { callModel: 1, callTool: 1, connectTools: 0 };
@@ -285,8 +330,15 @@ function recordsOfFailure(
   switch (activity.name) {
     case 'connectTools':
       return [];
-    case 'callModel':
-      return emptyAnswer(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error', UNREPORTED);
+    case 'callModel': {
+      const { threadId, subAgent } = activity.input;
+      const isCancelled = end.how === 'cancelled';
+      const answer = emptyAnswer(activity.input, isCancelled ? 'cancelled' : 'error', UNREPORTED);
+      if (!subAgent) return answer;
+      const message = end.how === 'failed' ? end.message : 'its model call was lost';
+      const failed = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message), isCancelled };
+      return [...answer, ...endOfThread({ ...subAgent, threadId }, failed)];
+    }
     case 'callTool': {
       const effect = activity.input.source.run?.effect;
       const outcome = outcomeOfFailure(effect, end);
@@ -296,6 +348,15 @@ function recordsOfFailure(
       return [toolResponse(activity.input, outcome, at, text)];
     }
   }
+}
+
+/** Adds the last message of a thread that is done to the record of its end, which directly follows it. */
+function withOutputs(records: UnsequencedRecord[]): UnsequencedRecord[] {
+  return records.map((record, i) => {
+    const output = records[i - 1];
+    const isDone = record.kind === 'thread.done' && record.end.status === 'done';
+    return isDone && output?.kind === 'model.message' ? { ...record, output } : record;
+  });
 }
 
 /** The records that stand for an activity which was running when the turn closed. */

@@ -51,20 +51,21 @@ export function denial(
   return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
 }
 
-/** A call of a message that is not answered with it; `pending` is set if it first waits for a person or the client. */
+/** A call of a message that the server or the client runs; `pending` is set if it first waits for a person or the client. */
 export interface OpenCall {
   toolCallId: string;
   source: CallSource;
   pending?: PendingCall;
 }
 
-/** The calls of a message that are to be run or answered. `stamp` is that of the result with the message. */
+/** The calls of a message that the server or the client is to run. `stamp` is that of the result with the message. */
 export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: string; stamp: string }): OpenCall[] {
   return message.toolCalls.flatMap(({ id: toolCallId, route }, index): OpenCall[] => {
     const place = { turnId, messageId: message.id, stamp, index };
     const call = { threadId: message.threadId, toolCallId };
     switch (route.to) {
       case 'answered':
+      case 'thread':
         return [];
       case 'client':
         return [{ toolCallId, source: place, pending: { ...call, needs: 'response', source: place } }];

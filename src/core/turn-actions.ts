@@ -39,13 +39,14 @@ interface Vote {
 /** A call of a thread's last message, or of an earlier run's. */
 interface TrackedCall {
   /**
-   * - `running`: the server runs it, or is about to; nothing waits.
+   * - `running`: the server runs it, or is about to.
+   * - `delegated`: a sub-agent answers it, in its own thread.
    * - `new`: it waits, and the log does not say so yet.
    * - `waiting`: the log has it in a `tool.approval_required` or `tool.response_required`.
    * - `allowed`: it was approved, and is to run.
    * - `settled`: it was denied, has expired, or was answered.
    */
-  state: 'running' | 'new' | 'waiting' | 'allowed' | 'settled';
+  state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
   /** Set for a call that waits, or has waited. */
   pending?: PendingCall;
   /** When the log asked for the answer: milliseconds since 1970. */
@@ -93,11 +94,13 @@ export class TurnActions {
   #waitedMs: number;
   #failure: string | undefined;
 
-  constructor({ turnId, pause, carry }: Pick<TurnStart, 'turnId' | 'pause' | 'carry'>) {
+  constructor(start: Pick<TurnStart, 'turnId' | 'pause' | 'carry' | 'threads' | 'resumes'>) {
+    const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
     const { threads = [], pausedAt, waitedMs = 0 } = carry?.actions ?? {};
     this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(calls)]));
+    if (!carry) this.#resume(start);
     this.#pausedAt = pausedAt;
     this.#waitedMs = waitedMs;
   }
@@ -146,6 +149,11 @@ export class TurnActions {
     return [...(this.#threads.get(threadId)?.values() ?? [])].some(isUnanswered);
   }
 
+  /** Whether a call of the thread waits, or was approved and has no result. */
+  isOpen(threadId: string): boolean {
+    return this.isWaiting(threadId) || this.allowed(threadId).length > 0;
+  }
+
   /** The thread's calls that were approved and have no result. */
   allowed(threadId: string): PendingCall[] {
     const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
@@ -157,13 +165,40 @@ export class TurnActions {
     if (!this.waits) return;
     if (record.kind === 'model.message') {
       const calls = new Map<string, TrackedCall>();
+      for (const { id, route } of record.toolCalls) {
+        if (route.to === 'thread') calls.set(id, { state: 'delegated', votes: [] });
+      }
       for (const { toolCallId, pending } of openCallsOf(record, { turnId: this.#turnId, stamp })) {
         calls.set(toolCallId, pending ? { state: 'new', pending, votes: [] } : { state: 'running', votes: [] });
       }
       this.#threads.set(record.threadId, calls);
     } else if (record.kind === 'tool.response') {
       this.ended(record);
+    } else if (record.kind === 'thread.created') {
+      this.#threads.set(record.thread.threadId, new Map());
+    } else if (record.kind === 'thread.done') {
+      this.#threads.delete(record.threadId);
     }
+  }
+
+  /** The sub-agents that the turn continues, and the calls that it resumes. */
+  #resume({ threads = [], resumes }: Pick<TurnStart, 'threads' | 'resumes'>): void {
+    if (!this.waits) return;
+    const track = ({ threadId, toolCallId }: CallKey, state: TrackedCall['state']): void => {
+      const calls = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
+      this.#threads.set(threadId, calls.set(toolCallId, { state, votes: [] }));
+    };
+    for (const call of resumes) track(call, 'running');
+    for (const { threadId, parent } of threads) {
+      track(parent, 'delegated');
+      if (!this.#threads.has(threadId)) this.#threads.set(threadId, new Map());
+    }
+  }
+
+  /** A sub-agent has ended without a result of its model call. */
+  threadEnded({ threadId, parent }: { threadId: string; parent: CallKey }): void {
+    this.#threads.delete(threadId);
+    this.ended(parent);
   }
 
   /** A call has a result. */
@@ -316,7 +351,8 @@ export class TurnActions {
   /** Whether calls wait, and no thread does anything else. */
   get #mustPause(): boolean {
     const threads = [...this.#threads.values()].map((calls) => [...calls.values()]);
-    return threads.length > 0 && threads.every((calls) => calls.some(isUnanswered) && !calls.some(isActive));
+    const isIdle = (calls: TrackedCall[]) => calls.some(isWaitedFor) && !calls.some(isActive);
+    return threads.some((calls) => calls.some(isUnanswered)) && threads.every(isIdle);
   }
 
   #find(key: CallKey): TrackedCall | undefined {
@@ -335,6 +371,10 @@ function isAsked(call: TrackedCall | undefined): call is AskedCall {
 
 function isUnanswered({ state }: TrackedCall): boolean {
   return state === 'new' || state === 'waiting';
+}
+
+function isWaitedFor(call: TrackedCall): boolean {
+  return call.state === 'delegated' || isUnanswered(call);
 }
 
 function isActive({ state }: TrackedCall): boolean {

@@ -140,7 +140,7 @@ test('a command that is repeated after later ones returns the turn that it start
     title: null,
     specHash: '',
     hasServers: false,
-    limits: { iterations: 1, seconds: 1, toolSeconds: 1, toolHeartbeatSeconds: 1 },
+    limits: { iterations: 1, seconds: 1, toolSeconds: 1, toolHeartbeatSeconds: 1, subAgents: 5 },
   };
   const session = client.workflow.getHandle(sessionWorkflowId(chat.sessionId));
   const again = await session.executeUpdate(createTurn, { args: [command] });

@@ -33,7 +33,7 @@ export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
     resumes: [],
     specHash: 'a1',
     hasServers: false,
-    limits: { iterations: 100, seconds: 3600, toolSeconds: 600, toolHeartbeatSeconds: 60 },
+    limits: { iterations: 100, seconds: 3600, toolSeconds: 600, toolHeartbeatSeconds: 60, subAgents: 5 },
     ...overrides,
   };
 }

@@ -11,6 +11,9 @@ import {
   type McpInitialized,
   type ModelMessage,
   type StoredFile,
+  type SubAgent,
+  type ThreadCreated,
+  type ThreadDone,
   type ToolCall,
   type ToolDecided,
   type ToolInfo,
@@ -55,6 +58,10 @@ export function toWire(record: LogRecord): SessionEvent {
       return toolResponseToWire(record);
     case 'mcp.initialize':
       return mcpInitializeToWire(record);
+    case 'thread.created':
+      return threadCreatedToWire(record);
+    case 'thread.done':
+      return threadDoneToWire(record);
     case 'tool.approval_required':
     case 'tool.response_required':
       return actionToWire(record);
@@ -95,7 +102,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -103,7 +110,8 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     created_at: at,
     thread_id: threadId,
     tool_call_id: toolCallId,
-    content: contentOf(record),
+    // The thread of a sub-agent has its answer.
+    content: fromThread === undefined ? contentOf(record) : '',
     outcome,
   };
 }
@@ -126,6 +134,55 @@ function mcpInitializeToWire(record: McpInitialized): SessionEvent {
   };
 }
 
+function threadCreatedToWire({ kind: type, id, at, thread, input, ...rest }: ThreadCreated): SessionEvent {
+  rest satisfies NoFields;
+  const { threadId, title, parent, agent, model, ...internal } = thread;
+  // How the server runs it.
+  const { depth: _, specHash: __, isRegistered: ___, hasServers: ____, iterations: _____, ...more } = internal;
+  more satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    title,
+    parent: parentToWire(parent),
+    agent_info: {
+      type: 'dynamic',
+      name: title,
+      input: truncateMiddle(
+        input,
+        MAX_TEXT_BYTES,
+        (n) => `[${n} characters left out here; the sub-agent received them]`,
+      ),
+      ...(model !== undefined && { model }),
+      ...(agent !== undefined && { agent }),
+    },
+  };
+}
+
+function threadDoneToWire(record: ThreadDone): SessionEvent {
+  const { kind: type, id, at, threadId, title, parent, end, output, ...rest } = record;
+  rest satisfies NoFields;
+  const thread = { type, id, created_at: at, thread_id: threadId, title, parent: parentToWire(parent) };
+  if (end.status === 'error') {
+    const { status, message } = end;
+    return { ...thread, state: { status, error: message }, status, message };
+  }
+  const { status } = end;
+  if (!output) throw new Error(`the end of thread ${threadId} has no output`);
+  const shown = shortened(output, MAX_TEXT_BYTES / 2);
+  return { ...thread, state: { status, output: shown }, status, output: shown };
+}
+
+function parentToWire({ threadId, toolCallId, ...rest }: SubAgent['parent']): {
+  thread_id: string;
+  tool_call_id: string;
+} {
+  rest satisfies NoFields;
+  return { thread_id: threadId, tool_call_id: toolCallId };
+}
+
 function turnDoneToWire({ kind: type, id, ...state }: TurnDone): SessionEvent {
   return { type, id, created_at: state.at, thread_id: null, state: stateToWire(state) };
 }
@@ -140,7 +197,8 @@ export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' |
   const ended = { completed_at: at, metrics: metrics(usage) };
   switch (end.status) {
     case 'done': {
-      const { status, output, requiredActions, ...rest } = end;
+      // The next turn continues the threads.
+      const { status, output, requiredActions, threads: _, ...rest } = end;
       rest satisfies NoFields;
       return {
         status,
@@ -162,10 +220,10 @@ export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' |
   }
 }
 
-/** A message as the output of a turn, with texts that fit in the event that ends the turn. */
-function shortened(message: ModelMessage): WireModelMessage {
+/** A message as the output of a turn or a thread, with texts that fit in the event of its end. */
+function shortened(message: ModelMessage, maxBytes = MAX_TEXT_BYTES): WireModelMessage {
   const { content, refusal, reasoning } = message;
-  const share = fairShare([content, refusal, reasoning], MAX_TEXT_BYTES);
+  const share = fairShare([content, refusal, reasoning], maxBytes);
   const fit = (text: string) =>
     truncateMiddle(text, share, (n) => `[${n} characters left out; the events of the turn contain them]`);
   return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });

@@ -182,6 +182,38 @@ export const mcpInitialize = z
   })
   .meta({ id: 'McpInitialize' });
 
+const threadParent = z.object({ thread_id: z.string(), tool_call_id: z.string() });
+
+const thread = { ...base, thread_id: z.string(), title: z.string(), parent: threadParent };
+
+export const threadCreated = z
+  .object({
+    type: z.literal('thread.created'),
+    ...thread,
+    agent_info: z.object({
+      type: z.literal('dynamic'),
+      name: z.string(),
+      input: z.string(),
+      model: z.string().optional().describe("absent: the parent's, or that of the registered agent"),
+      agent: z.string().optional().describe('the registered agent that the sub-agent is'),
+    }),
+  })
+  .meta({ id: 'ThreadCreated' });
+
+export const threadDone = z
+  .object({
+    type: z.literal('thread.done'),
+    ...thread,
+    state: z.discriminatedUnion('status', [
+      z.object({ status: z.literal('done'), output: modelMessage }),
+      z.object({ status: z.literal('error'), error: z.string() }),
+    ]),
+    status: z.enum(['done', 'error']),
+    output: modelMessage.optional(),
+    message: z.string().optional(),
+  })
+  .meta({ id: 'ThreadDone' });
+
 export const turnMetrics = z
   .object({
     total_input_tokens: z.int(),
@@ -254,6 +286,8 @@ export const turnEvent = z
     turnPaused,
     turnResumed,
     mcpInitialize,
+    threadCreated,
+    threadDone,
   ])
   .meta({ id: 'TurnEvent' });
 
