@@ -197,9 +197,7 @@ export class TurnProjection {
   /** Closes the calls of a thread, or of all. */
   #closeCalls(at: string, threadId?: string): LogEntry[] {
     const calls = [...this.#openCalls.values()].filter((call) => threadId === undefined || call.threadId === threadId);
-    return calls.map((call) =>
-      this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', at)),
-    );
+    return calls.map((call) => this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', at)));
   }
 
   #append<R extends UnsequencedRecord>(record: R): { ordinal: number; record: R & { id: string } } {

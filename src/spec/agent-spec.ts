@@ -70,7 +70,12 @@ const responseFormat = z.discriminatedUnion('type', [
 const toggle = z.looseObject({ enabled: z.boolean().nullish() }).nullish();
 
 const runtimeConfig = z.object({
-  iteration_limit: z.int().min(1).max(10_000).nullish().describe('model calls per turn, and of each sub-agent; default 100'),
+  iteration_limit: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .nullish()
+    .describe('model calls per turn, and of each sub-agent; default 100'),
   sandbox: toggle,
   dynamic_sub_agents: toggle,
   context_management: z.object({ compaction: toggle, large_tool_response: toggle }).nullish(),

@@ -142,7 +142,11 @@ function threadCreatedToWire({ kind: type, id, at, thread, input, ...rest }: Thr
     agent_info: {
       type: 'dynamic',
       name: title,
-      input: truncateMiddle(input, MAX_TEXT_BYTES, (n) => `[${n} characters left out here; the sub-agent received them]`),
+      input: truncateMiddle(
+        input,
+        MAX_TEXT_BYTES,
+        (n) => `[${n} characters left out here; the sub-agent received them]`,
+      ),
       ...(model !== undefined && { model }),
       ...(agent !== undefined && { agent }),
     },
@@ -163,7 +167,10 @@ function threadDoneToWire(record: ThreadDone): SessionEvent {
   return { ...thread, state: { status, output: shown }, status, output: shown };
 }
 
-function parentToWire({ threadId, toolCallId, ...rest }: SubAgent['parent']): { thread_id: string; tool_call_id: string } {
+function parentToWire({ threadId, toolCallId, ...rest }: SubAgent['parent']): {
+  thread_id: string;
+  tool_call_id: string;
+} {
   rest satisfies NoFields;
   return { thread_id: threadId, tool_call_id: toolCallId };
 }
