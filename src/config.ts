@@ -215,6 +215,8 @@ const limit = z.coerce
   .min(0, { error: 'must be a whole number, 0 for no limit' })
   .optional();
 
+const SUB_AGENTS_RULE = 'must be a whole number from 1 to 50';
+
 const proxies = z
   .string()
   .transform((value) => value.split(',').map((one) => one.trim()))
@@ -372,7 +374,12 @@ const schema = z.object({
   EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),
   EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),
   EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
-  EVERTURN_SUB_AGENTS: z.coerce.number().int().min(1, { error: 'must be an integer of at least 1' }).max(50).default(5),
+  EVERTURN_SUB_AGENTS: z.coerce
+    .number({ error: SUB_AGENTS_RULE })
+    .int({ error: SUB_AGENTS_RULE })
+    .min(1, { error: SUB_AGENTS_RULE })
+    .max(50, { error: SUB_AGENTS_RULE })
+    .default(5),
   EVERTURN_SHUTDOWN_SECONDS: seconds(20),
   EVERTURN_REQUESTS_PER_MINUTE: limit,
   EVERTURN_UNKNOWN_KEYS_PER_MINUTE: limit,

@@ -142,11 +142,7 @@ export class MessageAssembler {
    * text but not its calls, because they may be incomplete too.
    * @param usage the usage of all attempts at the message
    */
-  async records(
-    end: 'answered' | 'cancelled' | 'error',
-    usage: Usage,
-    handling: CallHandling,
-  ): Promise<NewRecord[]> {
+  async records(end: 'answered' | 'cancelled' | 'error', usage: Usage, handling: CallHandling): Promise<NewRecord[]> {
     const { plan, prepared } = this.#options;
     const { messageId: id, createdAt, threadId } = plan;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';

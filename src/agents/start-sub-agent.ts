@@ -12,10 +12,7 @@ export interface SubAgentSources {
   models: Pick<ModelProviders, 'has'>;
 }
 
-type CallingThread = Pick<
-  CallModelInput,
-  'messageId' | 'threadId' | 'specHash' | 'mayStart' | 'subAgent' | 'agents'
->;
+type CallingThread = Pick<CallModelInput, 'messageId' | 'threadId' | 'specHash' | 'mayStart' | 'subAgent' | 'agents'>;
 
 /** A call of `create_sub_agent` at its place in a message, with arguments that fit the tool's schema. */
 export interface SubAgentCall {
@@ -42,7 +39,8 @@ export async function startSubAgent(
   { call, index, args, started }: SubAgentCall,
 ): Promise<StartedSubAgent> {
   const depth = (parent?.depth ?? 0) + 1;
-  if (depth > MAX_DEPTH) return { problem: `Sub-agents can be nested ${MAX_DEPTH} levels deep: do this task yourself.` };
+  if (depth > MAX_DEPTH)
+    return { problem: `Sub-agents can be nested ${MAX_DEPTH} levels deep: do this task yourself.` };
   if (started >= mayStart) {
     const limits = `${MAX_STARTED_BY_MESSAGE} by one message, ${MAX_STARTED_BY_TURN} in all`;
     return { problem: `This sub-agent was not started: no more can be started now (${limits}).` };
@@ -51,7 +49,8 @@ export async function startSubAgent(
   const thread = { threadId: threadIdOf(messageId, index), title, parent: { threadId, toolCallId: call.id }, depth };
   if (agent !== undefined) {
     const hash = agents[agent];
-    if (hash === undefined) return { problem: `There is no agent ${agent}. The agents are: ${Object.keys(agents).join(', ')}.` };
+    if (hash === undefined)
+      return { problem: `There is no agent ${agent}. The agents are: ${Object.keys(agents).join(', ')}.` };
     if (model !== undefined) return { problem: `The agent ${agent} has its own model: leave out "model".` };
     const spec = await catalog.agents.spec(hash);
     const own = { hasServers: hasServers(spec), iterations: iterationLimit(spec) };

@@ -31,7 +31,8 @@ export async function pinnedAgents(
     // It runs as in a session of its own, where the author of a draft has no more rights than any other user.
     await checkAgent(agent.spec, { ...owner, draftRoles: null }, agentCheck, `agents.${name}.`);
     hashes.set(name, agent.spec_hash);
-    if (hashes.size > MAX_AGENTS) throw invalid(`it may start more than ${MAX_AGENTS} agents, those of its sub-agents included`);
+    if (hashes.size > MAX_AGENTS)
+      throw invalid(`it may start more than ${MAX_AGENTS} agents, those of its sub-agents included`);
     names.push(...(agent.spec.agents ?? []));
   }
   return hashes.size > 0 ? Object.fromEntries(hashes) : undefined;
