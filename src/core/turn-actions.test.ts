@@ -14,7 +14,6 @@ const isoTime = (time: number) => new Date(time).toISOString();
 const policyOf = (overrides: Partial<ApprovalPolicy> = {}): ApprovalPolicy => ({
   quorum: 1,
   onExpiry: 'deny',
-  mayEditArguments: true,
   ...overrides,
 });
 
@@ -213,7 +212,6 @@ const policies = fc.option(
     onExpiry: fc.constantFrom('deny' as const, 'allow' as const),
     expiresInSeconds: fc.integer({ min: 1, max: 60 }),
     escalate: fc.constant<ApprovalPolicy['escalate'] & {}>({ afterSeconds: 5, to: { subjects: ['bob'], roles: [] } }),
-    mayEditArguments: fc.constant(true),
   }),
   { nil: undefined },
 );
