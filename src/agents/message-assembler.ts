@@ -25,6 +25,7 @@ import { callHash } from '../engine/call-hash.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { parseArguments } from '../tools/arguments.ts';
+import { decideCall } from '../tools/decision-policy.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -34,7 +35,7 @@ interface AssemblerOptions {
   plan: MessagePlan;
   /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request'>;
+  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'spec'>;
   bus: LiveBus;
 }
 
@@ -55,6 +56,8 @@ export interface CallHandling {
   refusal: string | undefined;
   startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
 }
+
+const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
 
 /** One event on the stream stays far below 1 MiB. */
 const MAX_DELTA_BYTES = 256 * 1024;
@@ -198,7 +201,7 @@ export class MessageAssembler {
     if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
-    const { toolset, request } = this.#options.prepared;
+    const { toolset, request, spec } = this.#options.prepared;
     const tool = toolset.tools.get(name);
     if (!tool) {
       const known = request.tools.map((one) => one.name).join(', ') || 'none';
@@ -212,7 +215,11 @@ export class MessageAssembler {
       if ('problem' in started) return { route: { to: 'answered' }, ...started };
       return { route: { to: 'thread', threadId: started.thread.threadId }, started };
     }
-    return { route: { ...tool.run, callHash: callHash(call) } };
+    const { effect } = tool.run;
+    const { decision, policy } = decideCall(spec, tool, parsed.value);
+    if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };
+    const approval = decision === 'ask';
+    return { route: { to: 'server', effect, approval, callHash: callHash(call), ...(policy && { policy }) } };
   }
 
   /** Servers report different finish reasons for messages with tool calls, so the calls themselves decide. */

@@ -140,11 +140,6 @@ export const ERRORS = {
     type: 'permission_error',
     description: 'the caller may read the session, but may not answer this tool call',
   },
-  invalid_arguments: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: "the edited arguments do not fit the tool's schema, or may not be edited; param names the place",
-  },
   invalid_agent: {
     status: 422,
     type: 'unprocessable_error',

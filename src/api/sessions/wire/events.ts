@@ -128,7 +128,6 @@ const toolCallRef = z.object({
       approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
       expires_at: timestamp.optional(),
       escalates_at: timestamp.optional(),
-      may_edit_arguments: z.boolean(),
     })
     .optional()
     .describe("the agent's policy for the call, if it has one"),
