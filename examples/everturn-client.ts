@@ -16,6 +16,10 @@ const turnEvent = z.object({
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
+  /** The name of a sub-agent. */
+  title: z.string().optional(),
+  /** The last message of a sub-agent that is done. */
+  output: z.object({ content: z.string() }).optional(),
   state: z.object({ status: z.string(), required_actions: z.array(requiredAction).optional() }).optional(),
 });
 export type TurnEvent = z.infer<typeof turnEvent>;
