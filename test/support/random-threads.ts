@@ -61,7 +61,8 @@ class ThreadsOfTurn {
     }));
     for (const step of this.#call(plan, [message], threads)) step();
     const running = tasks.map((one, i) => this.#thread(threads[i]!, one)[Symbol.iterator]());
-    for (let n = 0; running.length > 0 && (ending === 'done' || n < cutAfter); n++) {
+    const count = ending === 'done' ? Infinity : cutAfter;
+    for (let n = 0; running.length > 0 && n < count; n++) {
       const index = (order[n % order.length] ?? 0) % running.length;
       const next = running[index]?.next();
       if (next?.done === false) next.value();
