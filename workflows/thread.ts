@@ -1,6 +1,8 @@
 import {
   ActivityCancellationType,
   ActivityFailure,
+  CancellationScope,
+  condition,
   isCancellation,
   proxyActivities,
   workflowInfo,
@@ -11,7 +13,6 @@ import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
 import {
   ROOT_THREAD,
-  type CallSource,
   type MessagePlan,
   type ModelMessage,
   type OpenThread,
@@ -19,6 +20,7 @@ import {
   type SubAgent,
   type Waiting,
 } from '../src/core/records.ts';
+import { openCallsOf } from '../src/core/tool-records.ts';
 import { errorMessage } from './errors.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
 
@@ -142,17 +144,9 @@ export class Thread {
     const answer = await this.#callModel();
     if ('status' in answer) return answer;
     const { message, stamp, started } = answer;
-    const ready: ReadyCall[] = [];
-    const pending: PendingCall[] = [];
-    for (const [index, { id: toolCallId, route }] of message.toolCalls.entries()) {
-      const source: CallSource = { turnId: this.#turn.start.turnId, messageId: message.id, stamp, index };
-      const call = { threadId: this.#place.threadId, toolCallId };
-      if (route.to === 'client') pending.push({ ...call, needs: 'response', source });
-      if (route.to !== 'server') continue;
-      source.run = { effect: route.effect, callHash: route.callHash };
-      if (route.approval) pending.push({ ...call, needs: 'approval', source });
-      else ready.push({ toolCallId, source });
-    }
+    const calls = openCallsOf(message, { turnId: this.#turn.start.turnId, stamp });
+    const ready = calls.filter((call) => !call.pending);
+    const pending = calls.flatMap((call) => call.pending ?? []);
     const subAgents = started.map((thread) => new Thread(this.#turn, { ...thread, steps: 0 }, this.#known));
     return this.#settle(ready, pending, subAgents);
   }
@@ -160,20 +154,26 @@ export class Thread {
   /** Runs the calls that may run and the sub-agents. Undefined if nothing is open after that. */
   async #settle(ready: ReadyCall[], pending: PendingCall[], subAgents: Thread[]): Promise<ThreadResult | undefined> {
     const ends = await this.#runAll(ready, subAgents);
+    const { actions } = this.#turn;
     if (this.#turn.stopped() || ends.some(({ status }) => status === 'stopped')) return { status: 'stopped' };
     const open = ends.filter((end) => end.status === 'waiting' || end.status === 'continue');
-    const all = [...pending, ...open.flatMap((end) => end.pending)];
+    // A turn that waits for answers carries its pending calls in its actions.
+    const all = actions.waits ? [] : [...pending, ...open.flatMap((end) => end.pending)];
     const threads = open.flatMap((end) => end.threads);
-    if (open.some(({ status }) => status === 'continue')) return this.#open('continue', all, threads);
+    const mustContinue = open.some(({ status }) => status === 'continue') || actions.isOpen(this.#place.threadId);
+    if (mustContinue) return this.#open('continue', all, threads);
     return all.length > 0 ? this.#open('waiting', all, threads) : undefined;
   }
 
   async #runAll(ready: ReadyCall[], subAgents: Thread[]): Promise<ThreadResult[]> {
-    if (subAgents.length === 0) {
+    const waits = this.#turn.actions.isOpen(this.#place.threadId);
+    if (subAgents.length === 0 && !waits) {
       await this.#callTools(ready);
       return [];
     }
-    const tools = this.#callTools(ready).then(() => this.#leaveSlot());
+    // A thread that waits, for people or for its sub-agents, leaves its slot to others.
+    if (waits) this.#leaveSlot();
+    const tools = waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready).then(() => this.#leaveSlot());
     const runs = subAgents.map((one) => one.run(this.#turn.resumed(one.#place.threadId)));
     const [ends] = await Promise.all([Promise.all(runs), tools]);
     await this.#takeSlot();
@@ -224,6 +224,7 @@ export class Thread {
     } catch (error) {
       this.#turn.count(undefined, countFailureRecords('callModel', input));
       this.#turn.unreserve(plan.mayStart ?? 0);
+      if (this.#agent) this.#turn.actions.threadEnded(this.#agent);
       if (isCancellation(error)) return { status: 'stopped' };
       return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
     }
@@ -260,6 +261,31 @@ export class Thread {
     await Promise.all(calls.slice(0, lanes).map(lane));
   }
 
+  /**
+   * Runs `ready` calls, and the others of the thread's last message as they are allowed, until none of them waits any
+   * more. Returns with calls waiting if the turn stops or should continue as new.
+   */
+  async #callToolsAsAllowed(ready: ReadyCall[]): Promise<void> {
+    const { actions, stopped } = this.#turn;
+    const { threadId } = this.#place;
+    const started = new Set<string>();
+    const next = () => [...ready, ...actions.allowed(threadId)].find(({ toolCallId }) => !started.has(toolCallId));
+    const isOver = () =>
+      stopped() || (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
+    const lane = async (): Promise<void> => {
+      while (!isOver()) {
+        const call = next();
+        if (call) {
+          started.add(call.toolCallId);
+          await this.#callTool(call);
+        } else {
+          await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: MAX_CONCURRENT_TOOLS }, lane));
+  }
+
   /** Never throws: every outcome of a tool is in the log and in the next request to the model. */
   async #callTool({ toolCallId, source }: ReadyCall): Promise<void> {
     const { turnId, sessionId, limits } = this.#turn.start;
@@ -278,6 +304,7 @@ export class Thread {
       this.#turn.count(await callTool(input));
     } catch {
       this.#turn.count(undefined, countFailureRecords('callTool'));
+      this.#turn.actions.ended({ threadId: this.#place.threadId, toolCallId });
     }
   }
 

@@ -2,6 +2,7 @@ import { workflowInfo } from '@temporalio/workflow';
 import type { Appended, RunGuard, TurnContinuation, TurnStart } from '../src/core/history.ts';
 import { countStartRecords, resolutionOf } from '../src/core/projection.ts';
 import { addUsage, NO_USAGE, type OpenThread, type PendingCall, type Usage } from '../src/core/records.ts';
+import type { TurnActions } from '../src/core/turn-actions.ts';
 import { startable } from '../src/core/sub-agents.ts';
 import { Slots } from './slots.ts';
 
@@ -20,34 +21,43 @@ export interface Resumed {
 
 interface TurnScopeOptions {
   start: TurnStart;
-  /** When the turn times out, in milliseconds since 1970. */
-  deadline: number;
+  /** When the turn times out, in milliseconds since 1970; later if it was paused in the meantime. */
+  deadline: () => number;
+  actions: TurnActions;
   stopped: () => boolean;
 }
 
 /** What the threads of a turn share: its log, its limits, and what it was started with. */
 export class TurnScope {
   readonly start: TurnStart;
-  readonly run: RunGuard;
+  readonly actions: TurnActions;
   readonly slots: Slots;
   readonly stopped: () => boolean;
+  readonly #deadline: () => number;
+  readonly #run: Omit<RunGuard, 'deadline'>;
   #ordinal: number;
   #usage: Usage;
   #started: number;
   /** The results of this run: their stamps, and how many records came before each. */
   readonly #results: { stamp: string; after: number }[] = [];
 
-  constructor({ start, deadline, stopped }: TurnScopeOptions) {
+  constructor({ start, deadline, actions, stopped }: TurnScopeOptions) {
     const { carry, limits, threads } = start;
     this.start = start;
+    this.actions = actions;
     this.stopped = stopped;
+    this.#deadline = deadline;
     this.slots = new Slots(limits.subAgents);
     this.#ordinal = carry?.ordinal ?? countStartRecords(start);
     this.#usage = carry?.usage ?? NO_USAGE;
     this.#started = carry?.started ?? threads?.length ?? 0;
     // Only the activities check the run, since this code must replay the events before a reset.
     const { originalExecutionRunId: runId } = workflowInfo();
-    this.run = { runId, ...(carry?.isReset && { isReset: true }), deadline };
+    this.#run = { runId, ...(carry?.isReset && { isReset: true }) };
+  }
+
+  get run(): RunGuard {
+    return { ...this.#run, deadline: this.#deadline() };
   }
 
   /** How many records the log has. */
@@ -66,6 +76,7 @@ export class TurnScope {
     if (result || records > 0) this.#results.push({ stamp: result?.stamp ?? '', after: this.#ordinal });
     this.#ordinal += records;
     for (const record of result?.records ?? []) {
+      this.actions.add(record, result?.stamp);
       if (record.kind === 'model.message') this.#usage = addUsage(this.#usage, record.usage);
     }
   }

@@ -11,9 +11,11 @@ import {
 import type { Activities } from '../activities/index.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
 import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/records.ts';
+import { TurnActions } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import { cancelTurn } from './messages.ts';
 import { Thread, type ThreadResult } from './thread.ts';
+import { TurnCommands } from './turn-commands.ts';
 import { TurnScope } from './turn-scope.ts';
 
 /**
@@ -39,6 +41,8 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   const { carry, turnId, sessionId } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
+  const actions = new TurnActions(start);
+  const deadlineNow = () => deadline + actions.waitedMs;
 
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
@@ -48,18 +52,22 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     steps.cancel();
   };
   setHandler(cancelTurn, stop);
+  const stopped = () => {
+    if (!actions.isPaused && Date.now() >= deadlineNow()) stop('server-execution-timeout');
+    if (actions.failure !== undefined) steps.cancel();
+    return reason !== undefined || actions.failure !== undefined;
+  };
+  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped });
+  const commands = new TurnCommands({ turnId, actions, onRecords: (count) => scope.count(undefined, count) });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadResult;
   try {
-    const stopped = () => {
-      if (Date.now() >= deadline) stop('server-execution-timeout');
-      return reason !== undefined;
-    };
-    const scope = new TurnScope({ start, deadline, stopped });
     const thread = new Thread(scope);
     end = await steps.run(() => thread.run(scope.resumed(ROOT_THREAD)));
+    await commands.settled();
+    if (actions.failure !== undefined && !reason) end = { status: 'error', message: actions.failure };
     if (end.status === 'continue' && !reason) {
       const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
       const next: TurnContinuation = {
@@ -68,6 +76,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
         step: thread.steps,
         previousRunId,
         deadline,
+        ...(actions.waits && { actions: actions.state }),
         ...(isReset && { isReset }),
       };
       return await continueAsNew<typeof turn>({ ...start, carry: next });

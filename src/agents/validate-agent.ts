@@ -24,7 +24,6 @@ const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[
     param: 'config.context_management.compaction',
     isEnabled: ({ config }) => config?.context_management?.compaction?.enabled === true,
   },
-  { param: 'config.pause', isEnabled: ({ config }) => config?.pause === 'wait' },
 ];
 
 /** Checks whether this server can run an agent, beyond what the schema can check. */

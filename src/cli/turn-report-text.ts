@@ -1,5 +1,5 @@
 import type { InputItem, LogRecord, ModelMessage } from '../core/records.ts';
-import { responseText } from '../core/projection.ts';
+import { responseText } from '../core/tool-records.ts';
 import type { TurnReport, Wait } from './turn-report.ts';
 
 /** The characters of a text that a line shows. */
@@ -89,6 +89,11 @@ function summary(record: LogRecord): string {
     case 'tool.approval_required':
     case 'tool.response_required':
       return record.calls.map(({ toolCallId }) => toolCallId).join(', ');
+    case 'tool.decided':
+      return `${record.toolCallId} ${record.decision}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;
+    case 'turn.paused':
+    case 'turn.resumed':
+      return record.by ? `by ${record.by.subjectSlug}` : '';
     case 'turn.done': {
       const { end } = record;
       if (end.status === 'cancelled') return `cancelled: ${end.reason}`;

@@ -11,6 +11,7 @@ import type {
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
+import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
 
 /**
  * The input of the projection: the events of a turn workflow's history, decoded and without Temporal's own types
@@ -21,6 +22,10 @@ export type HistoryEvent =
   /** `activityId` is the name of the activity in Temporal's descriptions. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }
+  | { type: 'commanded'; command: TurnCommand }
+  | { type: 'taskStarted'; at: string }
+  /** The task that started last was completed; its commands follow. */
+  | { type: 'taskCompleted' }
   | { type: 'continued'; at: string; runId: string }
   | { type: 'closed'; at: string; close: WorkflowClose };
 
@@ -45,7 +50,7 @@ export type ScheduledActivity = {
 }[AppendingActivity];
 
 export type ActivityResult =
-  | { how: 'completed'; records: NewRecord[] }
+  | { how: 'completed'; records: NewRecord[]; stamp?: string }
   | { how: 'failed'; message: string }
   | { how: 'timed_out' }
   | { how: 'cancelled'; started: boolean };
@@ -89,6 +94,8 @@ export interface TurnStart extends ToolScope {
   /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
   specHash: string;
   hasServers: boolean;
+  /** The turn waits for answers to its tool calls; otherwise it ends when it needs some. */
+  pause?: 'wait';
   limits: TurnLimits;
   /** Set on every run but the first: the state in which the previous run stopped. */
   carry?: TurnContinuation;
@@ -122,8 +129,10 @@ export interface TurnContinuation extends Partial<Waiting> {
   started?: number;
   /** The run that continued as new as this one. */
   previousRunId: string;
-  /** When the turn times out: milliseconds since 1970. */
+  /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
   deadline: number;
+  /** Present if the turn waits for answers. */
+  actions?: TurnActionsState;
   /** The previous run resulted from an operator's reset, or continued such a run. */
   isReset?: true;
 }

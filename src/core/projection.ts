@@ -1,21 +1,19 @@
 import { eventId, firstMessageId } from './ids.ts';
+import { actionsRequired, callKey, denial, outcomeText, toolResponse, type CallKey } from './tool-records.ts';
+import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
 import {
   addUsage,
   emptyAnswer,
   NO_USAGE,
   ROOT_THREAD,
-  type ActionRequired,
   type Approval,
   type InputItem,
   type LogEntry,
   type LogRecord,
   type MessagePlan,
   type ModelMessage,
-  type PendingCall,
   type SubAgent,
-  type ToolOutcome,
-  type ToolResponse,
   type TurnCreated,
   type UnsequencedRecord,
   UNREPORTED,
@@ -34,8 +32,6 @@ import type {
   WorkflowClose,
 } from './history.ts';
 
-type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
-
 /**
  * Projects a turn's history to its log, event by event. The same history always gives the same entries, for any reader
  * and any division into pages. When the turn closes, open calls and messages are closed with it, so a log always ends
@@ -49,6 +45,13 @@ export class TurnProjection {
   #usage: Usage = NO_USAGE;
   #output: ModelMessage | null = null;
   #done = false;
+  #actions: TurnActions | undefined;
+  /** Commands that arrived before the end of the current workflow task. */
+  #commands: TurnCommand[] = [];
+  /** When the current workflow task started: milliseconds since 1970. */
+  #taskStartedAt = 0;
+  /** The answers to the commands of this run, by their ids. */
+  readonly verdicts = new Map<string, Verdict>();
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
@@ -60,6 +63,11 @@ export class TurnProjection {
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
     return this.#start;
+  }
+
+  /** The calls of the turn that wait for answers; undefined before its first event. */
+  get actions(): TurnActions | undefined {
+    return this.#actions;
   }
 
   /** The ordinal of the last entry. */
@@ -82,6 +90,14 @@ export class TurnProjection {
         return this.#scheduled(event.eventId, event.activity);
       case 'ended':
         return this.#ended(event.scheduledEventId, event.at, event.end);
+      case 'commanded':
+        this.#commands.push(event.command);
+        return [];
+      case 'taskStarted':
+        this.#taskStartedAt = Date.parse(event.at);
+        return [];
+      case 'taskCompleted':
+        return this.#taskCompleted();
       case 'continued':
         if (this.#running.size > 0) throw new Error(`${this.#name()}: continued as new with an activity open`);
         return [];
@@ -96,6 +112,7 @@ export class TurnProjection {
       throw new Error(`${this.#name()}: the next run counts ${carry.ordinal} records, the log ${this.#ordinal}`);
     }
     this.#start = start;
+    this.#actions = new TurnActions(start);
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
     if (carry) {
       this.#ordinal = carry.ordinal;
@@ -104,6 +121,7 @@ export class TurnProjection {
       this.#openCalls.clear();
       this.#openThreads.clear();
       this.#reopen(carry);
+      this.#reopen({ pending: this.#actions.open });
       return [];
     }
     const { createdAt: at } = start;
@@ -145,7 +163,19 @@ export class TurnProjection {
     if (!activity) return []; // an activity that does not append
     this.#running.delete(scheduledId);
     const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
+    const stamp = end.how === 'completed' ? end.stamp : undefined;
+    for (const record of records) this.#actions?.add(record, stamp);
     return withOutputs(records).map((record) => this.#append(record));
+  }
+
+  #taskCompleted(): LogEntry[] {
+    const commands = this.#commands;
+    const now = this.#taskStartedAt;
+    if (!this.#actions || (commands.length === 0 && !this.#actions.isUnsettled(now))) return [];
+    this.#commands = [];
+    const { records, verdicts } = this.#actions.endTask(commands, now);
+    for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
+    return records.map((record) => this.#append(record));
   }
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {
@@ -174,7 +204,7 @@ export class TurnProjection {
       entries.push(...records.map((record) => this.#append(record)));
     }
     entries.push(...this.#closeCalls(at));
-    const actions = actionsOf(pending, at).map((action) => this.#append(action));
+    const actions = actionsRequired(pending, at).map((action) => this.#append(action));
     const requiredActions = actions.map(({ record }) => record);
     const done = this.#append({
       kind: 'turn.done',
@@ -291,16 +321,6 @@ export function resolutionOf(call: CallKey, input: InputItem[]): CallResolution 
   throw new Error(`the input does not answer ${call.toolCallId}, which the turn resumes`);
 }
 
-/** Identifies a tool call within its turn, together with its thread, since providers number calls per conversation. */
-export interface CallKey {
-  threadId: string;
-  toolCallId: string;
-}
-
-export function callKey(call: CallKey): string {
-  return `${call.threadId} ${call.toolCallId}`;
-}
-
 /** The records that stand for an activity which has failed; as many as `countFailureRecords` says. */
 function recordsOfFailure(
   activity: ScheduledActivity,
@@ -364,40 +384,6 @@ function outcomeOfFailure(
   return effect === 'once' ? 'unknown_outcome' : 'failed';
 }
 
-/** The text for the model and the reader if a call has an outcome but no text of its own. */
-export function outcomeText(outcome: Exclude<Unsuccessful, 'denied'>): string {
-  switch (outcome) {
-    case 'cancelled':
-      return 'This tool call was not executed: the turn ended before it could start.';
-    case 'expired':
-      return 'This tool call was not executed: it was not approved in time.';
-    case 'unknown_outcome':
-      return 'The outcome of this tool call is unknown: it was started, but no result arrived. It may or may not have taken effect; check before you repeat it.';
-    case 'failed':
-      return 'The tool call failed: the tool did not answer.';
-  }
-}
-
-/** The text of a result for the model and the reader. */
-export function responseText({ outcome, content }: Pick<ToolResponse, 'outcome' | 'content'>): string {
-  if (outcome !== 'denied') return content;
-  return content ? `The user denied this tool call. Reason: ${content}` : 'The user denied this tool call.';
-}
-
-function toolResponse(
-  { threadId, toolCallId }: CallKey,
-  outcome: Exclude<Unsuccessful, 'denied'>,
-  at: string,
-  content = outcomeText(outcome),
-): UnsequencedRecord {
-  return { kind: 'tool.response', at, threadId, toolCallId, outcome, content };
-}
-
-/** The content is the bare reason: here it may be a reference, which cannot be put into a sentence. */
-function denial({ threadId, toolCallId }: CallKey, reason: string | undefined, at: string): UnsequencedRecord {
-  return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
-}
-
 function resultOf(close: WorkflowClose): TurnResult {
   switch (close.how) {
     case 'completed':
@@ -409,20 +395,4 @@ function resultOf(close: WorkflowClose): TurnResult {
     case 'timed_out':
       return { status: 'cancelled', reason: 'server-execution-timeout' };
   }
-}
-
-/** One event per thread and need, approvals first. */
-function actionsOf(pending: PendingCall[], at: string): Omit<ActionRequired, 'id'>[] {
-  const groups = new Map<string, Omit<ActionRequired, 'id'>>();
-  for (const needs of ['approval', 'response'] as const) {
-    for (const call of pending) {
-      if (call.needs !== needs) continue;
-      const key = `${needs} ${call.threadId}`;
-      const kind = needs === 'approval' ? 'tool.approval_required' : 'tool.response_required';
-      const group = groups.get(key) ?? { kind, at, threadId: call.threadId, calls: [] };
-      group.calls.push(call);
-      groups.set(key, group);
-    }
-  }
-  return [...groups.values()];
 }

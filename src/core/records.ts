@@ -8,7 +8,7 @@
  * never texts.
  */
 
-import type { Subject } from './subject.ts';
+import type { Role, Subject } from './subject.ts';
 
 /** The thread of the root agent; sub-agents get threads of their own. */
 export const ROOT_THREAD = 'main';
@@ -49,10 +49,29 @@ export type ToolInfo =
  * - `answered`: it cannot run (unknown tool, invalid arguments); its result directly follows the message.
  */
 export type ToolRoute =
-  | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string }
+  | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string; policy?: ApprovalPolicy }
   | { to: 'client' }
   | { to: 'thread'; threadId: string }
   | { to: 'answered' };
+
+/** Who may decide on a call, by subject slugs and roles. */
+export interface Approvers {
+  subjects: string[];
+  roles: Role[];
+}
+
+/** The agent's policy for the approval of a call; decided with its route. */
+export interface ApprovalPolicy {
+  /** Undefined: those with the right to decide in the session. */
+  approvers?: Approvers;
+  /** How many subjects must allow the call; one denial decides. */
+  quorum: number;
+  expiresInSeconds?: number;
+  onExpiry: 'deny' | 'allow' | 'end';
+  /** Who may decide, too, if nobody has after this time. */
+  escalate?: { afterSeconds: number; to: Approvers };
+  mayEditArguments: boolean;
+}
 
 export interface ToolCall {
   id: string;
@@ -253,6 +272,7 @@ export interface PendingCall {
   toolCallId: string;
   needs: 'approval' | 'response';
   source: CallSource;
+  policy?: ApprovalPolicy;
 }
 
 /** The position of a tool call: the `index`-th call of a message of a turn. */
@@ -270,6 +290,27 @@ export interface ActionRequired extends Base {
   kind: 'tool.approval_required' | 'tool.response_required';
   threadId: string;
   calls: PendingCall[];
+}
+
+/** A vote on a call, or what time has decided. */
+export interface ToolDecided extends Base {
+  kind: 'tool.decided';
+  threadId: string;
+  toolCallId: string;
+  decision: 'allow' | 'deny' | 'expired' | 'escalated';
+  /** Absent if time has decided. */
+  by?: Subject;
+  reason?: string;
+  /** How many votes are still needed before the call runs. */
+  remaining: number;
+}
+
+/** The turn has nothing to do until somebody answers, or goes on. While it is paused its time limit stops. */
+export interface TurnPaused extends Base {
+  kind: 'turn.paused' | 'turn.resumed';
+  reason: 'action';
+  /** Who made it go on; absent if time did. */
+  by?: Subject;
 }
 
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
@@ -306,6 +347,8 @@ export type LogRecord =
   | ThreadCreated
   | ThreadDone
   | ActionRequired
+  | ToolDecided
+  | TurnPaused
   | TurnDone;
 
 type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;

@@ -37,7 +37,17 @@ export interface Tip extends TurnAccepted, Waiting {}
  */
 export interface CreateTurnCommand extends Pick<
   TurnStart,
-  'turnId' | 'createdAt' | 'createdBy' | 'owner' | 'input' | 'title' | 'specHash' | 'agents' | 'hasServers' | 'limits'
+  | 'turnId'
+  | 'createdAt'
+  | 'createdBy'
+  | 'owner'
+  | 'input'
+  | 'title'
+  | 'specHash'
+  | 'agents'
+  | 'hasServers'
+  | 'pause'
+  | 'limits'
 > {
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;

@@ -1,4 +1,3 @@
-import { responseText } from './projection.ts';
 import {
   ROOT_THREAD,
   type InputItem,
@@ -9,6 +8,7 @@ import {
   type UserContentPart,
   type FoundTool,
 } from './records.ts';
+import { responseText } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
 export type TranscriptItem =

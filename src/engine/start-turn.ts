@@ -155,6 +155,7 @@ async function commandOf(
     specHash: session.spec_hash,
     ...(agents && { agents }),
     hasServers: hasServers(spec),
+    ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     limits: {
       iterations: iterationLimit(spec),
       seconds: config.turnSeconds,

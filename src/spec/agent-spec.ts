@@ -81,7 +81,10 @@ const runtimeConfig = z.object({
   context_management: z.object({ compaction: toggle, large_tool_response: toggle }).nullish(),
   generative_ui: toggle,
   ask_user_questions: toggle,
-  pause: z.enum(['end', 'wait']).nullish(),
+  pause: z
+    .enum(['end', 'wait'])
+    .nullish()
+    .describe('what a turn does that needs an answer to a tool call: end (default), or wait for it'),
   retention_days: z
     .int()
     .min(1)

@@ -1,9 +1,10 @@
-import { responseText } from '../../../core/projection.ts';
+import { responseText } from '../../../core/tool-records.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../../../core/message.ts';
 import {
   NO_USAGE,
   type ActionRequired,
+  type ApprovalPolicy,
   type InputBreakdown,
   type InputItem,
   type LogRecord,
@@ -14,10 +15,12 @@ import {
   type ThreadCreated,
   type ThreadDone,
   type ToolCall,
+  type ToolDecided,
   type ToolInfo,
   type ToolResponse,
   type TurnCreated,
   type TurnDone,
+  type TurnPaused,
   type Usage,
   type UserContentPart,
 } from '../../../core/records.ts';
@@ -62,6 +65,11 @@ export function toWire(record: LogRecord): SessionEvent {
     case 'tool.approval_required':
     case 'tool.response_required':
       return actionToWire(record);
+    case 'tool.decided':
+      return toolDecidedToWire(record);
+    case 'turn.paused':
+    case 'turn.resumed':
+      return pauseToWire(record);
     case 'turn.done':
       return turnDoneToWire(record);
   }
@@ -422,9 +430,51 @@ function actionToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRe
     created_at: at,
     thread_id: threadId,
     tool_calls: calls.map((call) => {
-      const { toolCallId, source, threadId: _, needs: __, ...rest } = call;
+      const { toolCallId, source, policy, threadId: _, needs: __, ...rest } = call;
       rest satisfies NoFields;
-      return { id: toolCallId, source_event_id: source.messageId, event_id: source.messageId };
+      return {
+        id: toolCallId,
+        source_event_id: source.messageId,
+        event_id: source.messageId,
+        ...(policy && { policy: policyToWire(policy, at) }),
+      };
     }),
   };
+}
+
+/** `at`: when the log asked for the approval. */
+function policyToWire(policy: ApprovalPolicy, at: string): WireRequiredAction['tool_calls'][number]['policy'] {
+  // What happens at the expiry is a matter of the agent.
+  const { onExpiry: _, ...shown } = policy;
+  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments, ...rest } = shown;
+  rest satisfies NoFields;
+  const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
+  return {
+    quorum,
+    ...(approvers && { approvers }),
+    ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
+    ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
+    may_edit_arguments: mayEditArguments,
+  };
+}
+
+function toolDecidedToWire(record: ToolDecided): SessionEvent {
+  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, remaining, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    tool_call_id: toolCallId,
+    decision,
+    ...(by && { by: subjectToWire(by) }),
+    ...(reason && { reason }),
+    remaining,
+  };
+}
+
+function pauseToWire({ kind: type, id, at, reason, by, ...rest }: TurnPaused): SessionEvent {
+  rest satisfies NoFields;
+  return { type, id, created_at: at, thread_id: null, reason, ...(by && { by: subjectToWire(by) }) };
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ROLES } from '../../../core/subject.ts';
 import { inputItem } from './input.ts';
 
 /**
@@ -115,7 +116,23 @@ export const toolResponse = z
   })
   .meta({ id: 'ToolResponse' });
 
-const toolCallRef = z.object({ id: z.string(), source_event_id: z.string(), event_id: z.string() });
+const approvers = z.object({ subjects: z.array(z.string()), roles: z.array(z.enum(ROLES)) });
+
+const toolCallRef = z.object({
+  id: z.string(),
+  source_event_id: z.string(),
+  event_id: z.string(),
+  policy: z
+    .object({
+      quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
+      approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
+      expires_at: timestamp.optional(),
+      escalates_at: timestamp.optional(),
+      may_edit_arguments: z.boolean(),
+    })
+    .optional()
+    .describe("the agent's policy for the call, if it has one"),
+});
 
 const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
 
@@ -128,6 +145,25 @@ export const responseRequired = z
   .meta({ id: 'ToolResponseRequired' });
 
 export const requiredAction = z.discriminatedUnion('type', [approvalRequired, responseRequired]);
+
+export const toolDecided = z
+  .object({
+    type: z.literal('tool.decided'),
+    ...base,
+    thread_id: z.string(),
+    tool_call_id: z.string(),
+    decision: z.enum(['allow', 'deny', 'expired', 'escalated']),
+    by: subject.optional().describe('absent if time has decided'),
+    reason: z.string().optional(),
+    remaining: z.int().describe('how many votes are still needed before the call runs'),
+  })
+  .meta({ id: 'ToolDecided' });
+
+const pause = { ...base, thread_id: z.null(), reason: z.enum(['action']), by: subject.optional() };
+
+export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
+
+export const turnResumed = z.object({ type: z.literal('turn.resumed'), ...pause }).meta({ id: 'TurnResumed' });
 
 export const mcpInitialize = z
   .object({
@@ -210,7 +246,16 @@ export const turnDoneState = z.discriminatedUnion('status', [
 ]);
 
 export const turnState = z
-  .discriminatedUnion('status', [z.object({ status: z.literal('running') }), ...turnDoneState.options])
+  .discriminatedUnion('status', [
+    z.object({
+      status: z.literal('running'),
+      waiting: z
+        .array(z.string())
+        .optional()
+        .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
+    }),
+    ...turnDoneState.options,
+  ])
   .meta({ id: 'TurnState' });
 
 export const turnCreated = z
@@ -237,6 +282,9 @@ export const turnEvent = z
     toolResponse,
     approvalRequired,
     responseRequired,
+    toolDecided,
+    turnPaused,
+    turnResumed,
     mcpInitialize,
     threadCreated,
     threadDone,
