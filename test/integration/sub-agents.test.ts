@@ -261,6 +261,35 @@ test('sub-agents that pause in turn after turn keep their conversations', async 
   expect(resultsIn(chat, 1)).toEqual(['one', 'two']);
 });
 
+test('in a turn that waits, each sub-agent continues as soon as its own calls are answered', async () => {
+  const chat = await server.chat({ spec: { ...onTestServer, client_tools: [door], config: { pause: 'wait' } } });
+  const nested = { name: 'nested', scripts: [use({ name: 'open_door', id: 'd1' }), say('the door is open')] };
+  chat.script(
+    start(
+      chat,
+      { name: 'payer', scripts: [use({ name: 'pay', args: { to: 'cem' }, id: 'p1' }), say('cem is paid')] },
+      { name: 'outer', scripts: [start(chat, nested), say('nested is done')] },
+    ),
+    say('All done.'),
+  );
+  const reader = chat.turn('go');
+  await reader.type('turn.paused');
+  const { payer = '', nested: inner = '' } = threadsOf(reader.frames);
+  const answer = (...input: object[]) => server.api.send('POST', `${chat.path}/actions`, { input });
+  expect(await answer(respond(inner, 'd1', 'it is open'))).toMatchObject({
+    status: 200,
+    body: { data: { accepted: ['d1'], waiting: ['p1'] } },
+  });
+  await reader.next((frame) => frame.type === 'thread.done' && frame.title === 'outer');
+  expect(Object.keys(endsOf(reader.frames)).toSorted()).toEqual(['nested', 'outer']);
+  expect(await answer(allow(payer, 'p1'))).toMatchObject({ status: 200 });
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'All done.' }, required_actions: [] });
+  expect(endsOf(await reader.done)).toMatchObject({ payer: 'cem is paid' });
+  expect(resultsIn(chat, 1)).toEqual(['cem is paid', 'nested is done']);
+  const listed = await server.api.list<object>(`${chat.path}/turns/${await reader.turnId()}/events`);
+  expect(byThread(folded(await reader.done).slice(1, -1))).toEqual(byThread(listed));
+});
+
 test('a sub-agent that fails is a result for its parent, and the others continue', async () => {
   const chat = await server.chat({ spec: { ...onTestServer, config: { iteration_limit: 3 } } });
   const looks = () => use({ name: 'look', args: { at: 'it' } });
