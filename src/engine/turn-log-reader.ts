@@ -325,6 +325,15 @@ export class TurnLogReader {
     return ((await this.#row(turnId))?.archived_through ?? 0) + 1;
   }
 
+  /** The number of a turn's entries; undefined while it runs. @throws TurnNotFound */
+  async length(turnId: string): Promise<number | undefined> {
+    const row = await this.#row(turnId);
+    if (row?.archived) return row.archived_through;
+    if (!this.#ended.has(turnId) && !(await this.close(turnId))) return undefined;
+    const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });
+    return last?.ordinal;
+  }
+
   /** The first record of a turn, and its last one if the turn has ended. @throws TurnNotFound */
   async firstAndLast(turnId: string): Promise<{ created: TurnCreated; done: TurnDone | undefined }> {
     const row = await this.#row(turnId);
