@@ -76,7 +76,7 @@ async function streamSession({ context, sessionId, cursor, stream }: SessionStre
     }
     turn = await sessionIndex.turnAfter(sessionId, seen.ordinal).catch((error: unknown) => {
       if (!isUnavailable(error)) throw error;
-      log.warn({ sessionId, err: error }, 'cannot look for the next turn of a session, will retry');
+      log.debug({ sessionId, err: error }, 'cannot look for the next turn of a session, will retry');
       return undefined;
     });
   }
