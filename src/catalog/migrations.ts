@@ -73,6 +73,9 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('archived_through', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('archived', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('events_before', 'integer')
+    .addColumn('may_pause', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('paused_changed_at', 'text')
     .execute();
   await schema
     .createTable('archive')

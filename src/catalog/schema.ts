@@ -92,6 +92,12 @@ interface TurnsTable {
    * it. It is never changed, since the cursors of session streams are counted from it.
    */
   events_before: number | null;
+  /** Whether the turn may pause while it runs: its agent has `pause: "wait"`. */
+  may_pause: Generated<number>;
+  /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */
+  paused: Generated<number>;
+  /** When the turn was last paused or resumed. */
+  paused_changed_at: Generated<string | null>;
 }
 
 /** The logs of turns: one row per entry. */

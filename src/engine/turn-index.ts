@@ -72,7 +72,7 @@ export class TurnIndex {
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt } = start;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause } = start;
     const title = sequence === 1 ? start.title : null;
     const accepted = await this.#catalog.turns.accept({
       turnId,
@@ -81,6 +81,7 @@ export class TurnIndex {
       sequence,
       createdAt,
       title,
+      ...(pause && { pause }),
     });
     if (accepted) this.#hintSession(sessionId);
     return accepted;
