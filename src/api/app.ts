@@ -2,6 +2,7 @@ import express, { type Express, type NextFunction, type Request, type Response }
 import helmet from 'helmet';
 import { pinoHttp } from 'pino-http';
 import type { Config } from '../config.ts';
+import { actionRoutes } from './sessions/actions.ts';
 import { agentRoutes } from './sessions/agents.ts';
 import { authenticate, LOCAL } from './http/authenticate.ts';
 import type { ApiContext } from './http/context.ts';
@@ -110,6 +111,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...eventRoutes(context),
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
+    ...actionRoutes(context),
     ...agentRoutes(context),
     // Without keys only this machine is admitted, so that reasons may be shown.
     ...healthRoutes({ ...context, saysWhy: () => context.keyring.isKeyless }),

@@ -17,6 +17,7 @@ const SERVER_ACTIONS = {
   createSessions: 'create sessions',
   writeAgents: 'write and delete agents',
   readMetrics: 'read the metrics',
+  manageWebhooks: 'manage webhooks',
 } as const;
 
 export type SessionAction = keyof typeof SESSION_ACTIONS;
@@ -32,7 +33,7 @@ const RIGHTS: Record<
   admin: {
     own: EVERYTHING,
     others: ['read', 'cancel', 'delete'],
-    server: ['createSessions', 'writeAgents', 'readMetrics'],
+    server: ['createSessions', 'writeAgents', 'readMetrics', 'manageWebhooks'],
   },
   user: { own: EVERYTHING, others: [], server: ['createSessions'] },
   approver: { own: ['read', 'decide'], others: ['read', 'decide'], server: [] },
@@ -76,4 +77,27 @@ export function refusalOnServer({ roles }: Caller, action: ServerAction): string
   const allowed = ROLES.filter((role) => RIGHTS[role].server.includes(action));
   const what = SERVER_ACTIONS[action];
   return `with the role ${roles.join(', ')} you cannot ${what}: this requires the role ${allowed.join(' or ')}`;
+}
+
+/**
+ * The groups of callers that may decide on the tool calls of a subject's sessions. The index of actions has them as
+ * columns; a caller may decide if it belongs to one of them: see `groupsOf`.
+ */
+export function decidersFor(subjectId: string): string[] {
+  const roles = ROLES.filter((role) => RIGHTS[role].others.includes('decide'));
+  return [ownerGroup(subjectId), ...roles.map(roleGroup)];
+}
+
+/** The groups that the caller belongs to. */
+export function groupsOf({ subject, roles }: Caller): string[] {
+  const decidesOnOwn = roles.some((role) => RIGHTS[role].own.includes('decide'));
+  return [...(decidesOnOwn ? [ownerGroup(subject.subjectId)] : []), ...roles.map(roleGroup)];
+}
+
+function ownerGroup(subjectId: string): string {
+  return `owner:${subjectId}`;
+}
+
+function roleGroup(role: Role): string {
+  return `role:${role}`;
 }

@@ -1,9 +1,17 @@
 import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
-import type { LogEntry, LogRecord } from '../core/records.ts';
+import type { LogEntry, LogRecord, PendingCall, TurnDone } from '../core/records.ts';
+import type { ActionIndex, NewAction } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
+import type { Outbox } from './outbox.ts';
 import type { Tables } from './schema.ts';
 import { touchSession } from './sessions.ts';
+
+interface ArchiveOptions {
+  cipher: Cipher;
+  outbox: Outbox;
+  actions: ActionIndex;
+}
 
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
 const MAX_ORDINAL = 2 ** 31 - 1;
@@ -14,22 +22,30 @@ const MAX_ORDINAL = 2 ** 31 - 1;
 export class Archive {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
+  readonly #outbox: Outbox;
+  readonly #actions: ActionIndex;
 
-  constructor(db: Kysely<Tables>, cipher: Cipher) {
+  constructor(db: Kysely<Tables>, { cipher, outbox, actions }: ArchiveOptions) {
     this.#db = db;
     this.#cipher = cipher;
+    this.#outbox = outbox;
+    this.#actions = actions;
   }
 
   /**
-   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Returns the entries that this
-   * call added, without those that another process had archived before. Undefined if the turn's session was deleted;
-   * nothing is added then.
+   * Adds entries of a turn that is in the index; `complete` if the log ends with them, and `requested` are the actions
+   * that they ask for. Returns the entries that this call added, without those that another process had archived before.
+   * Undefined if the turn's session was deleted; nothing is added then.
    */
-  async add(turnId: string, entries: LogEntry[], complete: boolean): Promise<LogEntry[] | undefined> {
+  async add(
+    turnId: string,
+    entries: LogEntry[],
+    { complete, requested = [] }: { complete: boolean; requested?: NewAction[] },
+  ): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
     if (!last) return [];
-    return this.#db.transaction().execute(async (db) => {
-      const row = db.selectFrom('turns').select(['session_id', 'archived_through']).where('id', '=', turnId);
+    return this.#outbox.transaction(async (db, emit) => {
+      const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
       const turn = await row.executeTakeFirst();
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: last.record.at }))) return undefined;
       // Read again: the session's row is now locked, so no other process adds entries. The archived ordinals have no
@@ -52,6 +68,22 @@ export class Archive {
         }));
         await db.insertInto('archive').values(rows).execute();
         await referToBlobs(db, turn.session_id, records);
+      }
+      // The index of actions and the outbox change with the entries that they derive from, and so exactly once.
+      const isAdded = (ordinal: number) => ordinal > before;
+      emit(
+        ...(await this.#actions.request(
+          db,
+          turn,
+          requested.filter(({ ordinal }) => isAdded(ordinal)),
+        )),
+      );
+      if (last.record.kind === 'turn.done' && isAdded(last.ordinal)) {
+        const { id, session_id: sessionId } = turn;
+        emit(...(await this.#actions.ended(db, id, pendingCalls(last.record))));
+        const session = db.selectFrom('sessions').select('agent_name').where('id', '=', sessionId);
+        const { agent_name: agentName } = await session.executeTakeFirstOrThrow();
+        emit({ type: 'turn.done', sessionId, turnId, agentName });
       }
       return added;
     });
@@ -98,4 +130,9 @@ function aadForRecord(turnId: string, ordinal: number): string {
 function parse(record: string): LogRecord {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `add`
   return JSON.parse(record) as LogRecord;
+}
+
+/** The calls on which a turn has ended. */
+function pendingCalls({ end }: TurnDone): PendingCall[] {
+  return end.status === 'done' ? end.requiredActions.flatMap(({ calls }) => calls) : [];
 }

@@ -1,5 +1,7 @@
 import { sql, type Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
+import type { ActionIndex, Answers } from './action-index.ts';
+import type { Outbox } from './outbox.ts';
 import type { Tables, TurnRow } from './schema.ts';
 import { touchSession, aadForTitle } from './sessions.ts';
 
@@ -14,16 +16,28 @@ export interface AcceptedTurn {
   createdAt: string;
   /** The session's title, if it has none yet. */
   title: string | null;
+  /** How its input answers the pending calls of the previous turn; undefined if it answers none. */
+  answers?: Answers | undefined;
+}
+
+interface TurnsOptions {
+  cipher: Cipher;
+  outbox: Outbox;
+  actions: ActionIndex;
 }
 
 /** The index of turns; see `TurnsTable` for its two kinds of rows. */
 export class Turns {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
+  readonly #outbox: Outbox;
+  readonly #actions: ActionIndex;
 
-  constructor(db: Kysely<Tables>, cipher: Cipher) {
+  constructor(db: Kysely<Tables>, { cipher, outbox, actions }: TurnsOptions) {
     this.#db = db;
     this.#cipher = cipher;
+    this.#outbox = outbox;
+    this.#actions = actions;
   }
 
   async get(id: string): Promise<TurnRow | undefined> {
@@ -176,10 +190,17 @@ export class Turns {
    * Turns a request into an accepted turn. Idempotent. False, and without effect, if the session was deleted in the
    * meantime.
    */
-  async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title }: AcceptedTurn): Promise<boolean> {
+  async accept(turn: AcceptedTurn): Promise<boolean> {
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, answers } = turn;
     const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
-    const row = { session_id: sessionId, previous_turn_id: previousTurnId, sequence, created_at: createdAt };
-    return this.#db.transaction().execute(async (db) => {
+    const row = {
+      session_id: sessionId,
+      previous_turn_id: previousTurnId,
+      sequence,
+      created_at: createdAt,
+      answers: this.#actions.sealAnswers(turnId, answers),
+    };
+    return this.#outbox.transaction(async (db, emit) => {
       if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
       await db
         .updateTable('sessions')
@@ -194,6 +215,7 @@ export class Turns {
         .values({ id: turnId, ...row })
         .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
         .execute();
+      emit(...(await this.#actions.accepted(db, { id: turnId, ...row }, answers)));
       return true;
     });
   }
@@ -242,6 +264,7 @@ export class Turns {
       // First, since a process that adds to the archive holds a lock on this row.
       await db.deleteFrom('turns').where('id', '=', turnId).execute();
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();
+      await db.deleteFrom('actions').where('turn_id', '=', turnId).execute();
     });
   }
 }

@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
+import { answersOf } from './requested-actions.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
@@ -60,10 +61,11 @@ export class TurnIndex {
   }
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
-  async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<boolean> {
+  async accept(start: Omit<TurnStart, 'resumes'>): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt } = start;
     const title = sequence === 1 ? start.title : null;
-    return this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title });
+    const answers = answersOf(start);
+    return this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title, answers });
   }
 
   async #reconcile(turnId: string, requestedAt: string): Promise<void> {

@@ -1,3 +1,4 @@
+import type { Change } from '../catalog/outbox.ts';
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 import { TurnListeners } from './turn-listeners.ts';
@@ -6,6 +7,7 @@ import { TurnListeners } from './turn-listeners.ts';
 export class InProcessBus implements LiveBus {
   readonly #published = new PublishedMessages();
   readonly #cancelListeners = new TurnListeners<() => void>();
+  readonly #changeListeners = new TurnListeners<() => void>();
   readonly #listeners = new TurnListeners<LiveListener>();
 
   publish(frame: LiveFrame): void {
@@ -33,5 +35,13 @@ export class InProcessBus implements LiveBus {
 
   onCancelHint(turnId: string, listener: () => void): () => void {
     return this.#cancelListeners.add(turnId, listener);
+  }
+
+  hintChange(change: Change): void {
+    for (const listener of this.#changeListeners.of(change)) listener();
+  }
+
+  onChangeHint(change: Change, listener: () => void): () => void {
+    return this.#changeListeners.add(change, listener);
   }
 }

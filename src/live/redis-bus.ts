@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
+import type { Change } from '../catalog/outbox.ts';
 import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 import { TurnListeners } from './turn-listeners.ts';
@@ -33,8 +34,8 @@ const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
 
 /**
  * The live bus between separate processes: a channel for each turn, on which frames and snapshots are published in the
- * order in which their worker has sent them, and two channels to all workers: on one readers request snapshots, on the
- * other turns announce that they cancel their activities.
+ * order in which their worker has sent them, and channels to all processes: on one readers request snapshots, on another
+ * turns announce that they cancel their activities, on the third transactions announce changes of the catalog.
  *
  * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it: a frame costs
  * one publication, and no restart, flush or expiry of Redis can lose the text. The worker sends it as a snapshot when a
@@ -48,6 +49,7 @@ export class RedisBus implements LiveBus {
   readonly #cipher: Cipher;
   readonly #published = new PublishedMessages();
   readonly #cancelListeners = new TurnListeners<() => void>();
+  readonly #changeListeners = new TurnListeners<() => void>();
   readonly #watched = new Map<string, WatchedTurn>();
   /** Turns whose snapshots were requested since the last event-loop turn: all requests get one response. */
   readonly #requested = new Set<string>();
@@ -117,12 +119,24 @@ export class RedisBus implements LiveBus {
     return this.#cancelListeners.add(turnId, listener);
   }
 
+  hintChange(change: Change): void {
+    this.#publish(this.#changeChannel, change);
+  }
+
+  onChangeHint(change: Change, listener: () => void): () => void {
+    return this.#changeListeners.add(change, listener);
+  }
+
   get #requestChannel(): string {
     return `${this.#prefix}snapshot-requests`;
   }
 
   get #cancelChannel(): string {
     return `${this.#prefix}cancel-hints`;
+  }
+
+  get #changeChannel(): string {
+    return `${this.#prefix}catalog-changes`;
   }
 
   #channel(turnId: string): string {
@@ -136,7 +150,8 @@ export class RedisBus implements LiveBus {
    */
   async #resume(): Promise<void> {
     if (!this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
-    const subscribed = Promise.all([this.#subscribe(this.#requestChannel), this.#subscribe(this.#cancelChannel)]);
+    const channels = [this.#requestChannel, this.#cancelChannel, this.#changeChannel];
+    const subscribed = Promise.all(channels.map((channel) => this.#subscribe(channel)));
     for (const [turnId, watched] of this.#watched) {
       watched.subscribed = this.#subscribe(this.#channel(turnId));
       endRequest(watched);
@@ -223,6 +238,7 @@ export class RedisBus implements LiveBus {
     try {
       if (channel === this.#requestChannel) this.#onRequest(message);
       else if (channel === this.#cancelChannel) for (const listener of this.#cancelListeners.of(message)) listener();
+      else if (channel === this.#changeChannel) for (const listener of this.#changeListeners.of(message)) listener();
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // An error that reaches the client would close the connection.

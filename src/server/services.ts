@@ -93,7 +93,8 @@ export async function openServices({
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
-  const live = openLive({ redis, config, log, metrics, cipher });
+  const live = { ...openLive({ redis, config, log, metrics, cipher }), ...(bus && { bus }) };
+  catalog.outbox.onChange((change) => live.bus.hintChange(change));
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
@@ -140,7 +141,6 @@ export async function openServices({
     blobs,
     redis,
     ...live,
-    ...(bus && { bus }),
     client,
     history,
     logs,
