@@ -24,6 +24,7 @@ import { RequestLimit } from './http/rate-limit.ts';
 import { sessionListRoutes } from './sessions/session-lists.ts';
 import { sessionRoutes } from './sessions/sessions.ts';
 import { turnRoutes } from './sessions/turns.ts';
+import { webhookRoutes } from './sessions/webhooks.ts';
 
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
@@ -112,6 +113,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
     ...actionRoutes(context),
+    ...webhookRoutes(context),
     ...agentRoutes(context),
     // Without keys only this machine is admitted, so that reasons may be shown.
     ...healthRoutes({ ...context, saysWhy: () => context.keyring.isKeyless }),
