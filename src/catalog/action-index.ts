@@ -1,6 +1,6 @@
 import type { Transaction } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
-import { callKey, type CallKey } from '../core/projection.ts';
+import { callKey, type CallKey } from '../core/tool-records.ts';
 import type { Subject } from '../core/subject.ts';
 import type { OutboxEvent } from './outbox.ts';
 import type { ActionEventType, ActionRow, Tables } from './schema.ts';

@@ -76,6 +76,9 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('archived', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('indexed_through', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('answers', 'text')
+    .addColumn('may_pause', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('paused_changed_at', 'text')
     .execute();
   await schema
     .createTable('archive')

@@ -99,6 +99,12 @@ interface TurnsTable {
   indexed_through: Generated<number>;
   /** How the turn's input answers the pending calls of the previous turn; null if it answers none. */
   answers: Generated<string | null>;
+  /** Whether the turn may pause while it runs: its agent has `pause: "wait"`. */
+  may_pause: Generated<number>;
+  /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */
+  paused: Generated<number>;
+  /** When the turn was last paused or resumed. */
+  paused_changed_at: Generated<string | null>;
 }
 
 /** The logs of turns: one row per entry. */

@@ -62,10 +62,18 @@ export class TurnIndex {
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'resumes'>): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt } = start;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause } = start;
     const title = sequence === 1 ? start.title : null;
-    const answers = answersOf(start);
-    return this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title, answers });
+    return this.#catalog.turns.accept({
+      turnId,
+      sessionId,
+      previousTurnId,
+      sequence,
+      createdAt,
+      title,
+      ...(pause && { pause }),
+      answers: answersOf(start),
+    });
   }
 
   async #reconcile(turnId: string, requestedAt: string): Promise<void> {
