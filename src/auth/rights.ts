@@ -1,3 +1,4 @@
+import type { PendingCall } from '../core/records.ts';
 import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
 /** The actions on a session, and their names in error messages. */
@@ -80,24 +81,38 @@ export function refusalOnServer({ roles }: Caller, action: ServerAction): string
 }
 
 /**
- * The groups of callers that may decide on the tool calls of a subject's sessions. The index of actions has them as
- * columns; a caller may decide if it belongs to one of them: see `groupsOf`.
+ * The groups of callers that may answer a call of a subject's session, and those that may, too, once it is escalated.
+ * The index of actions has them as columns; a caller may answer if it is in one of them: see `groupsOf`.
  */
-export function decidersFor(subjectId: string): string[] {
-  const roles = ROLES.filter((role) => RIGHTS[role].others.includes('decide'));
-  return [ownerGroup(subjectId), ...roles.map(roleGroup)];
+export function decidersFor(
+  { needs, policy }: Pick<PendingCall, 'needs' | 'policy'>,
+  subjectId: string,
+): { audience: string[]; escalatedTo: string[] } {
+  if (needs === 'response') return { audience: allowedTo('send', subjectId), escalatedTo: [] };
+  const { approvers, escalate } = policy ?? {};
+  return {
+    audience: approvers ? named(approvers) : allowedTo('decide', subjectId),
+    escalatedTo: escalate ? named(escalate.to) : [],
+  };
 }
 
 /** The groups that the caller belongs to. */
 export function groupsOf({ subject, roles }: Caller): string[] {
-  const decidesOnOwn = roles.some((role) => RIGHTS[role].own.includes('decide'));
-  return [...(decidesOnOwn ? [ownerGroup(subject.subjectId)] : []), ...roles.map(roleGroup)];
+  const onOwn = (['send', 'decide'] as const).filter((action) =>
+    roles.some((role) => RIGHTS[role].own.includes(action)),
+  );
+  return [
+    ...onOwn.map((action) => `${action}:${subject.subjectId}`),
+    ...named({ subjects: [subject.subjectSlug], roles }),
+  ];
 }
 
-function ownerGroup(subjectId: string): string {
-  return `owner:${subjectId}`;
+/** Those with the right to an action in the sessions of a subject. */
+function allowedTo(action: 'send' | 'decide', subjectId: string): string[] {
+  const roles = ROLES.filter((role) => RIGHTS[role].others.includes(action));
+  return [`${action}:${subjectId}`, ...named({ subjects: [], roles })];
 }
 
-function roleGroup(role: Role): string {
-  return `role:${role}`;
+function named({ subjects, roles }: { subjects: readonly string[]; roles: readonly Role[] }): string[] {
+  return [...subjects.map((slug) => `subject:${slug}`), ...roles.map((role) => `role:${role}`)];
 }

@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
-import type { LogEntry, LogRecord, PendingCall, TurnDone } from '../core/records.ts';
-import type { ActionIndex, NewAction } from './action-index.ts';
+import type { LogEntry, LogRecord } from '../core/records.ts';
+import type { ActionChange, ActionIndex } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Outbox } from './outbox.ts';
 import type { Tables } from './schema.ts';
@@ -33,14 +33,14 @@ export class Archive {
   }
 
   /**
-   * Adds entries of a turn that is in the index; `complete` if the log ends with them, and `requested` are the actions
-   * that they ask for. Returns the entries that this call added, without those that another process had archived before.
+   * Adds entries of a turn that is in the index; `complete` if the log ends with them. `changes` are what they say about
+   * calls that wait. Returns the entries that this call added, without those that another process had archived before.
    * Undefined if the turn's session was deleted; nothing is added then.
    */
   async add(
     turnId: string,
     entries: LogEntry[],
-    { complete, requested = [] }: { complete: boolean; requested?: NewAction[] },
+    { complete, changes = [] }: { complete: boolean; changes?: ActionChange[] },
   ): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
     if (!last) return [];
@@ -70,22 +70,29 @@ export class Archive {
         await referToBlobs(db, turn.session_id, records);
       }
       // The index of actions and the outbox change with the entries that they derive from, and so exactly once.
-      const isAdded = (ordinal: number) => ordinal > before;
-      emit(
-        ...(await this.#actions.request(
-          db,
-          turn,
-          requested.filter(({ ordinal }) => isAdded(ordinal)),
-        )),
-      );
-      if (last.record.kind === 'turn.done' && isAdded(last.ordinal)) {
-        const { id, session_id: sessionId } = turn;
-        emit(...(await this.#actions.ended(db, id, pendingCalls(last.record))));
+      emit(...(await this.#actions.apply(db, turn, { changes, through: last.ordinal })));
+      if (last.record.kind === 'turn.done' && last.ordinal > before) {
+        const { session_id: sessionId } = turn;
         const session = db.selectFrom('sessions').select('agent_name').where('id', '=', sessionId);
         const { agent_name: agentName } = await session.executeTakeFirstOrThrow();
         emit({ type: 'turn.done', sessionId, turnId, agentName });
       }
       return added;
+    });
+  }
+
+  /**
+   * Brings the index of actions up to the entry `through` of a turn whose log is not archived yet. False if the turn's
+   * session was deleted.
+   */
+  async index(turnId: string, changes: ActionChange[], through: number): Promise<boolean> {
+    return this.#outbox.transaction(async (db, emit) => {
+      const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
+      const turn = await row.executeTakeFirst();
+      // It locks the session's row; the activity that counts is recorded with the archive.
+      if (!turn || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
+      emit(...(await this.#actions.apply(db, turn, { changes, through })));
+      return true;
     });
   }
 
@@ -130,9 +137,4 @@ function aadForRecord(turnId: string, ordinal: number): string {
 function parse(record: string): LogRecord {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `add`
   return JSON.parse(record) as LogRecord;
-}
-
-/** The calls on which a turn has ended. */
-function pendingCalls({ end }: TurnDone): PendingCall[] {
-  return end.status === 'done' ? end.requiredActions.flatMap(({ calls }) => calls) : [];
 }

@@ -140,6 +140,7 @@ async function createActionTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('agent_name', 'text')
     .addColumn('requested_at', 'text', (c) => c.notNull())
     .addColumn('expires_at', 'text')
+    .addColumn('escalated_to', 'text', (c) => c.notNull())
     .addColumn('detail', 'text')
     .addColumn('decisions', 'text', (c) => c.notNull())
     .execute();

@@ -183,6 +183,8 @@ interface ActionsTable {
   agent_name: string | null;
   requested_at: string;
   expires_at: string | null;
+  /** JSON: the groups that may decide it, too, once it is escalated. */
+  escalated_to: string;
   /** JSON; null once the session is deleted. */
   detail: string | null;
   /** JSON: a list. */

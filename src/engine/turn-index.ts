@@ -1,7 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
-import { answersOf } from './requested-actions.ts';
+import { answersOf } from './action-changes.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';

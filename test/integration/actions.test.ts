@@ -167,3 +167,46 @@ test('the stream continues after any event, for each caller with its own actions
   expect(strange.received).toEqual([]);
   await expect(ActionReader.open(url, 'key-of-boss', 10 ** 9)).rejects.toThrow(/400.*invalid_cursor/);
 });
+
+test('the calls of a turn that waits are in the inbox, and are decided, while it runs', async () => {
+  const { admin, ann, approver } = clients;
+  const reader = await ActionReader.open(server.server.url, 'key-of-ann');
+  await admin.putAgent('waiting', { model: { name: 'waiting' }, ...onTestServer, config: { pause: 'wait' } });
+  const calls = [
+    { name: 'write', args: { text: 'a' }, id: 'w1' },
+    { name: 'write', args: { text: 'b' }, id: 'w2' },
+    { name: 'ask_user_question', args: { question: 'Why?' }, id: 'q1' },
+  ];
+  server.model.script('waiting', use(...calls), use({ name: 'write', args: { text: 'c' }, id: 'w3' }));
+  const id = await ann.createSession('waiting');
+  const turn = ann.turn(id, 'go');
+  await reader.next(3);
+  expect((await inbox(ann, 'waiting')).flat()).toEqual(expect.arrayContaining(['w1', 'w2', 'q1']));
+  // A response is for those who may send messages.
+  expect((await inbox(approver, 'waiting')).flat()).not.toContain('q1');
+  const answerAll = (client: ApiClient, ...input: object[]) =>
+    client.send('POST', `/v1/agents/sessions/${id}/actions`, { input });
+  expect((await answerAll(approver, answer('allow'))).status).toBe(200);
+  await reader.next(4);
+  const response = { type: 'user.tool_response', thread_id: 'main', tool_call_id: 'q1', content: 'because' };
+  expect((await answerAll(ann, answer('deny', 'w2', 'no'), response)).status).toBe(200);
+  // The turn goes on, waits again, and is cancelled.
+  await reader.next(7);
+  await ann.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
+  await turn.done;
+  const events = await reader.next(8);
+  const [boss, owner] = ['boss', 'ann'].map((name) => ({ subject_id: name, subject_type: 'user', subject_slug: name }));
+  const at = expect.any(String);
+  expect(
+    events.map(({ event: { type, action } }) => [type, action.tool_call_id, action.status, action.decisions]),
+  ).toEqual([
+    ['action.created', 'w1', 'pending', []],
+    ['action.created', 'w2', 'pending', []],
+    ['action.created', 'q1', 'pending', []],
+    ['action.decided', 'w1', 'decided', [{ by: boss, decision: 'allow', at }]],
+    ['action.decided', 'w2', 'decided', [{ by: owner, decision: 'deny', at, reason: 'no' }]],
+    ['action.decided', 'q1', 'decided', [{ decision: 'respond', at }]],
+    ['action.created', 'w3', 'pending', []],
+    ['action.expired', 'w3', 'superseded', []],
+  ]);
+});

@@ -2,14 +2,14 @@ import { z } from 'zod';
 import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/schema.ts';
 import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
 import type { ActionEvent } from '../../../catalog/actions.ts';
-import { subject, timestamp } from './events.ts';
-import { subjectToWire } from './events-to-wire.ts';
+import { approvalPolicy, subject, timestamp } from './events.ts';
+import { policyToWire, subjectToWire } from './events-to-wire.ts';
 
 /** Actions: the tool calls that wait for a person or a client (`docs/approvals.md`). */
 
 const decisionResource = z.object({
-  by: subject,
-  decision: z.enum(['allow', 'deny', 'respond']),
+  by: subject.optional().describe('absent if time has decided, and for a response in a running turn'),
+  decision: z.enum(['allow', 'deny', 'respond', 'expired']),
   at: timestamp,
   reason: z.string().optional(),
 });
@@ -29,6 +29,8 @@ export const actionResource = z
       .nullable()
       .describe('null if they are larger than 64 KiB: the message of the call has them'),
     requested_at: timestamp,
+    expires_at: timestamp.optional(),
+    policy: approvalPolicy.optional(),
     decisions: z.array(decisionResource),
     status: z
       .enum(ACTION_STATUSES)
@@ -72,6 +74,8 @@ export function actionToResource(action: Action): ActionResource {
     tool: detail?.tool ?? { server: null, name: '' },
     arguments: isRecord(detail?.arguments) ? detail.arguments : null,
     requested_at,
+    ...(action.expires_at !== null && { expires_at: action.expires_at }),
+    ...(detail?.policy && { policy: policyToWire(detail.policy, requested_at) }),
     decisions: action.decisions.map(decisionToWire),
     status,
   };
@@ -82,7 +86,7 @@ export function actionEventToWire({ type, action }: Pick<ActionEvent, 'type' | '
 }
 
 function decisionToWire({ by, decision, at, reason }: ActionDecision): z.infer<typeof decisionResource> {
-  return { by: subjectToWire(by), decision, at, ...(reason !== undefined && { reason }) };
+  return { ...(by && { by: subjectToWire(by) }), decision, at, ...(reason !== undefined && { reason }) };
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {
