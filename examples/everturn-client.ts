@@ -22,6 +22,10 @@ const turnEvent = z.object({
     .array(z.object({ id: z.string() }))
     .optional()
     .catch(undefined),
+  /** The name of a sub-agent. */
+  title: z.string().optional(),
+  /** The last message of a sub-agent that is done. */
+  output: z.object({ content: z.string() }).optional(),
   state: z.object({ status: z.string(), required_actions: z.array(requiredAction).optional() }).optional(),
 });
 export type TurnEvent = z.infer<typeof turnEvent>;

@@ -54,6 +54,8 @@ interface RoutedCall {
 export interface CallHandling {
   /** Why no call of the message can run; undefined if they can. */
   refusal: string | undefined;
+  /** How many calls may wait for a human or a client. */
+  maxWaiting: number;
   startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
 }
 
@@ -187,7 +189,10 @@ export class MessageAssembler {
     const all: { call: ToolCallText; routed: RoutedCall }[] = [];
     for (const [index, call] of this.#text.toolCalls.entries()) {
       const started = all.filter(({ routed }) => routed.started).length;
-      all.push({ call, routed: await this.#route(call, { index, started }, handling) });
+      const routed = await this.#route(call, { index, started }, handling);
+      const isOneTooMany =
+        waits(routed.route) && all.filter(({ routed: { route } }) => waits(route)).length >= handling.maxWaiting;
+      all.push({ call, routed: isOneTooMany ? tooManyWaiting(handling.maxWaiting) : routed });
       await nextTurn();
     }
     return all;
@@ -244,6 +249,16 @@ export class MessageAssembler {
     bus.publish({ turnId, threadId, messageId, createdAt, after, attempt, n: this.#frames, delta, ...preceding });
     this.#frames += 1;
   }
+}
+
+/** Whether a call waits for a human or a client. */
+function waits(route: ToolRoute): boolean {
+  return route.to === 'client' || (route.to === 'server' && route.approval);
+}
+
+function tooManyWaiting(max: number): RoutedCall {
+  const problem = `This call was not executed: at most ${max} calls of a message may wait for a person.`;
+  return { route: { to: 'answered' }, problem };
 }
 
 /** Whether a delta certainly needs no splitting, at up to 6 bytes per character; true for nearly all deltas. */

@@ -10,6 +10,7 @@ const EFFECTS = {
   session_not_found: 'rejected',
   session_closed: 'rejected',
   turn_not_found: 'rejected',
+  invalid_cursor: 'rejected',
   request_expired: 'rejected',
   actions_pending: 'rejected',
   call_not_pending: 'rejected',

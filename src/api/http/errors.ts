@@ -28,7 +28,7 @@ export const ERRORS = {
   invalid_cursor: {
     status: 400,
     type: 'invalid_request_error',
-    description: 'the cursor does not belong to a stream of this turn',
+    description: 'the cursor does not belong to this stream',
   },
   invalid_page_token: {
     status: 400,
