@@ -7,8 +7,8 @@ import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
 import { checkSubjects } from './check-subjects.ts';
 import { effectOf, NEED_APPROVAL, type Effect } from './ledger.ts';
-import { answerOf, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
-import type { Recorder, SentInput } from './recorder.ts';
+import { answerOf, approval, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
+import type { Recorder, SentDecision, SentInput } from './recorder.ts';
 import type { World } from './world.ts';
 
 /** A turn as it is stored, and as its owner can read it. */
@@ -42,7 +42,9 @@ export async function checkInvariants(world: World): Promise<number> {
     checkInputs(inputs, its);
     checkTexts(planned, its);
     checkOutcomes(its);
-    checkDecisions(ledger.effects, inputs, its);
+    const decisions = recorder.decisions.filter((one) => one.sessionId === sessionId);
+    checkVotes(decisions, its);
+    checkDecisions(ledger.effects, [...inputs, ...decisions.map(asInput)], its);
     checkUsage(planned, its);
   }
   checkEffects(ledger.effects, turns);
@@ -76,10 +78,8 @@ async function stored(recorder: Recorder, sessionId: string): Promise<Stored[]> 
     const listed = await api.list<SessionEvent>(`${path}/${id}/events`);
     // A replayed stream has the records of the lists.
     expect(events.filter(({ type }) => type !== 'turn.created' && type !== 'turn.done')).toEqual(listed);
-    expect(events.map(({ type }) => type).filter((type) => type.startsWith('turn.'))).toEqual([
-      'turn.created',
-      'turn.done',
-    ]);
+    const ends = ['turn.created', 'turn.done'];
+    expect(events.map(({ type }) => type).filter((type) => ends.includes(type))).toEqual(ends);
     all.push({ turn, events });
   }
   return all;
@@ -226,6 +226,29 @@ function checkEffects(effects: Effect[], turns: Stored[]): void {
     if (effect === undefined || responses.get(id)?.outcome !== 'succeeded') continue;
     expect(its.length, `${tool} ${id} succeeded`).toBeGreaterThan(0);
     if (effect !== 'none') expect(took, `${tool} ${id} succeeded`).toBe(1);
+  }
+}
+
+/** A decision in a turn that waits, in the form of an input. One without a response may have been accepted. */
+function asInput({ sessionId, toolCallId, status, at, response = 200 }: SentDecision): SentInput {
+  const outcome = response === 200 ? 'accepted' : 'refused';
+  return { sessionId, input: [approval(status, toolCallId)], outcome, at };
+}
+
+/** A decision that was acknowledged is in the log, once, and one that was rejected is not. */
+function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
+  const recorded = turns.flatMap(({ events }) =>
+    events.flatMap((event) =>
+      event.type === 'tool.decided' && event.by
+        ? [`${event.tool_call_id} ${event.decision} ${event.by.subject_id}`]
+        : [],
+    ),
+  );
+  expect(recorded, 'a subject votes once').toEqual([...new Set(recorded)]);
+  for (const { toolCallId, status, by, response } of decisions) {
+    if (response === undefined) continue;
+    const isRecorded = recorded.includes(`${toolCallId} ${status} ${by.id}`);
+    expect(isRecorded, `${by.id}: ${status} ${toolCallId}, answered with ${response}`).toBe(response === 200);
   }
 }
 
