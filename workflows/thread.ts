@@ -10,6 +10,7 @@ import type {
   Appended,
   AppendingActivity,
   CallModelResult,
+  NextModelCall,
   RunGuard,
   TurnContinuation,
   TurnResult,
@@ -34,7 +35,7 @@ export type ThreadResult =
   /** The turn is being cancelled. */
   | { status: 'stopped' }
   /** The run should continue as new; no activity is running. */
-  | { status: 'continue' };
+  | { status: 'continue'; next: NextModelCall };
 
 interface ThreadOptions {
   start: TurnStart;
@@ -92,13 +93,14 @@ export class Thread {
   readonly #progress: Progress;
   readonly #stopped: () => boolean;
   readonly #run: RunGuard;
-  /** Stamps of the results since the last model call. */
-  #recent: string[] = [];
+  /** What the results since the last model call say about the next one. */
+  #next: NextModelCall;
 
   constructor({ start, threadId, deadline, progress, stopped }: ThreadOptions) {
     this.#start = start;
     this.#threadId = threadId;
     this.#progress = progress;
+    this.#next = start.carry?.next ?? { recent: [] };
     this.#stopped = stopped;
     // Only the activities check the run, since this code must replay the events before a reset.
     const { originalExecutionRunId: runId } = workflowInfo();
@@ -116,7 +118,7 @@ export class Thread {
     }
     for (;;) {
       if (this.#stopped()) return { status: 'stopped' };
-      if (workflowInfo().continueAsNewSuggested) return { status: 'continue' };
+      if (workflowInfo().continueAsNewSuggested) return { status: 'continue', next: this.#next };
       if (this.#progress.step >= this.#start.limits.iterations) {
         const { iterations } = this.#start.limits;
         return { status: 'error', message: `The turn reached its iteration limit of ${iterations} model calls.` };
@@ -153,8 +155,8 @@ export class Thread {
   async #callModel(): Promise<{ message: ModelMessage; stamp: string } | ThreadResult> {
     const { turnId, sessionId, owner, previousTurnId, sequence, specHash } = this.#start;
     let result: CallModelResult;
-    const recent = this.#recent;
-    this.#recent = [];
+    const next = this.#next;
+    this.#next = { recent: [] };
     this.#progress.step += 1;
     const isFirst = this.#progress.step === 1;
     const plan = isFirst && startsWithModelCall(this.#start) ? firstCallOf(this.#start) : this.#nextCall();
@@ -168,8 +170,9 @@ export class Thread {
         sequence,
         specHash,
         step: this.#progress.step,
-        recent,
+        ...next,
         ...this.#run,
+        ...(this.#progress.step >= this.#start.limits.iterations && { isLast: true }),
         ...(isFirst && isSmall(this.#start) && { start: this.#start }),
       });
     } catch (error) {
@@ -221,7 +224,9 @@ export class Thread {
     });
     const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, toolCallId, source, ...this.#run };
     try {
-      this.#count('callTool', await callTool(input));
+      const result = await callTool(input);
+      this.#count('callTool', result);
+      if (result.nextIsBegun) this.#next.isBegun = true;
     } catch {
       this.#count('callTool');
     }
@@ -245,7 +250,7 @@ export class Thread {
     const records = result?.records.length ?? countFailureRecords(activity, plan);
     this.#progress.ordinal += records;
     // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
-    if (result || records > 0) this.#recent.push(result?.stamp ?? '');
+    if (result || records > 0) this.#next.recent.push(result?.stamp ?? '');
   }
 }
 

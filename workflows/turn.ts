@@ -62,8 +62,9 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     end = await steps.run(() => thread.run());
     if (end.status === 'continue' && !reason) {
       const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
-      const next: TurnContinuation = { ...progress, previousRunId, deadline, ...(isReset && { isReset }) };
-      return await continueAsNew<typeof turn>({ ...start, carry: next });
+      const { next } = end;
+      const carried: TurnContinuation = { ...progress, next, previousRunId, deadline, ...(isReset && { isReset }) };
+      return await continueAsNew<typeof turn>({ ...start, carry: carried });
     }
   } catch (error) {
     if (error instanceof ContinueAsNew) throw error;

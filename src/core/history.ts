@@ -100,6 +100,8 @@ export interface TurnContinuation {
   ordinal: number;
   step: number;
   usage: Usage;
+  /** Of the root thread. */
+  next?: NextModelCall;
   /** The run that continued as new as this one. */
   previousRunId: string;
   /** When the turn times out: milliseconds since 1970. */
@@ -132,14 +134,22 @@ export interface RunGuard {
   isReset?: true;
 }
 
-export interface CallModelInput extends ThreadPlace, MessagePlan, RunGuard {
+/** What the results since a thread's last model call say about the next one. */
+export interface NextModelCall {
+  /** Their stamps: see `src/engine/conversations.ts`. */
+  recent: string[];
+  /** A worker has begun the call: see `CallToolResult`. */
+  isBegun?: true;
+}
+
+export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall, RunGuard {
   previousTurnId: string | null;
   /** The turn's place in its session. */
   sequence: number;
   specHash: string;
   step: number;
-  /** The stamps of the results since the thread's last model call: see `src/engine/conversations.ts`. */
-  recent: string[];
+  /** The turn's limit allows no further model call. */
+  isLast?: true;
   /** Set for the first model call of a turn, if it is small: the worker need not read it from the history. */
   start?: TurnStart;
 }
@@ -158,6 +168,11 @@ export interface ConnectToolsInput extends ThreadPlace, RunGuard {
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;
+}
+
+export interface CallToolResult extends Appended {
+  /** The worker has begun the next model call: if its activity does not find it, its usage is unreported. */
+  nextIsBegun?: true;
 }
 
 export interface CallModelResult extends Appended {

@@ -25,6 +25,12 @@ interface InProgress {
   characters: number;
 }
 
+/** What decides which conversation a model call answers. */
+export type ExpectedCall = Pick<
+  CallModelInput,
+  'turnId' | 'sessionId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'
+>;
+
 /** The limit of each cache. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
@@ -79,6 +85,18 @@ export class Conversations {
       this.#turn(input, runId),
     ]);
     return [...before, ...own];
+  }
+
+  /**
+   * The records that a model call will answer if the history accepts the results `recent`; undefined unless this worker
+   * has the turn in memory up to them. Nothing is cached, because the history may accept others.
+   */
+  ahead(call: ExpectedCall, signal: AbortSignal): Promise<UnsequencedRecord[]> | undefined {
+    const own = this.#inProgress.get(call.turnId);
+    const fresh = own?.runId === call.runId ? this.#recent(call, own) : undefined;
+    if (!own || !fresh) return undefined;
+    const records = [...own.earlier, ...own.projected, ...own.ahead, ...fresh];
+    return this.#chain(call.previousTurnId, call.sessionId, signal).then((before) => [...before, ...records]);
   }
 
   /** The records that the first model call of a turn answers, if the turn starts like this. Waits until turn `after` ends. */
@@ -168,12 +186,18 @@ export class Conversations {
   }
 
   /** Adds the results that this worker produced, if nothing else is missing. */
-  #addRecent({ recent, upTo }: CallModelInput, own: InProgress): void {
-    const stamped = recent.map((stamp) => this.#stamped.get(stamp));
-    const fresh = stamped.flatMap((records) => records ?? []);
-    if (stamped.includes(undefined) || count(own) + fresh.length !== upTo) return;
+  #addRecent(input: CallModelInput, own: InProgress): void {
+    const fresh = this.#recent(input, own);
+    if (!fresh) return;
     own.ahead.push(...fresh);
     own.characters += charactersOf(fresh);
+  }
+
+  /** The records of the results `recent`, if this worker produced them and nothing else is missing. */
+  #recent({ recent, upTo }: ExpectedCall, own: InProgress): UnsequencedRecord[] | undefined {
+    const stamped = recent.map((stamp) => this.#stamped.get(stamp));
+    const fresh = stamped.flatMap((records) => records ?? []);
+    return stamped.includes(undefined) || count(own) + fresh.length !== upTo ? undefined : fresh;
   }
 
   async #readOn({ turnId, sessionId }: CallModelInput, own: InProgress): Promise<void> {

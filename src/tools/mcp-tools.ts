@@ -9,7 +9,7 @@ import { approvalFloor, mayUse } from '../mcp/server-policy.ts';
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { parseArguments } from './arguments.ts';
-import { isListed, selectTools } from './selectors.ts';
+import { isListed, isReadOnly, selectTools } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
 import { toolNames } from './tool-names.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
@@ -121,6 +121,7 @@ export class McpTools implements ToolKind {
       parameters: tool.inputSchema,
       info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
       run: { to: 'server', effect, approval },
+      isReadOnly: isReadOnly(tool),
     }));
     return { connected: [{ id, name, sessionId, transport }], tools, unavailable: [] };
   }

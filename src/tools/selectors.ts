@@ -77,7 +77,7 @@ function isNamed({ name }: Tool, selectors: readonly string[]): boolean {
   return selectors.includes('@all') || selectors.includes(name);
 }
 
-function isReadOnly({ annotations }: Tool): boolean {
+export function isReadOnly({ annotations }: Tool): boolean {
   return annotations?.readOnlyHint === true;
 }
 

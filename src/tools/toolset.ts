@@ -6,6 +6,8 @@ import type { OfferedTool } from '../models/provider.ts';
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
   run: { to: 'client' } | { to: 'server'; effect: 'retry' | 'once'; approval: boolean };
+  /** Its calls change nothing: they may run although their turn is cancelled before it asks for them. */
+  isReadOnly?: boolean;
 }
 
 /** The tools of an agent, as its servers currently offer them. */
