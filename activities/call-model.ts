@@ -121,8 +121,8 @@ class ModelCallAttempt {
 
   /**
    * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
-   * is one. A later attempt does not look for it: the worker that started it may be the one that was lost. A speculative
-   * call that is not used still counts as usage.
+   * is one, and a later one the call that began with the last result. A later attempt does not look for either: the worker
+   * that started it may be the one that was lost. A speculative call that is not used still counts as usage.
    */
   async #answer(): Promise<void> {
     const { speculativeCalls, stepsAhead, bus } = this.#dependencies;
@@ -140,7 +140,7 @@ class ModelCallAttempt {
     const conversation = this.#conversation();
     // A call that was begun does not need it, but the next one extends what this reads.
     conversation.catch(() => undefined);
-    const ahead = await stepsAhead.claimModelCall(input, this.#signal, onUnreported);
+    const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal, onUnreported) : undefined;
     const prepared = ahead?.prepared ?? (await prepareModelCall(this.#dependencies, input, conversation, this.#signal));
     const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
     this.#begin(message);

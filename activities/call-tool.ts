@@ -185,7 +185,8 @@ class ToolCallAttempt {
     const stamp = randomUUID();
     this.#dependencies.conversations.remember(stamp, [saved.record]);
     const isBegun = this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);
-    return { records: saved.stored, stamp, ...(isBegun && { nextIsBegun: true }) };
+    // An attempt that was lost may have begun the call as well.
+    return { records: saved.stored, stamp, ...((isBegun || this.#isRepeated) && { nextIsBegun: true }) };
   }
 
   /** @throws PayloadTooLarge */

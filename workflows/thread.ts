@@ -229,6 +229,8 @@ export class Thread {
       if (result.nextIsBegun) this.#next.isBegun = true;
     } catch {
       this.#count('callTool');
+      // Its worker may have been lost after it had begun the next model call.
+      this.#next.isBegun = true;
     }
   }
 

@@ -138,7 +138,7 @@ export interface RunGuard {
 export interface NextModelCall {
   /** Their stamps: see `src/engine/conversations.ts`. */
   recent: string[];
-  /** A worker has begun the call: see `CallToolResult`. */
+  /** A worker has begun the call, or may have: see `CallToolResult`. */
   isBegun?: true;
 }
 
@@ -171,7 +171,7 @@ export interface Appended<R extends NewRecord = NewRecord> {
 }
 
 export interface CallToolResult extends Appended {
-  /** The worker has begun the next model call: if its activity does not find it, its usage is unreported. */
+  /** A worker has begun the next model call, or may have: if its activity does not find it, its usage is unreported. */
   nextIsBegun?: true;
 }
 

@@ -194,7 +194,7 @@ test('the next model call begins with the last result, and its activity reads th
   // The history may have the results in another order.
   const asked = next(['r1', 'r0']);
   expect(await textOf(await steps.claimModelCall(asked, never, onUnreported))).toBe('next');
-  expect(await steps.claimModelCall({ ...asked, isBegun: undefined as never }, never, onUnreported)).toBeUndefined();
+  expect(await steps.claimModelCall({ ...input, step: 2 }, never, onUnreported)).toBeUndefined();
   expect(unreported).toBe(0);
   expect(await countOf('model_call', 'claimed')).toBe(1);
 });
@@ -261,6 +261,14 @@ test.each([
   expect(steps.claimTool(source(), never)).toBeUndefined();
   expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
   expect(unreported).toBe(1);
+});
+
+test('a worker has at most 500 calls of tools that are not claimed', async () => {
+  for (let i = 0; i < 11; i++) {
+    steps.messageEnded(input, `stamp ${i}`, [messageWith(...Array.from({ length: 60 }, () => server))], toolset());
+  }
+  await begun();
+  expect(tools.length).toBe(500);
 });
 
 test('a worker that drains begins nothing', async () => {

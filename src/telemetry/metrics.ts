@@ -160,6 +160,9 @@ export class Metrics {
     // Counters start at 0 instead of being absent, so that an alert on an increase sees the first event.
     for (const status of STATUSES) this.turnsEnded.inc({ status }, 0);
     for (const outcome of SPECULATIVE_CALL_OUTCOMES) this.speculativeCalls.inc({ outcome }, 0);
+    for (const outcome of SPECULATIVE_STEP_OUTCOMES) {
+      for (const work of ['model_call', 'tool_call']) this.speculativeSteps.inc({ work, outcome }, 0);
+    }
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
 

@@ -23,8 +23,8 @@ type Message = Extract<SessionEvent, { type: 'model.message' }>;
 export const END_MS = 120_000;
 
 /**
- * A worker that is killed in the few milliseconds between the beginning of a speculative call and the completion of the
- * tool call before it leaves no trace of the former. Twice in one run is a flaw.
+ * A model call that finds no call that was begun for it counts it, but forgets that if its own worker is lost before its
+ * first heartbeat. Twice in one run is a flaw.
  */
 const MAX_MISSING_ATTEMPTS = 1;
 
