@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
-import { outcomeText } from '../src/core/projection.ts';
 import type { NewRecord } from '../src/core/records.ts';
+import { operationIdOf, outcomeText } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { runToolCall } from '../src/tools/run-tool-call.ts';
 import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
@@ -83,9 +83,9 @@ class ToolCallAttempt {
 
   async #execute(signal: AbortSignal): Promise<UnstoredResult> {
     const { conversations, stepsAhead } = this.#dependencies;
-    const { sessionId, owner, specHash, source, toolCallId } = this.#input;
+    const { sessionId, owner, specHash, source } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
-    const operationId = `${source.turnId}/${toolCallId}`;
+    const operationId = operationIdOf(source.turnId, this.#input);
     let outcome: CallOutcome;
     try {
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);

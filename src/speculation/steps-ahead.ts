@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
 import type { CallModelInput } from '../core/history.ts';
 import type { CallSource, NewRecord, ToolCall } from '../core/records.ts';
+import { operationIdOf } from '../core/tool-records.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { LiveBus } from '../live/bus.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
@@ -31,7 +32,16 @@ interface OpenMessage {
 
 type NextCall = Pick<
   CallModelInput,
-  'turnId' | 'threadId' | 'sessionId' | 'owner' | 'specHash' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'
+  | 'turnId'
+  | 'threadId'
+  | 'sessionId'
+  | 'owner'
+  | 'specHash'
+  | 'previousTurnId'
+  | 'runId'
+  | 'upTo'
+  | 'recent'
+  | 'mayStart'
 >;
 
 /** A model call that was begun. */
@@ -82,11 +92,11 @@ export class StepsAhead {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message || input.isReset) return;
     const { toolCalls } = message;
-    const { turnId, sessionId, owner, specHash } = input;
+    const { turnId, threadId, sessionId, owner, specHash } = input;
     for (const [index, call] of toolCalls.slice(0, MAX_TOOL_CALLS).entries()) {
       if (!runsAtOnce(call) || !tools.get(call.name)?.isReadOnly) continue;
       // Names the attempt too: the history may accept another one, in which the same id is that of another call.
-      const operationId = `${turnId}/${call.id}/${stamp}`;
+      const operationId = `${operationIdOf(turnId, { threadId, toolCallId: call.id })}/${stamp}`;
       this.#tools.begin(toolKey({ stamp, index }), turnId, (signal) => {
         const place = { sessionId, owner, specHash, operationId };
         const outcome = detached(() => runToolCall(this.#sources, call, place, signal));
@@ -94,8 +104,10 @@ export class StepsAhead {
         return outcome;
       });
     }
-    // After a call that a person or a client decides or answers, the next model call is not known.
-    if (input.isLast || !toolCalls.every((call) => call.route.to === 'answered' || runsAtOnce(call))) return;
+    // The threads of sub-agents share their log, so what comes in between is not known. Nor is the next model call after a
+    // call that a person, a client or a sub-agent answers.
+    if (input.isLast || input.subAgent || !toolCalls.every((call) => call.route.to === 'answered' || runsAtOnce(call)))
+      return;
     const missing = toolCalls.filter(runsAtOnce).length;
     const upTo = input.upTo + records.length + missing;
     if (missing > 0) this.#messages.set(stamp, { next: { ...input, upTo, recent: [stamp] }, missing });
@@ -167,6 +179,7 @@ function isSame(begun: NextCall, asked: CallModelInput): boolean {
   return (
     begun.specHash === asked.specHash &&
     begun.upTo === asked.upTo &&
+    begun.mayStart === asked.mayStart &&
     begun.recent.length === asked.recent.length &&
     begun.recent.every((stamp) => asked.recent.includes(stamp))
   );
