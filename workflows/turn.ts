@@ -78,6 +78,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
         ...scope.progress,
         ...waitingOf(end),
         step: thread.steps,
+        next: thread.next,
         previousRunId,
         deadline,
         ...(actions.waits && { actions: actions.state }),

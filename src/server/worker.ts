@@ -9,6 +9,7 @@ import {
 import { webhookMessages } from '../api/sessions/webhook-messages.ts';
 import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
+import { StepsAhead } from '../speculation/steps-ahead.ts';
 import { createActivities } from '../../activities/index.ts';
 import { startHousekeeping } from '../housekeeping/sweep.ts';
 import { archive } from '../engine/archive-turn.ts';
@@ -45,7 +46,8 @@ export async function startWorker(
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
-  const dependencies = { ...services, conversations, draining: draining.signal };
+  const sources = { ...services, conversations, draining: draining.signal };
+  const dependencies = { ...sources, stepsAhead: new StepsAhead(sources) };
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
   const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
   const archiver = new Archiver({ archive: archiveTurn, log });

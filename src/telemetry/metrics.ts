@@ -12,6 +12,11 @@ export type SpeculativeCallOutcome = (typeof SPECULATIVE_CALL_OUTCOMES)[number];
 const CALL_BUCKETS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const QUICK_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
+/** How work ended that began before its step was scheduled. All but the first were of no use. */
+const SPECULATIVE_STEP_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired'] as const;
+
+export type SpeculativeStepOutcome = (typeof SPECULATIVE_STEP_OUTCOMES)[number];
+
 /**
  * The metrics of a process. All label values are bounded: route patterns and names of registered servers, but never
  * ids, paths, or names of models or agents.
@@ -71,6 +76,12 @@ export class Metrics {
     name: 'everturn_speculative_calls_total',
     help: 'Model calls started before their turns were accepted, by outcome: claimed, or why they were unused',
     labelNames: ['outcome'] as const,
+    registers: [this.registry],
+  });
+  readonly speculativeSteps = new Counter({
+    name: 'everturn_speculative_steps_total',
+    help: 'Model calls after the first and tool calls that began before they were scheduled, by outcome: claimed, or why they were unused',
+    labelNames: ['work', 'outcome'] as const,
     registers: [this.registry],
   });
   readonly toolCalls = new Histogram({
@@ -161,6 +172,9 @@ export class Metrics {
     for (const status of STATUSES) this.turnsEnded.inc({ status }, 0);
     for (const outcome of SPECULATIVE_CALL_OUTCOMES) this.speculativeCalls.inc({ outcome }, 0);
     for (const outcome of ['delivered', 'retried', 'failed']) this.webhookAttempts.inc({ outcome }, 0);
+    for (const outcome of SPECULATIVE_STEP_OUTCOMES) {
+      for (const work of ['model_call', 'tool_call']) this.speculativeSteps.inc({ work, outcome }, 0);
+    }
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
 
