@@ -24,6 +24,11 @@ afterAll(async () => {
 test.each([
   ['stream-a-turn', /The tool answered: [^]*\[turn\] done\n$/],
   ['approve-a-tool-call', /\[approval\] allowing 1 call\(s\)\n[^]*\[turn\] done\n$/],
+  [
+    'decide-from-an-inbox',
+    /\[inbox\] demo wants add_note\({"note":"water the plants"}\)\n[^]*\[turn\] done\n\[inbox\] action.decided: decided\n$/,
+  ],
+  ['receive-webhooks', /\[webhook\] action.created [^]*\[webhook\] turn.done .*: done\n$/],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
 ])('examples/%s.ts does what its description says', async (name, output) => {
