@@ -1,7 +1,7 @@
 // An approver does not follow sessions: the inbox has the calls that wait in all of them, and its stream the changes.
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { z } from 'zod';
-import { createSession, printTurn, request, send } from './everturn-client.ts';
+import { createSession, printTurn, send } from './everturn-client.ts';
 
 const action = z.object({
   id: z.string(),
@@ -17,7 +17,7 @@ const actionEvent = z.object({ type: z.string(), action });
 
 const session = await createSession('demo');
 // Opened first, so that no change is missed.
-const { body: stream } = await request('GET', '/agents/actions/stream');
+const { body: stream } = await send('/actions/stream');
 if (!stream) throw new Error('the stream has no body');
 await printTurn(
   await send(`/sessions/${session}/turns`, { input: [{ type: 'user.message', content: 'note: water the plants' }] }),

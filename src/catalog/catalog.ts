@@ -17,6 +17,7 @@ import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { Sessions } from './sessions.ts';
+import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
 import { Webhooks } from './webhooks.ts';
 
@@ -25,6 +26,7 @@ export class Catalog {
   readonly agents: Agents;
   readonly sessions: Sessions;
   readonly turns: Turns;
+  readonly turnPlaces: TurnPlaces;
   readonly archive: Archive;
   readonly blobReferences: BlobReferences;
   readonly retention: Retention;
@@ -45,6 +47,7 @@ export class Catalog {
     this.agents = new Agents(db, cipher);
     this.sessions = new Sessions(db, index);
     this.turns = new Turns(db, index);
+    this.turnPlaces = new TurnPlaces(db);
     this.archive = new Archive(db, index);
     this.actions = new Actions(db, index.actions);
     this.webhooks = new Webhooks(db, cipher);

@@ -95,6 +95,11 @@ interface TurnsTable {
   archived_through: Generated<number>;
   /** Whether the archive has the complete log. */
   archived: Generated<number>;
+  /**
+   * The turn's place in its session: how many durable events come before it. Null until a reader of the session needs
+   * it. It is never changed, since the cursors of session streams are counted from it.
+   */
+  events_before: number | null;
   /** The index of actions has what the log says up to this ordinal. */
   indexed_through: Generated<number>;
   /** How the turn's input answers the pending calls of the previous turn; null if it answers none. */

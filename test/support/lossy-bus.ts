@@ -55,6 +55,14 @@ export class LossyBus implements LiveBus {
     return this.#bus.onCancelHint(turnId, listener);
   }
 
+  hintSession(sessionId: string): void {
+    if (this.#random() < 0.5) this.#bus.hintSession(sessionId);
+  }
+
+  onSessionHint(sessionId: string, listener: () => void): () => void {
+    return this.#bus.onSessionHint(sessionId, listener);
+  }
+
   hintChange(change: Change): void {
     if (this.#random() < 0.5) this.#bus.hintChange(change);
   }

@@ -111,7 +111,7 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
   async function follow(stream: EventStream, from: number, caller: Caller): Promise<void> {
     const groups = new Set(groupsOf(caller));
     let wake: () => void = () => undefined;
-    void stream.untilClosed().then(() => wake());
+    const unlisten = stream.onClosed(() => wake());
     const leave = actionFeed.open(() => wake());
     try {
       for (let cursor = from; !stream.isClosed;) {
@@ -124,6 +124,7 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
         });
       }
     } finally {
+      unlisten();
       leave();
     }
   }

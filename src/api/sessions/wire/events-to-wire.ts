@@ -449,7 +449,7 @@ export function policyToWire(
 ): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
   // What happens at the expiry is a matter of the agent.
   const { onExpiry: _, ...shown } = policy;
-  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments, ...rest } = shown;
+  const { approvers, quorum, expiresInSeconds, escalate, ...rest } = shown;
   rest satisfies NoFields;
   const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
   return {
@@ -457,7 +457,6 @@ export function policyToWire(
     ...(approvers && { approvers }),
     ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
     ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
-    may_edit_arguments: mayEditArguments,
   };
 }
 
