@@ -36,11 +36,17 @@ const agentResponse = z.object({ data: z.object({ spec: z.looseObject({}) }) });
 const BASE = process.env['EVERTURN_URL'] ?? 'http://127.0.0.1:8080';
 const KEY = process.env['EVERTURN_KEY'];
 
-/** Sends JSON, or without a body requests a resource. @throws Error with the server's message */
+/** Sends JSON to a path under `/v1/agents`, or without a body requests a resource. @throws Error with the server's message */
 export async function send(path: string, body?: object): Promise<Response> {
-  const response = await fetch(`${BASE}/v1/agents${path}`, {
+  return request(body ? 'POST' : 'GET', `/agents${path}`, body);
+}
+
+/** Sends a request to a path under `/v1`. @throws Error with the server's message */
+export async function request(method: string, path: string, body?: object): Promise<Response> {
+  const response = await fetch(`${BASE}/v1${path}`, {
+    method,
     headers: { 'content-type': 'application/json', ...(KEY && { authorization: `Bearer ${KEY}` }) },
-    ...(body && { method: 'POST', body: JSON.stringify(body) }),
+    ...(body && { body: JSON.stringify(body) }),
   });
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   return response;

@@ -25,6 +25,11 @@ test.each([
   ['stream-a-turn', /The tool answered: [^]*\[turn\] done\n$/],
   ['approve-a-tool-call', /\[approval\] allowing 1 call\(s\)\n[^]*\[turn\] done\n$/],
   [
+    'decide-from-an-inbox',
+    /\[inbox\] demo wants add_note\({"note":"water the plants"}\)\n[^]*\[turn\] done\n\[inbox\] action.decided: decided\n$/,
+  ],
+  ['receive-webhooks', /\[webhook\] action.created [^]*\[webhook\] turn.done .*: done\n$/],
+  [
     'decide-in-a-running-turn',
     /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\]\n[^]*\[turn\.done\]\n$/,
   ],
