@@ -10,6 +10,7 @@ import type {
   Appended,
   AppendingActivity,
   CallModelResult,
+  CallToolInput,
   RunGuard,
   TurnContinuation,
   TurnResult,
@@ -23,6 +24,7 @@ import {
   type MessagePlan,
   type ModelMessage,
   type PendingCall,
+  type PendingElicitation,
 } from '../src/core/records.ts';
 import { errorMessage } from './errors.ts';
 
@@ -45,8 +47,8 @@ interface ThreadOptions {
   stopped: () => boolean;
 }
 
-/** A tool call that may run: it needs no approval, or is approved. */
-type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'>;
+/** A tool call that may run: it needs no approval, or is approved, or continues with an answer of the user. */
+type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'> & Pick<CallToolInput, 'answered'>;
 
 /**
  * With the default, a workflow sees a cancellation at once although a result may still be added to its history. The log
@@ -85,6 +87,15 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
 /** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
 const MAX_CONCURRENT_TOOLS = 50;
 
+/** How many calls may wait for an answer of the user at once: one event has all of their questions. */
+const MAX_WAITING = 32;
+
+/** What the server of a further call is told. */
+const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
+
+/** How long a task waits for the process that keeps its call open, which otherwise has ended. */
+const KEPT_OPEN_TIMEOUT = '10 seconds';
+
 /** The agent loop of one thread: calls the model and runs its tool calls until it calls none, or calls are pending. */
 export class Thread {
   readonly #start: TurnStart;
@@ -109,10 +120,9 @@ export class Thread {
     if (!this.#start.carry) {
       // A turn that starts with a model call connects to its servers in that call.
       if (this.#start.hasServers && !startsWithModelCall(this.#start)) await this.#connectTools();
-      const allowed = this.#start.resumes.filter(
-        (call) => call.source.run && resolutionOf(call, this.#start.input).status === 'allow',
-      );
-      await this.#callTools(allowed);
+      const pending = await this.#callTools(this.#start.resumes.flatMap((call) => this.#resumed(call)));
+      if (this.#stopped()) return { status: 'stopped' };
+      if (pending.length > 0) return { status: 'done', pending };
     }
     for (;;) {
       if (this.#stopped()) return { status: 'stopped' };
@@ -145,7 +155,7 @@ export class Thread {
       if (route.approval) pending.push({ ...call, needs: 'approval', source });
       else ready.push({ toolCallId, source });
     }
-    await this.#callTools(ready);
+    pending.push(...(await this.#callTools(ready)));
     if (this.#stopped()) return { status: 'stopped' };
     return pending.length > 0 ? { status: 'done', pending } : undefined;
   }
@@ -198,17 +208,49 @@ export class Thread {
     };
   }
 
-  async #callTools(calls: ReadyCall[]): Promise<void> {
-    const waiting = [...calls];
-    const lane = async (): Promise<void> => {
-      for (let call = waiting.shift(); call && !this.#stopped(); call = waiting.shift()) await this.#callTool(call);
-    };
-    await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
+  /** The call that the turn's input allows to run, or to continue. */
+  #resumed(call: PendingCall): ReadyCall[] {
+    const { toolCallId, source, elicitation } = call;
+    const resolution = resolutionOf(call, this.#start.input);
+    if (resolution.status === 'response' && elicitation) {
+      return [{ toolCallId, source, answered: { elicitation, content: resolution.content } }];
+    }
+    return source.run && resolution.status === 'allow' ? [{ toolCallId, source }] : [];
   }
 
-  /** Never throws: every outcome of a tool is in the log and in the next request to the model. */
-  async #callTool({ toolCallId, source }: ReadyCall): Promise<void> {
+  /** Returns the calls that wait for an answer of the user, at most `room`. */
+  async #callTools(calls: ReadyCall[], room = MAX_WAITING): Promise<PendingCall[]> {
+    const waiting = [...calls];
+    const asking: (ReadyCall & { elicitation: PendingElicitation })[] = [];
+    const lane = async (): Promise<void> => {
+      for (let call = waiting.shift(); call && !this.#stopped(); call = waiting.shift()) {
+        const elicitation = await this.#callTool(call);
+        if (elicitation) asking.push({ ...call, elicitation });
+      }
+    };
+    await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
+    const further = asking.slice(room).map(({ toolCallId, source, elicitation }) => ({
+      toolCallId,
+      source,
+      answered: { elicitation, content: CANCELLED_ANSWER },
+    }));
+    if (further.length > 0) await this.#callTools(further, 0);
+    return asking.slice(0, room).map(({ toolCallId, source, elicitation }) => ({
+      threadId: this.#threadId,
+      toolCallId,
+      needs: 'response',
+      source,
+      elicitation,
+    }));
+  }
+
+  /**
+   * Returns the question if the call waits for an answer of the user. Never throws: every outcome of a tool is in the
+   * log and in the next request to the model.
+   */
+  async #callTool({ toolCallId, source, answered }: ReadyCall): Promise<PendingElicitation | undefined> {
     const { turnId, sessionId, owner, specHash, limits } = this.#start;
+    const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity itself ends a call that takes too long, and needs time to return that.
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
@@ -218,12 +260,18 @@ export class Thread {
           { heartbeatTimeout: HEARTBEAT_TIMEOUT, retry: { maximumInterval: '30 seconds' } }
         : // A tool with effects that is not declared repeatable runs at most once, also if its worker is lost.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
+      // Only the process that keeps a call open can continue it; a repeatable one is repeated by any other.
+      ...(keptOpenBy && { taskQueue: keptOpenBy, scheduleToStartTimeout: KEPT_OPEN_TIMEOUT }),
     });
-    const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, toolCallId, source, ...this.#run };
+    const call = { toolCallId, source, ...(answered && { answered }) };
+    const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, ...call, ...this.#run };
     try {
-      this.#count('callTool', await callTool(input));
+      const result = await callTool(input);
+      this.#count('callTool', result);
+      return result.elicitation;
     } catch {
       this.#count('callTool');
+      return undefined;
     }
   }
 

@@ -1,4 +1,13 @@
-import type { CallSource, CancelReason, InputItem, MessagePlan, NewRecord, PendingCall, Usage } from './records.ts';
+import type {
+  CallSource,
+  CancelReason,
+  InputItem,
+  MessagePlan,
+  NewRecord,
+  PendingCall,
+  PendingElicitation,
+  Usage,
+} from './records.ts';
 import type { Subject } from './subject.ts';
 
 /**
@@ -148,6 +157,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   specHash: string;
   toolCallId: string;
   source: CallSource;
+  /** Set if the call continues with the answer to its server's question; the content may be a reference. */
+  answered?: { elicitation: PendingElicitation; content: string };
 }
 
 export interface ConnectToolsInput extends ThreadPlace, RunGuard {
@@ -158,6 +169,11 @@ export interface ConnectToolsInput extends ThreadPlace, RunGuard {
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;
+}
+
+/** Without records if the call waits for an answer of the user: it stays open. */
+export interface CallToolResult extends Appended {
+  elicitation?: PendingElicitation;
 }
 
 export interface CallModelResult extends Appended {

@@ -48,7 +48,7 @@ export class TurnProjection {
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
-  /** Tool calls without a result; `scheduled` is true once their activity is scheduled. */
+  /** Tool calls without a result; `scheduled` is true once their first activity is scheduled. */
   readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
 
   /** The input of the turn's current run; undefined before its first event. */
@@ -102,8 +102,8 @@ export class TurnProjection {
       const resolution = resolutionOf(call, start.input);
       if (resolution.status === 'deny') {
         entries.push(this.#append(denial(call, resolution.reason, at)));
-      } else if (resolution.status === 'allow') {
-        this.#openCalls.set(callKey(call), { ...call, scheduled: false });
+      } else if (resolution.status === 'allow' || call.elicitation) {
+        this.#openCalls.set(callKey(call), { ...call, scheduled: call.elicitation !== undefined });
       }
     }
     return entries;
@@ -269,7 +269,8 @@ function recordsOfFailure(
       return emptyAnswer(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error', UNREPORTED);
     case 'callTool': {
       const effect = activity.input.source.run?.effect;
-      const outcome = outcomeOfFailure(effect, end);
+      const isContinued = activity.input.answered !== undefined;
+      const outcome = outcomeOfFailure({ effect, isContinued }, end);
       // An attempt that is to be retried leaves no event in the history, so the call may have been started.
       const text =
         outcome === 'cancelled' && effect === 'retry' ? 'The tool call was cancelled.' : outcomeText(outcome);
@@ -293,13 +294,14 @@ function recordsOfUnfinished(activity: ScheduledActivity, finishReason: 'cancell
 
 /**
  * The outcome of a call whose activity failed: `callTool` returns every outcome that it knows. Without a result, the
- * outcome is certain only for a tool that may run twice, and for a call that never reached a worker.
+ * outcome is certain only for a tool that may run twice, and for a call that never reached a worker. A call that
+ * continues with an answer of the user has reached one before.
  */
 function outcomeOfFailure(
-  effect: 'retry' | 'once' | undefined,
+  { effect, isContinued }: { effect: 'retry' | 'once' | undefined; isContinued: boolean },
   end: Exclude<ActivityResult, { how: 'completed' }>,
 ): 'cancelled' | 'unknown_outcome' | 'failed' {
-  if (end.how === 'cancelled' && !end.started) return 'cancelled';
+  if (end.how === 'cancelled' && !end.started && !(effect === 'once' && isContinued)) return 'cancelled';
   return effect === 'once' ? 'unknown_outcome' : 'failed';
 }
 

@@ -15,6 +15,7 @@ const EFFECTS = {
   call_not_pending: 'rejected',
   call_answered_twice: 'rejected',
   calls_unanswered: 'rejected',
+  invalid_answer: 'rejected',
   invalid_agent: 'rejected',
   feature_not_available: 'rejected',
   idempotency_key_reused: 'rejected',

@@ -91,6 +91,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'call_not_pending',
           'call_answered_twice',
           'calls_unanswered',
+          'invalid_answer',
           'invalid_agent',
           'feature_not_available',
           'idempotency_key_reused',
