@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
-import { outcomeText } from '../src/core/projection.ts';
-import type { Elicitation, NewRecord } from '../src/core/records.ts';
+import { ROOT_THREAD, type Elicitation, type NewRecord } from '../src/core/records.ts';
+import { outcomeText } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
 import { parseAnswer } from '../src/tools/elicitation-answer.ts';
@@ -85,7 +85,9 @@ class ToolCallAttempt {
 
   async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall> {
     const { toolKinds, toolsets, catalog, conversations, config } = this.#dependencies;
-    const { source, toolCallId } = this.#input;
+    const { source, threadId, toolCallId } = this.#input;
+    // Calls are numbered per conversation, and the threads of sub-agents have their own.
+    const place = threadId === ROOT_THREAD ? source.turnId : `${source.turnId}/${threadId}`;
     let outcome: CallOutcome | AskingCall;
     try {
       const resumed = await this.#resumed(signal);
@@ -96,7 +98,7 @@ class ToolCallAttempt {
         spec,
         scope: this.#input,
         // Names the turn whose model made the call, even if a later turn runs it after an approval.
-        operationId: `${source.turnId}/${toolCallId}`,
+        operationId: `${place}/${toolCallId}`,
         timeoutMs: config.tool.timeoutSeconds * 1000,
         signal,
         mayRepeat: this.#isRetryable,

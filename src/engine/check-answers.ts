@@ -1,7 +1,7 @@
 import { restore } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { callKey } from '../core/projection.ts';
 import type { Elicitation, InputItem, PendingCall } from '../core/records.ts';
+import { callKey } from '../core/tool-records.ts';
 import { isTurnOf } from './access.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
