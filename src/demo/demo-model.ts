@@ -87,6 +87,7 @@ function replyTo({ messages, tools }: ChatRequest): Reply {
     return { text: 'Let me look. ', tool: 'search_notes', arguments: {} };
   }
   if (note && has('add_note')) return { text: 'I will write that down. ', tool: 'add_note', arguments: { note } };
+  if (/\bforget\b/i.test(said) && has('forget_notes')) return { text: '', tool: 'forget_notes', arguments: {} };
   if (/\bask me\b/i.test(said) && has('ask_user_question')) {
     const question = { question: 'Which colour do you like best?', options: ['red', 'green', 'blue'] };
     return { text: '', tool: 'ask_user_question', arguments: question };
@@ -95,7 +96,8 @@ function replyTo({ messages, tools }: ChatRequest): Reply {
     text:
       `You said: "${said}". I am the demo model: a script, not an AI. Set OPENAI_API_KEY to talk to a real one. ` +
       'Try "show my notes" for a tool, "note: buy milk" for a tool that asks you first, ' +
-      '"count slowly to 20" for a slow tool, or "ask me something" for a question to you.',
+      '"count slowly to 20" for a slow tool, "forget some notes" for a tool that asks you in a form, or "ask me ' +
+      'something" for a question to you.',
   };
 }
 
