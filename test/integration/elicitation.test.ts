@@ -1,6 +1,6 @@
 import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { EventReader } from '../support/api-client.ts';
+import { folded, type EventReader } from '../support/api-client.ts';
 import type { RunningCall, TestMcpServer, TestTool } from '../support/mcp-server.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
@@ -178,6 +178,48 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s', (protocol
       JSON.stringify([{ action: 'cancel' }]),
       'erased',
     ]);
+  });
+
+  test('asks in a turn that waits, which continues with the answers one by one', async () => {
+    const chat = await server.chat({
+      scripts: [use({ name: 'quiz', id: 'q' }, { name: 'book', id: 'b' }), say('All done.')],
+      spec: { ...onTestServer, config: { pause: 'wait' } },
+    });
+    const reader = chat.turn('go');
+    await reader.type('turn.paused');
+    const answer = (id: string, content: unknown) =>
+      server.api.send('POST', `${chat.path}/actions`, { input: [respond(id, content)] });
+    const asked = () =>
+      reader.frames.flatMap((frame) => (frame.type === 'tool.response_required' ? frame.tool_calls : []));
+    expect(
+      asked()
+        .map(({ id }) => id)
+        .toSorted(),
+    ).toEqual(['b', 'q']);
+    const refused = await answer('b', { action: 'accept', content: { email: 5 } });
+    expect([refused.status, refused.body.error.code]).toEqual([422, 'invalid_answer']);
+    expect((await answer('q', accept)).status).toBe(200);
+    await reader.next(() => asked().length === 3);
+    expect(asked()[2]).toMatchObject({ id: 'q', elicitation: question('Two?') });
+    expect((await answer('b', accept)).status).toBe(200);
+    expect((await answer('q', { action: 'cancel' })).status).toBe(200);
+    expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'All done.' } });
+    expect(resultsIn(chat)).toEqual([JSON.stringify([accept, { action: 'cancel' }]), JSON.stringify([accept])]);
+    const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
+    expect(folded(replay)).toEqual(folded(await reader.done));
+  });
+
+  test('asks in a turn that is cancelled while it waits: the call has an unknown outcome, and the session continues', async () => {
+    const chat = await server.chat({
+      scripts: [use({ name: 'book', id: 'b' })],
+      spec: { ...onTestServer, config: { pause: 'wait' } },
+    });
+    const reader = chat.turn('go');
+    await reader.type('turn.paused');
+    await server.api.send('POST', `${chat.path}/cancel`, {});
+    expect((await reader.end()).status).toBe('cancelled');
+    expect(await reader.type('tool.response')).toMatchObject({ outcome: 'unknown_outcome' });
+    expect(await chat.turn('and now?').end()).toMatchObject({ status: 'done' });
   });
 
   test('that asks for ever is stopped', async () => {

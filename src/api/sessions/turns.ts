@@ -135,6 +135,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'session_not_found',
           'nothing_pending',
           'already_decided',
+          'invalid_answer',
           'call_not_pending',
           'call_answered_twice',
           'content_too_large',
