@@ -73,6 +73,8 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
 
 /** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
 const MAX_CONCURRENT_TOOLS = 50;
+/** The same for each sub-agent, of which five work at once by default. */
+const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
 
 /** What the server of a further call is told. */
 const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
@@ -267,7 +269,8 @@ export class Thread {
         await this.#callTool(call);
       }
     };
-    await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
+    const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : MAX_CONCURRENT_TOOLS;
+    await Promise.all(calls.slice(0, lanes).map(lane));
   }
 
   /**

@@ -21,6 +21,7 @@ import { mount, PRIVATE_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
 import { RequestLimit } from './http/rate-limit.ts';
 import { sessionListRoutes } from './sessions/session-lists.ts';
+import { sessionStreamRoutes } from './sessions/session-stream.ts';
 import { sessionRoutes } from './sessions/sessions.ts';
 import { turnRoutes } from './sessions/turns.ts';
 
@@ -108,6 +109,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...sessionListRoutes(context),
     ...turnRoutes(context),
     ...eventRoutes(context),
+    ...sessionStreamRoutes(context),
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
     ...agentRoutes(context),
