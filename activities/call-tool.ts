@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
+import { isRetryableStoreError, offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
-import type { NewRecord } from '../src/core/records.ts';
+import type { Elicitation, NewRecord } from '../src/core/records.ts';
 import { operationIdOf, outcomeText } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
+import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
+import { parseAnswer } from '../src/tools/elicitation-answer.ts';
 import { runToolCall } from '../src/tools/run-tool-call.ts';
 import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -24,7 +26,7 @@ const MAX_FAILURES = 5;
 const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
 
 /**
- * Runs one tool call and returns its outcome, also if it failed. Throws only where another attempt may repeat the call:
+ * Runs one tool call and returns its outcome, also if it failed, or the question that its server asks. Throws only where another attempt may repeat the call:
  * the tool allows that, and this worker stops or the server did not answer.
  */
 export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<CallToolResult> {
@@ -59,7 +61,8 @@ class ToolCallAttempt {
   async run(): Promise<CallToolResult> {
     const { signal, release } = this.#stopSignal();
     try {
-      const appended = await this.#store(await this.#execute(signal));
+      const end = await this.#execute(signal);
+      const appended = 'question' in end ? await this.#storeQuestion(end) : await this.#store(end);
       if (!this.#isRetryable) completeReliably(this.#dependencies, appended);
       return appended;
     } finally {
@@ -78,24 +81,60 @@ class ToolCallAttempt {
 
   /** A previous attempt may have reached the tool, so the call cannot be reported as not executed. */
   get #isRepeated(): boolean {
-    return this.#context.info.attempt > 1;
+    return this.#context.info.attempt > 1 || this.#input.answered !== undefined;
   }
 
-  async #execute(signal: AbortSignal): Promise<UnstoredResult> {
+  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall> {
     const { conversations, stepsAhead } = this.#dependencies;
     const { sessionId, owner, specHash, source } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
     const operationId = operationIdOf(source.turnId, this.#input);
-    let outcome: CallOutcome;
+    let outcome: CallOutcome | AskingCall;
     try {
+      const resumed = await this.#resumed(signal);
+      if (resumed && 'status' in resumed) return resumed;
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
-      outcome = await (stepsAhead.claimTool(source, signal) ??
-        runToolCall(this.#dependencies, call, { sessionId, owner, specHash, operationId }, signal));
+      const options = { sessionId, owner, specHash, operationId, mayRepeat: this.#isRetryable, resumed };
+      const begun = resumed ? undefined : stepsAhead.claimTool(source, signal);
+      outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
       return this.#notExecuted(errorMessage(error));
     }
-    return this.#resultOf(outcome, signal);
+    return outcome.status === 'asks' ? outcome : this.#resultOf(outcome, signal);
+  }
+
+  /** The user's answer with which the call continues. One that does not fit the question asks again. */
+  async #resumed(signal: AbortSignal): Promise<ResumedCall | AskingCall | undefined> {
+    const { answered, sessionId } = this.#input;
+    if (!answered) return undefined;
+    const { blobs } = this.#dependencies;
+    const texts = { question: answered.elicitation.question, content: answered.content };
+    const load = () =>
+      Promise.all([restore(texts, { blobs, sessionId }), blobs.get(sessionId, answered.elicitation.state.blob)]);
+    const [{ question: json, content }, state] = await retryWhileUnavailable(load, signal);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#storeQuestion`
+    const [question, rounds] = [JSON.parse(json) as Elicitation, JSON.parse(state.toString()) as CallRounds];
+    // The API has validated it, unless the question was not readable at that moment.
+    const parsed = parseAnswer(question, content);
+    return parsed.ok ? { question, rounds, answer: parsed.answer } : { status: 'asks', question, rounds };
+  }
+
+  async #storeQuestion({ question, rounds }: AskingCall): Promise<CallToolResult> {
+    const { blobs, conversations, ownQueue, stepsAhead } = this.#dependencies;
+    const { sessionId } = this.#input;
+    const store = () =>
+      Promise.all([
+        offloadText(JSON.stringify(question), { blobs, sessionId }),
+        blobs.put(sessionId, Buffer.from(JSON.stringify(rounds))),
+        rounds.by === 'connection' ? ownQueue.open() : undefined,
+      ]);
+    const [text, blob, keptOpenBy] = await retryWhileUnavailable(store, NEVER, isRetryableStoreError);
+    const stamp = randomUUID();
+    conversations.remember(stamp, []);
+    stepsAhead.toolAsked(this.#input.source);
+    const elicitation = { question: text, state: { blob }, ...(keptOpenBy !== undefined && { keptOpenBy }) };
+    return { records: [], stamp, elicitation };
   }
 
   #resultOf(outcome: CallOutcome, signal: AbortSignal): UnstoredResult {
@@ -186,7 +225,7 @@ class ToolCallAttempt {
     this.#dependencies.conversations.remember(stamp, [saved.record]);
     const isBegun = this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);
     // An attempt that was lost may have begun the call as well.
-    return { records: saved.stored, stamp, ...((isBegun || this.#isRepeated) && { nextIsBegun: true }) };
+    return { records: saved.stored, stamp, ...((isBegun || this.#context.info.attempt > 1) && { nextIsBegun: true }) };
   }
 
   /** @throws PayloadTooLarge */

@@ -31,6 +31,8 @@ export interface Dependencies {
   client: Client;
   log: Logger;
   metrics: Metrics;
+  /** The task queue of this process alone. `open` returns its name once a worker polls it. */
+  ownQueue: { open: () => Promise<string> };
   /** Aborted when the worker drains: activities that can move to another worker do so immediately. */
   draining: AbortSignal;
 }

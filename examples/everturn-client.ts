@@ -4,7 +4,13 @@ import { z } from 'zod';
 const requiredAction = z.object({
   type: z.enum(['tool.approval_required', 'tool.response_required']),
   thread_id: z.string(),
-  tool_calls: z.array(z.object({ id: z.string() })),
+  tool_calls: z.array(
+    z.object({
+      id: z.string(),
+      /** What the MCP server of a call asks the user. */
+      elicitation: z.object({ mode: z.string(), message: z.string(), requested_schema: z.unknown() }).optional(),
+    }),
+  ),
 });
 
 /** The fields of an event that the examples use; `docs/api.md` has all fields. */

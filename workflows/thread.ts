@@ -24,10 +24,12 @@ import {
   type ModelMessage,
   type OpenThread,
   type PendingCall,
+  type PendingElicitation,
   type SubAgent,
   type Waiting,
 } from '../src/core/records.ts';
-import { openCallsOf } from '../src/core/tool-records.ts';
+import { askingCall, openCallsOf } from '../src/core/tool-records.ts';
+import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
 
@@ -81,6 +83,12 @@ const MAX_CONCURRENT_TOOLS = 50;
 /** The same for each sub-agent, of which five work at once by default. */
 const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
 
+/** What the server of a further call is told. */
+const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
+
+/** How long a task waits for the process that keeps its call open: if that is not available now, it has ended. */
+const KEPT_OPEN_TIMEOUT = '10 seconds';
+
 /**
  * The agent loop of one thread: calls the model, and runs its tool calls and its sub-agents until it calls none, or calls
  * are pending. A sub-agent runs its own loop as a part of its parent's step, and ends in the log: see `endOfThread`.
@@ -95,6 +103,8 @@ export class Thread {
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
   #nextIsBegun: boolean;
+  /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
+  #asking: PendingCall[] = [];
 
   /** @param agent undefined for the root agent */
   constructor(turn: TurnScope, agent?: OpenThread, known = 0) {
@@ -173,7 +183,7 @@ export class Thread {
     if (this.#turn.stopped() || ends.some(({ status }) => status === 'stopped')) return { status: 'stopped' };
     const open = ends.filter((end) => end.status === 'waiting' || end.status === 'continue');
     // A turn that waits for answers carries its pending calls in its actions.
-    const all = actions.waits ? [] : [...pending, ...open.flatMap((end) => end.pending)];
+    const all = actions.waits ? [] : [...pending, ...this.#asking.splice(0), ...open.flatMap((end) => end.pending)];
     const threads = open.flatMap((end) => end.threads);
     const mustContinue = open.some(({ status }) => status === 'continue') || actions.isOpen(this.#place.threadId);
     if (mustContinue) return this.#open('continue', all, threads);
@@ -181,14 +191,16 @@ export class Thread {
   }
 
   async #runAll(ready: ReadyCall[], subAgents: Thread[]): Promise<ThreadResult[]> {
-    const waits = this.#turn.actions.isOpen(this.#place.threadId);
+    const { actions } = this.#turn;
+    const waits = actions.isOpen(this.#place.threadId);
     if (subAgents.length === 0 && !waits) {
-      await this.#callTools(ready);
+      await (actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready));
       return [];
     }
     // A thread that waits, for people or for its sub-agents, leaves its slot to others.
     if (waits) this.#leaveSlot();
-    const tools = waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready).then(() => this.#leaveSlot());
+    const run = actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready);
+    const tools = waits ? run : run.then(() => this.#leaveSlot());
     const runs = subAgents.map((one) => one.run(this.#turn.resumed(one.#place.threadId)));
     const [ends] = await Promise.all([Promise.all(runs), tools]);
     await this.#takeSlot();
@@ -285,16 +297,19 @@ export class Thread {
   async #callToolsAsAllowed(ready: ReadyCall[]): Promise<void> {
     const { actions, stopped } = this.#turn;
     const { threadId } = this.#place;
+    const waiting = [...ready];
     const started = new Set<string>();
-    const next = () => [...ready, ...actions.allowed(threadId)].find(({ toolCallId }) => !started.has(toolCallId));
+    const next = () => waiting[0] ?? actions.allowed(threadId).find(({ toolCallId }) => !started.has(toolCallId));
     const isOver = () =>
       stopped() || (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
     const lane = async (): Promise<void> => {
       while (!isOver()) {
         const call = next();
         if (call) {
+          if (call === waiting[0]) waiting.shift();
           started.add(call.toolCallId);
-          await this.#callTool(call);
+          // A call that asks the user is allowed again, by the answer.
+          if (await this.#callTool(call)) started.delete(call.toolCallId);
         } else {
           await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
         }
@@ -303,9 +318,30 @@ export class Thread {
     await Promise.all(Array.from({ length: MAX_CONCURRENT_TOOLS }, lane));
   }
 
-  /** Never throws: every outcome of a tool is in the log and in the next request to the model. */
-  async #callTool({ toolCallId, source }: ReadyCall): Promise<void> {
+  /**
+   * Runs a call until it has a result, or waits for an answer of the user: then it returns true. Never throws: every
+   * outcome of a tool is in the log and in the next request to the model.
+   */
+  async #callTool(call: ReadyCall): Promise<boolean> {
+    const { threadId } = this.#place;
+    let elicitation = await this.#runTool(call);
+    while (elicitation && !this.#ask(askingCall({ ...call, threadId }, elicitation))) {
+      elicitation = await this.#runTool({ ...call, answered: { elicitation, content: CANCELLED_ANSWER } });
+    }
+    return elicitation !== undefined;
+  }
+
+  /** False if too many calls ask the user. */
+  #ask(pending: PendingCall): boolean {
+    const { actions } = this.#turn;
+    if (actions.waits) return actions.ask(pending);
+    return this.#asking.length < MAX_ASKING && this.#asking.push(pending) > 0;
+  }
+
+  /** Returns the question if the call waits for an answer of the user. */
+  async #runTool({ toolCallId, source, answered }: ReadyCall): Promise<PendingElicitation | undefined> {
     const { turnId, sessionId, limits } = this.#turn.start;
+    const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity itself ends a call that takes too long, and needs time to return that.
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
@@ -315,17 +351,21 @@ export class Thread {
           { heartbeatTimeout: HEARTBEAT_TIMEOUT, retry: { maximumInterval: '30 seconds' } }
         : // A tool with effects that is not declared repeatable runs at most once, also if its worker is lost.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
+      // Only the process that keeps a call open can continue it; a repeatable one is repeated by any other.
+      ...(keptOpenBy && { taskQueue: keptOpenBy, scheduleToStartTimeout: KEPT_OPEN_TIMEOUT }),
     });
+    const call = { toolCallId, source, ...(answered && { answered }) };
     try {
-      const input = { turnId, sessionId, ...this.#place, toolCallId, source, ...this.#turn.run };
-      const result = await callTool(input);
+      const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);
       this.#nextIsBegun ||= result.nextIsBegun === true;
+      return result.elicitation;
     } catch {
       // Its worker may have been lost after it had begun the next model call.
       this.#nextIsBegun = !this.#agent;
       this.#turn.count(undefined, countFailureRecords('callTool'));
       this.#turn.actions.ended({ threadId: this.#place.threadId, toolCallId });
+      return undefined;
     }
   }
 

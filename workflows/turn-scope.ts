@@ -1,13 +1,13 @@
 import { workflowInfo } from '@temporalio/workflow';
-import type { Appended, RunGuard, TurnContinuation, TurnStart } from '../src/core/history.ts';
+import type { Appended, CallToolInput, RunGuard, TurnContinuation, TurnStart } from '../src/core/history.ts';
 import { countStartRecords, resolutionOf } from '../src/core/projection.ts';
 import { addUsage, NO_USAGE, type OpenThread, type PendingCall, type Usage } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import { startable } from '../src/core/sub-agents.ts';
 import { Slots } from './slots.ts';
 
-/** A tool call that may run: it needs no approval, or is approved. */
-export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'>;
+/** A tool call that may run: it needs no approval, or is approved, or continues with an answer of the user. */
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'> & Pick<CallToolInput, 'answered'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */
 export interface Resumed {
@@ -102,12 +102,22 @@ export class TurnScope {
 
   /** What a thread continues with when this run begins. */
   resumed(threadId: string): Resumed {
-    const { carry, resumes, input } = this.start;
-    const allowed = resumes.filter((call) => call.source.run && resolutionOf(call, input).status === 'allow');
+    const { carry, resumes } = this.start;
+    const own = resumes.filter((call) => call.threadId === threadId);
     return {
-      ready: carry ? [] : allowed.filter((call) => call.threadId === threadId),
+      ready: carry ? [] : own.flatMap((call) => this.#allowed(call)),
       pending: (carry?.pending ?? []).filter((call) => call.threadId === threadId),
       threads: ((carry ?? this.start).threads ?? []).filter(({ parent }) => parent.threadId === threadId),
     };
+  }
+
+  /** The call, if the turn's input allows that it runs or continues. */
+  #allowed(call: PendingCall): ReadyCall[] {
+    const { source, elicitation } = call;
+    const resolution = resolutionOf(call, this.start.input);
+    if (resolution.status === 'response' && elicitation) {
+      return [{ ...call, answered: { elicitation, content: resolution.content } }];
+    }
+    return source.run && resolution.status === 'allow' ? [call] : [];
   }
 }

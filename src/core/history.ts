@@ -6,6 +6,7 @@ import type {
   NewRecord,
   OpenThread,
   PendingCall,
+  PendingElicitation,
   SubAgent,
   Usage,
   Waiting,
@@ -50,7 +51,7 @@ export type ScheduledActivity = {
 }[AppendingActivity];
 
 export type ActivityResult =
-  | { how: 'completed'; records: NewRecord[]; stamp?: string }
+  | { how: 'completed'; elicitation?: PendingElicitation; records: NewRecord[]; stamp?: string }
   | { how: 'failed'; message: string }
   | { how: 'timed_out' }
   | { how: 'cancelled'; started: boolean };
@@ -191,6 +192,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   specHash: string;
   toolCallId: string;
   source: CallSource;
+  /** Set if the call continues with the answer to its server's question; the content may be a reference. */
+  answered?: { elicitation: PendingElicitation; content: string };
 }
 
 export interface ConnectToolsInput extends ThreadPlace, RunGuard {
@@ -203,7 +206,9 @@ export interface Appended<R extends NewRecord = NewRecord> {
   stamp: string;
 }
 
+/** Without records if the call waits for an answer of the user: it stays open. */
 export interface CallToolResult extends Appended {
+  elicitation?: PendingElicitation;
   /** A worker has begun the next model call, or may have: if its activity does not find it, its usage is unreported. */
   nextIsBegun?: true;
 }

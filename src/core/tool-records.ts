@@ -4,6 +4,7 @@ import {
   type CallSource,
   type ModelMessage,
   type PendingCall,
+  type PendingElicitation,
   type ToolOutcome,
   type ToolResponse,
 } from './records.ts';
@@ -90,6 +91,14 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
       }
     }
   });
+}
+
+/** A call that has begun, and waits for the user's answer to its server. */
+export function askingCall(
+  { threadId, toolCallId, source }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source'>,
+  elicitation: PendingElicitation,
+): PendingCall {
+  return { threadId, toolCallId, needs: 'response', source, elicitation };
 }
 
 /** The requests for answers to pending calls: one per thread and need, approvals first. */

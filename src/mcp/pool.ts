@@ -1,7 +1,7 @@
 import type { Tool } from '@modelcontextprotocol/client';
 import { pino, type Logger } from 'pino';
 import type { Agent } from 'undici';
-import type { CallOutcome } from './call-outcome.ts';
+import type { CallAnswer } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
 import { ConnectionLostError } from './errors.ts';
 import { trackRequestSent } from './exchange.ts';
@@ -126,14 +126,14 @@ export class McpPool {
     tool: string,
     args: Record<string, unknown>,
     options: CallOptions,
-  ): Promise<CallOutcome> {
+  ): Promise<CallAnswer> {
     const { name } = endpoint;
     try {
       const { signal } = options;
       const outcome = await this.#withConnection(endpoint, scope, signal, (connection) =>
         connection.call(tool, args, options),
       );
-      return outcome.status === 'result' ? outcome : { ...outcome, message: named(name, outcome.message) };
+      return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;
     } catch (error) {
       const reason = options.signal.aborted ? 'had not received the call when it was cancelled' : failureReason(error);
       return { status: 'not_sent', message: named(name, reason) };

@@ -1,11 +1,13 @@
 import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentValidator } from '../agents/validate-agent.ts';
+import { answerProblem } from '../tools/elicitation-answer.ts';
 import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { openBlobStore } from '../blobs/open-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
+import type { AnswerCheck } from '../engine/check-answers.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
@@ -59,6 +61,7 @@ export interface Services {
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
   agentCheck: AgentValidator;
+  answerCheck: AnswerCheck;
   close: () => Promise<void>;
 }
 
@@ -157,6 +160,7 @@ export async function openServices({
     toolKinds,
     toolsets,
     agentCheck: new AgentValidator({ models, registry }),
+    answerCheck: answerProblem,
     close: () => opened.disposeAsync(),
   };
 }

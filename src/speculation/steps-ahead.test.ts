@@ -3,7 +3,6 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { CallModelInput } from '../core/history.ts';
 import type { ModelMessage, NewRecord, ToolRoute, UnsequencedRecord } from '../core/records.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
-import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import type { Annotation } from '../tools/selectors.ts';
@@ -156,7 +155,7 @@ test('a read-only tool runs when its message ends, and its activity gets the out
   steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
   await begun();
   expect(tools.length).toBe(1);
-  const outcome: CallOutcome | undefined = await steps.claimTool(source(), never);
+  const outcome = await steps.claimTool(source(), never);
   expect(outcome).toMatchObject({ status: 'result', content: [{ text: `turn_1/call_0/${STAMP}` }] });
   expect(steps.claimTool(source(), never)).toBeUndefined();
   expect(await countOf('tool_call', 'claimed')).toBe(1);

@@ -6,6 +6,7 @@ import { operationIdOf } from '../core/tool-records.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { LiveBus } from '../live/bus.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
+import type { AskingCall } from '../mcp/call-rounds.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { withoutRequest } from '../telemetry/log-context.ts';
 import type { Metrics, SpeculativeStepOutcome } from '../telemetry/metrics.ts';
@@ -72,7 +73,7 @@ const MAX_MESSAGES = 1_000;
  */
 export class StepsAhead {
   readonly #sources: StepSources;
-  readonly #tools: UnclaimedWork<Promise<CallOutcome>>;
+  readonly #tools: UnclaimedWork<Promise<CallOutcome | AskingCall>>;
   readonly #calls: UnclaimedWork<BegunCall>;
   /** By the stamps of the messages. */
   readonly #messages = new LRUCache<string, OpenMessage>({ max: MAX_MESSAGES });
@@ -98,7 +99,7 @@ export class StepsAhead {
       // Names the attempt too: the history may accept another one, in which the same id is that of another call.
       const operationId = `${operationIdOf(turnId, { threadId, toolCallId: call.id })}/${stamp}`;
       this.#tools.begin(toolKey({ stamp, index }), turnId, (signal) => {
-        const place = { sessionId, owner, specHash, operationId };
+        const place = { sessionId, owner, specHash, operationId, mayRepeat: true };
         const outcome = detached(() => runToolCall(this.#sources, call, place, signal));
         outcome.catch(() => undefined);
         return outcome;
@@ -128,8 +129,13 @@ export class StepsAhead {
     return false;
   }
 
+  /** A tool call waits for an answer of the user, so when the results of its message are known is open. */
+  toolAsked({ stamp: ofMessage }: CallSource): void {
+    this.#messages.delete(ofMessage);
+  }
+
   /** The outcome of a tool call, if it was begun. Aborting `signal` ends the call. */
-  claimTool(source: CallSource, signal: AbortSignal): Promise<CallOutcome> | undefined {
+  claimTool(source: CallSource, signal: AbortSignal): Promise<CallOutcome | AskingCall> | undefined {
     const claimed = this.#tools.claim(toolKey(source), signal);
     return claimed && claimed.value.finally(claimed.release);
   }

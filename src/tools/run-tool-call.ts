@@ -3,8 +3,10 @@ import type { Config } from '../config.ts';
 import type { CallToolInput } from '../core/history.ts';
 import type { ToolCall } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
+import type { AskingCall } from '../mcp/call-rounds.ts';
 import { retryWhileUnavailable } from '../engine/retry.ts';
 import type { ToolKinds } from './kinds.ts';
+import type { RunOptions } from './tool-kind.ts';
 import type { ToolsetLoader } from './toolset-loader.ts';
 
 /** What a tool call is run with. */
@@ -15,17 +17,16 @@ export interface ToolCallSources {
   config: Pick<Config, 'tool'>;
 }
 
+type ToolCallOptions = Pick<CallToolInput, 'sessionId' | 'owner' | 'specHash'> &
+  Pick<RunOptions, 'operationId' | 'mayRepeat' | 'resumed'>;
+
 /** Runs a tool call. @throws only before the call was sent: see `ToolKind.run` */
 export async function runToolCall(
   { catalog, toolKinds, toolsets, config }: ToolCallSources,
   call: ToolCall,
-  {
-    operationId,
-    specHash,
-    ...scope
-  }: Pick<CallToolInput, 'sessionId' | 'owner' | 'specHash'> & { operationId: string },
+  { operationId, mayRepeat, resumed, specHash, ...scope }: ToolCallOptions,
   signal: AbortSignal,
-): Promise<CallOutcome> {
+): Promise<CallOutcome | AskingCall> {
   const spec = await retryWhileUnavailable(() => catalog.agents.spec(specHash), signal);
   return toolKinds[call.info.type].run(call, {
     spec,
@@ -33,6 +34,8 @@ export async function runToolCall(
     operationId,
     timeoutMs: config.tool.timeoutSeconds * 1000,
     signal,
+    mayRepeat,
+    resumed,
     loadToolset: () => toolsets.load(spec, scope, signal),
   });
 }

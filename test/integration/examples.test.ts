@@ -34,6 +34,7 @@ test.each([
     /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\]\n[^]*\[turn\.done\]\n$/,
   ],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
+  ['answer-an-elicitation', /\[question\] Which notes [^]*The tool answered: Deleted 1 notes[^]*\[turn\] done\n$/],
   ['delegate-to-sub-agents', /helper 2 starts\n[^]*helper 2: You said: "say hello"[^]*\[turn\] done\n$/],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
 ])('examples/%s.ts does what its description says', async (name, output) => {

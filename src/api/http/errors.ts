@@ -126,6 +126,11 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'the input leaves tool calls without an answer; the message names them',
   },
+  invalid_answer: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'a response does not fit what the MCP server of the call asks for; the message names the place',
+  },
   nothing_pending: {
     status: 409,
     type: 'conflict_error',

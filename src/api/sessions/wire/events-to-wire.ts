@@ -5,11 +5,13 @@ import {
   NO_USAGE,
   type ActionRequired,
   type ApprovalPolicy,
+  type Elicitation,
   type InputBreakdown,
   type InputItem,
   type LogRecord,
   type McpInitialized,
   type ModelMessage,
+  type PendingElicitation,
   type StoredFile,
   type SubAgent,
   type ThreadCreated,
@@ -27,6 +29,7 @@ import {
 import type { Subject } from '../../../core/subject.ts';
 import type {
   SessionEvent,
+  WireElicitation,
   WireModelMessage,
   WireModelMessageDelta,
   WireRequiredAction,
@@ -430,16 +433,27 @@ function actionToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRe
     created_at: at,
     thread_id: threadId,
     tool_calls: calls.map((call) => {
-      const { toolCallId, source, policy, threadId: _, needs: __, ...rest } = call;
+      const { toolCallId, source, policy, elicitation, threadId: _, needs: __, ...rest } = call;
       rest satisfies NoFields;
       return {
         id: toolCallId,
         source_event_id: source.messageId,
         event_id: source.messageId,
         ...(policy && { policy: policyToWire(policy, at) }),
+        ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
       };
     }),
   };
+}
+
+function elicitationToWire(elicitation: PendingElicitation): WireElicitation {
+  const { question, state: _, keptOpenBy: __, ...rest } = elicitation;
+  rest satisfies NoFields;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the activity `callTool`
+  const asked = JSON.parse(question) as Elicitation;
+  if (asked.mode === 'url') return asked;
+  const { mode, message, requestedSchema } = asked;
+  return { mode, message, requested_schema: requestedSchema };
 }
 
 /** `at`: when the log asked for the approval. */
