@@ -69,6 +69,7 @@ export const ERRORS = {
   },
   turn_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such turn' },
   file_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such file' },
+  webhook_not_found: { status: 404, type: 'not_found_error', description: 'the webhook does not exist' },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
@@ -159,6 +160,11 @@ export const ERRORS = {
     status: 422,
     type: 'unprocessable_error',
     description: 'the texts and arguments of the request are too large',
+  },
+  too_many_webhooks: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the server has as many webhooks as it allows: delete one',
   },
   file_unavailable: {
     status: 422,

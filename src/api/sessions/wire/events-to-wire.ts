@@ -443,7 +443,10 @@ function actionToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRe
 }
 
 /** `at`: when the log asked for the approval. */
-function policyToWire(policy: ApprovalPolicy, at: string): WireRequiredAction['tool_calls'][number]['policy'] {
+export function policyToWire(
+  policy: ApprovalPolicy,
+  at: string,
+): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
   // What happens at the expiry is a matter of the agent.
   const { onExpiry: _, ...shown } = policy;
   const { approvers, quorum, expiresInSeconds, escalate, ...rest } = shown;
