@@ -78,6 +78,8 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
 
 /** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
 const MAX_CONCURRENT_TOOLS = 50;
+/** The same for each sub-agent, of which five work at once by default. */
+const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
 
 /**
  * The agent loop of one thread: calls the model, and runs its tool calls and its sub-agents until it calls none, or calls
@@ -272,7 +274,8 @@ export class Thread {
         await this.#callTool(call);
       }
     };
-    await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
+    const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : MAX_CONCURRENT_TOOLS;
+    await Promise.all(calls.slice(0, lanes).map(lane));
   }
 
   /**
@@ -317,7 +320,7 @@ export class Thread {
       const input = { turnId, sessionId, ...this.#place, toolCallId, source, ...this.#turn.run };
       const result = await callTool(input);
       this.#turn.count(result);
-      this.#nextIsBegun ||= result.nextIsBegun === true;
+      this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
     } catch {
       // Its worker may have been lost after it had begun the next model call.
       this.#nextIsBegun = !this.#agent;

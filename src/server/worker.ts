@@ -6,6 +6,8 @@ import {
   type InjectedSinks,
   type WorkerDeploymentOptions,
 } from '@temporalio/worker';
+import { webhookMessages } from '../api/sessions/webhook-messages.ts';
+import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
 import { StepsAhead } from '../speculation/steps-ahead.ts';
 import { createActivities } from '../../activities/index.ts';
@@ -86,8 +88,10 @@ export async function startWorker(
     shutdownSeconds: config.shutdownSeconds,
     stackTraces: config.temporal.stackTraces,
   });
+  const deliverer = new WebhookDeliverer({ ...services, messageOf: webhookMessages(services) });
   const housekeeping = startHousekeeping({
     ...services,
+    wakeDeliverer: () => deliverer.wake(),
     taskQueue: config.temporal.taskQueue,
     archiveTurn,
   });
@@ -102,7 +106,7 @@ export async function startWorker(
     stop: async () => {
       draining.abort();
       if (worker.getState() === 'RUNNING') worker.shutdown();
-      await Promise.all([finished.catch(() => undefined), housekeeping.stop()]);
+      await Promise.all([finished.catch(() => undefined), housekeeping.stop(), deliverer.stop()]);
       await archiver.stop();
       await connection.close();
     },

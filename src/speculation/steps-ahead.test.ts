@@ -6,6 +6,7 @@ import { InProcessBus } from '../live/in-process-bus.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { Metrics } from '../telemetry/metrics.ts';
+import type { Annotation } from '../tools/selectors.ts';
 import type { AgentTool } from '../tools/toolset.ts';
 import { StepsAhead, type ClaimedModelCall } from './steps-ahead.ts';
 
@@ -57,10 +58,10 @@ function resultOf(toolCallId: string): Extract<NewRecord, { kind: 'tool.response
   return { kind: 'tool.response', at: AT, threadId: 'main', toolCallId, outcome: 'succeeded', content: 'seen' };
 }
 
-function toolset(isReadOnly = true): { tools: ReadonlyMap<string, AgentTool> } {
+function toolset(annotation: Annotation = '@read-only'): { tools: ReadonlyMap<string, AgentTool> } {
   const info = { type: 'mcp', serverId: 's', serverName: 's', name: 'look' } as const;
   const run = { to: 'server', effect: 'retry', approval: false } as const;
-  return { tools: new Map([['look', { name: 'look', description: '', parameters: {}, info, run, isReadOnly }]]) };
+  return { tools: new Map([['look', { name: 'look', description: '', parameters: {}, info, run, annotation }]]) };
 }
 
 const source = (index = 0) => ({ turnId: 'turn_1', messageId: 'msg_1', stamp: STAMP, index });
@@ -167,13 +168,13 @@ test('the outcome of a call is for the message of that stamp alone', async () =>
   expect(steps.claimTool(source(1), never)).toBeUndefined();
 });
 
-test.each<[string, ToolRoute, boolean]>([
-  ['that is not read-only', server, false],
-  ['that needs an approval', { ...server, approval: true }, true],
-  ['of the client', { to: 'client' }, true],
-  ['that cannot run', { to: 'answered' }, true],
-])('a tool %s does not run before it is scheduled', async (_what, route, isReadOnly) => {
-  steps.messageEnded(input, STAMP, [messageWith(route)], toolset(isReadOnly));
+test.each<[string, ToolRoute, Annotation]>([
+  ['that is not read-only', server, '@write'],
+  ['that needs an approval', { ...server, approval: true }, '@read-only'],
+  ['of the client', { to: 'client' }, '@read-only'],
+  ['that cannot run', { to: 'answered' }, '@read-only'],
+])('a tool %s does not run before it is scheduled', async (_what, route, annotation) => {
+  steps.messageEnded(input, STAMP, [messageWith(route)], toolset(annotation));
   await begun();
   expect(tools).toEqual([]);
 });

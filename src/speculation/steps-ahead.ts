@@ -94,7 +94,7 @@ export class StepsAhead {
     const { toolCalls } = message;
     const { turnId, threadId, sessionId, owner, specHash } = input;
     for (const [index, call] of toolCalls.slice(0, MAX_TOOL_CALLS).entries()) {
-      if (!runsAtOnce(call) || !tools.get(call.name)?.isReadOnly) continue;
+      if (!runsAtOnce(call) || tools.get(call.name)?.annotation !== '@read-only') continue;
       // Names the attempt too: the history may accept another one, in which the same id is that of another call.
       const operationId = `${operationIdOf(turnId, { threadId, toolCallId: call.id })}/${stamp}`;
       this.#tools.begin(toolKey({ stamp, index }), turnId, (signal) => {

@@ -97,6 +97,17 @@ export class Metrics {
     labelNames: ['activity', 'reason'] as const,
     registers: [this.registry],
   });
+  readonly webhookAttempts = new Counter({
+    name: 'everturn_webhook_attempts_total',
+    help: 'Attempts of this worker to deliver to a webhook, by outcome: delivered, retried, or failed for good',
+    labelNames: ['outcome'] as const,
+    registers: [this.registry],
+  });
+  readonly webhookBacklogAge = new Gauge({
+    name: 'everturn_webhook_backlog_oldest_seconds',
+    help: 'Time since the oldest delivery that is not over was created, across all processes',
+    registers: [this.registry],
+  });
   readonly readers = new Gauge({
     name: 'everturn_readers',
     help: 'Open event streams of this API',
@@ -163,6 +174,7 @@ export class Metrics {
     for (const outcome of SPECULATIVE_STEP_OUTCOMES) {
       for (const work of ['model_call', 'tool_call']) this.speculativeSteps.inc({ work, outcome }, 0);
     }
+    for (const outcome of ['delivered', 'retried', 'failed']) this.webhookAttempts.inc({ outcome }, 0);
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
 

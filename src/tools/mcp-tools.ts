@@ -9,7 +9,7 @@ import { approvalFloor, mayUse } from '../mcp/server-policy.ts';
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { parseArguments } from './arguments.ts';
-import { isListed, isReadOnly, selectTools } from './selectors.ts';
+import { isListed, selectTools } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
 import { toolNames } from './tool-names.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
@@ -115,14 +115,16 @@ export class McpTools implements ToolKind {
     const { id, name, sessionId, transport } = offered;
     const { idempotentTools } = endpoint;
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
-    const tools = selectTools(spec, offered.tools, limits).map(({ tool, approval, effect, deferred }): McpTool => ({
-      name: tool.name,
-      description: tool.description ?? tool.title ?? '',
-      parameters: tool.inputSchema,
-      info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
-      run: { to: 'server', effect, approval },
-      isReadOnly: isReadOnly(tool),
-    }));
+    const tools = selectTools(spec, offered.tools, limits).map(
+      ({ tool, approval, isFloor, annotation, effect, deferred }): McpTool => ({
+        name: tool.name,
+        description: tool.description ?? tool.title ?? '',
+        parameters: tool.inputSchema,
+        info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
+        run: { to: 'server', effect, approval, ...(isFloor && { isFloor }) },
+        ...(annotation && { annotation }),
+      }),
+    );
     return { connected: [{ id, name, sessionId, transport }], tools, unavailable: [] };
   }
 
