@@ -358,7 +358,7 @@ export class Thread {
     try {
       const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);
-      this.#nextIsBegun ||= result.nextIsBegun === true;
+      this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
       return result.elicitation;
     } catch {
       // Its worker may have been lost after it had begun the next model call.

@@ -167,11 +167,11 @@ test('the outcome of a call is for the message of that stamp alone', async () =>
   expect(steps.claimTool(source(1), never)).toBeUndefined();
 });
 
-test.each<[string, ToolRoute, Annotation?]>([
+test.each<[string, ToolRoute, Annotation]>([
   ['that is not read-only', server, '@write'],
-  ['that needs an approval', { ...server, approval: true }],
-  ['of the client', { to: 'client' }],
-  ['that cannot run', { to: 'answered' }],
+  ['that needs an approval', { ...server, approval: true }, '@read-only'],
+  ['of the client', { to: 'client' }, '@read-only'],
+  ['that cannot run', { to: 'answered' }, '@read-only'],
 ])('a tool %s does not run before it is scheduled', async (_what, route, annotation) => {
   steps.messageEnded(input, STAMP, [messageWith(route)], toolset(annotation));
   await begun();
