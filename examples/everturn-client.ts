@@ -12,7 +12,7 @@ const turnEvent = z.object({
   type: z.string(),
   id: z.string(),
   sequence_number: z.int(),
-  /** In `turn.created`. */
+  /** In `turn.created`, and in each event of a session's stream. */
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
@@ -27,11 +27,17 @@ const KEY = process.env['EVERTURN_KEY'];
 
 /** Sends JSON. @throws Error with the server's message */
 export async function send(path: string, body: object): Promise<Response> {
-  const response = await fetch(`${BASE}/v1/agents${path}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', ...(KEY && { authorization: `Bearer ${KEY}` }) },
-    body: JSON.stringify(body),
-  });
+  return request(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+}
+
+/** @throws Error with the server's message */
+export async function get(path: string): Promise<Response> {
+  return request(path, { headers: {} });
+}
+
+async function request(path: string, options: { headers: Record<string, string> } & RequestInit): Promise<Response> {
+  const headers = { ...options.headers, ...(KEY && { authorization: `Bearer ${KEY}` }) };
+  const response = await fetch(`${BASE}/v1/agents${path}`, { ...options, headers });
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   return response;
 }

@@ -25,6 +25,10 @@ test.each([
   ['stream-a-turn', /The tool answered: [^]*\[turn\] done\n$/],
   ['approve-a-tool-call', /\[approval\] allowing 1 call\(s\)\n[^]*\[turn\] done\n$/],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
+  [
+    'follow-a-session',
+    /^\[turn 1\] turn_\w+\n[^]*I am the demo model[^]*\[turn 1\] done\n\[turn 2\] [^]*\[turn 2\] done\n$/,
+  ],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
 ])('examples/%s.ts does what its description says', async (name, output) => {
   const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
