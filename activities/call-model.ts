@@ -22,7 +22,7 @@ import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/tempora
 import { prepareModelCall } from '../src/agents/prepare-model-call.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
 import { MAX_RESULT_BYTES } from '../src/tools/results.ts';
-import { endOfThread, failureAnswer } from '../src/core/sub-agents.ts';
+import { endOfThread, failureAnswer, MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
 import { truncateMiddle } from '../src/core/text.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
@@ -131,11 +131,11 @@ class ModelCallAttempt {
 
   /**
    * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
-   * is one. A later attempt does not look for it: the worker that started it may be the one that was lost. A speculative
-   * call that is not used still counts as usage.
+   * is one, and a later one the call that began with the last result. A later attempt does not look for either: the worker
+   * that started it may be the one that was lost. A speculative call that is not used still counts as usage.
    */
   async #answer(): Promise<void> {
-    const { speculativeCalls, bus } = this.#dependencies;
+    const { speculativeCalls, stepsAhead, bus } = this.#dependencies;
     const { attempt } = this.#context.info;
     const input = this.#input;
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
@@ -148,12 +148,16 @@ class ModelCallAttempt {
       this.#conversation().catch(() => undefined);
       return claimed.ended;
     }
-    const prepared = await prepareModelCall(this.#dependencies, input, this.#conversation(), this.#signal);
+    const conversation = this.#conversation();
+    // A call that was begun does not need it, but the next one extends what this reads.
+    conversation.catch(() => undefined);
+    const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal, onUnreported) : undefined;
+    const prepared = ahead?.prepared ?? (await prepareModelCall(this.#dependencies, input, conversation, this.#signal));
     const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
     this.#begin(message);
     const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
     if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId, onUnreported);
-    return message.read(relayed ?? prepared.provider.stream(prepared.request, this.#signal));
+    return message.read(ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal));
   }
 
   #begin(message: MessageAssembler): void {
@@ -161,7 +165,7 @@ class ModelCallAttempt {
     this.#wasCalled = true;
     const { turnId, connectsServers } = this.#input;
     if (!connectsServers) return;
-    for (const server of message.unavailable) {
+    for (const server of message.toolset.unavailable) {
       this.#dependencies.log.warn({ turnId, ...server }, 'an MCP server is not available');
     }
   }
@@ -172,7 +176,7 @@ class ModelCallAttempt {
   }
 
   async #result(outcome: Outcome): Promise<CallModelResult> {
-    const { conversations, blobs } = this.#dependencies;
+    const { conversations, blobs, stepsAhead } = this.#dependencies;
     const { sessionId } = this.#input;
     const end = outcome.status;
     this.#recordUsage();
@@ -180,6 +184,7 @@ class ModelCallAttempt {
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
     const handling = {
       refusal: this.#refusal,
+      maxWaiting: this.#input.subAgent ? MAX_WAITING_CALLS : Infinity,
       startSubAgent: (call: SubAgentCall) =>
         retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
     };
@@ -194,6 +199,7 @@ class ModelCallAttempt {
     const until = end === 'cancelled' ? NEVER : this.#signal;
     const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
+    if (this.#message) stepsAhead.messageEnded(this.#input, stamp, records, this.#message.toolset);
     return { records: stored, stamp, outcome };
   }
 

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
-import type { Appended, CallToolInput } from '../src/core/history.ts';
-import { ROOT_THREAD, type NewRecord } from '../src/core/records.ts';
-import { outcomeText } from '../src/core/tool-records.ts';
+import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
+import type { NewRecord } from '../src/core/records.ts';
+import { operationIdOf, outcomeText } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
+import { runToolCall } from '../src/tools/run-tool-call.ts';
 import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
@@ -26,7 +27,7 @@ const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call w
  * Runs one tool call and returns its outcome, also if it failed. Throws only where another attempt may repeat the call:
  * the tool allows that, and this worker stops or the server did not answer.
  */
-export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<Appended> {
+export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<CallToolResult> {
   return async (input) => {
     rejectResetRun(input);
     const run = new ToolCallAttempt(dependencies, input);
@@ -55,7 +56,7 @@ class ToolCallAttempt {
     this.details = (detailsLeft() as ToolCallAttempt['details'] | undefined) ?? { failures: 0, failingMs: 0 };
   }
 
-  async run(): Promise<Appended> {
+  async run(): Promise<CallToolResult> {
     const { signal, release } = this.#stopSignal();
     try {
       const appended = await this.#store(await this.#execute(signal));
@@ -67,7 +68,7 @@ class ToolCallAttempt {
   }
 
   /** Ends the call after too many lost attempts; each of them may have reached the tool. */
-  giveUp(): Promise<Appended> {
+  giveUp(): Promise<CallToolResult> {
     return this.#store({ outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${GIVEN_UP})` });
   }
 
@@ -81,23 +82,15 @@ class ToolCallAttempt {
   }
 
   async #execute(signal: AbortSignal): Promise<UnstoredResult> {
-    const { toolKinds, toolsets, catalog, conversations, config } = this.#dependencies;
-    const { source, threadId, toolCallId } = this.#input;
-    // Calls are numbered per conversation, and the threads of sub-agents have their own.
-    const place = threadId === ROOT_THREAD ? source.turnId : `${source.turnId}/${threadId}`;
+    const { conversations, stepsAhead } = this.#dependencies;
+    const { sessionId, owner, specHash, source } = this.#input;
+    // Names the turn whose model made the call, even if a later turn runs it after an approval.
+    const operationId = operationIdOf(source.turnId, this.#input);
     let outcome: CallOutcome;
     try {
-      const spec = await retryWhileUnavailable(() => catalog.agents.spec(this.#input.specHash), signal);
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
-      outcome = await toolKinds[call.info.type].run(call, {
-        spec,
-        scope: this.#input,
-        // Names the turn whose model made the call, even if a later turn runs it after an approval.
-        operationId: `${place}/${toolCallId}`,
-        timeoutMs: config.tool.timeoutSeconds * 1000,
-        signal,
-        loadToolset: () => toolsets.load(spec, this.#input, signal),
-      });
+      outcome = await (stepsAhead.claimTool(source, signal) ??
+        runToolCall(this.#dependencies, call, { sessionId, owner, specHash, operationId }, signal));
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
       return this.#notExecuted(errorMessage(error));
@@ -179,7 +172,7 @@ class ToolCallAttempt {
   }
 
   /** Stores a result. The effect may have happened, so this is retried for as long as the store fails. */
-  async #store(result: UnstoredResult): Promise<Appended> {
+  async #store(result: UnstoredResult): Promise<CallToolResult> {
     const store = (some: UnstoredResult) =>
       retryWhileUnavailable(() => this.#tryToStore(some), NEVER, isRetryableStoreError);
     let saved: Awaited<ReturnType<typeof store>>;
@@ -191,7 +184,9 @@ class ToolCallAttempt {
     }
     const stamp = randomUUID();
     this.#dependencies.conversations.remember(stamp, [saved.record]);
-    return { records: saved.stored, stamp };
+    const isBegun = this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);
+    // An attempt that was lost may have begun the call as well.
+    return { records: saved.stored, stamp, ...((isBegun || this.#isRepeated) && { nextIsBegun: true }) };
   }
 
   /** @throws PayloadTooLarge */

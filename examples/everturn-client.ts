@@ -16,34 +16,56 @@ const turnEvent = z.object({
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
+  thread_id: z.string().nullish(),
+  /** In the events that ask for answers. */
+  tool_calls: z
+    .array(z.object({ id: z.string() }))
+    .optional()
+    .catch(undefined),
+  /** The name of a sub-agent. */
+  title: z.string().optional(),
+  /** The last message of a sub-agent that is done. */
+  output: z.object({ content: z.string() }).optional(),
   state: z.object({ status: z.string(), required_actions: z.array(requiredAction).optional() }).optional(),
 });
 export type TurnEvent = z.infer<typeof turnEvent>;
 
 const sessionResponse = z.object({ data: z.object({ id: z.string() }) });
+const agentResponse = z.object({ data: z.object({ spec: z.looseObject({}) }) });
 
 const BASE = process.env['EVERTURN_URL'] ?? 'http://127.0.0.1:8080';
 const KEY = process.env['EVERTURN_KEY'];
 
-/** Sends JSON. @throws Error with the server's message */
-export async function send(path: string, body: object): Promise<Response> {
-  return request(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+/** Sends JSON to a path under `/v1/agents`, or without a body requests a resource. @throws Error with the server's message */
+export async function send(path: string, body?: object): Promise<Response> {
+  return request(body ? 'POST' : 'GET', `/agents${path}`, body);
 }
 
-/** @throws Error with the server's message */
-export async function get(path: string): Promise<Response> {
-  return request(path, { headers: {} });
-}
-
-async function request(path: string, options: { headers: Record<string, string> } & RequestInit): Promise<Response> {
-  const headers = { ...options.headers, ...(KEY && { authorization: `Bearer ${KEY}` }) };
-  const response = await fetch(`${BASE}/v1/agents${path}`, { ...options, headers });
+/** Sends a request to a path under `/v1`. @throws Error with the server's message */
+export async function request(method: string, path: string, body?: object): Promise<Response> {
+  const response = await fetch(`${BASE}/v1${path}`, {
+    method,
+    headers: { 'content-type': 'application/json', ...(KEY && { authorization: `Bearer ${KEY}` }) },
+    ...(body && { body: JSON.stringify(body) }),
+  });
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   return response;
 }
 
 export async function createSession(agentName: string): Promise<string> {
   const response = await send('/sessions', { agent_name: agentName });
+  return sessionResponse.parse(await response.json()).data.id;
+}
+
+/** The spec of a registered agent. */
+export async function agentSpec(agentName: string): Promise<object> {
+  const response = await send(`/${agentName}`);
+  return agentResponse.parse(await response.json()).data.spec;
+}
+
+/** A session with an agent of its own. */
+export async function createDraft(spec: object): Promise<string> {
+  const response = await send('/draft-sessions', { agent_spec: spec });
   return sessionResponse.parse(await response.json()).data.id;
 }
 

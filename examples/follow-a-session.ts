@@ -1,5 +1,5 @@
 // A client follows a session over all of its turns, whichever client starts them, with one cursor.
-import { createSession, events, get, send } from './everturn-client.ts';
+import { createSession, events, send } from './everturn-client.ts';
 
 const session = await createSession('demo');
 let cursor = 0;
@@ -12,7 +12,7 @@ async function ask(content: string): Promise<void> {
 
 /** Prints the session from the cursor on, and disconnects when `count` turns have ended in all. */
 async function follow(count: number): Promise<void> {
-  for await (const event of events(await get(`/sessions/${session}/stream?after=${cursor}`))) {
+  for await (const event of events(await send(`/sessions/${session}/stream?after=${cursor}`))) {
     cursor = event.sequence_number;
     if (event.type === 'turn.created') console.log(`[turn ${turns + 1}] ${event.turn_id}`);
     if (event.type === 'model.message.delta') process.stdout.write(event.content ?? '');

@@ -8,7 +8,14 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { CallModelInput, CallModelResult, SessionOwner, TurnResult, TurnStart } from '../src/core/history.ts';
+import type {
+  CallModelInput,
+  CallModelResult,
+  NextModelCall,
+  SessionOwner,
+  TurnResult,
+  TurnStart,
+} from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
 import {
@@ -71,6 +78,8 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
 
 /** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
 const MAX_CONCURRENT_TOOLS = 50;
+/** The same for each sub-agent, of which five work at once by default. */
+const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
 
 /**
  * The agent loop of one thread: calls the model, and runs its tool calls and its sub-agents until it calls none, or calls
@@ -84,6 +93,8 @@ export class Thread {
   #steps: number;
   /** How many records the log had when the thread last called its model. */
   #known: number;
+  /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
+  #nextIsBegun: boolean;
 
   /** @param agent undefined for the root agent */
   constructor(turn: TurnScope, agent?: OpenThread, known = 0) {
@@ -97,6 +108,12 @@ export class Thread {
     };
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
     this.#known = known;
+    this.#nextIsBegun = !agent && start.carry?.next?.isBegun === true;
+  }
+
+  /** What is known of the next model call. */
+  get next(): NextModelCall {
+    return { recent: this.#turn.stampsSince(this.#known), ...(this.#nextIsBegun && { isBegun: true }) };
   }
 
   /** The model calls so far. */
@@ -209,13 +226,15 @@ export class Thread {
       previousTurnId,
       sequence,
       step: this.#steps,
-      recent: this.#turn.stampsSince(this.#known),
+      ...this.next,
       ...this.#turn.run,
+      ...(!this.#agent && this.#steps >= this.#turn.start.limits.iterations && { isLast: true }),
       ...(this.#agent && { subAgent: inputOf(this.#agent) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
     };
     this.#known = plan.upTo;
+    this.#nextIsBegun = false;
     let result: CallModelResult;
     try {
       result = await callModel(input);
@@ -255,7 +274,8 @@ export class Thread {
         await this.#callTool(call);
       }
     };
-    await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
+    const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : MAX_CONCURRENT_TOOLS;
+    await Promise.all(calls.slice(0, lanes).map(lane));
   }
 
   /**
@@ -298,8 +318,12 @@ export class Thread {
     });
     try {
       const input = { turnId, sessionId, ...this.#place, toolCallId, source, ...this.#turn.run };
-      this.#turn.count(await callTool(input));
+      const result = await callTool(input);
+      this.#turn.count(result);
+      this.#nextIsBegun ||= result.nextIsBegun === true;
     } catch {
+      // Its worker may have been lost after it had begun the next model call.
+      this.#nextIsBegun = !this.#agent;
       this.#turn.count(undefined, countFailureRecords('callTool'));
       this.#turn.actions.ended({ threadId: this.#place.threadId, toolCallId });
     }

@@ -1,4 +1,13 @@
-import { CancellationScope, condition, proxySinks, setHandler, sleep, type Sinks } from '@temporalio/workflow';
+import {
+  CancellationScope,
+  condition,
+  proxyActivities,
+  proxySinks,
+  setHandler,
+  sleep,
+  type Sinks,
+} from '@temporalio/workflow';
+import type { Activities } from '../activities/index.ts';
 import type { UnsequencedRecord } from '../src/core/records.ts';
 import type { TurnActions, TurnCommand } from '../src/core/turn-actions.ts';
 import { commandTurn } from './messages.ts';
@@ -9,21 +18,29 @@ export interface PauseSinks extends Sinks {
   pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
 }
 
+/** Retried while the turn lasts: the archive of an ended turn brings the index up to date, too. */
+const { indexActions } = proxyActivities<Pick<Activities, 'indexActions'>>({
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { maximumInterval: '1 minute' },
+});
+
 const { pauses } = proxySinks<PauseSinks>();
 
 interface TurnCommandsOptions {
   turnId: string;
+  sessionId: string;
   actions: TurnActions;
-  /** The end of a task has added so many records to the log. */
-  onRecords: (count: number) => void;
+  /** The end of a task has added so many records to the log. Returns how many the log has now. */
+  onRecords: (count: number) => number;
 }
 
 /**
  * Ends the workflow tasks of a turn for `TurnActions`, as the projection does: after the results of the task's
  * activities come the commands that arrived with it.
  *
- * The SDK runs the handlers of an activation's signals before it resolves its activities, so a handler only queues. All
- * that follows from the results is done once no microtask is left, which is when the SDK evaluates conditions.
+ * The SDK runs the handlers of an activation's signals before it resolves its activities, so a handler only queues, and
+ * the queue is handled when all that follows from the results is done.
  */
 export class TurnCommands {
   readonly #options: TurnCommandsOptions;
@@ -51,15 +68,18 @@ export class TurnCommands {
   async #run(): Promise<never> {
     for (;;) {
       await condition(() => this.#isDue);
+      await microtasksDone();
       this.#endTask();
     }
   }
 
   #endTask(): void {
-    const { actions, turnId, onRecords } = this.#options;
+    const { actions, turnId, sessionId, onRecords } = this.#options;
     const { records } = actions.endTask(this.#queue, Date.now());
     this.#queue = [];
-    onRecords(records.length);
+    const through = onRecords(records.length);
+    // The inbox and webhooks are told what waits, and what was decided.
+    if (records.length > 0) indexActions({ turnId, sessionId, through }).catch(() => undefined);
     for (const record of records) if (isPause(record)) pauses.changed(turnId, actions.isPaused, record.at);
     this.#setAlarm();
   }
@@ -82,6 +102,16 @@ export class TurnCommands {
       })
       .catch(() => undefined);
   }
+}
+
+/**
+ * Resolves at the end of the current workflow task. The SDK evaluates a condition when it is created, after each job of an
+ * activation, and after the last job whenever no microtask is left. One that is created in a microtask meets no job, so
+ * its second evaluation is the one at the end.
+ */
+async function microtasksDone(): Promise<void> {
+  let evaluations = 0;
+  await condition(() => evaluations++ > 0);
 }
 
 function isPause({ kind }: UnsequencedRecord): boolean {

@@ -38,8 +38,8 @@ export class TurnScope {
   #ordinal: number;
   #usage: Usage;
   #started: number;
-  /** The results of this run: their stamps, and how many records came before each. */
-  readonly #results: { stamp: string; after: number }[] = [];
+  /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
+  readonly #results: { stamp: string; after: number }[];
 
   constructor({ start, deadline, actions, stopped }: TurnScopeOptions) {
     const { carry, limits, threads } = start;
@@ -49,6 +49,7 @@ export class TurnScope {
     this.#deadline = deadline;
     this.slots = new Slots(limits.subAgents);
     this.#ordinal = carry?.ordinal ?? countStartRecords(start);
+    this.#results = (carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
     this.#usage = carry?.usage ?? NO_USAGE;
     this.#started = carry?.started ?? threads?.length ?? 0;
     // Only the activities check the run, since this code must replay the events before a reset.

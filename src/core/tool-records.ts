@@ -1,4 +1,12 @@
-import type { ActionRequired, CallSource, ModelMessage, PendingCall, ToolOutcome, ToolResponse } from './records.ts';
+import {
+  ROOT_THREAD,
+  type ActionRequired,
+  type CallSource,
+  type ModelMessage,
+  type PendingCall,
+  type ToolOutcome,
+  type ToolResponse,
+} from './records.ts';
 
 type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
 
@@ -10,6 +18,11 @@ export interface CallKey {
 
 export function callKey(call: CallKey): string {
   return `${call.threadId} ${call.toolCallId}`;
+}
+
+/** The operation id of a call. Calls are numbered per conversation, and the threads of sub-agents have their own. */
+export function operationIdOf(turnId: string, { threadId, toolCallId }: CallKey): string {
+  return threadId === ROOT_THREAD ? `${turnId}/${toolCallId}` : `${turnId}/${threadId}/${toolCallId}`;
 }
 
 /** The text for the model and the reader if a call has an outcome but no text of its own. */

@@ -19,7 +19,6 @@ const EFFECTS = {
   nothing_pending: 'rejected',
   already_decided: 'rejected',
   not_an_approver: 'rejected',
-  invalid_arguments: 'rejected',
   invalid_agent: 'rejected',
   feature_not_available: 'rejected',
   idempotency_key_reused: 'rejected',

@@ -98,6 +98,7 @@ export async function openServices({
   const metrics = new Metrics();
   const live = { ...openLive({ redis, config, log, metrics, cipher }), ...(bus && { bus }) };
   const hintSession = (sessionId: string) => live.bus.hintSession(sessionId);
+  catalog.outbox.onChange((change) => live.bus.hintChange(change));
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;

@@ -6,7 +6,10 @@ import {
   type InjectedSinks,
   type WorkerDeploymentOptions,
 } from '@temporalio/worker';
+import { webhookMessages } from '../api/sessions/webhook-messages.ts';
+import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
+import { StepsAhead } from '../speculation/steps-ahead.ts';
 import { createActivities } from '../../activities/index.ts';
 import { startHousekeeping } from '../housekeeping/sweep.ts';
 import { archive } from '../engine/archive-turn.ts';
@@ -43,7 +46,8 @@ export async function startWorker(
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
-  const dependencies = { ...services, conversations, draining: draining.signal };
+  const sources = { ...services, conversations, draining: draining.signal };
+  const dependencies = { ...sources, stepsAhead: new StepsAhead(sources) };
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
   const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
   const archiver = new Archiver({ archive: archiveTurn, log });
@@ -84,8 +88,10 @@ export async function startWorker(
     shutdownSeconds: config.shutdownSeconds,
     stackTraces: config.temporal.stackTraces,
   });
+  const deliverer = new WebhookDeliverer({ ...services, messageOf: webhookMessages(services) });
   const housekeeping = startHousekeeping({
     ...services,
+    wakeDeliverer: () => deliverer.wake(),
     taskQueue: config.temporal.taskQueue,
     archiveTurn,
   });
@@ -100,7 +106,7 @@ export async function startWorker(
     stop: async () => {
       draining.abort();
       if (worker.getState() === 'RUNNING') worker.shutdown();
-      await Promise.all([finished.catch(() => undefined), housekeeping.stop()]);
+      await Promise.all([finished.catch(() => undefined), housekeeping.stop(), deliverer.stop()]);
       await archiver.stop();
       await connection.close();
     },

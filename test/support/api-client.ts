@@ -246,6 +246,12 @@ export function folded(...streams: Frame[][]): object[] {
   return client.events;
 }
 
+/** Events in the order that all readers see: with sub-agents, each thread has its own. */
+export function inOrder(events: object[]): unknown {
+  const hasThreads = events.some((event) => 'type' in event && String(event.type).startsWith('thread.'));
+  return hasThreads ? byThread(events) : events;
+}
+
 /**
  * Events by their threads, in order. Threads work in parallel, so a reader that follows them and one that reads the log
  * see the events of different threads in different orders.

@@ -69,6 +69,7 @@ export const ERRORS = {
   },
   turn_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such turn' },
   file_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such file' },
+  webhook_not_found: { status: 404, type: 'not_found_error', description: 'the webhook does not exist' },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
@@ -140,11 +141,6 @@ export const ERRORS = {
     type: 'permission_error',
     description: 'the caller may read the session, but may not answer this tool call',
   },
-  invalid_arguments: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: "the edited arguments do not fit the tool's schema, or may not be edited; param names the place",
-  },
   invalid_agent: {
     status: 422,
     type: 'unprocessable_error',
@@ -164,6 +160,11 @@ export const ERRORS = {
     status: 422,
     type: 'unprocessable_error',
     description: 'the texts and arguments of the request are too large',
+  },
+  too_many_webhooks: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the server has as many webhooks as it allows: delete one',
   },
   file_unavailable: {
     status: 422,

@@ -82,6 +82,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
         errors: [
           'forbidden',
+          'not_an_approver',
           'invalid_data_uri',
           'mixed_input',
           'session_not_found',

@@ -118,20 +118,20 @@ export const toolResponse = z
 
 const approvers = z.object({ subjects: z.array(z.string()), roles: z.array(z.enum(ROLES)) });
 
+export const approvalPolicy = z
+  .object({
+    quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
+    approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
+    expires_at: timestamp.optional(),
+    escalates_at: timestamp.optional(),
+  })
+  .describe("the agent's policy for the call, if it has one");
+
 const toolCallRef = z.object({
   id: z.string(),
   source_event_id: z.string(),
   event_id: z.string(),
-  policy: z
-    .object({
-      quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
-      approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
-      expires_at: timestamp.optional(),
-      escalates_at: timestamp.optional(),
-      may_edit_arguments: z.boolean(),
-    })
-    .optional()
-    .describe("the agent's policy for the call, if it has one"),
+  policy: approvalPolicy.optional(),
 });
 
 const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
