@@ -18,7 +18,7 @@ const turnEvent = z.object({
   type: z.string(),
   id: z.string(),
   sequence_number: z.int(),
-  /** In `turn.created`. */
+  /** In `turn.created`, and in each event of a session's stream. */
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),

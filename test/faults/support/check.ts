@@ -2,7 +2,7 @@ import { expect } from 'vitest';
 import { withTimeout } from '../../../src/lib/timeout.ts';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
-import { folded, inOrder, type Frame } from '../../support/api-client.ts';
+import { folded, foldedByTurn, inOrder, type Frame } from '../../support/api-client.ts';
 import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
 import { checkSubjects } from './check-subjects.ts';
@@ -44,6 +44,7 @@ export async function checkInvariants(world: World): Promise<number> {
   }
   const turns = [...sessions.values()].flat();
   checkStreams(recorder, turns);
+  for (const [sessionId, its] of sessions) await checkSessionStream(recorder, sessionId, its);
   for (const [sessionId, its] of sessions) {
     const inputs = recorder.inputs.filter((input) => input.sessionId === sessionId);
     checkInputs(inputs, its);
@@ -102,6 +103,20 @@ function checkStreams({ turns: recorded }: Recorder, turns: Stored[]): void {
     const end = frames.at(-1);
     expect(end?.type === 'turn.done' && end.state).toEqual(found?.turn.state);
   }
+}
+
+/** 1 for the stream of a session: its turns in their order, apart from those that an operator has deleted. */
+async function checkSessionStream({ sessions }: Recorder, sessionId: string, turns: Stored[]): Promise<void> {
+  const reader = sessions.find((session) => session.sessionId === sessionId);
+  const last = turns.at(-1)?.turn.id;
+  if (!reader || last === undefined) return;
+  await withTimeout(END_MS, reader.untilDone(last), `the stream of session ${sessionId} lacks the end of ${last}`);
+  const stored = new Set(turns.map(({ turn }) => turn.id));
+  const received = foldedByTurn(reader.frames).filter(({ turnId }) => stored.has(turnId));
+  expect(received.map(({ turnId, events }) => ({ turnId, events: inOrder(events) }))).toEqual(
+    turns.map(({ turn, events }) => ({ turnId: turn.id, events: inOrder(events) })),
+  );
+  expectRising(reader.frames);
 }
 
 function expectRising(frames: Frame[]): void {

@@ -1,6 +1,13 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { folded, ApiClient, type Answer, type EventReader, type Frame } from '../../support/api-client.ts';
+import {
+  folded,
+  ApiClient,
+  type Answer,
+  type EventReader,
+  type Frame,
+  type SessionFrame,
+} from '../../support/api-client.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { approval } from './plan.ts';
 import { OPERATOR, type Subject } from './subjects.ts';
@@ -44,6 +51,7 @@ const PAUSE_MS = 100;
 export class Recorder {
   readonly inputs: SentInput[] = [];
   readonly turns: RecordedTurn[] = [];
+  readonly sessions: RecordedSession[] = [];
   readonly decisions: SentDecision[] = [];
   /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
@@ -132,6 +140,11 @@ export class Recorder {
     const turn = new RecordedTurn({ sessionId, turnId, recorder: this, file: this.#file });
     this.turns.push(turn);
     return turn;
+  }
+
+  /** Follows all turns of a session, across all faults. */
+  followSession(sessionId: string): void {
+    this.sessions.push(new RecordedSession(sessionId, this));
   }
 
   /** An operator has deleted the turn: no request can find it any more. */
@@ -243,6 +256,55 @@ export class RecordedTurn {
     appendFileSync(this.#file, `${JSON.stringify({ turn: this.turnId, ...recorded })}\n`);
     for (const wake of this.#waiting) wake();
     this.#waiting.clear();
+  }
+}
+
+/** What one reader received of one session, over all of its connections. */
+export class RecordedSession {
+  readonly sessionId: string;
+  readonly frames: SessionFrame[] = [];
+  readonly #recorder: Recorder;
+  readonly #waiting = new Set<() => void>();
+  readonly #closed: Promise<void>;
+  #reader: EventReader<SessionFrame> | undefined;
+  #isClosed = false;
+
+  constructor(sessionId: string, recorder: Recorder) {
+    this.sessionId = sessionId;
+    this.#recorder = recorder;
+    this.#closed = this.#follow();
+    this.#closed.catch(() => undefined);
+  }
+
+  /** Resolves when the end of a turn was received; rejects with a response that no server should send. */
+  async untilDone(turnId: string): Promise<void> {
+    while (!this.frames.some((frame) => frame.type === 'turn.done' && frame.turn_id === turnId)) {
+      const news = new Promise<void>((resolve) => void this.#waiting.add(resolve));
+      await Promise.race([news, this.#closed]);
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#reader?.close();
+  }
+
+  async #follow(): Promise<void> {
+    while (!this.#isClosed) {
+      try {
+        const api = this.#recorder.as(this.#recorder.ownerOf(this.sessionId));
+        this.#reader = api.followSession(this.sessionId, this.frames.at(-1)?.sequence_number, 'header');
+        this.#reader.onFrame = (frame) => {
+          this.frames.push(frame);
+          for (const wake of this.#waiting) wake();
+          this.#waiting.clear();
+        };
+        await this.#reader.done;
+      } catch (error) {
+        if (isFinding(error)) throw error;
+      }
+      await sleep(PAUSE_MS);
+    }
   }
 }
 
