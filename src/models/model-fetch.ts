@@ -1,3 +1,4 @@
+import type { AnswerBounds } from '../lib/answer-bounds.ts';
 import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 
@@ -8,8 +9,8 @@ import { traceHeaders } from '../telemetry/trace-propagation.ts';
 const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
 
 /** The fetch of one provider: with its own connections, bounded answers and the headers of the current trace context. */
-export function createModelFetch(connectTimeoutMs: number): Fetch {
-  const fetch = createFetch(createAgent({ connectTimeoutMs }), BOUNDS);
+export function createModelFetch(connectTimeoutMs: number, bounds: Pick<AnswerBounds, 'maxValues'> = {}): Fetch {
+  const fetch = createFetch(createAgent({ connectTimeoutMs }), { ...BOUNDS, ...bounds });
   return (url, init) => fetch(url, withTrace(init));
 }
 

@@ -1,7 +1,7 @@
 import OpenAI from 'openai';
-import type { ModelFailure } from './model-error.ts';
-import { ModelError } from './model-error.ts';
+import { ModelError, type ModelFailure } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
+import type { ProviderAccess } from './provider.ts';
 import {
   brokenStreamError,
   connectionError,
@@ -11,13 +11,7 @@ import {
   retryAfter,
 } from './http-failure.ts';
 
-export interface OpenAIOptions {
-  apiKey: string;
-  /** URL of a server with the same protocol; undefined for OpenAI. */
-  baseUrl: string | undefined;
-  headers?: Record<string, string>;
-  idleSeconds: number;
-}
+export type OpenAIOptions = ProviderAccess & { idleSeconds: number };
 
 const MAX_ANSWER_MS = 24 * 3_600_000;
 
@@ -34,7 +28,7 @@ export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: Op
     // The maximum duration of an answer. A silent answer is ended much earlier, by the idle timer.
     timeout: MAX_ANSWER_MS,
     logLevel: 'off',
-    ...(headers && { defaultHeaders: headers }),
+    defaultHeaders: headers,
     fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, init),
   });
 }
