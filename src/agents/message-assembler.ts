@@ -23,6 +23,7 @@ import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
 import { callHash } from '../engine/call-hash.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
+import type { ModelTarget } from '../models/providers.ts';
 import { parseArguments } from '../tools/arguments.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -32,7 +33,7 @@ interface AssemblerOptions {
   plan: MessagePlan;
   /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request'>;
+  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'target' | 'hasFallback'>;
   bus: LiveBus;
 }
 
@@ -70,6 +71,14 @@ export class MessageAssembler {
     this.#state = attempt === 0 ? 'held' : 'published';
     const knownCalls = conversation.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : []));
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
+  }
+
+  get target(): ModelTarget {
+    return this.#options.prepared.target;
+  }
+
+  get hasFallback(): boolean {
+    return this.#options.prepared.hasFallback;
   }
 
   /** Servers whose tools the model was not offered, and why. */
@@ -121,7 +130,7 @@ export class MessageAssembler {
       throw new ModelError('bad_request', `the model called more than ${MAX_CALLS} tools in one message`);
     }
     if (finishReason) this.#finishReason = finishReason;
-    if (usage) this.usage = usage;
+    if (usage) this.usage = this.#priced(usage);
     if (providerFields) this.#providerFields = mergeFields(this.#providerFields ?? {}, providerFields);
   }
 
@@ -151,6 +160,8 @@ export class MessageAssembler {
         inputBreakdown: breakDown(usage.inputTokens, inputCharacters(prepared.request)),
       }),
       ...(this.#providerFields && { providerFields: this.#providerFields }),
+      provider: this.target.providerName,
+      model: this.target.model,
     };
     const at = new Date().toISOString();
     const problems = calls.flatMap(({ call: { id: toolCallId }, routed: { problem: content } }): NewRecord[] =>
@@ -195,6 +206,11 @@ export class MessageAssembler {
     if (hasCalls) return 'tool_calls';
     const reason = this.#finishReason ?? 'stop';
     return reason === 'tool_calls' ? 'stop' : reason;
+  }
+
+  #priced(usage: Usage): Usage {
+    const costInUsd = this.target.cost(usage);
+    return costInUsd === undefined ? usage : { ...usage, costInUsd };
   }
 
   #grow(delta: MessageDelta): void {

@@ -87,7 +87,13 @@ const runtimeConfig = z.object({
 
 export const agentSpec = z
   .object({
-    model: z.object({ name, params: modelParams.nullish() }),
+    model: z.object({
+      name: name.describe('<model>, or <provider>/<model>'),
+      params: modelParams.nullish(),
+      fallbacks: bounded(z.array(name), 8)
+        .nullish()
+        .describe('the models that are tried in this order if the provider is overloaded or fails'),
+    }),
     instructions: prompt.nullish(),
     messages: bounded(z.array(z.object({ type: z.literal('user.message'), content: prompt })), 1_000).nullish(),
     variables: bounded(z.record(name, prompt), 1_000).nullish().describe('filled into {{name}}'),
@@ -102,6 +108,11 @@ export const agentSpec = z
 export type AgentSpec = z.infer<typeof agentSpec>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
+
+/** The names of an agent's models, in the order in which they are tried. */
+export function modelNames({ model }: AgentSpec): string[] {
+  return [model.name, ...(model.fallbacks ?? [])];
+}
 
 /** Whether an agent names MCP servers, and its turns connect to them. */
 export function hasServers({ mcp_servers: servers }: AgentSpec): boolean {
