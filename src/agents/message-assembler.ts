@@ -97,7 +97,8 @@ export class MessageAssembler {
     this.lastChunkAt = Date.now();
     for await (const chunk of chunks) {
       this.lastChunkAt = Date.now();
-      this.isStreaming = true;
+      // A call that has waited for the limits of its provider begins with an empty chunk.
+      this.isStreaming ||= Object.keys(chunk).length > 0;
       this.#add(chunk);
     }
   }

@@ -1,12 +1,17 @@
 import { ConfigError, type Config } from '../config.ts';
+import type { Logger } from 'pino';
+import type { Redis } from '../lib/redis.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import { LocalAllowance } from './allowance.ts';
+import { LimitedModel } from './limited-model.ts';
+import { RedisAllowance } from './redis-allowance.ts';
 import { AiSdkProvider } from './ai-sdk.ts';
 import { anthropic } from './anthropic.ts';
 import { google } from './google.ts';
 import { InstrumentedModel } from './instrumented-model.ts';
 import { OpenAIResponsesProvider } from './openai-responses.ts';
 import { OpenAIProvider } from './openai.ts';
-import { NO_KEY, readProviderFile, type ProviderConfig } from './provider-file.ts';
+import { NO_KEY, readProviderFile, type ProviderConfig, type ProviderLimits } from './provider-file.ts';
 import type { ModelProvider } from './provider.ts';
 import { ModelProviders } from './providers.ts';
 
@@ -69,17 +74,35 @@ function nameOf(providers: ReadonlyMap<string, ProviderConfig>): string {
 interface OpenOptions {
   idleSeconds: number;
   metrics: Metrics;
+  log: Logger;
+  /** Connects the workers, so that a provider's limits hold for all of them together; undefined: for this process. */
+  shared: { redis: Redis; prefix: string } | undefined;
 }
 
 export function openProviders({ defaultName, providers }: ModelAccess, options: OpenOptions): ModelProviders {
   const opened = [...providers].map(([name, config]) => {
     const provider = new InstrumentedModel(adapterFor(config, options), name, options.metrics);
-    return [name, { provider, models: config.models }] as const;
+    return [
+      name,
+      { provider: limited(provider, { name, limits: config.limits }, options), models: config.models },
+    ] as const;
   });
   return new ModelProviders(defaultName, new Map(opened));
 }
 
-function adapterFor(config: ProviderConfig, { idleSeconds }: OpenOptions): ModelProvider {
+function limited(
+  provider: ModelProvider,
+  { name, limits }: { name: string; limits: ProviderLimits | undefined },
+  { metrics, log, shared }: OpenOptions,
+): ModelProvider {
+  if (!limits) return provider;
+  const allowance = shared
+    ? new RedisAllowance({ redis: shared.redis, prefix: `${shared.prefix}model-limits:${name}:`, limits })
+    : new LocalAllowance(limits);
+  return new LimitedModel(provider, { allowance, name, log, metrics });
+}
+
+function adapterFor(config: ProviderConfig, { idleSeconds }: Pick<OpenOptions, 'idleSeconds'>): ModelProvider {
   switch (config.kind) {
     case 'openai-chat':
       return new OpenAIProvider({ ...config, idleSeconds });

@@ -1,3 +1,4 @@
+import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   EVENTS,
@@ -16,6 +17,7 @@ import type { ModelError } from './model-error.ts';
 import { openProviders } from './open-providers.ts';
 import type { ModelProvider, ModelRequest } from './provider.ts';
 
+const log = pino({ level: 'silent' });
 const USER: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'hi' }] };
 const LOOK = { name: 'look', description: 'looks', parameters: { type: 'object', properties: { at: {} } } };
 const never = new AbortController().signal;
@@ -93,7 +95,8 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
   function open(idleSeconds: number): ModelProvider {
     const config = { kind, apiKey: 'the-key', baseUrl: endpoint.url, headers: { 'x-team': 'a' }, limits: undefined };
     const access = { name: '', defaultName: 'p', providers: new Map([['p', { ...config, models: new Map() }]]) };
-    return openProviders(access, { idleSeconds, metrics: new Metrics() }).resolve('m-1').provider;
+    return openProviders(access, { idleSeconds, metrics: new Metrics(), log, shared: undefined }).resolve('m-1')
+      .provider;
   }
 
   test('a text arrives word by word, with its usage', async () => {

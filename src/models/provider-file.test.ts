@@ -1,11 +1,13 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { redact } from '../lib/redact.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import { modelAccess, openProviders } from './open-providers.ts';
 
+const log = pino({ level: 'silent' });
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'everturn-providers-'));
@@ -57,7 +59,7 @@ test('names with the prefix of a provider are its models, all others the default
   const two = { claude, local: { kind: 'openai-chat', base_url: 'http://local', models: { m: { price } } } };
   const found = await access({ default: 'local', providers: two }, { env });
   if (!found) throw new Error('there are providers');
-  const models = openProviders(found, { idleSeconds: 1, metrics: new Metrics() });
+  const models = openProviders(found, { idleSeconds: 1, metrics: new Metrics(), log, shared: undefined });
   expect(models.resolve('claude/x')).toMatchObject({ providerName: 'claude', model: 'x' });
   expect(models.resolve('meta/llama')).toMatchObject({ providerName: 'local', model: 'meta/llama' });
   const usage = {

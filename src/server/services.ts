@@ -115,7 +115,8 @@ export async function openServices({
   const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
   const logs = new TurnLogReader({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
-  const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics });
+  const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
+  const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
   const toolPool = new McpPool({ allowPrivateUrls, log });
   cleanup.defer(() => toolPool.close());
   const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });

@@ -73,6 +73,12 @@ export class Metrics {
     labelNames: ['provider'] as const,
     registers: [this.registry],
   });
+  readonly modelCallsWaiting = new Gauge({
+    name: 'everturn_model_calls_waiting',
+    help: 'Model calls of this process that wait for the limits of their provider',
+    labelNames: ['provider'] as const,
+    registers: [this.registry],
+  });
   readonly modelCost = new Counter({
     name: 'everturn_model_cost_usd_total',
     help: 'Cost of the turns archived by this worker, without turns that used a model of unknown price',

@@ -1,3 +1,4 @@
+import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
 import { longestStretch } from '../support/main-thread.ts';
@@ -8,6 +9,7 @@ import type { ProviderConfig } from '../../src/models/provider-file.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from '../../src/models/provider.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 
+const log = pino({ level: 'silent' });
 const MAX_STRETCH_MS = 100;
 const MB = 1_000_000;
 const signal = new AbortController().signal;
@@ -86,7 +88,7 @@ function open(kind: ProviderConfig['kind'], url: string): ModelProvider {
   const access = new Map([...providers].map(([name, config]) => [name, { ...config, kind }]));
   const models = openProviders(
     { name: '', defaultName: 'openai', providers: access },
-    { idleSeconds: 30, metrics: new Metrics() },
+    { idleSeconds: 30, metrics: new Metrics(), log, shared: undefined },
   );
   return models.resolve('m').provider;
 }
