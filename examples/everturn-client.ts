@@ -16,6 +16,10 @@ const turnEvent = z.object({
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
+  /** In the last event of a message: the model that wrote it, and the attempts that failed before. */
+  provider: z.string().optional(),
+  model: z.string().optional(),
+  attempts: z.array(z.object({ provider: z.string(), model: z.string(), failure: z.string() })).optional(),
   state: z.object({ status: z.string(), required_actions: z.array(requiredAction).optional() }).optional(),
 });
 export type TurnEvent = z.infer<typeof turnEvent>;
@@ -26,9 +30,9 @@ const BASE = process.env['EVERTURN_URL'] ?? 'http://127.0.0.1:8080';
 const KEY = process.env['EVERTURN_KEY'];
 
 /** Sends JSON. @throws Error with the server's message */
-export async function send(path: string, body: object): Promise<Response> {
+export async function send(path: string, body: object, method: 'POST' | 'PUT' = 'POST'): Promise<Response> {
   const response = await fetch(`${BASE}/v1/agents${path}`, {
-    method: 'POST',
+    method,
     headers: { 'content-type': 'application/json', ...(KEY && { authorization: `Bearer ${KEY}` }) },
     body: JSON.stringify(body),
   });

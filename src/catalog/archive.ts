@@ -3,7 +3,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import type { LogEntry, LogRecord } from '../core/records.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Tables } from './schema.ts';
-import { touchSession } from './sessions.ts';
+import { addSessionCost, touchSession } from './sessions.ts';
 
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
 const MAX_ORDINAL = 2 ** 31 - 1;
@@ -52,6 +52,9 @@ export class Archive {
         }));
         await db.insertInto('archive').values(rows).execute();
         await referToBlobs(db, turn.session_id, records);
+      }
+      for (const { record } of added) {
+        if (record.kind === 'turn.done') await addSessionCost(db, turn.session_id, record.usage);
       }
       return added;
     });

@@ -9,7 +9,7 @@ import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
 import { turnCreated } from '../../src/core/projection.ts';
-import type { LogEntry } from '../../src/core/records.ts';
+import { NO_USAGE, type LogEntry, type Usage } from '../../src/core/records.ts';
 import { Conversations } from '../../src/engine/conversations.ts';
 import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../src/temporal/history.ts';
@@ -207,7 +207,7 @@ test('unarchived turns are listed, the oldest first, without those that are only
   await accept('later', 3, LATER);
   await accept('first', 1, NOW);
   await accept('archived', 2, NOW);
-  const end = { kind: 'turn.done', at: NOW } as unknown as LogEntry['record'];
+  const end = { kind: 'turn.done', at: NOW, usage: NO_USAGE } as unknown as LogEntry['record'];
   await catalog.archive.add('archived', [{ ordinal: 1, record: end }], true);
   await catalog.turns.request({ id: 'asked', session_id: 's', created_at: NOW });
   expect((await catalog.turns.unarchived()).map(({ id }) => id)).toEqual(['first', 'later']);
@@ -359,7 +359,26 @@ const turnOf = (turnId: string) => ({
   createdAt: NOW,
   title: 'x',
 });
-const ended: LogEntry[] = [{ ordinal: 1, record: { kind: 'turn.done', at: NOW } as unknown as LogEntry['record'] }];
+const ended: LogEntry[] = [
+  { ordinal: 1, record: { kind: 'turn.done', at: NOW, usage: NO_USAGE } as unknown as LogEntry['record'] },
+];
+
+test('a session has the cost of its archived turns, once each, and none if one is unknown', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  const tokens = { ...NO_USAGE, inputTokens: 10 };
+  const endOf = (usage: Usage): LogEntry[] =>
+    ended.map(({ ordinal, record }) => ({ ordinal, record: { ...record, usage } as LogEntry['record'] }));
+  const cost = async () => (await catalog.sessions.get('s'))?.cost_in_usd;
+  for (const id of ['t', 'u', 'v', 'w']) await catalog.turns.accept(turnOf(id));
+  await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), true);
+  await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), true);
+  await catalog.archive.add('u', endOf({ ...tokens, costInUsd: 0.5 }), true);
+  await catalog.archive.add('v', endOf(NO_USAGE), true);
+  expect(await cost()).toBe(0.75);
+  await catalog.archive.add('w', endOf(tokens), true);
+  expect(await cost()).toBeNull();
+});
 
 test('nothing can be added to a deleted session', async () => {
   const catalog = await open();

@@ -92,10 +92,17 @@ test('a model that fails is replaced by the fallback in the same message, which 
     metrics: { total_cost_in_usd: COST * 2, unreported_attempts: 2 },
   });
 
+  const sessionCost = async () => {
+    const { data }: { data: { total_cost_in_usd?: number } } = await server.api.get(chat.path);
+    return data.total_cost_in_usd;
+  };
+  await expect.poll(sessionCost).toBe(COST * 2);
+
   const next = chat.turn('and now?');
   expect(await next.end()).toMatchObject({ output: { content: 'the first is back', provider: 'openai' } });
   // The price of that model is unknown.
   expect((await next.end()).metrics).not.toHaveProperty('total_cost_in_usd');
+  await expect.poll(sessionCost).toBeUndefined();
   const sent = JSON.stringify(chat.requests().at(-1));
   expect(sent).toContain('Let me look. ');
   expect(sent).not.toContain('SIGNATURE-1');

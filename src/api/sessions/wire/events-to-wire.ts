@@ -298,7 +298,7 @@ function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
 }
 
 /** Without the digits that only come from adding fractions in binary: a token costs a multiple of 10^-12 USD. */
-function dollars(amount: number): number {
+export function dollars(amount: number): number {
   return Number(amount.toFixed(12));
 }
 
