@@ -6,8 +6,12 @@ import {
   addUsage,
   emptyAnswer,
   NO_USAGE,
+  ROOT_THREAD,
   UNREPORTED,
   type FailedAttempt,
+  type ModelMessage,
+  type NewRecord,
+  type ThreadDone,
   type UnsequencedRecord,
   type Usage,
 } from '../src/core/records.ts';
@@ -17,6 +21,10 @@ import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { prepareModelCall } from '../src/agents/prepare-model-call.ts';
+import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
+import { MAX_RESULT_BYTES } from '../src/tools/results.ts';
+import { endOfThread, failureAnswer, MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
+import { truncateMiddle } from '../src/core/text.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER } from '../src/lib/abort.ts';
@@ -48,6 +56,8 @@ const FALLBACK_AFTER_MS = 10_000;
 const FALLBACK_WAIT_MS = 1;
 
 type Outcome = CallModelResult['outcome'];
+
+const NO_ANSWER = 'The sub-agent ended without an answer.';
 
 /**
  * Requests the next message of a thread from the model. Deltas are published on the live bus as they arrive; the result
@@ -143,7 +153,8 @@ class ModelCallAttempt {
     const { speculativeCalls, bus } = this.#dependencies;
     const { attempt } = this.#context.info;
     const input = this.#input;
-    const [isFirst, mayClaim] = [input.step === 1, input.step === 1 && attempt === 1];
+    const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
+    const mayClaim = isFirst && attempt === 1;
     const onUnreported = (): void => this.#add(UNREPORTED);
     const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal, onUnreported) : undefined;
     if (claimed) {
@@ -188,8 +199,16 @@ class ModelCallAttempt {
     this.#recordUsage();
     const { usage, failed } = this.details;
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
-    const records =
-      (await this.#message?.records(end, usage)) ?? emptyAnswer(this.#input, finishReason, reported(usage).usage);
+    const handling = {
+      refusal: this.#refusal,
+      maxWaiting: this.#input.subAgent ? MAX_WAITING_CALLS : Infinity,
+      startSubAgent: (call: SubAgentCall) =>
+        retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
+    };
+    const answer =
+      (await this.#message?.records(end, usage, handling)) ??
+      emptyAnswer(this.#input, finishReason, reported(usage).usage);
+    const records = [...answer, ...this.#endOfThread(answer, outcome)];
     const message = records.find((record) => record.kind === 'model.message');
     if (message && failed.length > 0) message.attempts = failed;
     const stamp = randomUUID();
@@ -200,6 +219,43 @@ class ModelCallAttempt {
     const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
     return { records: stored, stamp, outcome };
+  }
+
+  /** Why the calls of the message are not run: it is the last one that a sub-agent may write. */
+  get #refusal(): string | undefined {
+    const { subAgent, step } = this.#input;
+    return subAgent && step >= subAgent.iterations ? 'This call was not executed: the sub-agent has ended.' : undefined;
+  }
+
+  /** The records with which a sub-agent ends, unless its message calls tools that run. */
+  #endOfThread(answer: NewRecord[], outcome: Outcome): NewRecord[] {
+    const { threadId, subAgent } = this.#input;
+    const message = answer.find((record) => record.kind === 'model.message');
+    const end = subAgent && message && this.#threadEnd(message, outcome, subAgent.iterations);
+    if (!end) return [];
+    const text = end.status === 'done' ? message.content || message.refusal || NO_ANSWER : failureAnswer(end.message);
+    return endOfThread(
+      { ...subAgent, threadId },
+      {
+        at: new Date().toISOString(),
+        end,
+        answer: truncateMiddle(text, MAX_RESULT_BYTES, (omitted) => `[${omitted} characters left out]`),
+        isCancelled: outcome.status === 'cancelled',
+      },
+    );
+  }
+
+  #threadEnd(
+    { toolCalls, finishReason }: ModelMessage,
+    outcome: Outcome,
+    iterations: number,
+  ): ThreadDone['end'] | undefined {
+    const error = (message: string) => ({ status: 'error' as const, message });
+    if (outcome.status === 'error') return error(outcome.message);
+    if (outcome.status === 'cancelled') return error('it was cancelled');
+    if (finishReason === 'length') return error('its model stopped at its limit of output tokens');
+    if (toolCalls.length === 0) return { status: 'done' };
+    return this.#refusal === undefined ? undefined : error(`it reached its limit of ${iterations} model calls`);
   }
 
   async #stopped(): Promise<CallModelResult> {

@@ -4,14 +4,14 @@
  */
 export const CORE = `test/integration/{${[
   'api,approvals,cancel,continue-as-new,crash,errors,examples,forks,idempotency',
-  'lists,recorded-histories,turns,validation',
+  'lists,recorded-histories,sub-agents,turns,validation',
 ].join()}}.test.ts`;
 
 /** The tests that also run with their catalogs on PostgreSQL: those whose subject depends on the catalog. */
 export const ON_POSTGRES = `test/integration/{${[
-  'agents,apart,api,approvals,catalog,collect-blobs,continue-as-new,delete-session,errors,forks,idempotency,keys',
+  'actions,agents,apart,api,approvals,catalog,collect-blobs,continue-as-new,delete-session,errors,forks,idempotency,keys',
   'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,session-lists,streams,temporal-on-postgres,turns',
-  'unavailable',
+  'unavailable,webhook-deliverer,webhooks',
 ].join()}}.test.ts`;
 
 /** These run on PostgreSQL only. The generated requests of `openapi` find more faults there than on SQLite. */

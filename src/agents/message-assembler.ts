@@ -16,6 +16,7 @@ import {
   type McpInitialized,
   type ModelMessage,
   type NewRecord,
+  type SubAgent,
   type ToolRoute,
   type Usage,
 } from '../core/records.ts';
@@ -25,6 +26,8 @@ import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
 import { parseArguments } from '../tools/arguments.ts';
+import { decideCall } from '../tools/decision-policy.ts';
+import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
@@ -33,7 +36,7 @@ interface AssemblerOptions {
   plan: MessagePlan;
   /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'target' | 'hasFallback'>;
+  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'spec' | 'target' | 'hasFallback'>;
   bus: LiveBus;
 }
 
@@ -44,7 +47,20 @@ const MAX_CALLS = 500;
 interface RoutedCall {
   route: ToolRoute;
   problem?: string;
+  /** The sub-agent that the call starts. */
+  started?: { thread: SubAgent; input: string };
 }
+
+/** What happens to the calls of a message. */
+export interface CallHandling {
+  /** Why no call of the message can run; undefined if they can. */
+  refusal: string | undefined;
+  /** How many calls may wait for a human or a client. */
+  maxWaiting: number;
+  startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
+}
+
+const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
 
 /** One event on the stream stays far below 1 MiB. */
 const MAX_DELTA_BYTES = 256 * 1024;
@@ -137,15 +153,15 @@ export class MessageAssembler {
 
   /**
    * The message as it enters the log, after the record of the connected servers if it is the first of its turn, and
-   * before the results of the calls that cannot run. An incomplete message keeps its text but not its calls, because
-   * they may be incomplete too.
+   * before the results of the calls that cannot run, and the sub-agents that it starts. An incomplete message keeps its
+   * text but not its calls, because they may be incomplete too.
    * @param usage the usage of all attempts at the message
    */
-  async records(end: 'answered' | 'cancelled' | 'error', usage: Usage): Promise<NewRecord[]> {
+  async records(end: 'answered' | 'cancelled' | 'error', usage: Usage, handling: CallHandling): Promise<NewRecord[]> {
     const { plan, prepared } = this.#options;
     const { messageId: id, createdAt, threadId } = plan;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';
-    const calls = isWhole ? await this.#routeAll() : [];
+    const calls = isWhole ? await this.#routeAll(handling) : [];
     const message: ModelMessage = {
       kind: 'model.message',
       id,
@@ -168,7 +184,10 @@ export class MessageAssembler {
     const problems = calls.flatMap(({ call: { id: toolCallId }, routed: { problem: content } }): NewRecord[] =>
       content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'failed', content }],
     );
-    return [...this.#preceding(), message, ...problems];
+    const threads = calls.flatMap(({ routed: { started } }): NewRecord[] =>
+      started ? [{ kind: 'thread.created', at, ...started }] : [],
+    );
+    return [...this.#preceding(), message, ...problems, ...threads];
   }
 
   /** The record that enters the log before the message. */
@@ -178,19 +197,28 @@ export class MessageAssembler {
   }
 
   /** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */
-  async #routeAll(): Promise<{ call: ToolCallText; routed: RoutedCall }[]> {
-    const routed = [];
-    for (const call of this.#text.toolCalls) {
-      routed.push({ call, routed: this.#route(call) });
+  async #routeAll(handling: CallHandling): Promise<{ call: ToolCallText; routed: RoutedCall }[]> {
+    const all: { call: ToolCallText; routed: RoutedCall }[] = [];
+    for (const [index, call] of this.#text.toolCalls.entries()) {
+      const started = all.filter(({ routed }) => routed.started).length;
+      const routed = await this.#route(call, { index, started }, handling);
+      const isOneTooMany =
+        waits(routed.route) && all.filter(({ routed: { route } }) => waits(route)).length >= handling.maxWaiting;
+      all.push({ call, routed: isOneTooMany ? tooManyWaiting(handling.maxWaiting) : routed });
       await nextTurn();
     }
-    return routed;
+    return all;
   }
 
-  #route(call: ToolCallText): RoutedCall {
+  async #route(
+    call: ToolCallText,
+    place: Pick<SubAgentCall, 'index' | 'started'>,
+    { refusal, startSubAgent }: CallHandling,
+  ): Promise<RoutedCall> {
+    if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
-    const { toolset, request } = this.#options.prepared;
+    const { toolset, request, spec } = this.#options.prepared;
     const tool = toolset.tools.get(name);
     if (!tool) {
       const known = request.tools.map((one) => one.name).join(', ') || 'none';
@@ -199,7 +227,16 @@ export class MessageAssembler {
     const parsed = parseArguments(tool.parameters, args);
     if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
     if (tool.run.to === 'client') return { route: { to: 'client' } };
-    return { route: { ...tool.run, callHash: callHash(call) } };
+    if (tool.run.to === 'thread') {
+      const started = await startSubAgent({ call, args: parsed.value, ...place });
+      if ('problem' in started) return { route: { to: 'answered' }, ...started };
+      return { route: { to: 'thread', threadId: started.thread.threadId }, started };
+    }
+    const { effect } = tool.run;
+    const { decision, policy } = decideCall(spec, tool, parsed.value);
+    if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };
+    const approval = decision === 'ask';
+    return { route: { to: 'server', effect, approval, callHash: callHash(call), ...(policy && { policy }) } };
   }
 
   /** Servers report different finish reasons for messages with tool calls, so the calls themselves decide. */
@@ -229,6 +266,16 @@ export class MessageAssembler {
     bus.publish({ turnId, threadId, messageId, createdAt, after, attempt, n: this.#frames, delta, ...preceding });
     this.#frames += 1;
   }
+}
+
+/** Whether a call waits for a human or a client. */
+function waits(route: ToolRoute): boolean {
+  return route.to === 'client' || (route.to === 'server' && route.approval);
+}
+
+function tooManyWaiting(max: number): RoutedCall {
+  const problem = `This call was not executed: at most ${max} calls of a message may wait for a person.`;
+  return { route: { to: 'answered' }, problem };
 }
 
 /** Whether a delta certainly needs no splitting, at up to 6 bytes per character; true for nearly all deltas. */

@@ -34,16 +34,11 @@ export interface PreparedModelCall {
 /** Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it. */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs }: ModelCallSources,
-  {
-    specHash,
-    sessionId,
-    owner,
-    threadId,
-    fallback = 0,
-  }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'> & { fallback?: number },
+  call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & { fallback?: number },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
 ): Promise<PreparedModelCall> {
+  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0 } = call;
   // All three are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, all] = await Promise.all([
@@ -52,13 +47,19 @@ export async function prepareModelCall(
     records,
   ]);
   const conversation = transcript(all, threadId);
-  const [target, ...rest] = targetsOf(spec, models, lastMessage(all, threadId)).slice(fallback);
+  const names = modelNames(spec, subAgent?.model);
+  const [target, ...rest] = inOrder(
+    names.map((name) => models.resolve(name)),
+    lastMessage(all, threadId),
+  ).slice(fallback);
   if (!target) throw new Error(`the agent has no model number ${fallback + 1}`);
   const request = promptOf({
     spec,
+    // A registered agent is instructed by its own spec alone.
+    ...(subAgent && subAgent.agent === undefined && { taskName: subAgent.title }),
     model: target.model,
     transcript: withoutForeignFields(conversation, target),
-    tools: offeredTools(toolset, foundTools(all, threadId)),
+    tools: offeredTools(toolset, foundTools(all, threadId), mayStart),
     unavailable: toolset.unavailable,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
@@ -71,12 +72,7 @@ export async function prepareModelCall(
  * The models of an agent in the order in which they are tried. A turn stays with the model that wrote its last message:
  * the next step would otherwise wait again for one that fails, and the fields of the message would be of no use.
  */
-function targetsOf(
-  spec: AgentSpec,
-  models: Pick<ModelProviders, 'resolve'>,
-  last: ModelMessage | undefined,
-): ModelTarget[] {
-  const targets = modelNames(spec).map((name) => models.resolve(name));
+function inOrder(targets: ModelTarget[], last: ModelMessage | undefined): ModelTarget[] {
   const current = last
     ? targets.findIndex(({ providerName, model }) => providerName === last.provider && model === last.model)
     : -1;

@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
+import { answersOf } from './action-changes.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
@@ -15,10 +16,21 @@ export const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
 export class TurnIndex {
   readonly #catalog: Catalog;
   readonly #logs: TurnLogReader;
+  readonly #hintSession: (sessionId: string) => void;
 
-  constructor({ catalog, logs }: { catalog: Catalog; logs: TurnLogReader }) {
+  /** @param hintSession called with the session of each turn that was indexed */
+  constructor({
+    catalog,
+    logs,
+    hintSession,
+  }: {
+    catalog: Catalog;
+    logs: TurnLogReader;
+    hintSession: (sessionId: string) => void;
+  }) {
     this.#catalog = catalog;
     this.#logs = logs;
+    this.#hintSession = hintSession;
   }
 
   /** The newest turn of a session; while Temporal is unavailable, the newest one in the index. */
@@ -60,10 +72,21 @@ export class TurnIndex {
   }
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
-  async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt } = start;
+  async accept(start: Omit<TurnStart, 'resumes'>): Promise<boolean> {
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause } = start;
     const title = sequence === 1 ? start.title : null;
-    return this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title });
+    const accepted = await this.#catalog.turns.accept({
+      turnId,
+      sessionId,
+      previousTurnId,
+      sequence,
+      createdAt,
+      title,
+      ...(pause && { pause }),
+      answers: answersOf(start),
+    });
+    if (accepted) this.#hintSession(sessionId);
+    return accepted;
   }
 
   async #reconcile(turnId: string, requestedAt: string): Promise<void> {

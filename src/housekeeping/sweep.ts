@@ -9,6 +9,10 @@ import { expireSessions } from './expire-sessions.ts';
 import { forgetLostTurns } from './forget-lost-turns.ts';
 import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
+import { repairPauses } from './repair-pauses.ts';
+
+/** How long the deliveries to webhooks are kept, from their creation; they are retried for a day. */
+const DELIVERIES_KEPT_MS = 3 * 86_400_000;
 
 /** From the end of a sweep to the next. */
 const EVERY_MS = 3 * 60_000;
@@ -18,12 +22,15 @@ interface HousekeepingOptions extends Archiving {
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   config: Pick<Config, 'turnSeconds'>;
+  /** Looks for deliveries whose hint was lost, or whose worker died. */
+  wakeDeliverer: () => void;
 }
 
 /**
  * Sweeps periodically, in every worker: archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys and unused specs.
+ * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys and
+ * deliveries, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
@@ -54,18 +61,23 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
     // All turns that were requested before this time have ended.
     const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
+      options.wakeDeliverer();
+      await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
       unindexed ??= await runningTurns(options);
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
+      await repairPauses(options, when);
       // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);
       await removeDeleted(options, when);
       if (isComplete) await collectBlobs(options, when);
-      await options.catalog.agents.forgetSpecs(before);
+      // A turn that is paused may be older, and still needs its spec.
+      const [oldest] = await options.catalog.turns.unarchived();
+      await options.catalog.agents.forgetSpecs(oldest && oldest.created_at < before ? oldest.created_at : before);
     } catch (error) {
       options.log.warn({ err: error }, 'housekeeping failed; it is retried');
     }

@@ -1,12 +1,15 @@
+import type { Change } from '../catalog/outbox.ts';
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
-import { TurnListeners } from './turn-listeners.ts';
+import { Listeners } from './listeners.ts';
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {
   readonly #published = new PublishedMessages();
-  readonly #cancelListeners = new TurnListeners<() => void>();
-  readonly #listeners = new TurnListeners<LiveListener>();
+  readonly #cancelListeners = new Listeners<() => void>();
+  readonly #sessionListeners = new Listeners<() => void>();
+  readonly #listeners = new Listeners<LiveListener>();
+  readonly #changeListeners = new Listeners<() => void>();
 
   publish(frame: LiveFrame): void {
     this.#published.add(frame);
@@ -33,5 +36,21 @@ export class InProcessBus implements LiveBus {
 
   onCancelHint(turnId: string, listener: () => void): () => void {
     return this.#cancelListeners.add(turnId, listener);
+  }
+
+  hintSession(sessionId: string): void {
+    for (const listener of this.#sessionListeners.of(sessionId)) listener();
+  }
+
+  onSessionHint(sessionId: string, listener: () => void): () => void {
+    return this.#sessionListeners.add(sessionId, listener);
+  }
+
+  hintChange(change: Change): void {
+    for (const listener of this.#changeListeners.of(change)) listener();
+  }
+
+  onChangeHint(change: Change, listener: () => void): () => void {
+    return this.#changeListeners.add(change, listener);
   }
 }

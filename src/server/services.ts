@@ -14,11 +14,12 @@ import { InProcessSpeculativeCalls, type SpeculativeCalls } from '../speculation
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
 import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
+import { SessionIndex } from '../engine/session-index.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
 import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { openProviders, type ModelAccess } from '../models/open-providers.ts';
 import type { ModelProviders } from '../models/providers.ts';
-import { dataConverterFor } from '../temporal/data-converter.ts';
+import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
 import { TurnHistory } from '../temporal/history.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
 import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
@@ -51,6 +52,8 @@ export interface Services {
   history: TurnHistory;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
+  sessionIndex: SessionIndex;
+  hintSession: (sessionId: string) => void;
   models: ModelProviders;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
@@ -91,7 +94,9 @@ export async function openServices({
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
-  const live = openLive({ redis, config, log, metrics, cipher });
+  const live = { ...openLive({ redis, config, log, metrics, cipher }), ...(bus && { bus }) };
+  const hintSession = (sessionId: string) => live.bus.hintSession(sessionId);
+  catalog.outbox.onChange((change) => live.bus.hintChange(change));
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
@@ -112,9 +117,11 @@ export async function openServices({
     ...(dataConverter && { dataConverter }),
     interceptors: { workflow: [requestHeader, ...(tracing ? [tracing.commands] : [])] },
   });
-  const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
+  const converter = client.options.loadedDataConverter;
+  const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
+  const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
   const logs = new TurnLogReader({ catalog, history, blobs });
-  const turnIndex = new TurnIndex({ catalog, logs });
+  const turnIndex = new TurnIndex({ catalog, logs, hintSession });
   const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
   const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
   const toolPool = new McpPool({ allowPrivateUrls, log });
@@ -134,11 +141,12 @@ export async function openServices({
     blobs,
     redis,
     ...live,
-    ...(bus && { bus }),
     client,
     history,
     logs,
     turnIndex,
+    sessionIndex: new SessionIndex({ catalog, logs, turnIndex }),
+    hintSession,
     models,
     toolKinds,
     toolsets,

@@ -6,6 +6,8 @@ import {
   type InjectedSinks,
   type WorkerDeploymentOptions,
 } from '@temporalio/worker';
+import { webhookMessages } from '../api/sessions/webhook-messages.ts';
+import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
 import { createActivities } from '../../activities/index.ts';
 import { startHousekeeping } from '../housekeeping/sweep.ts';
@@ -20,6 +22,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import { sessionIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import type { ArchiveSinks } from '../../workflows/session.ts';
+import type { PauseSinks } from '../../workflows/turn-commands.ts';
 import type { CancelSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
 import { LeanWorker } from '../temporal/workflow-threads.ts';
@@ -67,14 +70,26 @@ export async function startWorker(
           callDuringReplay: false,
         },
       },
+      pauses: {
+        changed: {
+          fn: (_workflow, turnId, isPaused, at) => {
+            services.catalog.turns.setPaused(turnId, isPaused, at).catch((error: unknown) => {
+              log.warn({ turnId, err: error }, 'the pause of a turn was not indexed; housekeeping repairs it');
+            });
+          },
+          callDuringReplay: false,
+        },
+      },
       cancels: { cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false } },
     },
     buildId: config.temporal.buildId,
     shutdownSeconds: config.shutdownSeconds,
     stackTraces: config.temporal.stackTraces,
   });
+  const deliverer = new WebhookDeliverer({ ...services, messageOf: webhookMessages(services) });
   const housekeeping = startHousekeeping({
     ...services,
+    wakeDeliverer: () => deliverer.wake(),
     taskQueue: config.temporal.taskQueue,
     archiveTurn,
   });
@@ -89,7 +104,7 @@ export async function startWorker(
     stop: async () => {
       draining.abort();
       if (worker.getState() === 'RUNNING') worker.shutdown();
-      await Promise.all([finished.catch(() => undefined), housekeeping.stop()]);
+      await Promise.all([finished.catch(() => undefined), housekeeping.stop(), deliverer.stop()]);
       await archiver.stop();
       await connection.close();
     },
@@ -112,7 +127,7 @@ interface WorkerSettings {
   activities: ReturnType<typeof createActivities>;
   activityInterceptors: ActivityInterceptorsFactory[];
   /** Called by workflows on this worker. */
-  sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks>;
+  sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks & PauseSinks>;
   /** The version of its workflow code; undefined: one that gets the tasks of all versions. */
   buildId: string | undefined;
   /** How long at-most-once tools may take to finish when the worker stops. */

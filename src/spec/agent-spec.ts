@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
 
 /** An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
@@ -69,14 +70,57 @@ const responseFormat = z.discriminatedUnion('type', [
 
 const toggle = z.looseObject({ enabled: z.boolean().nullish() }).nullish();
 
+const approvers = z.object({
+  subjects: bounded(z.array(name), 100).nullish().describe('slugs of subjects'),
+  roles: bounded(z.array(z.enum(ROLES)), 10).nullish(),
+});
+
+/** In seconds: at most a year. */
+const delay = z.int().min(1).max(31_536_000);
+
+const decisionPolicy = z
+  .object({
+    match: z
+      .object({
+        server: name.nullish().describe('the name of the MCP server'),
+        tool: name.nullish().describe('the name of the tool on its server; * is any text, ? any character'),
+        annotations: z.enum(['@write', '@destructive', '@read-only']).nullish(),
+        arguments: bounded(
+          z.record(z.string().regex(/^(\/[^/]*)*$/, 'must be a JSON pointer'), z.record(z.string(), z.unknown())),
+          20,
+        )
+          .nullish()
+          .describe('JSON Schemas of arguments, by JSON pointers'),
+      })
+      .describe('all that is given must fit'),
+    decision: z.enum(['allow', 'ask', 'deny']),
+    approvers: approvers.nullish().describe('default: those with the right to decide in the session'),
+    quorum: z.int().min(1).max(100).nullish().describe('how many subjects must allow the call; default 1'),
+    expires_in_seconds: delay.nullish(),
+    on_expiry: z.enum(['deny', 'allow', 'end']).nullish().describe('default deny; end: the turn ends with an error'),
+    escalate: z.object({ after_seconds: delay, to: approvers }).nullish().describe('who may decide later, too'),
+  })
+  .meta({ id: 'DecisionPolicy' });
+
 const runtimeConfig = z.object({
-  iteration_limit: z.int().min(1).max(10_000).nullish().describe('model calls per turn; default 100'),
+  iteration_limit: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .nullish()
+    .describe('model calls per turn, and of each sub-agent; default 100'),
   sandbox: toggle,
   dynamic_sub_agents: toggle,
   context_management: z.object({ compaction: toggle, large_tool_response: toggle }).nullish(),
   generative_ui: toggle,
   ask_user_questions: toggle,
-  pause: z.enum(['end', 'wait']).nullish(),
+  pause: z
+    .enum(['end', 'wait'])
+    .nullish()
+    .describe('what a turn does that needs an answer to a tool call: end (default), or wait for it'),
+  decision_policies: bounded(z.array(decisionPolicy), 50)
+    .nullish()
+    .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),
   retention_days: z
     .int()
     .min(1)
@@ -100,18 +144,27 @@ export const agentSpec = z
     mcp_servers: bounded(z.array(mcpServer), 50).nullish(),
     client_tools: bounded(z.array(clientTool), 128).nullish().describe('tools that the client runs'),
     response_format: responseFormat.nullish(),
+    agents: bounded(z.array(z.string().min(1).max(128)), 20)
+      .nullish()
+      .describe('registered agents that the model may start as sub-agents, with their own tools and models'),
     skills: bounded(z.array(z.looseObject({})), 100).nullish(),
     config: runtimeConfig.nullish(),
   })
   .meta({ id: 'AgentSpec' });
 
 export type AgentSpec = z.infer<typeof agentSpec>;
+export type DecisionPolicy = z.infer<typeof decisionPolicy>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
 
-/** The names of an agent's models, in the order in which they are tried. */
-export function modelNames({ model }: AgentSpec): string[] {
-  return [model.name, ...(model.fallbacks ?? [])];
+/** The names of an agent's models, in the order in which they are tried; `first` replaces the first one. */
+export function modelNames({ model }: AgentSpec, first = model.name): string[] {
+  return [first, ...(model.fallbacks ?? [])];
+}
+
+/** The limit of model calls: of an agent's turn, or of its thread if it is a sub-agent. */
+export function iterationLimit({ config }: AgentSpec): number {
+  return config?.iteration_limit ?? 100;
 }
 
 /** Whether an agent names MCP servers, and its turns connect to them. */

@@ -103,6 +103,17 @@ export class Metrics {
     labelNames: ['activity', 'reason'] as const,
     registers: [this.registry],
   });
+  readonly webhookAttempts = new Counter({
+    name: 'everturn_webhook_attempts_total',
+    help: 'Attempts of this worker to deliver to a webhook, by outcome: delivered, retried, or failed for good',
+    labelNames: ['outcome'] as const,
+    registers: [this.registry],
+  });
+  readonly webhookBacklogAge = new Gauge({
+    name: 'everturn_webhook_backlog_oldest_seconds',
+    help: 'Time since the oldest delivery that is not over was created, across all processes',
+    registers: [this.registry],
+  });
   readonly readers = new Gauge({
     name: 'everturn_readers',
     help: 'Open event streams of this API',
@@ -166,6 +177,7 @@ export class Metrics {
     // Counters start at 0 instead of being absent, so that an alert on an increase sees the first event.
     for (const status of STATUSES) this.turnsEnded.inc({ status }, 0);
     for (const outcome of SPECULATIVE_CALL_OUTCOMES) this.speculativeCalls.inc({ outcome }, 0);
+    for (const outcome of ['delivered', 'retried', 'failed']) this.webhookAttempts.inc({ outcome }, 0);
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
 

@@ -1,11 +1,22 @@
 import { toolKey } from '../core/transcript.ts';
 import type { FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
 import type { OfferedTool } from '../models/provider.ts';
+import type { Annotation } from './selectors.ts';
+
+/** The server runs the calls; `approval`: after an approval, which with `isFloor` the operator requires. */
+interface ServerRun {
+  to: 'server';
+  effect: 'retry' | 'once';
+  approval: boolean;
+  isFloor?: true;
+}
 
 /** A tool of an agent, and who runs its calls. */
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
-  run: { to: 'client' } | { to: 'server'; effect: 'retry' | 'once'; approval: boolean };
+  run: { to: 'client' } | { to: 'thread' } | ServerRun;
+  /** The class of an MCP tool by its annotations: see `selectTools`. */
+  annotation?: Annotation;
 }
 
 /** The tools of an agent, as its servers currently offer them. */
@@ -17,9 +28,12 @@ export interface Toolset {
   unavailable: { server: string; reason: string }[];
 }
 
-/** The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. */
-export function offeredTools({ tools }: Toolset, found: FoundTool[]): AgentTool[] {
-  const all = [...tools.values()];
+/**
+ * The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. A thread
+ * that may start no sub-agents is not offered the tool for that.
+ */
+export function offeredTools({ tools }: Toolset, found: FoundTool[], mayStart: number): AgentTool[] {
+  const all = [...tools.values()].filter(({ run }) => run.to !== 'thread' || mayStart > 0);
   const deferred = new Map(all.filter(isDeferred).map((tool) => [keyOf(tool), tool]));
   const offered = found.map((one) => deferred.get(toolKey(one))).filter((tool) => tool !== undefined);
   return [...all.filter((tool) => !isDeferred(tool)), ...offered];

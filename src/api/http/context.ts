@@ -1,6 +1,8 @@
 import type { Keyring } from '../../auth/api-keys.ts';
 import type { TokenIssuer } from '../../auth/token-verifier.ts';
 import type { Config } from '../../config.ts';
+import type { SessionWatches } from '../../live/session-watches.ts';
+import type { ActionFeed } from '../../live/action-feed.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
 import type { Engine } from '../../engine/engine.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
@@ -39,6 +41,8 @@ export interface ApiContext extends Engine {
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
   tails: TurnTailPool;
+  sessionWatches: SessionWatches;
+  actionFeed: ActionFeed;
   /** Whether URLs in requests may currently lead to private addresses. */
   allowPrivateUrls: () => boolean;
   connectionLimit: ConnectionLimit;

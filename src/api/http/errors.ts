@@ -28,7 +28,7 @@ export const ERRORS = {
   invalid_cursor: {
     status: 400,
     type: 'invalid_request_error',
-    description: 'the cursor does not belong to a stream of this turn',
+    description: 'the cursor does not belong to this stream',
   },
   invalid_page_token: {
     status: 400,
@@ -69,6 +69,7 @@ export const ERRORS = {
   },
   turn_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such turn' },
   file_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such file' },
+  webhook_not_found: { status: 404, type: 'not_found_error', description: 'the webhook does not exist' },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
@@ -125,6 +126,21 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'the input leaves tool calls without an answer; the message names them',
   },
+  nothing_pending: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'no tool call of the session waits for an answer',
+  },
+  already_decided: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the tool call was decided already, or the caller has answered it differently',
+  },
+  not_an_approver: {
+    status: 403,
+    type: 'permission_error',
+    description: 'the caller may read the session, but may not answer this tool call',
+  },
   invalid_agent: {
     status: 422,
     type: 'unprocessable_error',
@@ -144,6 +160,11 @@ export const ERRORS = {
     status: 422,
     type: 'unprocessable_error',
     description: 'the texts and arguments of the request are too large',
+  },
+  too_many_webhooks: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the server has as many webhooks as it allows: delete one',
   },
   file_unavailable: {
     status: 422,

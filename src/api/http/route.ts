@@ -17,6 +17,8 @@ export const TAGS = {
   'Draft sessions': 'conversations with an agent that is still being edited',
   Turns: 'the turns of sessions and drafts: an input, and everything that follows from it, streamed as it happens',
   Events: 'the events of turns, and the files in them',
+  Actions: 'the tool calls of all sessions that wait for a person or a client',
+  Webhooks: 'notifications of ended turns and changed actions; only for admins',
   Operations: 'health, metrics and this description',
 };
 
@@ -33,6 +35,7 @@ export const PATH_PARAMETERS = {
     description: 'id of a file of the session, from the URL in an event',
     example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
   }),
+  webhook_id: z.string().meta({ description: 'id of a webhook', example: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv' }),
   asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),
 };
 

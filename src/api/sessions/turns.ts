@@ -3,8 +3,8 @@ import { parseCursor, type Cursor } from '../../core/cursor.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
-import { createTurnBody } from './wire/input.ts';
-import { dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
+import { actionsBody, createTurnBody } from './wire/input.ts';
+import { acceptedAnswers, dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 import type { ApiContext } from '../http/context.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
@@ -12,9 +12,11 @@ import { isId } from '../../core/ids.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
+import { answerCalls } from '../../engine/answer-calls.ts';
 import { createTurn } from './create-turn.ts';
+import { toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { invalidCursor, streamTurn } from './turn-stream.ts';
+import { invalidCursor, streamTurn, TurnReader } from './turn-stream.ts';
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const position = z.object({ turn: z.string().refine(isId) });
@@ -80,6 +82,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
         errors: [
           'forbidden',
+          'not_an_approver',
           'invalid_data_uri',
           'mixed_input',
           'session_not_found',
@@ -108,6 +111,38 @@ export function turnRoutes(context: ApiContext): Route[] {
           key: headers['Idempotency-Key'],
           body,
         });
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/actions',
+      {
+        id: 'answerCalls',
+        tag: 'Turns',
+        summary: 'Answer tool calls that wait in the running turn',
+        description:
+          'For agents with `pause: "wait"`. Takes any part of what waits, from several people; either all of the answers ' +
+          'apply or none. The response is sent once the turn has recorded them. A repeated answer changes nothing.',
+        largeBody: true,
+        body: json(actionsBody, {
+          input: [
+            { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'call_1', approval: { status: 'allow' } },
+          ],
+        }),
+        answer: json(dataOf(acceptedAnswers), { data: { accepted: ['call_1'], waiting: ['call_2'] } }),
+        errors: [
+          'not_an_approver',
+          'session_not_found',
+          'nothing_pending',
+          'already_decided',
+          'call_not_pending',
+          'call_answered_twice',
+          'content_too_large',
+        ],
+      },
+      async ({ params, body, caller }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        return { data: await answerCalls(context, { session, caller, answers: toAnswers(body.input) }) };
       },
     ),
     route(
@@ -146,7 +181,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await requireTurn(context, session, turnId);
         streamLimits.admit(caller, response);
-        await streamTurn({ context, turnId, cursor, stream: new EventStream(response, metrics) });
+        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics) });
+        await streamTurn({ context, turnId, reader });
       },
     ),
     route(
@@ -174,15 +210,15 @@ export function turnRoutes(context: ApiContext): Route[] {
         await requireTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
-        const stream = new EventStream(response, metrics);
-        await streamTurn({ context, turnId, cursor, stream, endsWithNothing: true });
+        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics) });
+        await streamTurn({ context, turnId, reader, endsWithNothing: true });
       },
     ),
   ];
 }
 
 /** The cursor of a reader: from the body, else from `Last-Event-ID`. @throws ApiError `invalid_cursor` */
-function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
+export function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
   const header = lastEventId.trim();
   if (!/^\d{0,16}$/.test(header)) throw invalidCursor();
   const cursor = parseCursor(after ?? Number(header));

@@ -2,6 +2,7 @@ import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { folded, ApiClient, type Answer, type EventReader, type Frame } from '../../support/api-client.ts';
 import { newId } from '../../../src/engine/new-id.ts';
+import { approval } from './plan.ts';
 import { OPERATOR, type Subject } from './subjects.ts';
 
 /** An input as it was sent, and its outcome as far as the sender knows it. */
@@ -19,6 +20,18 @@ export interface SentInput {
   code?: string;
 }
 
+/** A decision on a call of a turn that waits, as it was sent. */
+export interface SentDecision {
+  sessionId: string;
+  toolCallId: string;
+  status: 'allow' | 'deny';
+  by: Subject;
+  /** When it was first sent, on the clock of the recorded frames. */
+  at: number;
+  /** The status of the response, once there is one. */
+  response?: number;
+}
+
 type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
 
 /** The delay between attempts at an API that is unavailable. */
@@ -31,6 +44,7 @@ const PAUSE_MS = 100;
 export class Recorder {
   readonly inputs: SentInput[] = [];
   readonly turns: RecordedTurn[] = [];
+  readonly decisions: SentDecision[] = [];
   /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
   readonly #urls: () => string[];
@@ -94,6 +108,16 @@ export class Recorder {
       return Object.assign(sent, { outcome: 'refused', status: answer.status, code: answer.body.error.code });
     }
     return Object.assign(sent, { outcome: 'accepted', turnId: answer.body.data.id });
+  }
+
+  /** Decides on a call of a turn that waits. Returns the status of the response. */
+  async decide(decision: Omit<SentDecision, 'at' | 'response'>): Promise<number> {
+    const sent: SentDecision = { ...decision, at: performance.now() };
+    this.decisions.push(sent);
+    const path = `/v1/agents/sessions/${sent.sessionId}/actions`;
+    const body = { input: [approval(sent.status, sent.toolCallId)] };
+    sent.response = (await this.persist((api) => api.send('POST', path, body), { as: sent.by })).status;
+    return sent.response;
   }
 
   /** Starts a turn and follows it to its end. */

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ROLES } from '../../../core/subject.ts';
 import { inputItem } from './input.ts';
 
 /**
@@ -128,7 +129,23 @@ export const toolResponse = z
   })
   .meta({ id: 'ToolResponse' });
 
-const toolCallRef = z.object({ id: z.string(), source_event_id: z.string(), event_id: z.string() });
+const approvers = z.object({ subjects: z.array(z.string()), roles: z.array(z.enum(ROLES)) });
+
+export const approvalPolicy = z
+  .object({
+    quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
+    approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
+    expires_at: timestamp.optional(),
+    escalates_at: timestamp.optional(),
+  })
+  .describe("the agent's policy for the call, if it has one");
+
+const toolCallRef = z.object({
+  id: z.string(),
+  source_event_id: z.string(),
+  event_id: z.string(),
+  policy: approvalPolicy.optional(),
+});
 
 const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
 
@@ -141,6 +158,25 @@ export const responseRequired = z
   .meta({ id: 'ToolResponseRequired' });
 
 export const requiredAction = z.discriminatedUnion('type', [approvalRequired, responseRequired]);
+
+export const toolDecided = z
+  .object({
+    type: z.literal('tool.decided'),
+    ...base,
+    thread_id: z.string(),
+    tool_call_id: z.string(),
+    decision: z.enum(['allow', 'deny', 'expired', 'escalated']),
+    by: subject.optional().describe('absent if time has decided'),
+    reason: z.string().optional(),
+    remaining: z.int().describe('how many votes are still needed before the call runs'),
+  })
+  .meta({ id: 'ToolDecided' });
+
+const pause = { ...base, thread_id: z.null(), reason: z.enum(['action']), by: subject.optional() };
+
+export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
+
+export const turnResumed = z.object({ type: z.literal('turn.resumed'), ...pause }).meta({ id: 'TurnResumed' });
 
 export const mcpInitialize = z
   .object({
@@ -158,6 +194,38 @@ export const mcpInitialize = z
     content: z.array(z.object({ mcp_server_name: z.string(), session_id: z.string().nullable() })),
   })
   .meta({ id: 'McpInitialize' });
+
+const threadParent = z.object({ thread_id: z.string(), tool_call_id: z.string() });
+
+const thread = { ...base, thread_id: z.string(), title: z.string(), parent: threadParent };
+
+export const threadCreated = z
+  .object({
+    type: z.literal('thread.created'),
+    ...thread,
+    agent_info: z.object({
+      type: z.literal('dynamic'),
+      name: z.string(),
+      input: z.string(),
+      model: z.string().optional().describe("absent: the parent's, or that of the registered agent"),
+      agent: z.string().optional().describe('the registered agent that the sub-agent is'),
+    }),
+  })
+  .meta({ id: 'ThreadCreated' });
+
+export const threadDone = z
+  .object({
+    type: z.literal('thread.done'),
+    ...thread,
+    state: z.discriminatedUnion('status', [
+      z.object({ status: z.literal('done'), output: modelMessage }),
+      z.object({ status: z.literal('error'), error: z.string() }),
+    ]),
+    status: z.enum(['done', 'error']),
+    output: modelMessage.optional(),
+    message: z.string().optional(),
+  })
+  .meta({ id: 'ThreadDone' });
 
 export const turnMetrics = z
   .object({
@@ -192,7 +260,16 @@ export const turnDoneState = z.discriminatedUnion('status', [
 ]);
 
 export const turnState = z
-  .discriminatedUnion('status', [z.object({ status: z.literal('running') }), ...turnDoneState.options])
+  .discriminatedUnion('status', [
+    z.object({
+      status: z.literal('running'),
+      waiting: z
+        .array(z.string())
+        .optional()
+        .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
+    }),
+    ...turnDoneState.options,
+  ])
   .meta({ id: 'TurnState' });
 
 export const turnCreated = z
@@ -214,7 +291,18 @@ export const turnDone = z
 
 /** The events of `GET …/turns/{tid}/events`: durable, folded, without `turn.created` and `turn.done`. */
 export const turnEvent = z
-  .discriminatedUnion('type', [modelMessage, toolResponse, approvalRequired, responseRequired, mcpInitialize])
+  .discriminatedUnion('type', [
+    modelMessage,
+    toolResponse,
+    approvalRequired,
+    responseRequired,
+    toolDecided,
+    turnPaused,
+    turnResumed,
+    mcpInitialize,
+    threadCreated,
+    threadDone,
+  ])
   .meta({ id: 'TurnEvent' });
 
 /** The events of `GET …/events`. */
@@ -227,16 +315,32 @@ export const streamEvent = z.discriminatedUnion('type', [...sessionEvent.options
 
 export const numberedStreamEvent = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
 
+/** An event of a session's stream; its `sequence_number` is that of the session. */
+export const sessionStreamEvent = numberedStreamEvent
+  .and(z.object({ turn_id: z.string() }))
+  .meta({ id: 'SessionStreamEvent' });
+
 /** A `StreamEvent` as it is sent (section 2). */
-export const serverSentEvent = z
-  .object({
+export const serverSentEvent = sentAs('StreamEvent').meta({
+  id: 'ServerSentEvent',
+  description: 'one event of the stream',
+});
+
+/** A `SessionStreamEvent` as it is sent. */
+export const sessionServerSentEvent = sentAs('SessionStreamEvent').meta({
+  id: 'SessionServerSentEvent',
+  description: 'one event of the stream of a session',
+});
+
+function sentAs(schema: string) {
+  return z.object({
     id: z.string().regex(/^\d+$/).describe('the sequence number'),
     data: z.string().meta({
       contentMediaType: 'application/json',
-      contentSchema: { $ref: '#/components/schemas/StreamEvent' },
+      contentSchema: { $ref: `#/components/schemas/${schema}` },
     }),
-  })
-  .meta({ id: 'ServerSentEvent', description: 'one event of the stream' });
+  });
+}
 
 export type WireSubject = z.infer<typeof subject>;
 export type WireToolInfo = z.infer<typeof toolInfo>;
@@ -250,3 +354,4 @@ export type TurnEvent = z.infer<typeof turnEvent>;
 export type SessionEvent = z.infer<typeof sessionEvent>;
 export type StreamEvent = z.infer<typeof streamEvent>;
 export type NumberedStreamEvent = z.infer<typeof numberedStreamEvent>;
+export type SessionStreamEvent = z.infer<typeof sessionStreamEvent>;

@@ -1,6 +1,6 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
-import type { TurnCreated, TurnDone } from '../../../core/records.ts';
+import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
 import { dollars, inputToWire, stateToWire, subjectToWire } from './events-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
@@ -36,19 +36,19 @@ function commonFields(session: SessionRow) {
     created_by_subject: owner,
     created_at,
     updated_at,
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
     ...(cost && { total_cost_in_usd: dollars(cost) }),
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
     ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
   };
 }
 
-export function toTurnResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
+export function toTurnResource({ created, done, waiting = [] }: TurnEnds): TurnResource {
   return {
     id: created.turnId,
     session_id: created.sessionId,
     previous_turn_id: created.previousTurnId,
     input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : { status: 'running' },
+    state: done ? stateToWire(done) : { status: 'running', ...(waiting.length > 0 && { waiting }) },
     created_by_subject: subjectToWire(created.createdBy),
     created_at: created.at,
   };

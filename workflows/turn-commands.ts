@@ -1,0 +1,119 @@
+import {
+  CancellationScope,
+  condition,
+  proxyActivities,
+  proxySinks,
+  setHandler,
+  sleep,
+  type Sinks,
+} from '@temporalio/workflow';
+import type { Activities } from '../activities/index.ts';
+import type { UnsequencedRecord } from '../src/core/records.ts';
+import type { TurnActions, TurnCommand } from '../src/core/turn-actions.ts';
+import { commandTurn } from './messages.ts';
+
+/** Sinks of the worker; calls to them are not part of the history. */
+export interface PauseSinks extends Sinks {
+  /** The turn does nothing but wait for people, or goes on. */
+  pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
+}
+
+/** Retried while the turn lasts: the archive of an ended turn brings the index up to date, too. */
+const { indexActions } = proxyActivities<Pick<Activities, 'indexActions'>>({
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { maximumInterval: '1 minute' },
+});
+
+const { pauses } = proxySinks<PauseSinks>();
+
+interface TurnCommandsOptions {
+  turnId: string;
+  sessionId: string;
+  actions: TurnActions;
+  /** The end of a task has added so many records to the log. Returns how many the log has now. */
+  onRecords: (count: number) => number;
+}
+
+/**
+ * Ends the workflow tasks of a turn for `TurnActions`, as the projection does: after the results of the task's
+ * activities come the commands that arrived with it.
+ *
+ * The SDK runs the handlers of an activation's signals before it resolves its activities, so a handler only queues, and
+ * the queue is handled when all that follows from the results is done.
+ */
+export class TurnCommands {
+  readonly #options: TurnCommandsOptions;
+  #queue: TurnCommand[] = [];
+  #alarm: { at: number; scope: CancellationScope } | undefined;
+
+  constructor(options: TurnCommandsOptions) {
+    this.#options = options;
+    setHandler(commandTurn, (command) => {
+      this.#queue.push(command);
+    });
+    // A turn that is being cancelled still records the commands that arrive.
+    void CancellationScope.nonCancellable(() => this.#run());
+  }
+
+  /** Waits until all commands that have arrived are recorded. A turn ends or continues as new only after this. */
+  settled(): Promise<void> {
+    return CancellationScope.nonCancellable(() => condition(() => !this.#isDue));
+  }
+
+  get #isDue(): boolean {
+    return this.#queue.length > 0 || this.#options.actions.isUnsettled(Date.now());
+  }
+
+  async #run(): Promise<never> {
+    for (;;) {
+      await condition(() => this.#isDue);
+      await microtasksDone();
+      this.#endTask();
+    }
+  }
+
+  #endTask(): void {
+    const { actions, turnId, sessionId, onRecords } = this.#options;
+    const { records } = actions.endTask(this.#queue, Date.now());
+    this.#queue = [];
+    const through = onRecords(records.length);
+    // The inbox and webhooks are told what waits, and what was decided.
+    if (records.length > 0) indexActions({ turnId, sessionId, through }).catch(() => undefined);
+    for (const record of records) if (isPause(record)) pauses.changed(turnId, actions.isPaused, record.at);
+    this.#setAlarm();
+  }
+
+  /** Starts a timer for the next time at which something expires: without it no task would end then. */
+  #setAlarm(): void {
+    const at = this.#options.actions.nextDue;
+    if (at === this.#alarm?.at) return;
+    this.#alarm?.scope.cancel();
+    this.#alarm = undefined;
+    if (at === undefined) return;
+    const scope = new CancellationScope({ cancellable: true });
+    this.#alarm = { at, scope };
+    scope
+      .run(() => sleep(Math.max(1, at - Date.now())))
+      .then(() => {
+        // The clocks of Temporal's hosts differ, so it may have fired early.
+        this.#alarm = undefined;
+        this.#setAlarm();
+      })
+      .catch(() => undefined);
+  }
+}
+
+/**
+ * Resolves at the end of the current workflow task. The SDK evaluates a condition when it is created, after each job of an
+ * activation, and after the last job whenever no microtask is left. One that is created in a microtask meets no job, so
+ * its second evaluation is the one at the end.
+ */
+async function microtasksDone(): Promise<void> {
+  let evaluations = 0;
+  await condition(() => evaluations++ > 0);
+}
+
+function isPause({ kind }: UnsequencedRecord): boolean {
+  return kind === 'turn.paused' || kind === 'turn.resumed';
+}
