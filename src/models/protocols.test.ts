@@ -187,6 +187,23 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(await read(provider)).toMatchObject({ content: 'and so on and', finishReason: 'length' });
   });
 
+  test.runIf(kind === 'anthropic')('cache_control marks the system prompt and the last message', async () => {
+    endpoint.script(sending(...events({ text: 'ok' })));
+    const transcript: TranscriptItem[] = [USER, { role: 'user', content: [{ type: 'text', text: 'really?' }] }];
+    await read(provider, requestOf({ transcript, params: { cache_control: { type: 'ephemeral', ttl: '1h' } } }));
+    const marked = { cache_control: { type: 'ephemeral', ttl: '1h' } };
+    const { system, messages } = endpoint.requests[0]?.body ?? {};
+    expect(system).toMatchObject([{ text: 'Be brief.', ...marked }]);
+    const parts = messages.flatMap(({ content }: { content: object[] }) => content);
+    expect(parts).toMatchObject([{ text: 'hi' }, { text: 'really?', ...marked }]);
+    expect(parts[0]).not.toHaveProperty('cache_control');
+    const wrong = read(provider, requestOf({ params: { cache_control: { type: 'forever' } } }));
+    await expect(wrong).rejects.toMatchObject({
+      failure: 'bad_request',
+      message: expect.stringContaining('ephemeral'),
+    });
+  });
+
   test('parameters are passed on', async () => {
     endpoint.script(sending(...events({ text: 'ok' })));
     const params = { max_tokens: 321, temperature: 0.25, top_p: 0.75 };
