@@ -9,6 +9,8 @@ import { EncryptionKeys } from './encryption-keys.ts';
 import { Idempotency } from './idempotency.ts';
 import { Keys } from './api-keys.ts';
 import { Marks } from './marks.ts';
+import { McpGrants } from './mcp-grants.ts';
+import { McpSignIns } from './mcp-sign-ins.ts';
 import { checkDatabase, prepareDatabase } from './migrate.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
@@ -27,6 +29,8 @@ export class Catalog {
   readonly keys: Keys;
   readonly encryptionKeys: EncryptionKeys;
   readonly marks: Marks;
+  readonly mcpSignIns: McpSignIns;
+  readonly mcpGrants: McpGrants;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -41,6 +45,8 @@ export class Catalog {
     this.keys = new Keys(db);
     this.encryptionKeys = new EncryptionKeys(db);
     this.marks = new Marks(db);
+    this.mcpSignIns = new McpSignIns(db, cipher);
+    this.mcpGrants = new McpGrants(db, cipher);
   }
 
   /**
