@@ -7,6 +7,8 @@ import {
   emptyAnswer,
   NO_USAGE,
   UNREPORTED,
+  type NewRecord,
+  type ServerSignIn,
   type UnsequencedRecord,
   type Usage,
 } from '../src/core/records.ts';
@@ -75,6 +77,8 @@ class ModelCallAttempt {
   #message: MessageAssembler | undefined;
   /** Whether the model may have processed the request of this attempt. */
   #wasCalled = false;
+  /** Whether readers may have been shown the beginning of a message that this attempt does not continue. */
+  #mayBeShown = false;
 
   constructor(dependencies: Dependencies, input: CallModelInput) {
     this.#dependencies = dependencies;
@@ -97,8 +101,9 @@ class ModelCallAttempt {
 
   async run(): Promise<CallModelResult> {
     try {
-      await this.#answer();
+      const signIns = await this.#answer();
       if (this.#signal.aborted) return await this.#stopped();
+      if (signIns.length > 0) return await this.#result({ status: 'sign_in_required' }, signIns);
       // Providers return an empty message occasionally, and a retry mends it. A second one is the model's answer.
       if (this.#message?.isEmpty && this.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
@@ -122,10 +127,10 @@ class ModelCallAttempt {
   /**
    * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
    * is one. A later attempt does not look for it: the worker that started it may be the one that was lost. A speculative
-   * call that is not used still counts as usage.
+   * call that is not used still counts as usage. Returns the sign-ins without which the model was not called.
    */
-  async #answer(): Promise<void> {
-    const { speculativeCalls, bus } = this.#dependencies;
+  async #answer(): Promise<ServerSignIn[]> {
+    const { speculativeCalls, bus, signIns } = this.#dependencies;
     const { attempt } = this.#context.info;
     const input = this.#input;
     const [isFirst, mayClaim] = [input.step === 1, input.step === 1 && attempt === 1];
@@ -135,14 +140,26 @@ class ModelCallAttempt {
       this.#begin(claimed.message);
       // The next model call extends what this reads.
       this.#conversation().catch(() => undefined);
-      return claimed.ended;
+      await claimed.ended;
+      return [];
     }
-    const prepared = await prepareModelCall(this.#dependencies, input, this.#conversation(), this.#signal);
+    const requests = { signIns, scope: input, turnId: input.turnId };
+    const prepared = await prepareModelCall(this.#dependencies, input, this.#conversation(), this.#signal, requests);
     const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
     this.#begin(message);
     const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
     if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId, onUnreported);
-    return message.read(relayed ?? prepared.provider.stream(prepared.request, this.#signal));
+    if (prepared.signIns.length > 0) {
+      this.#wasCalled = false;
+      this.#mayBeShown = attempt > 1 || relayed !== undefined;
+      if (relayed) {
+        speculativeCalls.withdraw(input.turnId);
+        onUnreported();
+      }
+      return prepared.signIns;
+    }
+    await message.read(relayed ?? prepared.provider.stream(prepared.request, this.#signal));
+    return [];
   }
 
   #begin(message: MessageAssembler): void {
@@ -160,15 +177,16 @@ class ModelCallAttempt {
     return this.#dependencies.conversations.load(this.#input, runId, this.#signal);
   }
 
-  async #result(outcome: Outcome): Promise<CallModelResult> {
+  async #result(outcome: Outcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
     const { conversations, blobs } = this.#dependencies;
     const { sessionId } = this.#input;
-    const end = outcome.status;
+    const end = outcome.status === 'sign_in_required' ? 'cancelled' : outcome.status;
     this.#recordUsage();
     const { usage } = this.details;
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
-    const records =
+    const answer: NewRecord[] =
       (await this.#message?.records(end, usage)) ?? emptyAnswer(this.#input, finishReason, reported(usage).usage);
+    const records = signIns.length > 0 ? this.#pausing(answer, signIns) : answer;
     const stamp = randomUUID();
     // The message is complete and paid for, so an unavailable store is retried.
     const store = () => offloadResult(records, { blobs, sessionId });
@@ -177,6 +195,13 @@ class ModelCallAttempt {
     const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
     return { records: stored, stamp, outcome };
+  }
+
+  /** The records of a model call that waits for sign-ins; a message that readers may have seen ends as cancelled. */
+  #pausing(answer: NewRecord[], servers: ServerSignIn[]): NewRecord[] {
+    const shown = answer.filter(({ kind }) => kind !== 'model.message' || this.#mayBeShown);
+    const { threadId } = this.#input;
+    return [...shown, { kind: 'mcp.auth_required', at: new Date().toISOString(), threadId, servers, calls: [] }];
   }
 
   async #stopped(): Promise<CallModelResult> {

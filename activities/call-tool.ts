@@ -3,8 +3,9 @@ import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/core/history.ts';
 import { outcomeText } from '../src/core/projection.ts';
-import type { NewRecord } from '../src/core/records.ts';
+import type { AuthRequired, NewRecord, PendingCall, ServerSignIn } from '../src/core/records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
+import { requestSignIn } from '../src/agents/request-sign-ins.ts';
 import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
@@ -19,6 +20,12 @@ const CANCEL_GRACE_MS = 5_000;
 
 /** How often a tool that may run again is called if it does not answer. */
 const MAX_FAILURES = 5;
+
+/** The call waits for the user to sign in to its server. */
+interface RequiredSignIn {
+  kind: AuthRequired['kind'];
+  server: ServerSignIn;
+}
 
 const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
 
@@ -58,7 +65,7 @@ class ToolCallAttempt {
   async run(): Promise<Appended> {
     const { signal, release } = this.#stopSignal();
     try {
-      const appended = await this.#store(await this.#execute(signal));
+      const appended = await this.#append(await this.#execute(signal));
       if (!this.#isRetryable) completeReliably(this.#dependencies, appended);
       return appended;
     } finally {
@@ -80,7 +87,7 @@ class ToolCallAttempt {
     return this.#context.info.attempt > 1;
   }
 
-  async #execute(signal: AbortSignal): Promise<UnstoredResult> {
+  async #execute(signal: AbortSignal): Promise<UnstoredResult | RequiredSignIn> {
     const { toolKinds, toolsets, catalog, conversations, config } = this.#dependencies;
     const { source, toolCallId } = this.#input;
     let outcome: CallOutcome;
@@ -100,10 +107,24 @@ class ToolCallAttempt {
       if (signal.aborted) return this.#stoppedBefore();
       return this.#notExecuted(errorMessage(error));
     }
-    return this.#resultOf(outcome, signal);
+    return outcome.status === 'sign_in_required' ? this.#requestSignIn(outcome) : this.#resultOf(outcome, signal);
   }
 
-  #resultOf(outcome: CallOutcome, signal: AbortSignal): UnstoredResult {
+  /** The server has not executed the call: it runs after the sign-in, or fails without it. */
+  async #requestSignIn({
+    message,
+    signIn,
+  }: Extract<CallOutcome, { status: 'sign_in_required' }>): Promise<UnstoredResult | RequiredSignIn> {
+    const { turnId, signIn: earlier } = this.#input;
+    const requests = { signIns: this.#dependencies.signIns, scope: this.#input, turnId };
+    const known = earlier && { ...earlier, isRecent: true };
+    const requested = await retryWhileUnavailable(() => requestSignIn(signIn, known, requests), NEVER);
+    return 'reason' in requested
+      ? this.#notExecuted(`${message}: ${requested.reason}`)
+      : { kind: 'mcp.auth_required', server: requested };
+  }
+
+  #resultOf(outcome: Exclude<CallOutcome, { status: 'sign_in_required' }>, signal: AbortSignal): UnstoredResult {
     switch (outcome.status) {
       case 'result': {
         const { isError, foundTools } = outcome;
@@ -174,6 +195,19 @@ class ToolCallAttempt {
       stopListening();
     };
     return { signal: controller.signal, release };
+  }
+
+  /** The records of the call: its result, or the sign-in that it waits for. */
+  async #append(result: UnstoredResult | RequiredSignIn): Promise<Appended> {
+    if (!('kind' in result)) return this.#store(result);
+    const { threadId, toolCallId, source } = this.#input;
+    const { kind, server } = result;
+    const call: PendingCall = { threadId, toolCallId, needs: 'sign_in', source, signInId: server.signInId };
+    const at = new Date().toISOString();
+    const records: NewRecord[] = [{ kind, at, threadId, servers: [server], calls: [call] }];
+    const stamp = randomUUID();
+    this.#dependencies.conversations.remember(stamp, records);
+    return { records, stamp };
   }
 
   /** Stores a result. The effect may have happened, so this is retried for as long as the store fails. */

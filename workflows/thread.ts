@@ -24,6 +24,7 @@ import {
   type ModelMessage,
   type PendingCall,
 } from '../src/core/records.ts';
+import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
 import { errorMessage } from './errors.ts';
 
 /** The progress of a turn, shared by its threads, since they share its log. */
@@ -46,7 +47,7 @@ interface ThreadOptions {
 }
 
 /** A tool call that may run: it needs no approval, or is approved. */
-type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'>;
+type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'>;
 
 /**
  * With the default, a workflow sees a cancellation at once although a result may still be added to its history. The log
@@ -112,7 +113,8 @@ export class Thread {
       const allowed = this.#start.resumes.filter(
         (call) => call.source.run && resolutionOf(call, this.#start.input).status === 'allow',
       );
-      await this.#callTools(allowed);
+      const waiting = await this.#callTools(allowed);
+      if (waiting.length > 0 && !this.#stopped()) return { status: 'done', pending: waiting };
     }
     for (;;) {
       if (this.#stopped()) return { status: 'stopped' };
@@ -145,7 +147,7 @@ export class Thread {
       if (route.approval) pending.push({ ...call, needs: 'approval', source });
       else ready.push({ toolCallId, source });
     }
-    await this.#callTools(ready);
+    pending.push(...(await this.#callTools(ready)));
     if (this.#stopped()) return { status: 'stopped' };
     return pending.length > 0 ? { status: 'done', pending } : undefined;
   }
@@ -184,6 +186,7 @@ export class Thread {
     const { outcome, records, stamp } = result;
     if (outcome.status === 'error') return { status: 'error', message: outcome.message };
     if (outcome.status === 'cancelled') return { status: 'stopped' };
+    if (outcome.status === 'sign_in_required') return { status: 'done', pending: [] };
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     return { message, stamp };
@@ -198,17 +201,25 @@ export class Thread {
     };
   }
 
-  async #callTools(calls: ReadyCall[]): Promise<void> {
+  /** Returns the calls that wait for a sign-in. */
+  async #callTools(calls: ReadyCall[]): Promise<PendingCall[]> {
     const waiting = [...calls];
+    const unexecuted: PendingCall[] = [];
     const lane = async (): Promise<void> => {
-      for (let call = waiting.shift(); call && !this.#stopped(); call = waiting.shift()) await this.#callTool(call);
+      for (let call = waiting.shift(); call && !this.#stopped(); call = waiting.shift()) {
+        unexecuted.push(...(await this.#callTool(call)));
+      }
     };
     await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
+    return unexecuted;
   }
 
-  /** Never throws: every outcome of a tool is in the log and in the next request to the model. */
-  async #callTool({ toolCallId, source }: ReadyCall): Promise<void> {
-    const { turnId, sessionId, owner, specHash, limits } = this.#start;
+  /**
+   * Never throws: every outcome of a tool is in the log and in the next request to the model. Returns the call if it
+   * waits for a sign-in.
+   */
+  async #callTool({ toolCallId, source, signInId }: ReadyCall): Promise<PendingCall[]> {
+    const { turnId, sessionId, owner, specHash, limits, input: turnInput } = this.#start;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity itself ends a call that takes too long, and needs time to return that.
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
@@ -219,11 +230,15 @@ export class Thread {
         : // A tool with effects that is not declared repeatable runs at most once, also if its worker is lost.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });
-    const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, toolCallId, source, ...this.#run };
+    const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat: mayRepeatSignIns(turnInput) } };
+    const place = { turnId, sessionId, owner, threadId: this.#threadId, specHash };
     try {
-      this.#count('callTool', await callTool(input));
+      const result = await callTool({ ...place, toolCallId, source, ...signIn, ...this.#run });
+      this.#count('callTool', result);
+      return result.records.flatMap((record) => (record.kind === 'mcp.auth_required' ? record.calls : []));
     } catch {
       this.#count('callTool');
+      return [];
     }
   }
 

@@ -5,9 +5,10 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { ModelProviders } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
-import type { UnsequencedRecord } from '../core/records.ts';
+import type { ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { promptOf } from './prompt.ts';
+import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 
 /** What the parts of a model request are read from. */
@@ -24,14 +25,20 @@ export interface PreparedModelCall {
   request: ModelRequest;
   toolset: Toolset;
   conversation: TranscriptItem[];
+  /** The sign-ins that were requested: the model is not called before the user has answered them. */
+  signIns: ServerSignIn[];
 }
 
-/** Prepares a thread's next model call, after `records`. */
+/**
+ * Prepares a thread's next model call, after `records`. Sign-ins that the agent's servers require are requested if
+ * `requests` is given.
+ */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs }: ModelCallSources,
   { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
+  requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
   // All three are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
@@ -41,15 +48,18 @@ export async function prepareModelCall(
     records,
   ]);
   const conversation = transcript(all, threadId);
+  const { signIns, unavailable } = requests
+    ? await requestSignIns(toolset, all, requests)
+    : { signIns: [], unavailable: toolset.unavailable };
   const { provider, model } = models.resolve(spec.model.name);
   const request = promptOf({
     spec,
     model,
     transcript: conversation,
     tools: offeredTools(toolset, foundTools(all, threadId)),
-    unavailable: toolset.unavailable,
+    unavailable,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });
-  return { spec, provider, request, toolset, conversation };
+  return { spec, provider, request, toolset: { ...toolset, unavailable }, conversation, signIns };
 }

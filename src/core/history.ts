@@ -148,6 +148,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   specHash: string;
   toolCallId: string;
   source: CallSource;
+  /** The sign-in that the call has waited for, and whether another one may be requested. */
+  signIn?: { id: string; mayRepeat: boolean };
 }
 
 export interface ConnectToolsInput extends ThreadPlace, RunGuard {
@@ -161,5 +163,5 @@ export interface Appended<R extends NewRecord = NewRecord> {
 }
 
 export interface CallModelResult extends Appended {
-  outcome: { status: 'answered' | 'cancelled' } | { status: 'error'; message: string };
+  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' } | { status: 'error'; message: string };
 }

@@ -6,6 +6,7 @@ import {
   ROOT_THREAD,
   type ActionRequired,
   type Approval,
+  type AuthRequired,
   type InputItem,
   type LogEntry,
   type LogRecord,
@@ -50,6 +51,8 @@ export class TurnProjection {
   #firstCall: MessagePlan | undefined;
   /** Tool calls without a result; `scheduled` is true once their activity is scheduled. */
   readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
+  /** The sign-ins that were requested since the last message of their thread. */
+  #signIns: AuthRequired[] = [];
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -146,13 +149,13 @@ export class TurnProjection {
     }
     this.#openCalls.clear();
     const actions = actionsOf(pending, at).map((action) => this.#append(action));
-    const requiredActions = actions.map(({ record }) => record);
+    const requiredActions = [...this.#signIns, ...actions.map(({ record }) => record)];
     const done = this.#append({
       kind: 'turn.done',
       at,
       end:
         end.status === 'done'
-          ? { status: 'done', output: pending.length > 0 ? null : this.#output, requiredActions }
+          ? { status: 'done', output: requiredActions.length > 0 ? null : this.#output, requiredActions }
           : end,
       usage: this.#usage,
     });
@@ -173,12 +176,16 @@ export class TurnProjection {
     if (record.kind === 'model.message') {
       this.#usage = addUsage(this.#usage, record.usage);
       if (record.threadId === ROOT_THREAD) this.#output = record;
+      this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
       for (const { id: toolCallId } of record.toolCalls) {
         const call = { threadId: record.threadId, toolCallId };
         this.#openCalls.set(callKey(call), { ...call, scheduled: false });
       }
     } else if (record.kind === 'tool.response') {
       this.#openCalls.delete(callKey(record));
+    } else if (record.kind === 'mcp.auth_required') {
+      this.#signIns.push(record);
+      for (const call of record.calls) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
     }
   }
 
@@ -237,8 +244,9 @@ export function countStartRecords(start: TurnStart): number {
 
 export type CallResolution = Approval | { status: 'response'; content: string };
 
-/** How the input of a turn resolves a pending call. */
-export function resolutionOf(call: CallKey, input: InputItem[]): CallResolution {
+/** How the input of a turn resolves a pending call. One that waited for a sign-in runs with any input. */
+export function resolutionOf(call: CallKey & Pick<PendingCall, 'needs'>, input: InputItem[]): CallResolution {
+  if (call.needs === 'sign_in') return { status: 'allow' };
   for (const item of input) {
     if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
     return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };

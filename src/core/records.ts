@@ -190,12 +190,32 @@ export function serversConnected(
   return { kind: 'mcp.initialize', at, threadId, servers };
 }
 
+/** An MCP server to which the owner of the session has to sign in. */
+export interface ServerSignIn {
+  id: string;
+  name: string;
+  signInId: string;
+  authUrl: string;
+}
+
+/** Servers require a sign-in. The thread waits for it. */
+export interface AuthRequired extends Base {
+  kind: 'mcp.auth_required';
+  threadId: string;
+  servers: ServerSignIn[];
+  /** The calls that the servers did not execute, and that run after the sign-in. */
+  calls: PendingCall[];
+}
+
 /** A tool call that waits for a human or a client, with the data to run it later, in another turn. */
 export interface PendingCall {
   threadId: string;
   toolCallId: string;
-  needs: 'approval' | 'response';
+  /** A call that needs a sign-in is not answered by an input: the next turn runs it. */
+  needs: 'approval' | 'response' | 'sign_in';
   source: CallSource;
+  /** The sign-in that it needs. */
+  signInId?: string;
 }
 
 /** The position of a tool call: the `index`-th call of a message of a turn. */
@@ -215,10 +235,13 @@ export interface ActionRequired extends Base {
   calls: PendingCall[];
 }
 
+/** What a turn that is done waits for. */
+export type RequiredAction = ActionRequired | AuthRequired;
+
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
 
 export type TurnOutcome =
-  | { status: 'done'; output: ModelMessage | null; requiredActions: ActionRequired[] }
+  | { status: 'done'; output: ModelMessage | null; requiredActions: RequiredAction[] }
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
 
@@ -235,15 +258,15 @@ export interface TurnDone extends Base {
   usage: Usage;
 }
 
-export type LogRecord = TurnCreated | ModelMessage | ToolResponse | McpInitialized | ActionRequired | TurnDone;
+export type LogRecord = TurnCreated | ModelMessage | ToolResponse | McpInitialized | RequiredAction | TurnDone;
 
-type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
+export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 
 /** A record without a position in its log, and so without an id; only a message has its id in advance. */
 export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, ModelMessage>>;
 
 /** A record as an activity returns it. */
-export type NewRecord = ModelMessage | WithoutId<ToolResponse> | WithoutId<McpInitialized>;
+export type NewRecord = ModelMessage | WithoutId<ToolResponse | McpInitialized | AuthRequired>;
 
 /** A record at its position: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {

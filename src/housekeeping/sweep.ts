@@ -13,6 +13,9 @@ import { removeDeleted } from './remove-deleted.ts';
 /** From the end of a sweep to the next. */
 const EVERY_MS = 3 * 60_000;
 
+/** How long it is known that a user has declined to sign in to an MCP server. */
+const SIGN_IN_KEPT_MS = 24 * 3_600_000;
+
 interface HousekeepingOptions extends Archiving {
   blobs: BlobStore;
   logs: TurnLogReader;
@@ -23,7 +26,7 @@ interface HousekeepingOptions extends Archiving {
 /**
  * Sweeps periodically, in every worker: archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys and unused specs.
+ * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys and sign-ins, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
@@ -55,6 +58,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
     const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
+      await options.catalog.mcpSignIns.forget(new Date(started.getTime() - SIGN_IN_KEPT_MS).toISOString());
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
       unindexed ??= await runningTurns(options);
       swept = await archiveEnded(options, { ...when, last: swept });

@@ -29,6 +29,8 @@ import { InstrumentedModel } from '../models/instrumented-model.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { SignIns } from '../mcp/sign-ins.ts';
+import { signInUrls } from '../api/sessions/sign-ins.ts';
 
 /** What the API and the worker need. They share it in one process; in separate processes each opens its own. */
 export interface Services {
@@ -55,6 +57,8 @@ export interface Services {
   models: ModelProviders;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
+  signIns: SignIns;
+  toolPool: McpPool;
   agentCheck: AgentValidator;
   close: () => Promise<void>;
 }
@@ -69,6 +73,8 @@ interface ServicesOptions {
   /** The model provider's address and key. */
   openai: { apiKey: string; baseUrl: string | undefined };
   tracing?: Tracing | undefined;
+  /** Where users reach the API, once that is known. Default: the configured address. */
+  publicUrl?: Promise<string | undefined>;
 }
 
 /** A page of history may hold several hundred payloads of 128 KiB; gRPC's default limit is 4 MiB. */
@@ -83,6 +89,7 @@ export async function openServices({
   bus,
   openai,
   tracing,
+  publicUrl = Promise.resolve(config.publicUrl),
 }: ServicesOptions): Promise<Services> {
   await using cleanup = new AsyncDisposableStack();
   const { connectionOptions, namespace } = temporal;
@@ -123,7 +130,10 @@ export async function openServices({
     metrics,
   );
   const models = new ModelProviders('openai', { openai: provider });
-  const toolPool = new McpPool({ allowPrivateUrls, log });
+  const urls = async () => signInUrls(await publicUrl);
+  const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
+  cleanup.defer(() => signIns.close());
+  const toolPool = new McpPool({ allowPrivateUrls, grants: signIns.grants, log });
   cleanup.defer(() => toolPool.close());
   const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });
   const toolsets = new ToolsetLoader(toolKinds);
@@ -148,6 +158,8 @@ export async function openServices({
     models,
     toolKinds,
     toolsets,
+    signIns,
+    toolPool,
     agentCheck: new AgentValidator({ models, registry }),
     close: () => opened.disposeAsync(),
   };

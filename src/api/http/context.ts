@@ -3,6 +3,8 @@ import type { TokenIssuer } from '../../auth/token-verifier.ts';
 import type { Config } from '../../config.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
 import type { Engine } from '../../engine/engine.ts';
+import type { McpPool } from '../../mcp/pool.ts';
+import type { SignIns } from '../../mcp/sign-ins.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
 import type { Redis } from '../../lib/redis.ts';
@@ -39,6 +41,8 @@ export interface ApiContext extends Engine {
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
   tails: TurnTailPool;
+  signIns: SignIns;
+  toolPool: Pick<McpPool, 'endGrant'>;
   /** Whether URLs in requests may currently lead to private addresses. */
   allowPrivateUrls: () => boolean;
   connectionLimit: ConnectionLimit;

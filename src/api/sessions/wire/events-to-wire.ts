@@ -4,11 +4,14 @@ import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../
 import {
   NO_USAGE,
   type ActionRequired,
+  type AuthRequired,
   type InputBreakdown,
   type InputItem,
   type LogRecord,
   type McpInitialized,
   type ModelMessage,
+  type PendingCall,
+  type RequiredAction,
   type StoredFile,
   type ToolCall,
   type ToolInfo,
@@ -54,6 +57,7 @@ export function toWire(record: LogRecord): SessionEvent {
       return mcpInitializeToWire(record);
     case 'tool.approval_required':
     case 'tool.response_required':
+    case 'mcp.auth_required':
       return actionToWire(record);
     case 'turn.done':
       return turnDoneToWire(record);
@@ -356,17 +360,45 @@ function toolCallDeltaToWire(call: ToolCallDelta): NonNullable<WireModelMessageD
   };
 }
 
-function actionToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRequired): WireRequiredAction {
+function actionToWire(record: RequiredAction): WireRequiredAction {
+  return record.kind === 'mcp.auth_required' ? authRequiredToWire(record) : callsToWire(record);
+}
+
+function authRequiredToWire(record: AuthRequired): WireRequiredAction {
+  const { kind: type, id, at, threadId, servers, calls, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    mcp_servers: servers.map((server) => {
+      const { id, name, authUrl, signInId: _, ...rest } = server;
+      rest satisfies NoFields;
+      return { id, name, auth_url: authUrl };
+    }),
+    servers: servers.map(({ name, authUrl }) => ({
+      mcp_server_name: name,
+      auth_url: authUrl,
+      thread_ids: [threadId],
+    })),
+    tool_calls: calls.map(callRef),
+  };
+}
+
+function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRequired): WireRequiredAction {
   rest satisfies NoFields;
   return {
     type,
     id,
     created_at: at,
     thread_id: threadId,
-    tool_calls: calls.map((call) => {
-      const { toolCallId, source, threadId: _, needs: __, ...rest } = call;
-      rest satisfies NoFields;
-      return { id: toolCallId, source_event_id: source.messageId, event_id: source.messageId };
-    }),
+    tool_calls: calls.map(callRef),
   };
+}
+
+function callRef(call: PendingCall) {
+  const { toolCallId, source, threadId: _, needs: __, signInId: ___, ...rest } = call;
+  rest satisfies NoFields;
+  return { id: toolCallId, source_event_id: source.messageId, event_id: source.messageId };
 }
