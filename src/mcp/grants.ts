@@ -10,7 +10,7 @@ import {
   type SignInTarget,
   type Tokens,
 } from './authorization-server.ts';
-import { McpServerError } from './errors.ts';
+import { NoTokenError } from './client-credentials.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import type { HttpEndpoint, McpRegistry } from './registry.ts';
@@ -137,7 +137,7 @@ export class Grants {
         }
         await this.#rows.releaseRefresh(grant);
         const { issuer } = target.server;
-        throw new McpServerError(`cannot be used: ${issuer} ${failureReason(error)}`, { cause: error });
+        throw new NoTokenError(`cannot be used: ${issuer} ${failureReason(error)}`, { cause: error });
       }
     }
   }

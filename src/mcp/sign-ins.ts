@@ -106,7 +106,12 @@ export class SignIns {
       guarded: createAgent({ connectTimeoutMs: answerTimeoutMs, refuses: isPrivateAddress }),
     };
     const limited = (fetch: Fetch): Fetch => {
-      return (url, init) => fetch(url, { ...init, signal: AbortSignal.timeout(answerTimeoutMs) });
+      return async (url, init) => {
+        const response = await fetch(url, { ...init, signal: AbortSignal.timeout(answerTimeoutMs) });
+        const { status, headers } = response;
+        // The SDK reads errors only from the Response of Node, which is another class than undici's.
+        return new Response((await response.text()) || null, { status, headers: Object.fromEntries(headers) });
+      };
     };
     this.urls = options.urls;
     this.#options = options;
@@ -222,7 +227,13 @@ export class SignIns {
       }
       const now = this.#now();
       const fetch = this.#fetchFor(server);
-      const tokens = await exchangeCode(target, { ...flow, client, code, iss }, { fetch, now });
+      const tokens = await exchangeCode(target, { ...flow, client, code, iss }, { fetch, now }).catch(
+        async (reason: unknown) => {
+          // A visit in another window may still bring the right code.
+          await catalog.mcpSignIns.change(row.id, 'exchanging', 'requested');
+          throw reason;
+        },
+      );
       const grant: GrantData = { server, target, ...(flow.client && { client: flow.client }) };
       const isGranted = await catalog.mcpSignIns.grant(row.id, {
         id: ulid('con', now, () => randomInt(DIGITS)),

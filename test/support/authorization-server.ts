@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import Provider, { type Configuration } from 'oidc-provider';
+import Provider, { type Configuration, type InteractionResults } from 'oidc-provider';
 import { TestMcpServer, type HttpAnswer, type TestMcpServerOptions } from './mcp-server.ts';
 
 interface Options {
@@ -23,8 +23,8 @@ export class ProtectedMcpServer {
   readonly tokenRequests: string[] = [];
   /** The access tokens with which the MCP server was called, in order. */
   readonly used: string[] = [];
-  /** Access tokens that the MCP server rejects although they are valid. */
-  readonly rejected = new Set<string>();
+  /** Whether the MCP server rejects calls of tools, whatever their tokens. */
+  rejectsCalls = false;
   /** Overrides the metadata of the resource. */
   resourceMetadata: object = {};
   readonly #http: HttpServer;
@@ -77,7 +77,7 @@ export class ProtectedMcpServer {
     server.provider.on('grant.success', ({ oidc }) => server.tokenRequests.push(String(oidc.params?.['grant_type'])));
     server.mcp = await TestMcpServer.start({
       tools: [{ name: 'list', annotations: { readOnlyHint: true }, handler: () => 'milk' }, { name: 'add' }],
-      guard: (request) => server.#guard(request),
+      guard: (request, body) => server.#guard(request, body),
       ...mcp,
     });
     return server;
@@ -86,6 +86,13 @@ export class ProtectedMcpServer {
   /** The last token that was used. */
   get token(): string {
     return this.used.at(-1) ?? '';
+  }
+
+  /** Ends the access that the user has given, as the user can do at the authorization server. */
+  async revoke(): Promise<void> {
+    const grantId = (await this.provider.AccessToken.find(this.token))?.grantId ?? '';
+    await this.provider.RefreshToken.revokeByGrantId(grantId);
+    await this.provider.AccessToken.revokeByGrantId(grantId);
   }
 
   async stop(): Promise<void> {
@@ -97,7 +104,7 @@ export class ProtectedMcpServer {
   /** Signs the user in, and decides on the consent, without a page. */
   async #interact(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { prompt, params, grantId, session } = await this.provider.interactionDetails(request, response);
-    const finish = (result: object): Promise<void> =>
+    const finish = (result: InteractionResults): Promise<void> =>
       this.provider.interactionFinished(request, response, result, { mergeWithLastSubmission: true });
     if (!this.user.consents) return finish({ error: 'access_denied', error_description: 'the user said no' });
     if (prompt.name === 'login') return finish({ login: { accountId: this.user.name } });
@@ -112,7 +119,7 @@ export class ProtectedMcpServer {
     return finish({ consent: { grantId: await grant.save() } });
   }
 
-  async #guard({ url = '', headers }: IncomingMessage): Promise<HttpAnswer | undefined> {
+  async #guard({ url = '', headers }: IncomingMessage, body: string): Promise<HttpAnswer | undefined> {
     if (url === '/.well-known/oauth-protected-resource/mcp') {
       const metadata = { resource: this.mcp.url, authorization_servers: [this.issuer], scopes_supported: ['notes'] };
       const body = JSON.stringify({ ...metadata, ...this.resourceMetadata });
@@ -121,8 +128,8 @@ export class ProtectedMcpServer {
     const [, token] = /^Bearer (\S+)$/.exec(headers.authorization ?? '') ?? [];
     if (token !== undefined) this.used.push(token);
     const found = token === undefined ? undefined : await this.provider.AccessToken.find(token);
-    if (token !== undefined && found?.isValid && found.aud === this.mcp.url && !this.rejected.has(token))
-      return undefined;
+    const isRejected = this.rejectsCalls && body.includes('"tools/call"');
+    if (found?.isValid && found.aud === this.mcp.url && !isRejected) return undefined;
     const metadata = `${new URL(this.mcp.url).origin}/.well-known/oauth-protected-resource/mcp`;
     return { status: 401, headers: { 'www-authenticate': `Bearer resource_metadata="${metadata}", scope="notes"` } };
   }

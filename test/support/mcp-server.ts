@@ -74,7 +74,7 @@ export interface TestMcpServerOptions {
   /** Whether the event streams of a `2025-11-25` server can be resumed. */
   resumable?: boolean;
   /** Answers requests in place of the server, if it returns an answer. */
-  guard?: (request: IncomingMessage) => Promise<HttpAnswer | undefined>;
+  guard?: (request: IncomingMessage, body: string) => Promise<HttpAnswer | undefined>;
   /** Tools per page of `tools/list`. */
   pageSize?: number;
 }
@@ -218,7 +218,7 @@ export class TestMcpServer {
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await text(request);
-    const guarded = await this.#options.guard?.(request);
+    const guarded = await this.#options.guard?.(request, body);
     if (guarded) {
       const headers = { 'content-type': guarded.contentType ?? 'text/plain', ...guarded.headers };
       response.writeHead(guarded.status, headers).end(guarded.body);
