@@ -174,6 +174,7 @@ export async function exchangeCode(
   const { client, code, codeVerifier, redirectUri, iss } = request;
   const tokens = exchangeAuthorization(server.issuer, {
     metadata: server,
+    addClientAuthentication: (headers, body) => authenticate(client, server, headers, body),
     clientInformation: client,
     authorizationCode: code,
     codeVerifier,
@@ -193,6 +194,7 @@ export async function refreshTokens(
 ): Promise<Tokens> {
   const tokens = refreshAuthorization(server.issuer, {
     metadata: server,
+    addClientAuthentication: (headers, body) => authenticate(client, server, headers, body),
     clientInformation: client,
     refreshToken,
     resource: new URL(resource),
@@ -208,29 +210,42 @@ export async function revokeTokens(
   fetch: Fetch,
 ): Promise<void> {
   if (server.revocation_endpoint === undefined) return;
-  const methods = server.token_endpoint_auth_methods_supported ?? [];
-  const { client_id: id, client_secret: secret } = client;
-  const isBasic = secret !== undefined && selectClientAuthMethod(client, methods) === 'client_secret_basic';
-  const basic = Buffer.from(`${formEncoded(id)}:${formEncoded(secret ?? '')}`).toString('base64');
   // With the refresh token, servers end the access tokens that were issued for it (section 2.1).
   const revoked = tokens.refreshToken
     ? { token: tokens.refreshToken, token_type_hint: 'refresh_token' }
     : { token: tokens.accessToken, token_type_hint: 'access_token' };
+  const headers = new Headers({ 'content-type': 'application/x-www-form-urlencoded' });
+  const body = new URLSearchParams(revoked);
+  authenticate(client, server, headers, body);
   const response = await fetch(server.revocation_endpoint, {
     method: 'POST',
     // A redirect would send the token elsewhere.
     redirect: 'error',
-    headers: {
-      'content-type': 'application/x-www-form-urlencoded',
-      ...(isBasic && { authorization: `Basic ${basic}` }),
-    },
-    body: new URLSearchParams({
-      ...revoked,
-      ...(!isBasic && { client_id: id, ...(secret !== undefined && { client_secret: secret }) }),
-    }).toString(),
+    headers: Object.fromEntries(headers),
+    body: body.toString(),
   });
   await response.body?.cancel();
   if (!response.ok) throw new McpServerError(`answered with HTTP ${response.status}`);
+}
+
+/**
+ * Adds the authentication of a client to a request. The SDK's own code sends the credentials as they are, but RFC 6749
+ * (section 2.3.1) encodes them.
+ */
+function authenticate(
+  { client_id: id, client_secret: secret }: OAuthClient,
+  { token_endpoint_auth_methods_supported: methods = [] }: AuthorizationServer,
+  headers: Headers,
+  body: URLSearchParams,
+): void {
+  const information = { client_id: id, ...(secret !== undefined && { client_secret: secret }) };
+  if (secret !== undefined && selectClientAuthMethod(information, methods) === 'client_secret_basic') {
+    const credentials = `${formEncoded(id)}:${formEncoded(secret)}`;
+    headers.set('authorization', `Basic ${Buffer.from(credentials).toString('base64')}`);
+  } else {
+    body.set('client_id', id);
+    if (secret !== undefined) body.set('client_secret', secret);
+  }
 }
 
 /** Turns the error codes of OAuth into `TokensRefusedError`, except for those that mean an outage. */
