@@ -6,9 +6,12 @@ import {
   addUsage,
   emptyAnswer,
   NO_USAGE,
+  ROOT_THREAD,
   UNREPORTED,
+  type ModelMessage,
   type NewRecord,
   type ServerSignIn,
+  type ThreadDone,
   type UnsequencedRecord,
   type Usage,
 } from '../src/core/records.ts';
@@ -18,6 +21,10 @@ import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { prepareModelCall } from '../src/agents/prepare-model-call.ts';
+import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
+import { MAX_RESULT_BYTES } from '../src/tools/results.ts';
+import { endOfThread, failureAnswer } from '../src/core/sub-agents.ts';
+import { truncateMiddle } from '../src/core/text.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER } from '../src/lib/abort.ts';
@@ -39,6 +46,8 @@ const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 30_000;
 
 type Outcome = CallModelResult['outcome'];
+
+const NO_ANSWER = 'The sub-agent ended without an answer.';
 
 /**
  * Requests the next message of a thread from the model. Deltas are published on the live bus as they arrive; the result
@@ -133,7 +142,8 @@ class ModelCallAttempt {
     const { speculativeCalls, bus, signIns } = this.#dependencies;
     const { attempt } = this.#context.info;
     const input = this.#input;
-    const [isFirst, mayClaim] = [input.step === 1, input.step === 1 && attempt === 1];
+    const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
+    const mayClaim = isFirst && attempt === 1;
     const onUnreported = (): void => this.#add(UNREPORTED);
     const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal, onUnreported) : undefined;
     if (claimed) {
@@ -184,9 +194,16 @@ class ModelCallAttempt {
     this.#recordUsage();
     const { usage } = this.details;
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
+    const handling = {
+      refusal: this.#refusal,
+      startSubAgent: (call: SubAgentCall) =>
+        retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
+    };
     const answer: NewRecord[] =
-      (await this.#message?.records(end, usage)) ?? emptyAnswer(this.#input, finishReason, reported(usage).usage);
-    const records = signIns.length > 0 ? this.#pausing(answer, signIns) : answer;
+      (await this.#message?.records(end, usage, handling)) ??
+      emptyAnswer(this.#input, finishReason, reported(usage).usage);
+    const records =
+      signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...this.#endOfThread(answer, outcome)];
     const stamp = randomUUID();
     // The message is complete and paid for, so an unavailable store is retried.
     const store = () => offloadResult(records, { blobs, sessionId });
@@ -202,6 +219,43 @@ class ModelCallAttempt {
     const shown = answer.filter(({ kind }) => kind !== 'model.message' || this.#mayBeShown);
     const { threadId } = this.#input;
     return [...shown, { kind: 'mcp.auth_required', at: new Date().toISOString(), threadId, servers, calls: [] }];
+  }
+
+  /** Why the calls of the message are not run: it is the last one that a sub-agent may write. */
+  get #refusal(): string | undefined {
+    const { subAgent, step } = this.#input;
+    return subAgent && step >= subAgent.iterations ? 'This call was not executed: the sub-agent has ended.' : undefined;
+  }
+
+  /** The records with which a sub-agent ends, unless its message calls tools that run. */
+  #endOfThread(answer: NewRecord[], outcome: Outcome): NewRecord[] {
+    const { threadId, subAgent } = this.#input;
+    const message = answer.find((record) => record.kind === 'model.message');
+    const end = subAgent && message && this.#threadEnd(message, outcome, subAgent.iterations);
+    if (!end) return [];
+    const text = end.status === 'done' ? message.content || message.refusal || NO_ANSWER : failureAnswer(end.message);
+    return endOfThread(
+      { ...subAgent, threadId },
+      {
+        at: new Date().toISOString(),
+        end,
+        answer: truncateMiddle(text, MAX_RESULT_BYTES, (omitted) => `[${omitted} characters left out]`),
+        isCancelled: outcome.status === 'cancelled',
+      },
+    );
+  }
+
+  #threadEnd(
+    { toolCalls, finishReason }: ModelMessage,
+    outcome: Outcome,
+    iterations: number,
+  ): ThreadDone['end'] | undefined {
+    const error = (message: string) => ({ status: 'error' as const, message });
+    if (outcome.status === 'error') return error(outcome.message);
+    if (outcome.status === 'cancelled') return error('it was cancelled');
+    if (finishReason === 'length') return error('its model stopped at its limit of output tokens');
+    if (toolCalls.length === 0) return { status: 'done' };
+    return this.#refusal === undefined ? undefined : error(`it reached its limit of ${iterations} model calls`);
   }
 
   async #stopped(): Promise<CallModelResult> {

@@ -2,8 +2,14 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import type { Appended, CallToolInput } from '../src/core/history.ts';
-import { outcomeText } from '../src/core/projection.ts';
-import type { AuthRequired, NewRecord, PendingCall, ServerSignIn } from '../src/core/records.ts';
+import {
+  ROOT_THREAD,
+  type AuthRequired,
+  type NewRecord,
+  type PendingCall,
+  type ServerSignIn,
+} from '../src/core/records.ts';
+import { outcomeText } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { requestSignIn } from '../src/agents/request-sign-ins.ts';
 import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
@@ -89,7 +95,9 @@ class ToolCallAttempt {
 
   async #execute(signal: AbortSignal): Promise<UnstoredResult | RequiredSignIn> {
     const { toolKinds, toolsets, catalog, conversations, config } = this.#dependencies;
-    const { source, toolCallId } = this.#input;
+    const { source, threadId, toolCallId } = this.#input;
+    // Calls are numbered per conversation, and the threads of sub-agents have their own.
+    const place = threadId === ROOT_THREAD ? source.turnId : `${source.turnId}/${threadId}`;
     let outcome: CallOutcome;
     try {
       const spec = await retryWhileUnavailable(() => catalog.agents.spec(this.#input.specHash), signal);
@@ -98,7 +106,7 @@ class ToolCallAttempt {
         spec,
         scope: this.#input,
         // Names the turn whose model made the call, even if a later turn runs it after an approval.
-        operationId: `${source.turnId}/${toolCallId}`,
+        operationId: `${place}/${toolCallId}`,
         timeoutMs: config.tool.timeoutSeconds * 1000,
         signal,
         loadToolset: () => toolsets.load(spec, this.#input, signal),

@@ -17,7 +17,8 @@ export function createInspectTurn(dependencies: Dependencies) {
       if (turn.pending.length === 0) return turn;
       // The turn that follows it may have been started so recently that it is not in the index yet.
       await turnIndex.reconcileRequests(turn.sessionId);
-      return (await catalog.turns.isFollowed(turn.turnId)) ? { ...turn, pending: [] } : turn;
+      const { threads: _, ...followed } = turn;
+      return (await catalog.turns.isFollowed(turn.turnId)) ? { ...followed, pending: [] } : turn;
     };
     return withHeartbeat(() => failUnlessTransient(inspect));
   };

@@ -110,6 +110,8 @@ export interface Config {
   trustedProxies: string[];
   /** How long one turn may run. */
   turnSeconds: number;
+  /** How many sub-agents of one turn run at once. */
+  subAgents: number;
   /** How long running tool calls may take to finish when the server stops. */
   shutdownSeconds: number;
 }
@@ -195,6 +197,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     },
     trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
     turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
+    subAgents: vars.EVERTURN_SUB_AGENTS,
     shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
   };
 }
@@ -214,6 +217,8 @@ const limit = z.coerce
   .int({ error: 'must be a whole number, 0 for no limit' })
   .min(0, { error: 'must be a whole number, 0 for no limit' })
   .optional();
+
+const SUB_AGENTS_RULE = 'must be a whole number from 1 to 50';
 
 const proxies = z
   .string()
@@ -377,6 +382,12 @@ const schema = z.object({
   EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),
   EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),
   EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
+  EVERTURN_SUB_AGENTS: z.coerce
+    .number({ error: SUB_AGENTS_RULE })
+    .int({ error: SUB_AGENTS_RULE })
+    .min(1, { error: SUB_AGENTS_RULE })
+    .max(50, { error: SUB_AGENTS_RULE })
+    .default(5),
   EVERTURN_SHUTDOWN_SECONDS: seconds(20),
   EVERTURN_REQUESTS_PER_MINUTE: limit,
   EVERTURN_UNKNOWN_KEYS_PER_MINUTE: limit,

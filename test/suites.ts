@@ -4,7 +4,7 @@
  */
 export const CORE = `test/integration/{${[
   'api,approvals,cancel,continue-as-new,crash,errors,examples,forks,idempotency',
-  'lists,recorded-histories,turns,validation',
+  'lists,recorded-histories,sub-agents,turns,validation',
 ].join()}}.test.ts`;
 
 /** The tests that also run with their catalogs on PostgreSQL: those whose subject depends on the catalog. */

@@ -22,7 +22,7 @@ import {
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities } from '../activities/index.ts';
 import type { TurnResult, TurnStart } from '../src/core/history.ts';
-import type { CancelReason, PendingCall } from '../src/core/records.ts';
+import type { CancelReason, Waiting } from '../src/core/records.ts';
 import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
 import {
   COMMAND_LIFETIME_MS,
@@ -211,7 +211,7 @@ class SessionRun {
   }
 
   /** Returns the turn that the new one follows, with its pending calls. */
-  async #validate(command: CreateTurnCommand): Promise<Pick<Tip, 'turnId' | 'pending'> | null> {
+  async #validate(command: CreateTurnCommand): Promise<PreviousTurn | null> {
     if (this.#state.closed) throw refused(CLOSED);
     if (isExpired(command)) throw refused(EXPIRED);
     const previous = await this.#previous(command.previous);
@@ -220,21 +220,21 @@ class SessionRun {
     return previous;
   }
 
-  async #previous(previous: CreateTurnCommand['previous']): Promise<Pick<Tip, 'turnId' | 'pending'> | null> {
+  async #previous(previous: CreateTurnCommand['previous']): Promise<PreviousTurn | null> {
     const { tip } = this.#state;
     if (previous.turn === 'none') return null;
     if (previous.turn === 'last' || previous.turnId === tip?.turnId) return tip;
     const { turnId } = previous;
     const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
     if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
-    return { turnId, pending: seen.pending };
+    return { turnId, ...waitingOf(seen) };
   }
 
   /**
    * Starts a turn. Does not wait until it has started: the acceptance of the command and the start are commands of the
    * same workflow task, so they are committed together.
    */
-  #start(command: CreateTurnCommand, previous: Pick<Tip, 'turnId' | 'pending'> | null): TurnAccepted {
+  #start(command: CreateTurnCommand, previous: PreviousTurn | null): TurnAccepted {
     const { previous: _, sparesRunning: __, ...rest } = command;
     const start: TurnStart = {
       ...rest,
@@ -242,6 +242,7 @@ class SessionRun {
       sequence: (this.#state.tip?.sequence ?? 0) + 1,
       previousTurnId: previous?.turnId ?? null,
       resumes: previous?.pending ?? [],
+      ...(previous?.threads && { threads: previous.threads }),
     };
     const { turnId, previousTurnId, sequence } = start;
     const before = this.#state.tip;
@@ -283,9 +284,9 @@ class SessionRun {
   }
 
   /** Makes an existing turn the newest one, unless another has followed. */
-  #adoptExisting({ turnId, previousTurnId, sequence, pending, open }: Tip & { open: boolean }): TurnAccepted {
+  #adoptExisting({ turnId, previousTurnId, sequence, open, ...waiting }: Tip & { open: boolean }): TurnAccepted {
     if (sequence > (this.#state.tip?.sequence ?? 0)) {
-      this.#state.tip = { turnId, previousTurnId, sequence, pending };
+      this.#state.tip = { turnId, previousTurnId, sequence, ...waitingOf(waiting) };
       this.#state.open = open;
       if (open) runInBackground(() => this.#poll(turnId));
     }
@@ -301,11 +302,11 @@ class SessionRun {
     });
   }
 
-  #ended(turnId: string, pending: PendingCall[]): void {
+  #ended(turnId: string, waiting: Waiting): void {
     const { tip } = this.#state;
     if (!this.#runs(turnId) || !tip) return;
     this.#state.open = false;
-    tip.pending = pending;
+    Object.assign(tip, waitingOf(waiting));
     archive.turnEnded(turnId);
   }
 
@@ -348,7 +349,7 @@ class SessionRun {
       await this.#poll(turnId);
       return;
     }
-    this.#ended(turnId, result.status === 'done' ? result.pending : []);
+    this.#ended(turnId, result.status === 'done' ? result : NOTHING);
   }
 
   /** Polls a turn that this run did not start: only its parent run is notified when it closes. */
@@ -368,12 +369,21 @@ class SessionRun {
       });
       return;
     }
-    if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen?.pending ?? []);
+    if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen ?? NOTHING);
   }
 
   #runs(turnId: string): boolean {
     return this.#state.open && this.#state.tip?.turnId === turnId;
   }
+}
+
+type PreviousTurn = Pick<Tip, 'turnId'> & Waiting;
+
+const NOTHING: Waiting = { pending: [] };
+
+/** What waits on a turn, without its other fields. */
+function waitingOf({ pending, threads }: Waiting): Waiting {
+  return { pending, ...(threads && { threads }) };
 }
 
 const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };

@@ -1,53 +1,40 @@
 import {
   ActivityCancellationType,
   ActivityFailure,
+  CancellationScope,
+  condition,
   isCancellation,
   proxyActivities,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type {
-  Appended,
-  AppendingActivity,
-  CallModelResult,
-  RunGuard,
-  TurnContinuation,
-  TurnResult,
-  TurnStart,
-} from '../src/core/history.ts';
+import type { CallModelInput, CallModelResult, SessionOwner, TurnResult, TurnStart } from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
-import { countFailureRecords, firstCallOf, resolutionOf, startsWithModelCall } from '../src/core/projection.ts';
+import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
 import {
-  addUsage,
-  type CallSource,
+  ROOT_THREAD,
   type MessagePlan,
   type ModelMessage,
+  type OpenThread,
   type PendingCall,
+  type SubAgent,
+  type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
+import { openCallsOf } from '../src/core/tool-records.ts';
 import { errorMessage } from './errors.ts';
-
-/** The progress of a turn, shared by its threads, since they share its log. */
-export type Progress = Pick<TurnContinuation, 'ordinal' | 'step' | 'usage'>;
+import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
 
 export type ThreadResult =
-  | Exclude<TurnResult, { status: 'cancelled' }>
+  /** For a sub-agent: its end and its answer are in the log, also if it has failed. */
+  | { status: 'done' }
+  /** Calls wait for a human or a client. */
+  | ({ status: 'waiting' } & Required<Waiting>)
+  | Extract<TurnResult, { status: 'error' }>
   /** The turn is being cancelled. */
   | { status: 'stopped' }
-  /** The run should continue as new; no activity is running. */
-  | { status: 'continue' };
-
-interface ThreadOptions {
-  start: TurnStart;
-  threadId: string;
-  /** When the turn times out, in milliseconds since 1970. */
-  deadline: number;
-  progress: Progress;
-  stopped: () => boolean;
-}
-
-/** A tool call that may run: it needs no approval, or is approved. */
-type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'>;
+  /** The run should continue as new; no activity of the thread or of its sub-agents is running. */
+  | ({ status: 'continue' } & Required<Waiting>);
 
 /**
  * With the default, a workflow sees a cancellation at once although a result may still be added to its history. The log
@@ -86,119 +73,181 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
 /** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
 const MAX_CONCURRENT_TOOLS = 50;
 
-/** The agent loop of one thread: calls the model and runs its tool calls until it calls none, or calls are pending. */
+/**
+ * The agent loop of one thread: calls the model, and runs its tool calls and its sub-agents until it calls none, or calls
+ * are pending. A sub-agent runs its own loop as a part of its parent's step, and ends in the log: see `endOfThread`.
+ */
 export class Thread {
-  readonly #start: TurnStart;
-  readonly #threadId: string;
-  readonly #progress: Progress;
-  readonly #stopped: () => boolean;
-  readonly #run: RunGuard;
-  /** Stamps of the results since the last model call. */
-  #recent: string[] = [];
+  readonly #turn: TurnScope;
+  /** Undefined for the root agent. */
+  readonly #agent: SubAgent | undefined;
+  readonly #place: { threadId: string; specHash: string; owner: SessionOwner };
+  #steps: number;
+  /** How many records the log had when the thread last called its model. */
+  #known: number;
 
-  constructor({ start, threadId, deadline, progress, stopped }: ThreadOptions) {
-    this.#start = start;
-    this.#threadId = threadId;
-    this.#progress = progress;
-    this.#stopped = stopped;
-    // Only the activities check the run, since this code must replay the events before a reset.
-    const { originalExecutionRunId: runId } = workflowInfo();
-    this.#run = { runId, ...(start.carry?.isReset && { isReset: true }), deadline };
+  /** @param agent undefined for the root agent */
+  constructor(turn: TurnScope, agent?: OpenThread, known = 0) {
+    const { start } = turn;
+    this.#turn = turn;
+    this.#agent = agent;
+    this.#place = {
+      threadId: agent?.threadId ?? ROOT_THREAD,
+      specHash: agent?.specHash ?? start.specHash,
+      owner: agent?.isRegistered ? { ...start.owner, draftRoles: null } : start.owner,
+    };
+    this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
+    this.#known = known;
   }
 
-  async run(): Promise<ThreadResult> {
-    if (!this.#start.carry) {
-      // A turn that starts with a model call connects to its servers in that call.
-      if (this.#start.hasServers && !startsWithModelCall(this.#start)) await this.#connectTools();
-      const allowed = this.#start.resumes.filter(
-        (call) => call.source.run && resolutionOf(call, this.#start.input).status === 'allow',
-      );
-      const waiting = await this.#callTools(allowed);
-      if (waiting.length > 0 && !this.#stopped()) return { status: 'done', pending: waiting };
+  /** The model calls so far. */
+  get steps(): number {
+    return this.#steps;
+  }
+
+  async run(resumed: Resumed): Promise<ThreadResult> {
+    await this.#takeSlot();
+    try {
+      return await this.#loop(resumed);
+    } finally {
+      this.#leaveSlot();
     }
-    for (;;) {
-      if (this.#stopped()) return { status: 'stopped' };
-      if (workflowInfo().continueAsNewSuggested) return { status: 'continue' };
-      if (this.#progress.step >= this.#start.limits.iterations) {
-        const { iterations } = this.#start.limits;
-        return { status: 'error', message: `The turn reached its iteration limit of ${iterations} model calls.` };
-      }
-      const end = await this.#step();
-      if (end) return end;
-    }
+  }
+
+  async #loop({ ready, pending, threads }: Resumed): Promise<ThreadResult> {
+    if (this.#connectsFirst() && !this.#mustEnd()) await this.#connectTools();
+    const subAgents = threads.map((thread) => new Thread(this.#turn, thread));
+    let end = await this.#settle(ready, pending, subAgents);
+    while (!end) end = this.#mustEnd() ?? (await this.#step());
+    return end;
+  }
+
+  /** Why the thread may not call its model again. */
+  #mustEnd(): ThreadResult | undefined {
+    if (this.#turn.stopped()) return { status: 'stopped' };
+    if (workflowInfo().continueAsNewSuggested) return this.#open('continue', [], []);
+    const { iterations } = this.#turn.start.limits;
+    if (this.#agent || this.#steps < iterations) return undefined;
+    return { status: 'error', message: `The turn reached its iteration limit of ${iterations} model calls.` };
+  }
+
+  /** Whether the thread connects to its servers before anything else; otherwise its model calls do that. */
+  #connectsFirst(): boolean {
+    const { start } = this.#turn;
+    // A dynamic sub-agent uses its parent's servers.
+    if (this.#agent) return this.#agent.agent !== undefined && this.#agent.hasServers && this.#steps === 0;
+    return !start.carry && start.hasServers && !startsWithModelCall(start);
   }
 
   async #step(): Promise<ThreadResult | undefined> {
     const answer = await this.#callModel();
     if ('status' in answer) return answer;
-    const { message, stamp } = answer;
-    if (message.finishReason === 'length') {
-      return { status: 'error', message: 'The model stopped at its limit of output tokens (finish_reason: length).' };
-    }
-    if (message.toolCalls.length === 0) return { status: 'done', pending: [] };
-    const ready: ReadyCall[] = [];
-    const pending: PendingCall[] = [];
-    for (const [index, { id: toolCallId, route }] of message.toolCalls.entries()) {
-      const source: CallSource = { turnId: this.#start.turnId, messageId: message.id, stamp, index };
-      const call = { threadId: this.#threadId, toolCallId };
-      if (route.to === 'client') pending.push({ ...call, needs: 'response', source });
-      if (route.to !== 'server') continue;
-      source.run = { effect: route.effect, callHash: route.callHash };
-      if (route.approval) pending.push({ ...call, needs: 'approval', source });
-      else ready.push({ toolCallId, source });
-    }
-    pending.push(...(await this.#callTools(ready)));
-    if (this.#stopped()) return { status: 'stopped' };
-    return pending.length > 0 ? { status: 'done', pending } : undefined;
+    const { message, stamp, started } = answer;
+    const calls = openCallsOf(message, { turnId: this.#turn.start.turnId, stamp });
+    const ready = calls.filter((call) => !call.pending);
+    const pending = calls.flatMap((call) => call.pending ?? []);
+    const subAgents = started.map((thread) => new Thread(this.#turn, { ...thread, steps: 0 }, this.#known));
+    return this.#settle(ready, pending, subAgents);
   }
 
-  async #callModel(): Promise<{ message: ModelMessage; stamp: string } | ThreadResult> {
-    const { turnId, sessionId, owner, previousTurnId, sequence, specHash } = this.#start;
+  /** Runs the calls that may run and the sub-agents. Undefined if nothing is open after that. */
+  async #settle(ready: ReadyCall[], pending: PendingCall[], subAgents: Thread[]): Promise<ThreadResult | undefined> {
+    const { ends, unexecuted } = await this.#runAll(ready, subAgents);
+    const { actions } = this.#turn;
+    if (this.#turn.stopped() || ends.some(({ status }) => status === 'stopped')) return { status: 'stopped' };
+    const open = ends.filter((end) => end.status === 'waiting' || end.status === 'continue');
+    // A turn that waits for answers carries its pending calls in its actions, except for those that need a sign-in.
+    const all = [...(actions.waits ? [] : pending), ...unexecuted, ...open.flatMap((end) => end.pending)];
+    const threads = open.flatMap((end) => end.threads);
+    const mustContinue = open.some(({ status }) => status === 'continue') || actions.isOpen(this.#place.threadId);
+    if (mustContinue) return this.#open('continue', all, threads);
+    return all.length > 0 || open.length > 0 ? this.#open('waiting', all, threads) : undefined;
+  }
+
+  /** Returns the ends of the sub-agents, and the calls that wait for a sign-in. */
+  async #runAll(ready: ReadyCall[], subAgents: Thread[]): Promise<{ ends: ThreadResult[]; unexecuted: PendingCall[] }> {
+    const waits = this.#turn.actions.isOpen(this.#place.threadId);
+    if (subAgents.length === 0 && !waits) {
+      return { ends: [], unexecuted: await this.#callTools(ready) };
+    }
+    // A thread that waits, for people or for its sub-agents, leaves its slot to others.
+    if (waits) this.#leaveSlot();
+    const tools = waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready).finally(() => this.#leaveSlot());
+    const runs = subAgents.map((one) => one.run(this.#turn.resumed(one.#place.threadId)));
+    const [ends, unexecuted] = await Promise.all([Promise.all(runs), tools]);
+    await this.#takeSlot();
+    return { ends, unexecuted };
+  }
+
+  /** The end of a thread that has open calls, its own or those of its sub-agents `threads`. */
+  #open<S extends 'waiting' | 'continue'>(
+    status: S,
+    pending: PendingCall[],
+    threads: OpenThread[],
+  ): { status: S } & Required<Waiting> {
+    return { status, pending, threads: this.#agent ? [{ ...this.#agent, steps: this.#steps }, ...threads] : threads };
+  }
+
+  /** The root agent runs alone, or waits for its sub-agents. */
+  async #takeSlot(): Promise<void> {
+    if (this.#agent) await this.#turn.slots.acquire();
+  }
+
+  #leaveSlot(): void {
+    if (this.#agent) this.#turn.slots.release();
+  }
+
+  async #callModel(): Promise<{ message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult> {
+    const { turnId, sessionId, previousTurnId, sequence, agents } = this.#turn.start;
+    this.#steps += 1;
+    const isFirst = !this.#agent && this.#steps === 1;
+    const plan = this.#plan(isFirst);
+    const input: CallModelInput = {
+      turnId,
+      sessionId,
+      ...this.#place,
+      ...plan,
+      previousTurnId,
+      sequence,
+      step: this.#steps,
+      recent: this.#turn.stampsSince(this.#known),
+      ...this.#turn.run,
+      ...(this.#agent && { subAgent: inputOf(this.#agent) }),
+      ...(agents && { agents }),
+      ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
+    };
+    this.#known = plan.upTo;
     let result: CallModelResult;
-    const recent = this.#recent;
-    this.#recent = [];
-    this.#progress.step += 1;
-    const isFirst = this.#progress.step === 1;
-    const plan = isFirst && startsWithModelCall(this.#start) ? firstCallOf(this.#start) : this.#nextCall();
     try {
-      result = await callModel({
-        turnId,
-        sessionId,
-        owner,
-        ...plan,
-        previousTurnId,
-        sequence,
-        specHash,
-        step: this.#progress.step,
-        recent,
-        ...this.#run,
-        ...(isFirst && isSmall(this.#start) && { start: this.#start }),
-      });
+      result = await callModel(input);
     } catch (error) {
-      this.#count('callModel', undefined, plan);
+      this.#turn.count(undefined, countFailureRecords('callModel', input));
+      this.#turn.unreserve(plan.mayStart ?? 0);
+      if (this.#agent) this.#turn.actions.threadEnded(this.#agent);
       if (isCancellation(error)) return { status: 'stopped' };
-      return { status: 'error', message: causeOf(error) };
+      return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
     }
-    this.#count('callModel', result);
-    for (const record of result.records) {
-      if (record.kind === 'model.message') this.#progress.usage = addUsage(this.#progress.usage, record.usage);
-    }
+    this.#turn.count(result);
     const { outcome, records, stamp } = result;
-    if (outcome.status === 'error') return { status: 'error', message: outcome.message };
+    const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
+    this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
     if (outcome.status === 'cancelled') return { status: 'stopped' };
-    if (outcome.status === 'sign_in_required') return { status: 'done', pending: [] };
+    if (outcome.status === 'sign_in_required') return this.#open('waiting', [], []);
+    if (records.some(({ kind }) => kind === 'thread.done')) return { status: 'done' };
+    if (outcome.status === 'error') return { status: 'error', message: outcome.message };
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
-    return { message, stamp };
+    if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
+    return message.toolCalls.length === 0 ? { status: 'done' } : { message, stamp, started };
   }
 
-  #nextCall(): MessagePlan {
-    return {
-      threadId: this.#threadId,
-      messageId: newMessageId(),
-      createdAt: new Date().toISOString(),
-      upTo: this.#progress.ordinal,
-    };
+  #plan(isFirst: boolean): MessagePlan {
+    const { start, ordinal } = this.#turn;
+    const mayStart = this.#turn.reserve(this.#agent?.depth ?? 0);
+    if (isFirst && startsWithModelCall(start)) return firstCallOf(start);
+    const { threadId } = this.#place;
+    const createdAt = new Date().toISOString();
+    return { threadId, messageId: newMessageId(), createdAt, upTo: ordinal, ...(mayStart > 0 && { mayStart }) };
   }
 
   /** Returns the calls that wait for a sign-in. */
@@ -206,7 +255,7 @@ export class Thread {
     const waiting = [...calls];
     const unexecuted: PendingCall[] = [];
     const lane = async (): Promise<void> => {
-      for (let call = waiting.shift(); call && !this.#stopped(); call = waiting.shift()) {
+      for (let call = waiting.shift(); call && !this.#turn.stopped(); call = waiting.shift()) {
         unexecuted.push(...(await this.#callTool(call)));
       }
     };
@@ -215,11 +264,39 @@ export class Thread {
   }
 
   /**
+   * Runs `ready` calls, and the others of the thread's last message as they are allowed, until none of them waits any
+   * more. Returns with calls waiting if the turn stops or should continue as new; its result are the calls that wait for
+   * a sign-in.
+   */
+  async #callToolsAsAllowed(ready: ReadyCall[]): Promise<PendingCall[]> {
+    const { actions, stopped } = this.#turn;
+    const { threadId } = this.#place;
+    const started = new Set<string>();
+    const unexecuted: PendingCall[] = [];
+    const next = () => [...ready, ...actions.allowed(threadId)].find(({ toolCallId }) => !started.has(toolCallId));
+    const isOver = () =>
+      stopped() || (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
+    const lane = async (): Promise<void> => {
+      while (!isOver()) {
+        const call = next();
+        if (call) {
+          started.add(call.toolCallId);
+          unexecuted.push(...(await this.#callTool(call)));
+        } else {
+          await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: MAX_CONCURRENT_TOOLS }, lane));
+    return unexecuted;
+  }
+
+  /**
    * Never throws: every outcome of a tool is in the log and in the next request to the model. Returns the call if it
    * waits for a sign-in.
    */
   async #callTool({ toolCallId, source, signInId }: ReadyCall): Promise<PendingCall[]> {
-    const { turnId, sessionId, owner, specHash, limits, input: turnInput } = this.#start;
+    const { turnId, sessionId, limits, carry, input: turnInput } = this.#turn.start;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity itself ends a call that takes too long, and needs time to return that.
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
@@ -230,38 +307,45 @@ export class Thread {
         : // A tool with effects that is not declared repeatable runs at most once, also if its worker is lost.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
     });
-    const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat: mayRepeatSignIns(turnInput) } };
-    const place = { turnId, sessionId, owner, threadId: this.#threadId, specHash };
+    // A run that continues another repeats its own requests.
+    const mayRepeat = carry !== undefined || mayRepeatSignIns(turnInput);
+    const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
     try {
-      const result = await callTool({ ...place, toolCallId, source, ...signIn, ...this.#run });
-      this.#count('callTool', result);
+      const input = { turnId, sessionId, ...this.#place, toolCallId, source, ...signIn, ...this.#turn.run };
+      const result = await callTool(input);
+      this.#turn.count(result);
       return result.records.flatMap((record) => (record.kind === 'mcp.auth_required' ? record.calls : []));
     } catch {
-      this.#count('callTool');
+      this.#turn.count(undefined, countFailureRecords('callTool'));
+      this.#turn.actions.ended({ threadId: this.#place.threadId, toolCallId });
       return [];
     }
   }
 
   async #connectTools(): Promise<void> {
-    const { turnId, sessionId, owner, specHash } = this.#start;
+    const { turnId, sessionId } = this.#turn.start;
     try {
-      const input = { turnId, sessionId, owner, threadId: this.#threadId, specHash, ...this.#run };
-      this.#count('connectTools', await connectTools(input));
+      this.#turn.count(await connectTools({ turnId, sessionId, ...this.#place, ...this.#turn.run }));
     } catch {
       // The turn continues: each model call loads the tools itself, and its prompt lists the unavailable servers.
-      this.#count('connectTools');
+      this.#turn.count(undefined, countFailureRecords('connectTools'));
     }
   }
+}
 
-  /**
-   * Counts the records that an activity returned or, without a result, those that the projection adds for its failure.
-   */
-  #count(activity: AppendingActivity, result?: Appended, plan?: MessagePlan): void {
-    const records = result?.records.length ?? countFailureRecords(activity, plan);
-    this.#progress.ordinal += records;
-    // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
-    if (result || records > 0) this.#recent.push(result?.stamp ?? '');
-  }
+const LENGTH_REACHED = 'The model stopped at its limit of output tokens (finish_reason: length).';
+
+function inputOf(agent: SubAgent): NonNullable<CallModelInput['subAgent']> {
+  const { title, parent, depth, agent: name, isRegistered, model, iterations } = agent;
+  return {
+    title,
+    parent,
+    depth,
+    iterations,
+    ...(name !== undefined && { agent: name }),
+    ...(isRegistered && { isRegistered }),
+    ...(model !== undefined && { model }),
+  };
 }
 
 /** In a workflow `Date.now` and `Math.random` are deterministic: a replay mints the same ids. */

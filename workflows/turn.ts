@@ -10,11 +10,13 @@ import {
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
-import { countStartRecords } from '../src/core/projection.ts';
-import { NO_USAGE, ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
+import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/records.ts';
+import { TurnActions } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import { cancelTurn } from './messages.ts';
-import { Thread, type Progress, type ThreadResult } from './thread.ts';
+import { Thread, type ThreadResult } from './thread.ts';
+import { TurnCommands } from './turn-commands.ts';
+import { TurnScope } from './turn-scope.ts';
 
 /**
  * Archives the previous run's part of the log after a continue-as-new, before Temporal deletes that run. Its end is
@@ -39,6 +41,8 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   const { carry, turnId, sessionId } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
+  const actions = new TurnActions(start);
+  const deadlineNow = () => deadline + actions.waitedMs;
 
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
@@ -48,21 +52,33 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     steps.cancel();
   };
   setHandler(cancelTurn, stop);
+  const stopped = () => {
+    if (!actions.isPaused && Date.now() >= deadlineNow()) stop('server-execution-timeout');
+    if (actions.failure !== undefined) steps.cancel();
+    return reason !== undefined || actions.failure !== undefined;
+  };
+  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped });
+  const commands = new TurnCommands({ turnId, actions, onRecords: (count) => scope.count(undefined, count) });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadResult;
   try {
-    const progress: Progress = carry ?? { ordinal: countStartRecords(start), step: 0, usage: NO_USAGE };
-    const stopped = () => {
-      if (Date.now() >= deadline) stop('server-execution-timeout');
-      return reason !== undefined;
-    };
-    const thread = new Thread({ start, threadId: ROOT_THREAD, deadline, progress, stopped });
-    end = await steps.run(() => thread.run());
+    const thread = new Thread(scope);
+    end = await steps.run(() => thread.run(scope.resumed(ROOT_THREAD)));
+    await commands.settled();
+    if (actions.failure !== undefined && !reason) end = { status: 'error', message: actions.failure };
     if (end.status === 'continue' && !reason) {
       const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
-      const next: TurnContinuation = { ...progress, previousRunId, deadline, ...(isReset && { isReset }) };
+      const next: TurnContinuation = {
+        ...scope.progress,
+        ...waitingOf(end),
+        step: thread.steps,
+        previousRunId,
+        deadline,
+        ...(actions.waits && { actions: actions.state }),
+        ...(isReset && { isReset }),
+      };
       return await continueAsNew<typeof turn>({ ...start, carry: next });
     }
   } catch (error) {
@@ -75,7 +91,12 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
 
 /** A cancelled turn ends as cancelled even if its last step had a result, unless the turn was done before. */
 function resultOf(end: ThreadResult, reason: CancelReason | undefined): TurnResult {
-  if (end.status === 'done') return end;
+  if (end.status === 'done') return { status: 'done', pending: [] };
+  if (end.status === 'waiting') return { status: 'done', ...waitingOf(end) };
   if (reason) return { status: 'cancelled', reason };
   return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
+}
+
+function waitingOf({ pending, threads = [] }: Waiting): Waiting {
+  return { pending, ...(threads.length > 0 && { threads }) };
 }

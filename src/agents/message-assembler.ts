@@ -16,6 +16,7 @@ import {
   type McpInitialized,
   type ModelMessage,
   type NewRecord,
+  type SubAgent,
   type ToolRoute,
   type Usage,
 } from '../core/records.ts';
@@ -24,6 +25,7 @@ import { callHash } from '../engine/call-hash.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { parseArguments } from '../tools/arguments.ts';
+import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
@@ -43,6 +45,15 @@ const MAX_CALLS = 500;
 interface RoutedCall {
   route: ToolRoute;
   problem?: string;
+  /** The sub-agent that the call starts. */
+  started?: { thread: SubAgent; input: string };
+}
+
+/** What happens to the calls of a message. */
+export interface CallHandling {
+  /** Why no call of the message can run; undefined if they can. */
+  refusal: string | undefined;
+  startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
 }
 
 /** One event on the stream stays far below 1 MiB. */
@@ -127,15 +138,15 @@ export class MessageAssembler {
 
   /**
    * The message as it enters the log, after the record of the connected servers if it is the first of its turn, and
-   * before the results of the calls that cannot run. An incomplete message keeps its text but not its calls, because
-   * they may be incomplete too.
+   * before the results of the calls that cannot run, and the sub-agents that it starts. An incomplete message keeps its
+   * text but not its calls, because they may be incomplete too.
    * @param usage the usage of all attempts at the message
    */
-  async records(end: 'answered' | 'cancelled' | 'error', usage: Usage): Promise<NewRecord[]> {
+  async records(end: 'answered' | 'cancelled' | 'error', usage: Usage, handling: CallHandling): Promise<NewRecord[]> {
     const { plan, prepared } = this.#options;
     const { messageId: id, createdAt, threadId } = plan;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';
-    const calls = isWhole ? await this.#routeAll() : [];
+    const calls = isWhole ? await this.#routeAll(handling) : [];
     const message: ModelMessage = {
       kind: 'model.message',
       id,
@@ -156,7 +167,10 @@ export class MessageAssembler {
     const problems = calls.flatMap(({ call: { id: toolCallId }, routed: { problem: content } }): NewRecord[] =>
       content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'failed', content }],
     );
-    return [...this.#preceding(), message, ...problems];
+    const threads = calls.flatMap(({ routed: { started } }): NewRecord[] =>
+      started ? [{ kind: 'thread.created', at, ...started }] : [],
+    );
+    return [...this.#preceding(), message, ...problems, ...threads];
   }
 
   /** The record that enters the log before the message. */
@@ -166,16 +180,22 @@ export class MessageAssembler {
   }
 
   /** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */
-  async #routeAll(): Promise<{ call: ToolCallText; routed: RoutedCall }[]> {
-    const routed = [];
-    for (const call of this.#text.toolCalls) {
-      routed.push({ call, routed: this.#route(call) });
+  async #routeAll(handling: CallHandling): Promise<{ call: ToolCallText; routed: RoutedCall }[]> {
+    const all: { call: ToolCallText; routed: RoutedCall }[] = [];
+    for (const [index, call] of this.#text.toolCalls.entries()) {
+      const started = all.filter(({ routed }) => routed.started).length;
+      all.push({ call, routed: await this.#route(call, { index, started }, handling) });
       await nextTurn();
     }
-    return routed;
+    return all;
   }
 
-  #route(call: ToolCallText): RoutedCall {
+  async #route(
+    call: ToolCallText,
+    place: Pick<SubAgentCall, 'index' | 'started'>,
+    { refusal, startSubAgent }: CallHandling,
+  ): Promise<RoutedCall> {
+    if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
     const { toolset, request } = this.#options.prepared;
@@ -187,6 +207,11 @@ export class MessageAssembler {
     const parsed = parseArguments(tool.parameters, args);
     if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
     if (tool.run.to === 'client') return { route: { to: 'client' } };
+    if (tool.run.to === 'thread') {
+      const started = await startSubAgent({ call, args: parsed.value, ...place });
+      if ('problem' in started) return { route: { to: 'answered' }, ...started };
+      return { route: { to: 'thread', threadId: started.thread.threadId }, started };
+    }
     return { route: { ...tool.run, callHash: callHash(call) } };
   }
 

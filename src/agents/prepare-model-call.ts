@@ -35,11 +35,12 @@ export interface PreparedModelCall {
  */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs }: ModelCallSources,
-  { specHash, sessionId, owner, threadId }: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId'>,
+  call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'>,
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
+  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
   // All three are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, all] = await Promise.all([
@@ -51,12 +52,14 @@ export async function prepareModelCall(
   const { signIns, unavailable } = requests
     ? await requestSignIns(toolset, all, requests)
     : { signIns: [], unavailable: toolset.unavailable };
-  const { provider, model } = models.resolve(spec.model.name);
+  const { provider, model } = models.resolve(subAgent?.model ?? spec.model.name);
   const request = promptOf({
     spec,
+    // A registered agent is instructed by its own spec alone.
+    ...(subAgent && subAgent.agent === undefined && { taskName: subAgent.title }),
     model,
     transcript: conversation,
-    tools: offeredTools(toolset, foundTools(all, threadId)),
+    tools: offeredTools(toolset, foundTools(all, threadId), mayStart),
     unavailable,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),

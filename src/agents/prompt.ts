@@ -10,6 +10,8 @@ const LARGE_RESULT_BYTES = 64 * 1024;
 
 interface PromptParts {
   spec: AgentSpec;
+  /** Set for a dynamic sub-agent, which has the instructions of its parent, but neither its messages nor its format. */
+  taskName?: string;
   /** The model's name at its provider. */
   model: string;
   transcript: TranscriptItem[];
@@ -20,22 +22,34 @@ interface PromptParts {
 }
 
 /** Builds the request to an agent's model: instructions and messages, the conversation, the tools. */
-export function promptOf({ spec, model, transcript, tools, unavailable, fileContent }: PromptParts): ModelRequest {
+export function promptOf(parts: PromptParts): ModelRequest {
+  const { spec, taskName, model, transcript, tools, unavailable, fileContent } = parts;
+  const isRoot = taskName === undefined;
   const { instructions, prepended } = filledTexts(spec);
-  const notes = unavailable.map(
-    ({ server, reason }) => `The tools of the MCP server "${server}" are currently unavailable: ${reason}`,
-  );
+  const notes = [
+    ...(isRoot ? [] : [taskNote(taskName)]),
+    ...unavailable.map(
+      ({ server, reason }) => `The tools of the MCP server "${server}" are currently unavailable: ${reason}`,
+    ),
+  ];
   const cutsResults = spec.config?.context_management?.large_tool_response?.enabled !== false;
   return {
     model,
     params: spec.model.params ?? {},
     system: [instructions, ...notes].filter(Boolean).join('\n\n'),
     instructionsLength: instructions.length,
-    transcript: [...prepended, ...(cutsResults ? transcript.map(cutResult) : transcript)],
+    transcript: [...(isRoot ? prepended : []), ...(cutsResults ? transcript.map(cutResult) : transcript)],
     tools,
-    responseFormat: spec.response_format,
+    responseFormat: isRoot ? spec.response_format : undefined,
     fileContent,
   };
+}
+
+function taskNote(name: string): string {
+  return (
+    `You are the sub-agent ${JSON.stringify(name)}. Another agent has given you the task in the first message. Work on ` +
+    'it by yourself. Your last message is your answer to that agent, which sees nothing else: make it complete.'
+  );
 }
 
 /** The instructions and messages of an agent, with the values of its variables. */

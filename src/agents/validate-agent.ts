@@ -19,13 +19,11 @@ export interface AgentProblem {
 const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[] = [
   { param: 'skills', isEnabled: ({ skills }) => (skills?.length ?? 0) > 0 },
   { param: 'config.sandbox', isEnabled: ({ config }) => config?.sandbox?.enabled === true },
-  { param: 'config.dynamic_sub_agents', isEnabled: ({ config }) => config?.dynamic_sub_agents?.enabled === true },
   { param: 'config.generative_ui', isEnabled: ({ config }) => config?.generative_ui?.enabled === true },
   {
     param: 'config.context_management.compaction',
     isEnabled: ({ config }) => config?.context_management?.compaction?.enabled === true,
   },
-  { param: 'config.pause', isEnabled: ({ config }) => config?.pause === 'wait' },
 ];
 
 /** Checks whether this server can run an agent, beyond what the schema can check. */

@@ -72,6 +72,9 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('archived_through', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('archived', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('may_pause', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('paused_changed_at', 'text')
     .execute();
   await schema
     .createTable('archive')

@@ -89,6 +89,12 @@ interface TurnsTable {
   archived_through: Generated<number>;
   /** Whether the archive has the complete log. */
   archived: Generated<number>;
+  /** Whether the turn may pause while it runs: its agent has `pause: "wait"`. */
+  may_pause: Generated<number>;
+  /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */
+  paused: Generated<number>;
+  /** When the turn was last paused or resumed. */
+  paused_changed_at: Generated<string | null>;
 }
 
 /** The logs of turns: one row per entry. */

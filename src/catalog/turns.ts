@@ -14,6 +14,8 @@ export interface AcceptedTurn {
   createdAt: string;
   /** The session's title, if it has none yet. */
   title: string | null;
+  /** Set if the turn may pause while it runs. */
+  pause?: 'wait';
 }
 
 /** The index of turns; see `TurnsTable` for its two kinds of rows. */
@@ -142,9 +144,9 @@ export class Turns {
   }
 
   /**
-   * Counts the open turns by the subject of their session: a turn is open from its request until its log is archived.
-   * Rows from before `createdSince` are not counted, since no turn runs for that long, nor are requests from before
-   * `requestedSince`, since they were abandoned.
+   * Counts the open turns by the subject of their session: a turn is open from its request until its log is archived,
+   * except while it is paused. Turns that were created and resumed before `createdSince` are not counted, since none
+   * runs for that long, nor are requests from before `requestedSince`, since they were abandoned.
    */
   async countOpen(which: {
     /** A session whose turns are not counted. */
@@ -159,12 +161,38 @@ export class Turns {
       .select(['sessions.subject_id', (eb) => eb.fn.countAll<number>().as('count')])
       // A literal, so that SQLite uses the partial index.
       .where('turns.archived', '=', sql.lit(0))
-      .where('turns.created_at', '>', createdSince)
+      .where('turns.paused', '=', 0)
+      .where((eb) =>
+        eb.or([eb('turns.created_at', '>', createdSince), eb('turns.paused_changed_at', '>', createdSince)]),
+      )
       .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)]))
       .where('turns.session_id', '<>', except)
       .groupBy('sessions.subject_id')
       .execute();
     return new Map(rows.map(({ subject_id: subject, count }) => [subject, count]));
+  }
+
+  /** Records whether a turn is paused, as of `at`: an older state has no effect. */
+  async setPaused(turnId: string, isPaused: boolean, at: string): Promise<void> {
+    await this.#db
+      .updateTable('turns')
+      .set({ paused: Number(isPaused), paused_changed_at: at })
+      .where('id', '=', turnId)
+      .where((eb) => eb.or([eb('paused_changed_at', 'is', null), eb('paused_changed_at', '<=', at)]))
+      .execute();
+  }
+
+  /** The accepted turns that may pause, whose logs are not in the archive. */
+  async mayPause(): Promise<Pick<TurnRow, 'id' | 'paused'>[]> {
+    return (
+      this.#db
+        .selectFrom('turns')
+        .select(['id', 'paused'])
+        // A literal, so that SQLite uses the partial index.
+        .where('archived', '=', sql.lit(0))
+        .where('may_pause', '=', 1)
+        .execute()
+    );
   }
 
   /** Deletes a request. An accepted turn stays. */
@@ -176,9 +204,16 @@ export class Turns {
    * Turns a request into an accepted turn. Idempotent. False, and without effect, if the session was deleted in the
    * meantime.
    */
-  async accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title }: AcceptedTurn): Promise<boolean> {
+  async accept(turn: AcceptedTurn): Promise<boolean> {
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, pause } = turn;
     const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
-    const row = { session_id: sessionId, previous_turn_id: previousTurnId, sequence, created_at: createdAt };
+    const row = {
+      session_id: sessionId,
+      previous_turn_id: previousTurnId,
+      sequence,
+      created_at: createdAt,
+      may_pause: Number(pause === 'wait'),
+    };
     return this.#db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
       await db

@@ -1,5 +1,5 @@
 import type { InputItem, LogRecord, ModelMessage } from '../core/records.ts';
-import { responseText } from '../core/projection.ts';
+import { responseText } from '../core/tool-records.ts';
 import type { TurnReport, Wait } from './turn-report.ts';
 
 /** The characters of a text that a line shows. */
@@ -84,9 +84,18 @@ function summary(record: LogRecord): string {
     case 'mcp.initialize':
     case 'mcp.auth_required':
       return record.servers.map(({ name }) => name).join(', ');
+    case 'thread.created':
+      return `${record.thread.threadId} ${shown(record.thread.title)}: ${shown(record.input)}`;
+    case 'thread.done':
+      return `${record.threadId} ${record.end.status === 'done' ? 'done' : `error: ${shown(record.end.message)}`}`;
     case 'tool.approval_required':
     case 'tool.response_required':
       return record.calls.map(({ toolCallId }) => toolCallId).join(', ');
+    case 'tool.decided':
+      return `${record.toolCallId} ${record.decision}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;
+    case 'turn.paused':
+    case 'turn.resumed':
+      return record.by ? `by ${record.by.subjectSlug}` : '';
     case 'turn.done': {
       const { end } = record;
       if (end.status === 'cancelled') return `cancelled: ${end.reason}`;

@@ -168,6 +168,10 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
   }
   if (workflow?.status !== 'running') return [];
   const calls = await runningCalls(turnId, sources);
+  const { actions } = await sources.logs.currentRun(turnId);
+  const waiting = (actions?.waiting ?? []).map(({ call: { needs, toolCallId }, askedAt }): Wait => {
+    return { for: needs, toolCallId, ...named(tools, toolCallId), since: new Date(askedAt).toISOString() };
+  });
   for (const [id, name] of await previousNames(log, sources)) if (!tools.has(id)) tools.set(id, name);
   const pending = workflow.pendingActivities.map((activity): Wait => {
     const call = calls.get(activity.activityId);
@@ -176,9 +180,10 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
     return { for: what, ...(call && { toolCallId: call, ...named(tools, call) }), ...(since && { since }), activity };
   });
   const { workflowTask } = workflow;
-  return workflowTask
-    ? [...pending, { for: 'worker', ...(workflowTask.since && { since: workflowTask.since }) }]
-    : pending;
+  const worker: Wait[] = workflowTask
+    ? [{ for: 'worker', ...(workflowTask.since && { since: workflowTask.since }) }]
+    : [];
+  return [...pending, ...waiting, ...worker];
 }
 
 const WAITS: Record<string, Wait['for']> = { callModel: 'model', callTool: 'tool', connectTools: 'tools' };

@@ -7,7 +7,7 @@ import { Cipher } from '../encryption/cipher.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { TurnLogReader, TurnNotFound } from '../engine/turn-log-reader.ts';
 import { GRPC_CHANNEL_ARGS } from '../server/services.ts';
-import { dataConverterFor } from '../temporal/data-converter.ts';
+import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
 import { findDevServers } from '../temporal-server/dev-server.ts';
 import { databaseFileIn } from '../temporal-server/embedded-server.ts';
 import { TurnHistory } from '../temporal/history.ts';
@@ -47,7 +47,8 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
       ...(dataConverter && { dataConverter }),
     });
     const { namespace, loadedDataConverter: converter } = client.options;
-    const history = new TurnHistory({ connection, namespace, converter });
+    const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
+    const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
     const logs = new TurnLogReader({ catalog, history, blobs });
     return await reportTurn(turnId, { catalog, logs, history, client: address && client });
   } catch (error) {

@@ -1,5 +1,17 @@
-import type { CallSource, CancelReason, InputItem, MessagePlan, NewRecord, PendingCall, Usage } from './records.ts';
+import type {
+  CallSource,
+  CancelReason,
+  InputItem,
+  MessagePlan,
+  NewRecord,
+  OpenThread,
+  PendingCall,
+  SubAgent,
+  Usage,
+  Waiting,
+} from './records.ts';
 import type { Subject } from './subject.ts';
+import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
 
 /**
  * The input of the projection: the events of a turn workflow's history, decoded and without Temporal's own types
@@ -10,6 +22,10 @@ export type HistoryEvent =
   /** `activityId` is the name of the activity in Temporal's descriptions. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }
+  | { type: 'commanded'; command: TurnCommand }
+  | { type: 'taskStarted'; at: string }
+  /** The task that started last was completed; its commands follow. */
+  | { type: 'taskCompleted' }
   | { type: 'continued'; at: string; runId: string }
   | { type: 'closed'; at: string; close: WorkflowClose };
 
@@ -34,7 +50,7 @@ export type ScheduledActivity = {
 }[AppendingActivity];
 
 export type ActivityResult =
-  | { how: 'completed'; records: NewRecord[] }
+  | { how: 'completed'; records: NewRecord[]; stamp?: string }
   | { how: 'failed'; message: string }
   | { how: 'timed_out' }
   | { how: 'cancelled'; started: boolean };
@@ -71,9 +87,15 @@ export interface TurnStart extends ToolScope {
   title: string | null;
   /** All pending calls of the previous turn; the input of this turn resolves each of them. */
   resumes: PendingCall[];
+  /** The sub-agents that waited at the end of the previous turn; this turn continues them. */
+  threads?: OpenThread[];
+  /** The registered agents that may be started as sub-agents: the hashes of their specs by their names. */
+  agents?: Record<string, string>;
   /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
   specHash: string;
   hasServers: boolean;
+  /** The turn waits for answers to its tool calls; otherwise it ends when it needs some. */
+  pause?: 'wait';
   limits: TurnLimits;
   /** Set on every run but the first: the state in which the previous run stopped. */
   carry?: TurnContinuation;
@@ -94,23 +116,30 @@ export interface TurnLimits {
   toolSeconds: number;
   /** The heartbeat time-out of a call that must not run again, after which its worker is considered dead. */
   toolHeartbeatSeconds: number;
+  /** How many sub-agents run at once. */
+  subAgents: number;
 }
 
-export interface TurnContinuation {
+export interface TurnContinuation extends Partial<Waiting> {
   ordinal: number;
+  /** The model calls of the root agent. */
   step: number;
   usage: Usage;
+  /** How many sub-agents the turn has started. */
+  started?: number;
   /** The run that continued as new as this one. */
   previousRunId: string;
-  /** When the turn times out: milliseconds since 1970. */
+  /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
   deadline: number;
+  /** Present if the turn waits for answers. */
+  actions?: TurnActionsState;
   /** The previous run resulted from an operator's reset, or continued such a run. */
   isReset?: true;
 }
 
 /** The result of a turn workflow. */
 export type TurnResult =
-  | { status: 'done'; pending: PendingCall[] }
+  | ({ status: 'done' } & Waiting)
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
 
@@ -138,8 +167,12 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, RunGuard {
   sequence: number;
   specHash: string;
   step: number;
-  /** The stamps of the results since the thread's last model call: see `src/engine/conversations.ts`. */
+  /** The stamps of the turn's results since the thread's last model call: see `src/engine/conversations.ts`. */
   recent: string[];
+  /** Set for the thread of a sub-agent. */
+  subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
+  /** Those of the turn's start. */
+  agents?: Record<string, string>;
   /** Set for the first model call of a turn, if it is small: the worker need not read it from the history. */
   start?: TurnStart;
 }

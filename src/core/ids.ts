@@ -1,5 +1,5 @@
 /** Ids are lowercase ULIDs behind a prefix that names what they identify. */
-export type IdPrefix = 'ses' | 'turn' | 'evt' | 'msg' | 'call' | 'req' | 'key' | 'con';
+export type IdPrefix = 'ses' | 'turn' | 'thr' | 'evt' | 'msg' | 'call' | 'req' | 'key' | 'con';
 
 /** Crockford base32, lower case: the ULID alphabet. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -28,11 +28,21 @@ export function ulid(prefix: IdPrefix, now: number, digit: () => number): string
  * since every reader of the log derives the same one.
  */
 export function eventId(turnId: string, ordinal: number): string {
-  const ulid = turnId.slice(turnId.indexOf('_') + 1);
-  let sum = (numberOf(ulid.slice(TIME_LENGTH)) + BigInt(ordinal)) % RANDOM_SPACE;
+  return derivedId('evt', turnId, ordinal);
+}
+
+/** The id of the sub-agent's thread that the call at `index` of a message starts: every attempt and replay derives it. */
+export function threadIdOf(messageId: string, index: number): string {
+  return derivedId('thr', messageId, index);
+}
+
+/** The id with the ULID of another one, and `offset` added to its random part. */
+function derivedId(prefix: IdPrefix, id: string, offset: number): string {
+  const ulid = id.slice(id.indexOf('_') + 1);
+  let sum = (numberOf(ulid.slice(TIME_LENGTH)) + BigInt(offset)) % RANDOM_SPACE;
   let random = '';
   for (let i = 0; i < RANDOM_LENGTH; i++, sum /= 32n) random = ALPHABET.charAt(Number(sum % 32n)) + random;
-  return `evt_${ulid.slice(0, TIME_LENGTH)}${random}`;
+  return `${prefix}_${ulid.slice(0, TIME_LENGTH)}${random}`;
 }
 
 /** The id of the message with which a turn begins: the turn's ULID. */

@@ -1,4 +1,4 @@
-import { callKey } from './projection.ts';
+import { callKey } from './tool-records.ts';
 import type { InputItem, PendingCall } from './records.ts';
 
 /** Why a turn cannot be created; each is an error code of the API. */
@@ -11,11 +11,17 @@ export type Rejection =
   | 'actions_pending'
   | 'call_not_pending'
   | 'call_answered_twice'
-  | 'calls_unanswered';
+  | 'calls_unanswered'
+  | 'nothing_pending'
+  | 'already_decided'
+  | 'not_an_approver'
+  | 'invalid_arguments';
 
 export interface Refusal {
   code: Rejection;
   message: string;
+  /** The part of the request that is at fault. */
+  param?: string;
 }
 
 /**

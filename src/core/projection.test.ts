@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
-import type { HistoryEvent } from './history.ts';
+import type { ActivityResult, HistoryEvent } from './history.ts';
 import { countFailureRecords, countStartRecords, firstCallOf, TurnProjection } from './projection.ts';
-import type { LogEntry, PendingCall } from './records.ts';
+import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall } from './records.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
 
@@ -12,9 +13,9 @@ function project(events: HistoryEvent[]): LogEntry[] {
   return events.flatMap((event) => projection.feed(event));
 }
 
-test('a log always begins with turn.created, ends with turn.done, and every call in it ends exactly once', () => {
+test('a log always begins with turn.created and ends with turn.done; its calls and sub-agents end once or wait', () => {
   fc.assert(
-    fc.property(randomTurn(), (happenings) => {
+    fc.property(fc.oneof(randomTurn(), randomThreads()), (happenings) => {
       const entries = project(happenings.flatMap((one) => ('event' in one ? [one.event] : [])));
       expect(entries.map(({ ordinal }) => ordinal)).toEqual(entries.map((_, i) => i + 1));
       expect(entries[0]?.record.kind).toBe('turn.created');
@@ -26,6 +27,13 @@ test('a log always begins with turn.created, ends with turn.done, and every call
         done.end.status === 'done'
           ? done.end.requiredActions.flatMap(({ calls }) => calls.map((c) => c.toolCallId))
           : [];
+      const started = entries.flatMap(({ record }) => (record.kind === 'thread.created' ? [record.thread] : []));
+      const ended = entries.flatMap(({ record }) => (record.kind === 'thread.done' ? [record.threadId] : []));
+      const waiting = (done.end.status === 'done' && done.end.threads) || [];
+      expect([...ended, ...waiting.map(({ threadId }) => threadId)].toSorted()).toEqual(
+        started.map(({ threadId }) => threadId).toSorted(),
+      );
+      pending.push(...waiting.map(({ parent }) => parent.toolCallId));
       for (const { id } of calls) {
         const ends = entries.filter(({ record }) => record.kind === 'tool.response' && record.toolCallId === id);
         expect(ends.length + pending.filter((one) => one === id).length).toBe(1);
@@ -241,7 +249,7 @@ test('a call that waits for a sign-in is required at the end, and was not execut
         input: { ...place, ...firstCallOf(start), previousTurnId: null, sequence: 1, step: 1, recent: [] },
       },
     },
-    { type: 'ended', scheduledEventId: 5, at: AT, end: { how: 'completed', records: [message] } },
+    { type: 'ended', scheduledEventId: 5, at: AT, end: { how: 'completed', records: [message], stamp: 's' } },
     {
       type: 'scheduled',
       eventId: 9,
@@ -276,3 +284,88 @@ test('a call that waits for a sign-in is required at the end, and was not execut
     'turn.done',
   ]);
 });
+const agent = (threadId: string, parent: OpenThread['parent'], depth: number): OpenThread => ({
+  threadId,
+  title: `the agent ${threadId}`,
+  parent,
+  depth,
+  specHash: 'a1',
+  hasServers: false,
+  iterations: 10,
+  steps: 1,
+});
+const outer = agent('thr_1', { threadId: 'main', toolCallId: 'call_outer' }, 1);
+const inner = agent('thr_2', { threadId: 'thr_1', toolCallId: 'call_inner' }, 2);
+const paused: PendingCall = { threadId: 'thr_2', toolCallId: 'call_1', needs: 'response', source };
+
+const ends = (entries: LogEntry[]) =>
+  entries.flatMap(({ record }) => {
+    if (record.kind === 'thread.done') return [record.threadId];
+    return record.kind === 'tool.response' ? [`${record.threadId} ${record.toolCallId} ${record.outcome}`] : [];
+  });
+
+/** The inner agent's open call, then the agents, the inner one first. */
+const ALL_ENDS = [
+  'thr_2 call_1 cancelled',
+  'thr_2',
+  'thr_1 call_inner cancelled',
+  'thr_1',
+  'main call_outer cancelled',
+];
+
+test('a turn that ends closes the sub-agents that an earlier run has left open', () => {
+  const carry = { step: 1, usage: NO_USAGE, previousRunId: 'run_1', deadline: Infinity };
+  const open = { threads: [outer, inner], pending: [paused] };
+  const start = turnStart({ carry: { ...carry, ...open, ordinal: 7 } });
+  const close = { how: 'terminated' as const, reason: 'abandoned' as const };
+  const entries = project([
+    { type: 'started', at: AT, start },
+    { type: 'closed', at: AT, close },
+  ]);
+  expect(entries.map(({ ordinal }) => ordinal)).toEqual([8, 9, 10, 11, 12, 13]);
+  expect(ends(entries)).toEqual(ALL_ENDS);
+});
+
+test('a turn that resumes sub-agents closes them, unless they wait again', () => {
+  const input = [{ type: 'user.tool_response' as const, threadId: 'thr_2', toolCallId: 'call_1', content: 'yes' }];
+  const start = turnStart({ input, resumes: [paused], threads: [outer, inner] });
+  const close = { how: 'completed' as const, result: { status: 'error' as const, message: 'broken' } };
+  const failed = project([
+    { type: 'started', at: AT, start },
+    { type: 'closed', at: AT, close },
+  ]);
+  expect(ends(failed)).toEqual(ALL_ENDS.slice(1));
+  const next = { ...paused, toolCallId: 'call_2' };
+  const result = { status: 'done' as const, pending: [next], threads: [outer, inner] };
+  const waiting = project([
+    { type: 'started', at: AT, start },
+    { type: 'closed', at: AT, close: { how: 'completed', result } },
+  ]);
+  expect(ends(waiting)).toEqual([]);
+  expect(waiting.at(-1)).toMatchObject({
+    record: { end: { requiredActions: [{ threadId: 'thr_2' }], threads: [outer, inner] } },
+  });
+});
+
+test.each(['failed', 'timed_out', 'cancelled'] as const)(
+  'a sub-agent whose model call %s ends, with as many records as are counted',
+  (how) => {
+    const { threadId, title, parent, depth, iterations } = inner;
+    const subAgent = { title, parent, depth, iterations };
+    const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId, specHash: 'a1' };
+    const plan = { messageId: 'msg_1', createdAt: AT, upTo: 1 };
+    const input = { ...place, ...plan, previousTurnId: null, sequence: 1, step: 1, recent: [], subAgent };
+    const end = { failed: { how, message: 'no' }, timed_out: { how }, cancelled: { how, started: true } }[how];
+    const entries = project([
+      { type: 'started', at: AT, start: turnStart({ threads: [outer, inner] }) },
+      { type: 'scheduled', eventId: 5, at: AT, activity: { name: 'callModel', input } },
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the table has the fields of each end
+      { type: 'ended', scheduledEventId: 5, at: AT, end: end as ActivityResult },
+    ]);
+    expect(entries).toHaveLength(1 + countFailureRecords('callModel', input));
+    expect(entries.slice(-2).map(({ record }) => record)).toMatchObject([
+      { kind: 'thread.done', threadId, end: { status: 'error' } },
+      { kind: 'tool.response', ...parent, outcome: how === 'cancelled' ? 'cancelled' : 'failed', fromThread: threadId },
+    ]);
+  },
+);

@@ -1,10 +1,12 @@
 import { eventId, firstMessageId } from './ids.ts';
+import { actionsRequired, callKey, denial, outcomeText, toolResponse, type CallKey } from './tool-records.ts';
+import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
+import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
 import {
   addUsage,
   emptyAnswer,
   NO_USAGE,
   ROOT_THREAD,
-  type ActionRequired,
   type Approval,
   type AuthRequired,
   type InputItem,
@@ -13,16 +15,17 @@ import {
   type MessagePlan,
   type ModelMessage,
   type PendingCall,
-  type ToolOutcome,
-  type ToolResponse,
+  type SubAgent,
   type TurnCreated,
   type UnsequencedRecord,
   UNREPORTED,
   type Usage,
+  type Waiting,
 } from './records.ts';
 import type {
   ActivityResult,
   AppendingActivity,
+  CallModelInput,
   HistoryEvent,
   ScheduledActivity,
   TurnHeader,
@@ -30,8 +33,6 @@ import type {
   TurnStart,
   WorkflowClose,
 } from './history.ts';
-
-type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
 
 /**
  * Projects a turn's history to its log, event by event. The same history always gives the same entries, for any reader
@@ -46,6 +47,13 @@ export class TurnProjection {
   #usage: Usage = NO_USAGE;
   #output: ModelMessage | null = null;
   #done = false;
+  #actions: TurnActions | undefined;
+  /** Commands that arrived before the end of the current workflow task. */
+  #commands: TurnCommand[] = [];
+  /** When the current workflow task started: milliseconds since 1970. */
+  #taskStartedAt = 0;
+  /** The answers to the commands of this run, by their ids. */
+  readonly verdicts = new Map<string, Verdict>();
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
@@ -53,10 +61,17 @@ export class TurnProjection {
   readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
   /** The sign-ins that were requested since the last message of their thread. */
   #signIns: AuthRequired[] = [];
+  /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
+  readonly #openThreads = new Map<string, Pick<SubAgent, 'threadId' | 'title' | 'parent'>>();
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
     return this.#start;
+  }
+
+  /** The calls of the turn that wait for answers; undefined before its first event. */
+  get actions(): TurnActions | undefined {
+    return this.#actions;
   }
 
   /** The ordinal of the last entry. */
@@ -79,6 +94,14 @@ export class TurnProjection {
         return this.#scheduled(event.eventId, event.activity);
       case 'ended':
         return this.#ended(event.scheduledEventId, event.at, event.end);
+      case 'commanded':
+        this.#commands.push(event.command);
+        return [];
+      case 'taskStarted':
+        this.#taskStartedAt = Date.parse(event.at);
+        return [];
+      case 'taskCompleted':
+        return this.#taskCompleted();
       case 'continued':
         if (this.#running.size > 0) throw new Error(`${this.#name()}: continued as new with an activity open`);
         return [];
@@ -93,14 +116,22 @@ export class TurnProjection {
       throw new Error(`${this.#name()}: the next run counts ${carry.ordinal} records, the log ${this.#ordinal}`);
     }
     this.#start = start;
+    this.#actions = new TurnActions(start);
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
     if (carry) {
       this.#ordinal = carry.ordinal;
       this.#usage = carry.usage;
+      // The same as for a reader that begins with this run.
+      this.#openCalls.clear();
+      this.#openThreads.clear();
+      this.#signIns = [];
+      this.#reopen(carry);
+      this.#reopen({ pending: this.#actions.open });
       return [];
     }
     const { createdAt: at } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
+    this.#reopen({ threads: start.threads ?? [] });
     for (const call of start.resumes) {
       const resolution = resolutionOf(call, start.input);
       if (resolution.status === 'deny') {
@@ -110,6 +141,15 @@ export class TurnProjection {
       }
     }
     return entries;
+  }
+
+  /** What was open at the end of the previous run or turn. */
+  #reopen({ pending = [], threads = [] }: Partial<Waiting>): void {
+    for (const thread of threads) {
+      this.#openThreads.set(thread.threadId, thread);
+      this.#openCalls.set(callKey(thread.parent), { ...thread.parent, scheduled: false });
+    }
+    for (const call of pending) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
   }
 
   #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
@@ -128,6 +168,18 @@ export class TurnProjection {
     if (!activity) return []; // an activity that does not append
     this.#running.delete(scheduledId);
     const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
+    const stamp = end.how === 'completed' ? end.stamp : undefined;
+    for (const record of records) this.#actions?.add(record, stamp);
+    return withOutputs(records).map((record) => this.#append(record));
+  }
+
+  #taskCompleted(): LogEntry[] {
+    const commands = this.#commands;
+    const now = this.#taskStartedAt;
+    if (!this.#actions || (commands.length === 0 && !this.#actions.isUnsettled(now))) return [];
+    this.#commands = [];
+    const { records, verdicts } = this.#actions.endTask(commands, now);
+    for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
     return records.map((record) => this.#append(record));
   }
 
@@ -142,25 +194,45 @@ export class TurnProjection {
       entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
     }
     this.#running.clear();
-    const pending = end.status === 'done' ? end.pending : [];
-    for (const call of pending) this.#openCalls.delete(callKey(call));
-    for (const call of this.#openCalls.values()) {
-      entries.push(this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', at)));
+    const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
+    for (const { threadId, parent } of threads) {
+      this.#openThreads.delete(threadId);
+      this.#openCalls.delete(callKey(parent));
     }
-    this.#openCalls.clear();
-    const actions = actionsOf(pending, at).map((action) => this.#append(action));
+    for (const call of pending) this.#openCalls.delete(callKey(call));
+    const message =
+      finishReason === 'error' ? 'the turn ended with an error' : 'the turn was cancelled before it was done';
+    for (const thread of [...this.#openThreads.values()].reverse()) {
+      entries.push(...this.#closeCalls(at, thread.threadId));
+      const stopped = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message) };
+      const records = endOfThread(thread, { ...stopped, isCancelled: true });
+      entries.push(...records.map((record) => this.#append(record)));
+    }
+    entries.push(...this.#closeCalls(at));
+    const actions = actionsRequired(pending, at).map((action) => this.#append(action));
     const requiredActions = [...this.#signIns, ...actions.map(({ record }) => record)];
     const done = this.#append({
       kind: 'turn.done',
       at,
       end:
         end.status === 'done'
-          ? { status: 'done', output: requiredActions.length > 0 ? null : this.#output, requiredActions }
+          ? {
+              status: 'done',
+              output: requiredActions.length > 0 ? null : this.#output,
+              requiredActions,
+              ...(threads.length > 0 && { threads }),
+            }
           : end,
       usage: this.#usage,
     });
     this.#done = true;
     return [...entries, ...actions, done];
+  }
+
+  /** Closes the calls of a thread, or of all. */
+  #closeCalls(at: string, threadId?: string): LogEntry[] {
+    const calls = [...this.#openCalls.values()].filter((call) => threadId === undefined || call.threadId === threadId);
+    return calls.map((call) => this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', at)));
   }
 
   #append<R extends UnsequencedRecord>(record: R): { ordinal: number; record: R & { id: string } } {
@@ -186,6 +258,10 @@ export class TurnProjection {
     } else if (record.kind === 'mcp.auth_required') {
       this.#signIns.push(record);
       for (const call of record.calls) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
+    } else if (record.kind === 'thread.created') {
+      this.#openThreads.set(record.thread.threadId, record.thread);
+    } else if (record.kind === 'thread.done') {
+      this.#openThreads.delete(record.threadId);
     }
   }
 
@@ -201,9 +277,9 @@ export function turnCreated(start: TurnHeader): TurnCreated {
   return { kind: 'turn.created', id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash };
 }
 
-/** Whether a turn starts with a model call. One that answers calls runs these first. */
-export function startsWithModelCall({ resumes }: Pick<TurnStart, 'resumes'>): boolean {
-  return resumes.length === 0;
+/** Whether a turn starts with a model call. One that answers calls, or continues sub-agents, runs these first. */
+export function startsWithModelCall({ resumes, threads = [] }: Pick<TurnStart, 'resumes' | 'threads'>): boolean {
+  return resumes.length === 0 && threads.length === 0;
 }
 
 /**
@@ -221,6 +297,7 @@ export function firstCallOf({
     createdAt,
     upTo: 1,
     ...(hasServers && { connectsServers: true }),
+    mayStart: startable(0, 0),
   };
 }
 
@@ -230,9 +307,9 @@ export function firstCallOf({
  */
 export function countFailureRecords(
   activity: AppendingActivity,
-  { connectsServers }: Pick<MessagePlan, 'connectsServers'> = {},
+  { connectsServers, subAgent }: Pick<CallModelInput, 'connectsServers' | 'subAgent'> = {},
 ): number {
-  return FAILURE_RECORDS[activity] + (connectsServers ? 1 : 0);
+  return FAILURE_RECORDS[activity] + (connectsServers ? 1 : 0) + (subAgent ? END_RECORDS : 0);
 }
 
 const FAILURE_RECORDS: Record<AppendingActivity, number> = { callModel: 1, callTool: 1, connectTools: 0 };
@@ -254,16 +331,6 @@ export function resolutionOf(call: CallKey & Pick<PendingCall, 'needs'>, input: 
   throw new Error(`the input does not answer ${call.toolCallId}, which the turn resumes`);
 }
 
-/** Identifies a tool call within its turn, together with its thread, since providers number calls per conversation. */
-export interface CallKey {
-  threadId: string;
-  toolCallId: string;
-}
-
-export function callKey(call: CallKey): string {
-  return `${call.threadId} ${call.toolCallId}`;
-}
-
 /** The records that stand for an activity which has failed; as many as `countFailureRecords` says. */
 function recordsOfFailure(
   activity: ScheduledActivity,
@@ -273,8 +340,15 @@ function recordsOfFailure(
   switch (activity.name) {
     case 'connectTools':
       return [];
-    case 'callModel':
-      return emptyAnswer(activity.input, end.how === 'cancelled' ? 'cancelled' : 'error', UNREPORTED);
+    case 'callModel': {
+      const { threadId, subAgent } = activity.input;
+      const isCancelled = end.how === 'cancelled';
+      const answer = emptyAnswer(activity.input, isCancelled ? 'cancelled' : 'error', UNREPORTED);
+      if (!subAgent) return answer;
+      const message = end.how === 'failed' ? end.message : 'its model call was lost';
+      const failed = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message), isCancelled };
+      return [...answer, ...endOfThread({ ...subAgent, threadId }, failed)];
+    }
     case 'callTool': {
       const effect = activity.input.source.run?.effect;
       const outcome = outcomeOfFailure(effect, end);
@@ -284,6 +358,15 @@ function recordsOfFailure(
       return [toolResponse(activity.input, outcome, at, text)];
     }
   }
+}
+
+/** Adds the last message of a thread that is done to the record of its end, which directly follows it. */
+function withOutputs(records: UnsequencedRecord[]): UnsequencedRecord[] {
+  return records.map((record, i) => {
+    const output = records[i - 1];
+    const isDone = record.kind === 'thread.done' && record.end.status === 'done';
+    return isDone && output?.kind === 'model.message' ? { ...record, output } : record;
+  });
 }
 
 /** The records that stand for an activity which was running when the turn closed. */
@@ -311,40 +394,6 @@ function outcomeOfFailure(
   return effect === 'once' ? 'unknown_outcome' : 'failed';
 }
 
-/** The text for the model and the reader if a call has an outcome but no text of its own. */
-export function outcomeText(outcome: Exclude<Unsuccessful, 'denied'>): string {
-  switch (outcome) {
-    case 'cancelled':
-      return 'This tool call was not executed: the turn ended before it could start.';
-    case 'expired':
-      return 'This tool call was not executed: it was not approved in time.';
-    case 'unknown_outcome':
-      return 'The outcome of this tool call is unknown: it was started, but no result arrived. It may or may not have taken effect; check before you repeat it.';
-    case 'failed':
-      return 'The tool call failed: the tool did not answer.';
-  }
-}
-
-/** The text of a result for the model and the reader. */
-export function responseText({ outcome, content }: Pick<ToolResponse, 'outcome' | 'content'>): string {
-  if (outcome !== 'denied') return content;
-  return content ? `The user denied this tool call. Reason: ${content}` : 'The user denied this tool call.';
-}
-
-function toolResponse(
-  { threadId, toolCallId }: CallKey,
-  outcome: Exclude<Unsuccessful, 'denied'>,
-  at: string,
-  content = outcomeText(outcome),
-): UnsequencedRecord {
-  return { kind: 'tool.response', at, threadId, toolCallId, outcome, content };
-}
-
-/** The content is the bare reason: here it may be a reference, which cannot be put into a sentence. */
-function denial({ threadId, toolCallId }: CallKey, reason: string | undefined, at: string): UnsequencedRecord {
-  return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
-}
-
 function resultOf(close: WorkflowClose): TurnResult {
   switch (close.how) {
     case 'completed':
@@ -356,20 +405,4 @@ function resultOf(close: WorkflowClose): TurnResult {
     case 'timed_out':
       return { status: 'cancelled', reason: 'server-execution-timeout' };
   }
-}
-
-/** One event per thread and need, approvals first. */
-function actionsOf(pending: PendingCall[], at: string): Omit<ActionRequired, 'id'>[] {
-  const groups = new Map<string, Omit<ActionRequired, 'id'>>();
-  for (const needs of ['approval', 'response'] as const) {
-    for (const call of pending) {
-      if (call.needs !== needs) continue;
-      const key = `${needs} ${call.threadId}`;
-      const kind = needs === 'approval' ? 'tool.approval_required' : 'tool.response_required';
-      const group = groups.get(key) ?? { kind, at, threadId: call.threadId, calls: [] };
-      group.calls.push(call);
-      groups.set(key, group);
-    }
-  }
-  return [...groups.values()];
 }

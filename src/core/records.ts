@@ -8,7 +8,7 @@
  * never texts.
  */
 
-import type { Subject } from './subject.ts';
+import type { Role, Subject } from './subject.ts';
 
 /** The thread of the root agent; sub-agents get threads of their own. */
 export const ROOT_THREAD = 'main';
@@ -45,12 +45,33 @@ export type ToolInfo =
  * - `server`: the server runs it, after an approval if `approval` is set. `retry` tools may run again with the same
  *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`.
  * - `client`: the client answers it.
+ * - `thread`: a sub-agent answers it; the record of its thread follows the message.
  * - `answered`: it cannot run (unknown tool, invalid arguments); its result directly follows the message.
  */
 export type ToolRoute =
-  | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string }
+  | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string; policy?: ApprovalPolicy }
   | { to: 'client' }
+  | { to: 'thread'; threadId: string }
   | { to: 'answered' };
+
+/** Who may decide on a call, by subject slugs and roles. */
+export interface Approvers {
+  subjects: string[];
+  roles: Role[];
+}
+
+/** The agent's policy for the approval of a call; decided with its route. */
+export interface ApprovalPolicy {
+  /** Undefined: those with the right to decide in the session. */
+  approvers?: Approvers;
+  /** How many subjects must allow the call; one denial decides. */
+  quorum: number;
+  expiresInSeconds?: number;
+  onExpiry: 'deny' | 'allow' | 'end';
+  /** Who may decide, too, if nobody has after this time. */
+  escalate?: { afterSeconds: number; to: Approvers };
+  mayEditArguments: boolean;
+}
 
 export interface ToolCall {
   id: string;
@@ -128,6 +149,8 @@ export interface MessagePlan {
   upTo: number;
   /** The agent has MCP servers, and the records of the call begin with the one of their connections. */
   connectsServers?: true;
+  /** How many sub-agents the message may start; default: none. */
+  mayStart?: number;
 }
 
 /** The records of a model call from which nothing arrived; `usage` is undefined if no attempt was made. */
@@ -168,6 +191,8 @@ export interface ToolResponse extends Base {
   fullText?: { name: string; mimeType: string; bytes: number; blob: string; sessionId: string };
   /** For a search for tools: the tools that are offered to the model from now on. */
   foundTools?: FoundTool[];
+  /** The thread of the sub-agent that has answered. Only the model reads its answer here. */
+  fromThread?: string;
 }
 
 /** A tool, identified independently of changes to its agent: names of servers are unique in an agent. */
@@ -207,6 +232,57 @@ export interface AuthRequired extends Base {
   calls: PendingCall[];
 }
 
+/** The thread of a sub-agent, and all that is needed to run it: in this run of the turn, in the next, in a later turn. */
+export interface SubAgent {
+  threadId: string;
+  /** The name that its parent has given it. */
+  title: string;
+  /** The call that it answers. */
+  parent: Pick<PendingCall, 'threadId' | 'toolCallId'>;
+  /** 1 for a sub-agent of the root agent, 2 for one of its sub-agents. */
+  depth: number;
+  specHash: string;
+  /** The name of the registered agent that it is. Absent: it is dynamic, and has the tools of its parent. */
+  agent?: string;
+  /** The spec is that of a registered agent, with whose rights it runs, also in the session of a draft. */
+  isRegistered?: true;
+  /** Set for a dynamic one whose model is not its parent's. */
+  model?: string;
+  hasServers: boolean;
+  /** The limit of its model calls. */
+  iterations: number;
+}
+
+/** A sub-agent that is not done. */
+export interface OpenThread extends SubAgent {
+  /** Its model calls so far. */
+  steps: number;
+}
+
+export interface ThreadCreated extends Base {
+  kind: 'thread.created';
+  thread: SubAgent;
+  /** The sub-agent's task, with which its conversation begins. */
+  input: string;
+}
+
+export interface ThreadDone extends Base {
+  kind: 'thread.done';
+  threadId: string;
+  title: string;
+  parent: SubAgent['parent'];
+  end: { status: 'done' } | { status: 'error'; message: string };
+  /** The last message of a thread that is done; the projection adds it. */
+  output?: ModelMessage;
+}
+
+/** What keeps a turn from being answered: calls that wait for a human or a client, and the sub-agents that made them. */
+export interface Waiting {
+  pending: PendingCall[];
+  /** Parents stand before their sub-agents. */
+  threads?: OpenThread[];
+}
+
 /** A tool call that waits for a human or a client, with the data to run it later, in another turn. */
 export interface PendingCall {
   threadId: string;
@@ -216,6 +292,7 @@ export interface PendingCall {
   source: CallSource;
   /** The sign-in that it needs. */
   signInId?: string;
+  policy?: ApprovalPolicy;
 }
 
 /** The position of a tool call: the `index`-th call of a message of a turn. */
@@ -238,10 +315,37 @@ export interface ActionRequired extends Base {
 /** What a turn that is done waits for. */
 export type RequiredAction = ActionRequired | AuthRequired;
 
+/** A vote on a call, or what time has decided. */
+export interface ToolDecided extends Base {
+  kind: 'tool.decided';
+  threadId: string;
+  toolCallId: string;
+  decision: 'allow' | 'deny' | 'expired' | 'escalated';
+  /** Absent if time has decided. */
+  by?: Subject;
+  reason?: string;
+  /** How many votes are still needed before the call runs. */
+  remaining: number;
+}
+
+/** The turn has nothing to do until somebody answers, or goes on. While it is paused its time limit stops. */
+export interface TurnPaused extends Base {
+  kind: 'turn.paused' | 'turn.resumed';
+  reason: 'action';
+  /** Who made it go on; absent if time did. */
+  by?: Subject;
+}
+
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
 
 export type TurnOutcome =
-  | { status: 'done'; output: ModelMessage | null; requiredActions: RequiredAction[] }
+  | {
+      status: 'done';
+      output: ModelMessage | null;
+      requiredActions: RequiredAction[];
+      /** The sub-agents that wait with the root agent. */
+      threads?: OpenThread[];
+    }
   | { status: 'cancelled'; reason: CancelReason }
   | { status: 'error'; message: string };
 
@@ -258,7 +362,17 @@ export interface TurnDone extends Base {
   usage: Usage;
 }
 
-export type LogRecord = TurnCreated | ModelMessage | ToolResponse | McpInitialized | RequiredAction | TurnDone;
+export type LogRecord =
+  | TurnCreated
+  | ModelMessage
+  | ToolResponse
+  | McpInitialized
+  | ThreadCreated
+  | ThreadDone
+  | RequiredAction
+  | ToolDecided
+  | TurnPaused
+  | TurnDone;
 
 export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 
@@ -266,7 +380,9 @@ export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, ModelMessage>>;
 
 /** A record as an activity returns it. */
-export type NewRecord = ModelMessage | WithoutId<ToolResponse | McpInitialized | AuthRequired>;
+export type NewRecord =
+  | ModelMessage
+  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone>;
 
 /** A record at its position: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {

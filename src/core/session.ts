@@ -1,5 +1,5 @@
 import type { TurnStart } from './history.ts';
-import type { PendingCall } from './records.ts';
+import type { Waiting } from './records.ts';
 
 /** The input of a session workflow. */
 export interface SessionStart {
@@ -25,10 +25,8 @@ export interface TurnAccepted {
   sequence: number;
 }
 
-export interface Tip extends TurnAccepted {
-  /** The calls that wait for a reply on it. */
-  pending: PendingCall[];
-}
+/** A turn, with what waits for a reply on it. */
+export interface Tip extends TurnAccepted, Waiting {}
 
 /**
  * A turn to start, as the API sends it: validated as far as that is possible without the session.
@@ -39,7 +37,17 @@ export interface Tip extends TurnAccepted {
  */
 export interface CreateTurnCommand extends Pick<
   TurnStart,
-  'turnId' | 'createdAt' | 'createdBy' | 'owner' | 'input' | 'title' | 'specHash' | 'hasServers' | 'limits'
+  | 'turnId'
+  | 'createdAt'
+  | 'createdBy'
+  | 'owner'
+  | 'input'
+  | 'title'
+  | 'specHash'
+  | 'agents'
+  | 'hasServers'
+  | 'pause'
+  | 'limits'
 > {
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;

@@ -36,7 +36,7 @@ export function requestedSignIns(records: UnsequencedRecord[]): Map<string, Requ
     }
   }
   const found = [...requested].map(([server, { id, turn: at }]) => {
-    return [server, { id, mayRepeat, isRecent: turn - at <= 1 }] as const;
+    return [server, { id, mayRepeat: mayRepeat || at === turn, isRecent: turn - at <= 1 }] as const;
   });
   return new Map(found);
 }

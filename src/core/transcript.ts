@@ -1,13 +1,14 @@
-import { responseText } from './projection.ts';
-import type {
-  InputItem,
-  ModelMessage,
-  StoredFile,
-  ToolCall,
-  UnsequencedRecord,
-  UserContentPart,
-  FoundTool,
+import {
+  ROOT_THREAD,
+  type InputItem,
+  type ModelMessage,
+  type StoredFile,
+  type ToolCall,
+  type UnsequencedRecord,
+  type UserContentPart,
+  type FoundTool,
 } from './records.ts';
+import { responseText } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
 export type TranscriptItem =
@@ -35,7 +36,8 @@ type ToolResult =
 const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
 
 /**
- * The conversation of a thread: the records of the turns of a chain, oldest first, and of the turn in progress.
+ * The conversation of a thread: the records of the turns of a chain, oldest first, and of the turn in progress. That of
+ * a sub-agent begins with its task, and has nothing of its parent's.
  *
  * Providers reject a tool call that is not directly followed by exactly one result. So the result of each call is
  * looked up in the whole chain (an approved call runs in a later turn than the one that requested it), and a call
@@ -45,7 +47,8 @@ export function transcript(records: UnsequencedRecord[], threadId: string): Tran
   const results = toolResults(records, threadId);
   const items: TranscriptItem[] = [];
   for (const record of records) {
-    if (record.kind === 'turn.created') items.push(...record.input.flatMap(userMessage));
+    if (record.kind === 'turn.created' && threadId === ROOT_THREAD) items.push(...record.input.flatMap(userMessage));
+    if (record.kind === 'thread.created' && record.thread.threadId === threadId) items.push(userText(record.input));
     if (record.kind === 'model.message' && record.threadId === threadId) items.push(...assistantItems(record, results));
   }
   return items;
@@ -54,7 +57,11 @@ export function transcript(records: UnsequencedRecord[], threadId: string): Tran
 function userMessage(item: InputItem): TranscriptItem[] {
   if (item.type !== 'user.message') return [];
   const { content } = item;
-  return [{ role: 'user', content: typeof content === 'string' ? [{ type: 'text', text: content }] : content }];
+  return [typeof content === 'string' ? userText(content) : { role: 'user', content }];
+}
+
+function userText(text: string): TranscriptItem {
+  return { role: 'user', content: [{ type: 'text', text }] };
 }
 
 /** `results`: those of the message's thread, by the ids of their calls. */

@@ -115,6 +115,62 @@ test('after a failure in the middle of a read, the turn is read again from its s
   expect(readsAfter).toEqual([0, 5, 0]);
 });
 
+/** Three threads of one turn, each with a step per round, as one worker or several see them. */
+function threeThreads(workers: number) {
+  const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
+  /** The events that were read, of each read. */
+  const reads: number[] = [];
+  const fake: Pick<TurnHistory, 'readSince'> = {
+    readSince: (_turnId, _runId, after) => {
+      reads.push(events.length - after);
+      return Promise.resolve({ events: events.slice(after), lastEventId: events.length });
+    },
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all texts are small, and there are no earlier turns
+  const sources = { history: fake as TurnHistory, logs: {} as TurnLogReader, blobs: {} as BlobStore };
+  const all = Array.from({ length: workers }, () => new Conversations(sources));
+  const stamps: string[] = [];
+  const known = new Map<string, number>();
+  let upTo = 1;
+  /** A step of each thread: all load what they answer, then all results arrive. */
+  const round = async (n: number): Promise<void> => {
+    const calls = ['a', 'b', 'c'].map((threadId, i): [Conversations, CallModelInput] => {
+      const recent = stamps.slice((known.get(threadId) ?? 1) - 1);
+      known.set(threadId, upTo);
+      const call = { ...input(upTo, n + 1), threadId, messageId: `msg_${n}_${threadId}`, recent };
+      return [all[(n + i) % workers]!, call];
+    });
+    const loaded = await Promise.all(calls.map(([worker, call]) => worker.load(call, 'run_1', never)));
+    for (const records of loaded) expect(records).toHaveLength(upTo);
+    for (const [worker, call] of calls) {
+      const record: ModelMessage = { ...attempt(), id: call.messageId, threadId: call.threadId };
+      worker.remember(call.messageId, [record]);
+      stamps.push(call.messageId);
+      const eventId = events.length + 1;
+      const end = { how: 'completed' as const, records: [record] };
+      events.push(
+        { type: 'scheduled', eventId, at: AT, activity: { name: 'callModel', input: call } },
+        { type: 'ended', scheduledEventId: eventId, at: AT, end },
+      );
+      upTo += 1;
+    }
+  };
+  return { round, reads, events };
+}
+
+test('three threads at work on one worker read the history once, at their beginning', async () => {
+  const { round, reads } = threeThreads(1);
+  for (let n = 0; n < 20; n++) await round(n);
+  expect(reads).toEqual([1]);
+});
+
+test('three threads on two workers read each event once per worker', async () => {
+  const { round, reads, events } = threeThreads(2);
+  for (let n = 0; n < 20; n++) await round(n);
+  expect(reads.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(2 * events.length);
+  expect(reads.length).toBeLessThanOrEqual(2 * 20);
+});
+
 test('the previous turn is taken from the log that the API has sent along: no log is read', async () => {
   const { conversations } = conversationsOver(() => Promise.reject(new Error('no blobs')));
   const before = turnCreated(turnStart());

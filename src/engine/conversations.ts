@@ -2,28 +2,13 @@ import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
-import { turnCreated, TurnProjection } from '../core/projection.ts';
+import { turnCreated } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnsequencedRecord } from '../core/records.ts';
-import { memoized } from '../lib/memoized.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
+import { charactersOf, recordsOf, RunRecords } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
-
-/** The records of a turn in progress that this worker has: the three parts in this order. */
-interface InProgress {
-  runId: string;
-  /** From the runs before this one. */
-  earlier: UnsequencedRecord[];
-  /** From this run's history up to `lastEventId`. */
-  projected: UnsequencedRecord[];
-  /** Produced by this worker, and not read from the history yet. */
-  ahead: UnsequencedRecord[];
-  projection: TurnProjection;
-  lastEventId: number;
-  /** Its approximate size. */
-  characters: number;
-}
 
 /** The limit of each cache. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
@@ -44,7 +29,8 @@ export class Conversations {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: charactersOf,
   });
-  readonly #inProgress = new LRUCache<string, InProgress>({
+  /** The runs of turns in progress, by their ids. */
+  readonly #inProgress = new LRUCache<string, RunRecords>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: ({ characters }) => characters,
   });
@@ -144,66 +130,26 @@ export class Conversations {
   }
 
   async #turn(input: CallModelInput, runId: string): Promise<UnsequencedRecord[]> {
-    const { turnId, upTo } = input;
-    const known = this.#inProgress.get(turnId);
-    // Taken out of the cache while it is updated: a concurrent attempt, or a failure half-way, rebuilds it.
-    this.#inProgress.delete(turnId);
-    const own = known?.runId === runId ? known : await this.#begin(input, runId);
-    this.#addRecent(input, own);
-    if (count(own) < upTo) await this.#readOn(input, own);
-    if (count(own) < upTo) throw new Error(`turn ${turnId} has no entry ${upTo}`);
-    this.#inProgress.set(turnId, own);
-    return [...own.earlier, ...own.projected, ...own.ahead].slice(0, upTo);
-  }
-
-  async #begin({ start, createdAt: at, sessionId }: CallModelInput, runId: string): Promise<InProgress> {
-    const projection = new TurnProjection();
-    const own: InProgress = { runId, earlier: [], projected: [], ahead: [], projection, lastEventId: 0, characters: 1 };
-    if (start) {
-      const entries = new TurnProjection().feed({ type: 'started', at, start });
-      own.ahead = recordsOf(await this.#restore(entries, sessionId));
-      own.characters += charactersOf(own.ahead);
+    const records = this.#inProgress.get(runId) ?? this.#runRecords(runId);
+    this.#inProgress.set(runId, records);
+    try {
+      return await records.upTo(input);
+    } finally {
+      // The cache measures an entry when it is added.
+      this.#inProgress.delete(runId);
+      this.#inProgress.set(runId, records);
     }
-    return own;
   }
 
-  /** Adds the results that this worker produced, if nothing else is missing. */
-  #addRecent({ recent, upTo }: CallModelInput, own: InProgress): void {
-    const stamped = recent.map((stamp) => this.#stamped.get(stamp));
-    const fresh = stamped.flatMap((records) => records ?? []);
-    if (stamped.includes(undefined) || count(own) + fresh.length !== upTo) return;
-    own.ahead.push(...fresh);
-    own.characters += charactersOf(fresh);
-  }
-
-  async #readOn({ turnId, sessionId }: CallModelInput, own: InProgress): Promise<void> {
-    const isFirst = own.lastEventId === 0;
-    const { events, lastEventId } = await this.#history.readSince(turnId, own.runId, own.lastEventId);
-    const entries = events.flatMap((event) => own.projection.feed(event));
-    const { carry } = own.projection.start ?? {};
-    if (isFirst && carry) own.earlier = recordsOf((await this.#logs.all(turnId)).slice(0, carry.ordinal));
-    own.projected.push(...recordsOf(await this.#restore(entries, sessionId)));
-    own.ahead = [];
-    own.lastEventId = lastEventId;
-    own.characters = charactersOf([...own.earlier, ...own.projected]);
+  #runRecords(runId: string): RunRecords {
+    const stamped = (stamp: string) => this.#stamped.get(stamp);
+    return new RunRecords({ runId, logs: this.#logs, history: this.#history, blobs: this.#blobs, stamped });
   }
 
   #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
     return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#blobs, sessionId })));
   }
 }
-
-function count({ earlier, projected, ahead }: InProgress): number {
-  return earlier.length + projected.length + ahead.length;
-}
-
-/** The approximate size of records; at least 1, as the cache requires. */
-function charactersOf(records: UnsequencedRecord[]): number {
-  return records.reduce((sum, record) => sum + charactersIn(record), 1);
-}
-
-/** Memoized, since a record that is cached under its stamp is then cached with its turn. */
-const charactersIn = memoized((record: UnsequencedRecord) => JSON.stringify(record).length);
 
 /** @throws Error if the records belong to another session's turn */
 function assertOfSession(records: UnsequencedRecord[], sessionId: string): void {
@@ -216,8 +162,4 @@ function assertOfSession(records: UnsequencedRecord[], sessionId: string): void 
 /** The first record of a turn. */
 function createdIn([first]: UnsequencedRecord[]): Omit<TurnCreated, 'id'> | undefined {
   return first?.kind === 'turn.created' ? first : undefined;
-}
-
-function recordsOf(entries: LogEntry[]): UnsequencedRecord[] {
-  return entries.map(({ record }) => record);
 }

@@ -29,7 +29,7 @@ import type { TurnLogReader } from './turn-log-reader.ts';
  * catalog or the disk (`isUnavailable`).
  */
 export interface Engine {
-  config: Pick<Config, 'turnSeconds' | 'tool'>;
+  config: Pick<Config, 'turnSeconds' | 'tool' | 'subAgents'>;
   catalog: Catalog;
   blobs: BlobStore;
   logs: TurnLogReader;

@@ -13,10 +13,12 @@ import {
   deleteSessionWorkflowId,
   SESSION_WORKFLOW,
   sessionWorkflowId,
+  turnWorkflowId,
   WORKFLOW_TASK_TIMEOUT,
 } from '../core/temporal-names.ts';
 import type { deleteSession } from '../../workflows/delete-session.ts';
-import { cancelSession, createTurn } from '../../workflows/messages.ts';
+import type { AnswerCommand } from '../core/turn-actions.ts';
+import { cancelSession, commandTurn, createTurn } from '../../workflows/messages.ts';
 import type { CancelCommand, CreateTurnCommand, SessionStart, TurnAccepted } from '../core/session.ts';
 import type { session } from '../../workflows/session.ts';
 import { backoffMs } from '../lib/backoff.ts';
@@ -39,6 +41,9 @@ const LOOKUP_TIMEOUT_MS = 3_000;
 const MAX_ATTEMPTS = 3;
 const RETRY_WITHIN_MS = 3_000;
 const FIRST_PAUSE_MS = 50;
+
+/** A signal does not wait for a worker. */
+const SIGNAL_TIMEOUT_MS = 10_000;
 
 const START_REMOVAL_TIMEOUT_MS = 10_000;
 
@@ -94,6 +99,25 @@ export class SessionCommands {
         startWorkflowOperation: operation,
       }),
     );
+  }
+
+  /**
+   * Sends a command to a running turn. It is in the turn's history when this returns; whether it counts is decided by the
+   * turn. @throws EngineError `nothing_pending` if the turn has ended, `unavailable` if its outcome is unknown
+   */
+  async answer(turnId: string, command: AnswerCommand): Promise<void> {
+    const turn = this.#client.workflow.getHandle(turnWorkflowId(turnId));
+    try {
+      await this.#client.connection.withDeadline(Date.now() + SIGNAL_TIMEOUT_MS, () =>
+        turn.signal(commandTurn, command),
+      );
+    } catch (error) {
+      if (isNotFound(error)) {
+        throw new EngineError('nothing_pending', 'the turn has ended: nothing waits for an answer', { cause: error });
+      }
+      if (!isTemporalUnavailable(error)) throw error;
+      throw new EngineError('unavailable', 'the turn cannot be reached; try again', { cause: error });
+    }
   }
 
   /** Starts the removal of a deleted session. If that fails now, housekeeping starts it later. */

@@ -8,13 +8,14 @@ import { timeOf } from '../core/ids.ts';
 import { titleOf } from '../core/input-rules.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { InputItem, TurnCreated } from '../core/records.ts';
-import { hasServers, type AgentSpec } from '../spec/agent-spec.ts';
+import { hasServers, iterationLimit, type AgentSpec } from '../spec/agent-spec.ts';
 import type { CreateTurnCommand } from '../core/session.ts';
 import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
 import { checkAgent } from './agent-check.ts';
 import type { Engine } from './engine.ts';
 import { EngineError, isRejected } from './errors.ts';
+import { pinnedAgents } from './pinned-agents.ts';
 import type { RequestClaim } from './request-claims.ts';
 import type { Speculation } from './speculation.ts';
 import { storeInput } from './store-input.ts';
@@ -30,8 +31,8 @@ export interface TurnToStart {
   caller: Caller;
   previous: PreviousTurn;
   claim: RequestClaim;
-  /** The agent that the turn runs with: see `runnableSpec`. */
-  spec: Promise<AgentSpec>;
+  /** The agent that the turn runs with: see `runnableAgent`. */
+  agent: Promise<RunnableAgent>;
   /**
    * The input, with its files inline. Called once, before anything is written.
    * @throws EngineError `file_unavailable`
@@ -60,7 +61,7 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
   const { resourceId: turnId } = claim;
   const sessionId = session.id;
   try {
-    const spec = await turn.spec;
+    const agent = await turn.agent;
     const loaded = await turn.loadInput();
     const createdAt = createdAtOf(turnId);
     // Written before the command is sent, so that housekeeping finds the turn after a crash in between. Written before
@@ -69,7 +70,7 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
     if (!isRequested) throw sessionNotFound(sessionId);
     turn.onIndexed();
     const input = await storeInput(loaded, { blobs, sessionId });
-    const command = await commandOf(engine, turn, { spec, input, createdAt });
+    const command = await commandOf(engine, turn, { agent, input, createdAt });
     speculation?.offer(command.input);
     const accepted = await commands.createTurn(sessionId, command);
     engine.logs.accepted(turnId);
@@ -100,16 +101,23 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
   }
 }
 
+export interface RunnableAgent {
+  spec: AgentSpec;
+  /** See `pinnedAgents`. */
+  agents: Record<string, string> | undefined;
+}
+
 /** The agent of a session, if a turn can run with it now. @throws EngineError */
-export async function runnableSpec(
+export async function runnableAgent(
   { catalog, agentCheck }: Engine,
   session: SessionRow,
   caller: Caller,
-): Promise<AgentSpec> {
+): Promise<RunnableAgent> {
   if (session.closed) throw new EngineError('session_closed', 'the session is closed');
   const spec = await catalog.agents.spec(session.spec_hash);
-  await checkAgent(spec, ownerOf(session, caller), agentCheck, 'agent.');
-  return spec;
+  const owner = ownerOf(session, caller);
+  await checkAgent(spec, owner, agentCheck, 'agent.');
+  return { spec, agents: await pinnedAgents(spec, { catalog, agentCheck, owner }) };
 }
 
 const storedRoles = z.array(z.string());
@@ -132,8 +140,9 @@ export function createdAtOf(turnId: string): string {
 async function commandOf(
   { blobs, config }: Engine,
   { session, caller, previous, claim }: TurnToStart,
-  { spec, input, createdAt }: { spec: AgentSpec; input: InputItem[]; createdAt: string },
+  { agent, input, createdAt }: { agent: RunnableAgent; input: InputItem[]; createdAt: string },
 ): Promise<CreateTurnCommand> {
+  const { spec, agents } = agent;
   return {
     turnId: claim.resourceId,
     createdAt,
@@ -144,12 +153,15 @@ async function commandOf(
     previous,
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
     specHash: session.spec_hash,
+    ...(agents && { agents }),
     hasServers: hasServers(spec),
+    ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     limits: {
-      iterations: spec.config?.iteration_limit ?? 100,
+      iterations: iterationLimit(spec),
       seconds: config.turnSeconds,
       toolSeconds: config.tool.timeoutSeconds,
       toolHeartbeatSeconds: config.tool.heartbeatSeconds,
+      subAgents: config.subAgents,
     },
   };
 }

@@ -61,9 +61,17 @@ export class TurnIndex {
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt } = start;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause } = start;
     const title = sequence === 1 ? start.title : null;
-    return this.#catalog.turns.accept({ turnId, sessionId, previousTurnId, sequence, createdAt, title });
+    return this.#catalog.turns.accept({
+      turnId,
+      sessionId,
+      previousTurnId,
+      sequence,
+      createdAt,
+      title,
+      ...(pause && { pause }),
+    });
   }
 
   async #reconcile(turnId: string, requestedAt: string): Promise<void> {

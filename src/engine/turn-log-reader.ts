@@ -59,6 +59,14 @@ export interface ChainedTurn {
   entries: LogEntry[];
 }
 
+/** The first record of a turn, and its last one if the turn has ended. */
+export interface TurnEnds {
+  created: TurnCreated;
+  done: TurnDone | undefined;
+  /** The ids of the calls that wait for answers while the turn runs. */
+  waiting?: string[];
+}
+
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
 
 interface BackwardsOptions {
@@ -325,14 +333,42 @@ export class TurnLogReader {
     return ((await this.#row(turnId))?.archived_through ?? 0) + 1;
   }
 
+  /**
+   * Projects the current run of a turn up to its present end. With `follow`, also what comes after, until `until` returns
+   * true or the turn ends. @throws TurnNotFound
+   */
+  async currentRun(
+    turnId: string,
+    { until = () => false, follow }: { until?: (projection: TurnProjection) => boolean; follow?: AbortSignal } = {},
+  ): Promise<TurnProjection> {
+    return this.#found(turnId, async () => {
+      const projection = new TurnProjection();
+      let next: string | undefined;
+      do {
+        const pages: AsyncIterable<HistoryPage> = this.#history.read(turnId, next, follow);
+        next = undefined;
+        for await (const { events } of pages) {
+          for (const event of events) {
+            projection.feed(event);
+            next = event.type === 'continued' ? event.runId : undefined;
+          }
+          if (until(projection)) return projection;
+        }
+      } while (next !== undefined);
+      return projection;
+    });
+  }
+
   /** The first record of a turn, and its last one if the turn has ended. @throws TurnNotFound */
-  async firstAndLast(turnId: string): Promise<{ created: TurnCreated; done: TurnDone | undefined }> {
+  async firstAndLast(turnId: string): Promise<TurnEnds> {
     const row = await this.#row(turnId);
     if (!row?.archived && !this.#ended.has(turnId)) {
       const start = await this.start(turnId);
       if (!(await this.close(turnId))) {
         const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
-        return { created, done: undefined };
+        if (start.pause !== 'wait') return { created, done: undefined };
+        const { actions } = await this.currentRun(turnId);
+        return { created, done: undefined, waiting: actions?.waiting.map(({ call }) => call.toolCallId) ?? [] };
       }
     }
     const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });

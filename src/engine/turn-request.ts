@@ -13,7 +13,7 @@ import {
   createdAtOf,
   MAX_INPUT_BYTES,
   ownerOf,
-  runnableSpec,
+  runnableAgent,
   startTurn,
   type PreviousTurn,
   type TurnToStart,
@@ -84,9 +84,9 @@ export class TurnRequest implements Disposable {
     const endAdmission = await this.#admit(session, rateLimitError);
     try {
       const resourceId = newId('turn');
-      const spec = runnableSpec(this.#engine, session, caller);
+      const agent = runnableAgent(this.#engine, session, caller);
       // If the agent cannot run, `startTurn` reports it.
-      const isRunnable = spec.then(
+      const isRunnable = agent.then(
         () => true,
         () => false,
       );
@@ -108,7 +108,7 @@ export class TurnRequest implements Disposable {
         caller,
         previous,
         claim,
-        spec,
+        agent,
         loadInput,
         speculation,
         onIndexed: endAdmission,

@@ -1,6 +1,6 @@
 import type { Tip } from '../core/session.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { LogEntry } from '../core/records.ts';
+import type { LogEntry, Waiting } from '../core/records.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
 export interface TurnStatus extends Tip {
@@ -17,20 +17,23 @@ export async function turnStatus(
   if (row?.archived && row.sequence !== null) {
     const [last] = await catalog.archive.read(turnId, row.archived_through, 1);
     const { previous_turn_id: previousTurnId, session_id: sessionId, sequence } = row;
-    return { turnId, sessionId, previousTurnId, sequence, open: false, pending: pendingAt(last) };
+    return { turnId, sessionId, previousTurnId, sequence, open: false, ...waitingAt(last) };
   }
   try {
     const { sessionId, previousTurnId, sequence } = await logs.start(turnId);
     const close = await logs.close(turnId);
-    const pending = close?.how === 'completed' && close.result.status === 'done' ? close.result.pending : [];
-    return { turnId, sessionId, previousTurnId, sequence, open: close === undefined, pending };
+    const result = close?.how === 'completed' ? close.result : undefined;
+    const { pending, threads }: Waiting = result?.status === 'done' ? result : { pending: [] };
+    const open = close === undefined;
+    return { turnId, sessionId, previousTurnId, sequence, open, pending, ...(threads && { threads }) };
   } catch (error) {
     if (error instanceof TurnNotFound) return undefined;
     throw error;
   }
 }
 
-function pendingAt(last: LogEntry | undefined): Tip['pending'] {
-  if (last?.record.kind !== 'turn.done' || last.record.end.status !== 'done') return [];
-  return last.record.end.requiredActions.flatMap(({ calls }) => calls);
+function waitingAt(last: LogEntry | undefined): Waiting {
+  if (last?.record.kind !== 'turn.done' || last.record.end.status !== 'done') return { pending: [] };
+  const { requiredActions, threads } = last.record.end;
+  return { pending: requiredActions.flatMap(({ calls }) => calls), ...(threads && { threads }) };
 }

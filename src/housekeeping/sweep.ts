@@ -9,6 +9,7 @@ import { expireSessions } from './expire-sessions.ts';
 import { forgetLostTurns } from './forget-lost-turns.ts';
 import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
+import { repairPauses } from './repair-pauses.ts';
 
 /** From the end of a sweep to the next. */
 const EVERY_MS = 3 * 60_000;
@@ -64,12 +65,15 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
+      await repairPauses(options, when);
       // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);
       await removeDeleted(options, when);
       if (isComplete) await collectBlobs(options, when);
-      await options.catalog.agents.forgetSpecs(before);
+      // A turn that is paused may be older, and still needs its spec.
+      const [oldest] = await options.catalog.turns.unarchived();
+      await options.catalog.agents.forgetSpecs(oldest && oldest.created_at < before ? oldest.created_at : before);
     } catch (error) {
       options.log.warn({ err: error }, 'housekeeping failed; it is retried');
     }

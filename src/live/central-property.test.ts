@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { checkCentralProperty, deliveries } from '../../test/support/central-property.ts';
+import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { frameToWire } from '../api/sessions/turn-stream.ts';
 import { InProcessBus } from './in-process-bus.ts';
@@ -11,6 +12,10 @@ const bus = new InProcessBus();
 
 test('every cut of a stream, resumed at any time, folds to the log', async () => {
   await checkCentralProperty({ worker: bus, api: bus }, 300);
+});
+
+test('the same holds for sub-agents that work in parallel, thread by thread', async () => {
+  await checkCentralProperty({ worker: bus, api: bus }, 200, randomThreads());
 });
 
 test('without faults a message that completes is sent once, delta by delta', async () => {

@@ -336,26 +336,36 @@ async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<Ch
     messages.push(item.role === 'user' ? await userMessage(item.content, fileContent) : assistantMessage(item.message));
   }
   await flush();
+  // A turn without input continues the conversation; many models reject one that ends with a message of their own.
+  if (messages.at(-1)?.role !== 'user' && messages.at(-1)?.role !== 'tool') messages.push(CONTINUE);
   return messages;
 }
+
+const CONTINUE: ChatCompletionMessageParam = { role: 'user', content: 'Continue.' };
 
 async function userMessage(parts: UserContentPart[], fileContent: FileContent): Promise<ChatCompletionMessageParam> {
   const [only, ...more] = parts;
   if (only?.type === 'text' && more.length === 0) return { role: 'user', content: only.text };
-  const content = parts.map(async (part) =>
-    part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
-  );
+  // Some providers reject empty parts.
+  const content = parts
+    .filter((part) => part.type === 'file' || part.text !== '')
+    .map(async (part) =>
+      part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
+    );
   return { role: 'user', content: await Promise.all(content) };
 }
 
 function assistantMessage({ content, refusal, toolCalls, providerFields }: ModelMessage): ChatCompletionMessageParam {
-  const calls = toolCalls.map(({ id, name, arguments: args, route, providerFields: fields }) => ({
-    id,
-    type: 'function' as const,
-    // Strict servers reject arguments that are not JSON, even from their own model; the result describes the error.
-    function: { name, arguments: route.to === 'answered' && !isJson(args) ? '{}' : args || '{}' },
-    ...fields,
-  }));
+  const calls = toolCalls.map(({ id, name, arguments: args, route, providerFields: fields }) => {
+    // Servers reject what is not a JSON object, even from their own model; the result describes the error.
+    const isUsable = args.trim() !== '' && (route.to !== 'answered' || isJsonObject(args));
+    return {
+      id,
+      type: 'function' as const,
+      function: { name: acceptedName(name), arguments: isUsable ? args : '{}' },
+      ...fields,
+    };
+  });
   return {
     role: 'assistant',
     content: content || null,
@@ -365,10 +375,17 @@ function assistantMessage({ content, refusal, toolCalls, providerFields }: Model
   };
 }
 
-function isJson(text: string): boolean {
+/** Models invent names that providers reject, also in the message of the model. The result has the original name. */
+function acceptedName(name: string): string {
+  return name.replaceAll(/[^a-zA-Z0-9_-]/g, '_').slice(0, MAX_NAME_LENGTH);
+}
+
+const MAX_NAME_LENGTH = 64;
+
+function isJsonObject(text: string): boolean {
   try {
-    JSON.parse(text);
-    return true;
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value);
   } catch {
     return false;
   }

@@ -18,7 +18,7 @@ import { TurnIndex } from '../engine/turn-index.ts';
 import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { ModelProviders } from '../models/providers.ts';
 import { OpenAIProvider } from '../models/openai.ts';
-import { dataConverterFor } from '../temporal/data-converter.ts';
+import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
 import { TurnHistory } from '../temporal/history.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
 import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
@@ -121,7 +121,9 @@ export async function openServices({
     ...(dataConverter && { dataConverter }),
     interceptors: { workflow: [requestHeader, ...(tracing ? [tracing.commands] : [])] },
   });
-  const history = new TurnHistory({ connection, namespace, converter: client.options.loadedDataConverter });
+  const converter = client.options.loadedDataConverter;
+  const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
+  const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
   const logs = new TurnLogReader({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs });
   const provider = new InstrumentedModel(

@@ -20,6 +20,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import { sessionIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import type { ArchiveSinks } from '../../workflows/session.ts';
+import type { PauseSinks } from '../../workflows/turn-commands.ts';
 import type { CancelSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
 import { LeanWorker } from '../temporal/workflow-threads.ts';
@@ -63,6 +64,16 @@ export async function startWorker(
             // A turn that was cancelled before its first model call has not claimed its speculative call.
             speculativeCalls.withdraw(turnId);
             archiver.turnEnded(turnId, sessionIdOf(workflowId));
+          },
+          callDuringReplay: false,
+        },
+      },
+      pauses: {
+        changed: {
+          fn: (_workflow, turnId, isPaused, at) => {
+            services.catalog.turns.setPaused(turnId, isPaused, at).catch((error: unknown) => {
+              log.warn({ turnId, err: error }, 'the pause of a turn was not indexed; housekeeping repairs it');
+            });
           },
           callDuringReplay: false,
         },
@@ -112,7 +123,7 @@ interface WorkerSettings {
   activities: ReturnType<typeof createActivities>;
   activityInterceptors: ActivityInterceptorsFactory[];
   /** Called by workflows on this worker. */
-  sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks>;
+  sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks & PauseSinks>;
   /** The version of its workflow code; undefined: one that gets the tasks of all versions. */
   buildId: string | undefined;
   /** How long at-most-once tools may take to finish when the worker stops. */

@@ -70,13 +70,21 @@ const responseFormat = z.discriminatedUnion('type', [
 const toggle = z.looseObject({ enabled: z.boolean().nullish() }).nullish();
 
 const runtimeConfig = z.object({
-  iteration_limit: z.int().min(1).max(10_000).nullish().describe('model calls per turn; default 100'),
+  iteration_limit: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .nullish()
+    .describe('model calls per turn, and of each sub-agent; default 100'),
   sandbox: toggle,
   dynamic_sub_agents: toggle,
   context_management: z.object({ compaction: toggle, large_tool_response: toggle }).nullish(),
   generative_ui: toggle,
   ask_user_questions: toggle,
-  pause: z.enum(['end', 'wait']).nullish(),
+  pause: z
+    .enum(['end', 'wait'])
+    .nullish()
+    .describe('what a turn does that needs an answer to a tool call: end (default), or wait for it'),
   retention_days: z
     .int()
     .min(1)
@@ -94,6 +102,9 @@ export const agentSpec = z
     mcp_servers: bounded(z.array(mcpServer), 50).nullish(),
     client_tools: bounded(z.array(clientTool), 128).nullish().describe('tools that the client runs'),
     response_format: responseFormat.nullish(),
+    agents: bounded(z.array(z.string().min(1).max(128)), 20)
+      .nullish()
+      .describe('registered agents that the model may start as sub-agents, with their own tools and models'),
     skills: bounded(z.array(z.looseObject({})), 100).nullish(),
     config: runtimeConfig.nullish(),
   })
@@ -102,6 +113,11 @@ export const agentSpec = z
 export type AgentSpec = z.infer<typeof agentSpec>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
+
+/** The limit of model calls: of an agent's turn, or of its thread if it is a sub-agent. */
+export function iterationLimit({ config }: AgentSpec): number {
+  return config?.iteration_limit ?? 100;
+}
 
 /** Whether an agent names MCP servers, and its turns connect to them. */
 export function hasServers({ mcp_servers: servers }: AgentSpec): boolean {

@@ -1,6 +1,7 @@
 import { context, propagation } from '@opentelemetry/api';
 import { firstCallOf } from '../core/projection.ts';
 import { endStatus, ROOT_THREAD, type UnsequencedRecord } from '../core/records.ts';
+import { startable } from '../core/sub-agents.ts';
 import { turnContext } from '../core/trace-context.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
@@ -22,7 +23,7 @@ export function createBeginModelCall(dependencies: ModelCallDependencies): Start
     withTurnContext(start, async () => {
       const records = await dependencies.conversations.beginning(start, signal);
       if (hasPendingCalls(records)) return undefined;
-      const call = { ...start, threadId: ROOT_THREAD };
+      const call = { ...start, threadId: ROOT_THREAD, mayStart: startable(0, 0) };
       const prepared = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
       const { spec, provider, request, toolset } = prepared;
       // The turn may have to request a sign-in first.

@@ -2,6 +2,7 @@ import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { begunCall } from '../../test/support/begun-call.ts';
 import { BusTap } from '../../test/support/bus-tap.ts';
+import { NO_SUB_AGENTS } from '../../test/support/no-sub-agents.ts';
 import { applyDelta, emptyText } from '../core/message.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
@@ -68,7 +69,7 @@ async function textOf(claimed: ClaimedMessage | undefined): Promise<string | und
 
 /** The message so far. */
 async function contentOf({ message }: ClaimedMessage): Promise<string> {
-  const [record] = await message.records('cancelled', NO_USAGE);
+  const [record] = await message.records('cancelled', NO_USAGE, NO_SUB_AGENTS);
   return record?.kind === 'model.message' ? record.content : '';
 }
 

@@ -1,19 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
-import type { LoadedDataConverter, Payload, SerializationContext } from '@temporalio/common';
-import { decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import type { LoadedDataConverter, Payload, PayloadCodec, SerializationContext } from '@temporalio/common';
+import { decode, decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import type { temporal } from '@temporalio/proto';
 import {
   APPENDING_ACTIVITIES,
   type ActivityResult,
+  type Appended,
   type HistoryEvent,
   type ScheduledActivity,
   type TurnResult,
   type TurnStart,
   type WorkflowClose,
 } from '../core/history.ts';
-import type { CancelReason, NewRecord } from '../core/records.ts';
-import { turnWorkflowId } from '../core/temporal-names.ts';
+import type { CancelReason } from '../core/records.ts';
+import type { TurnCommand } from '../core/turn-actions.ts';
+import { REFUSED, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
 import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';
 
@@ -25,6 +27,12 @@ export interface HistoryPage {
   events: HistoryEvent[];
   /** The id of the page's last event, relevant or not. */
   lastEventId: number;
+}
+
+interface Converters {
+  converter: LoadedDataConverter;
+  /** The codecs of workers, which refuse what is not from a client with the encryption keys. */
+  commandCodecs: PayloadCodec[];
 }
 
 interface Page extends HistoryPage {
@@ -57,19 +65,22 @@ export class TurnHistory {
   readonly #connection: Connection;
   readonly #namespace: string;
   readonly #converter: LoadedDataConverter;
+  readonly #commandCodecs: PayloadCodec[];
 
   constructor({
     connection,
     namespace,
     converter,
+    commandCodecs = converter.payloadCodecs,
   }: {
     connection: Connection;
     namespace: string;
-    converter: LoadedDataConverter;
-  }) {
+  } & Pick<Converters, 'converter'> &
+    Partial<Converters>) {
     this.#connection = connection;
     this.#namespace = namespace;
     this.#converter = converter;
+    this.#commandCodecs = commandCodecs;
   }
 
   /**
@@ -203,7 +214,10 @@ export class TurnHistory {
 
   async #decodePage(turnId: string, raw: RawEvent[], after: number): Promise<HistoryPage> {
     const workflowId = turnWorkflowId(turnId);
-    const decoder = new EventDecoder(this.#converter, { namespace: this.#namespace, workflowId });
+    const decoder = new EventDecoder(
+      { converter: this.#converter, commandCodecs: this.#commandCodecs },
+      { namespace: this.#namespace, workflowId },
+    );
     const decoded = await Promise.all(raw.map((event) => decoder.decode(event)));
     return {
       events: decoded.filter((event) => event !== undefined),
@@ -215,11 +229,13 @@ export class TurnHistory {
 /** Decodes the events of one workflow. */
 class EventDecoder {
   readonly #converter: LoadedDataConverter;
+  readonly #commandCodecs: PayloadCodec[];
   readonly #own: SerializationContext;
   readonly #ofActivity: SerializationContext;
 
-  constructor(converter: LoadedDataConverter, workflow: { namespace: string; workflowId: string }) {
+  constructor({ converter, commandCodecs }: Converters, workflow: { namespace: string; workflowId: string }) {
     this.#converter = converter;
+    this.#commandCodecs = commandCodecs;
     this.#own = { type: 'workflow', ...workflow };
     this.#ofActivity = { type: 'activity', isLocal: false, ...workflow };
   }
@@ -240,20 +256,38 @@ class EventDecoder {
     }
     const end = await this.#activityEnd(event);
     if (end) return { type: 'ended', at, ...end };
+    if (event.workflowTaskStartedEventAttributes) return { type: 'taskStarted', at };
+    if (event.workflowTaskCompletedEventAttributes) return { type: 'taskCompleted' };
+    const signaled = event.workflowExecutionSignaledEventAttributes;
+    if (signaled) {
+      if (signaled.signalName !== TURN_COMMAND) return undefined;
+      const command = await this.#command(signaled.input?.payloads ?? []);
+      return command && { type: 'commanded', command };
+    }
     const continued = event.workflowExecutionContinuedAsNewEventAttributes;
     if (continued) return { type: 'continued', at, runId: continued.newExecutionRunId ?? '' };
     const close = await this.#close(event);
     return close && { type: 'closed', at, close };
   }
 
+  /** A command of the turn. Undefined if workers refuse it, and so drop its signal: see `workflows/refused-payloads.ts`. */
+  async #command(payloads: Payload[]): Promise<TurnCommand | undefined> {
+    const [payload] = await decode(this.#commandCodecs, payloads, this.#own);
+    if (
+      !payload ||
+      Buffer.from(payload.metadata?.['encoding'] ?? [])
+        .toString()
+        .startsWith(REFUSED)
+    )
+      return undefined;
+    return this.#converter.payloadConverter.fromPayload<TurnCommand>(payload);
+  }
+
   async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityResult } | undefined> {
     const completed = event.activityTaskCompletedEventAttributes;
     if (completed) {
-      const result = await this.#first<{ records?: NewRecord[] } | undefined>(
-        completed.result?.payloads,
-        this.#ofActivity,
-      );
-      const end: ActivityResult = { how: 'completed', records: result?.records ?? [] };
+      const result = await this.#first<Partial<Appended> | undefined>(completed.result?.payloads, this.#ofActivity);
+      const end: ActivityResult = { how: 'completed', records: result?.records ?? [], stamp: result?.stamp ?? '' };
       return { scheduledEventId: Number(completed.scheduledEventId), end };
     }
     const failed = event.activityTaskFailedEventAttributes;

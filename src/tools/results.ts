@@ -120,7 +120,7 @@ function cut(text: string, maxLength: number): string {
  * A longer result is cut, measured in JSON bytes. With the link that the Sessions API appends to it, the content stays
  * below 256 KiB; the Python client breaks at events of 1 MiB.
  */
-const MAX_RESULT_BYTES = 255 * 1024;
+export const MAX_RESULT_BYTES = 255 * 1024;
 
 /** The name of the file with the whole text of a result that was cut. */
 const FULL_TEXT_NAME = 'result.txt';

@@ -1,6 +1,7 @@
 import type { ToolCall } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
+import { createSubAgent } from './create-sub-agent.ts';
 import { SEARCH_TOOLS, searchResult, searchTools } from './search-tools.ts';
 import { mayDefer } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
@@ -27,9 +28,11 @@ export const ASK_USER_QUESTION: AgentTool = {
 /** The server's own tools for an agent. They depend on the agent alone, not on what its MCP servers currently offer. */
 export function systemTools(spec: AgentSpec): AgentTool[] {
   const deferring = (spec.mcp_servers ?? []).filter(mayDefer).map(({ name }) => name);
+  const subAgents = createSubAgent(spec);
   return [
     ...(spec.config?.ask_user_questions?.enabled === false ? [] : [ASK_USER_QUESTION]),
     ...(deferring.length > 0 ? [searchTools(deferring)] : []),
+    ...(subAgents ? [subAgents] : []),
   ];
 }
 

@@ -45,7 +45,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   const offered = async (scope: ToolScope): Promise<string> => {
     const { tools, unavailable } = await toolsets.load(SPEC, scope, unaborted);
     const names = [...tools.values()].flatMap(({ name, run }) =>
-      run.to === 'client' ? [] : [run.approval ? name.toUpperCase() : name],
+      run.to !== 'server' ? [] : [run.approval ? name.toUpperCase() : name],
     );
     return unavailable[0]?.reason ?? names.join(' ');
   };

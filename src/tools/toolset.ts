@@ -6,7 +6,7 @@ import type { OfferedTool } from '../models/provider.ts';
 /** A tool of an agent, and who runs its calls. */
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
-  run: { to: 'client' } | { to: 'server'; effect: 'retry' | 'once'; approval: boolean };
+  run: { to: 'client' } | { to: 'thread' } | { to: 'server'; effect: 'retry' | 'once'; approval: boolean };
 }
 
 /** The tools of an agent, as its servers currently offer them. */
@@ -18,9 +18,12 @@ export interface Toolset {
   unavailable: { server: string; reason: string; signIn?: SignInNeed }[];
 }
 
-/** The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. */
-export function offeredTools({ tools }: Toolset, found: FoundTool[]): AgentTool[] {
-  const all = [...tools.values()];
+/**
+ * The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. A thread
+ * that may start no sub-agents is not offered the tool for that.
+ */
+export function offeredTools({ tools }: Toolset, found: FoundTool[], mayStart: number): AgentTool[] {
+  const all = [...tools.values()].filter(({ run }) => run.to !== 'thread' || mayStart > 0);
   const deferred = new Map(all.filter(isDeferred).map((tool) => [keyOf(tool), tool]));
   const offered = found.map((one) => deferred.get(toolKey(one))).filter((tool) => tool !== undefined);
   return [...all.filter((tool) => !isDeferred(tool)), ...offered];

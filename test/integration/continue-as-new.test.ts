@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { createTurn } from '../../workflows/messages.ts';
 import type { CreateTurnCommand } from '../../src/core/session.ts';
-import { folded } from '../support/api-client.ts';
+import { byThread, folded } from '../support/api-client.ts';
 import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { testConverter } from '../support/temporal-client.ts';
@@ -67,6 +67,49 @@ test('a turn of forty steps spans several runs with one log, one stream and one 
   // The whole log is in the archive, including the runs that closed long before the turn.
   const replay = await server.api.subscribe(chat.sessionId, turnId).done;
   expect(folded(replay)).toEqual(whole);
+});
+
+test('sub-agents that work in parallel continue as new together, also while one of them waits', async () => {
+  const chat = await server.chat({
+    spec: { ...onTestServer, client_tools: [{ name: 'ask', input_schema: { type: 'object' } }] },
+  });
+  const modelOf = (name: string) => `${chat.agent}-${name}`;
+  const start = (...names: string[]) =>
+    use(
+      ...names.map((name) => ({
+        name: 'create_sub_agent',
+        id: `call_${name}`,
+        args: { name, input: `the task of ${name}`, model: modelOf(name) },
+      })),
+    );
+  const looks = (count: number) =>
+    Array.from({ length: count }, (_, n) => use({ name: 'look', args: { n }, id: `c${n}` }));
+  server.model.script(modelOf('long'), ...looks(15), start('nested'), say('long is done'));
+  server.model.script(modelOf('nested'), ...looks(10), say('nested is done'));
+  server.model.script(modelOf('other'), ...looks(12), say('other is done'));
+  server.model.script(modelOf('asking'), use({ name: 'ask', id: 'q1' }), say('asking is done'));
+  chat.script(start('long', 'other', 'asking'), say('All done.'));
+  const reader = chat.turn('go');
+  const frames = await reader.done;
+  const turnId = await reader.turnId();
+  expect(await runsOf(turnWorkflowId(turnId))).toBeGreaterThan(3);
+  const asked = frames.find((frame) => frame.type === 'tool.response_required');
+  if (asked?.type !== 'tool.response_required') throw new Error('nothing is asked');
+  const input = [{ type: 'user.tool_response', thread_id: asked.thread_id, tool_call_id: 'q1', content: 'yes' }];
+  expect(await chat.turn(input).end()).toMatchObject({ status: 'done', output: { content: 'All done.' } });
+  for (const [name, count] of [
+    ['long', 17],
+    ['nested', 11],
+    ['other', 13],
+    ['asking', 2],
+  ] as const) {
+    const requests = server.model.requestsTo(modelOf(name));
+    expect(requests.map(({ messages }) => messages.length)).toEqual(Array.from({ length: count }, (_, n) => 2 + 2 * n));
+  }
+  const answers = chat.requests()[1]?.messages.filter(({ role }) => role === 'tool');
+  expect(answers?.map(({ content }) => content)).toEqual(['long is done', 'other is done', 'asking is done']);
+  const replay = await server.api.subscribe(chat.sessionId, turnId).done;
+  expect(byThread(folded(replay))).toEqual(byThread(folded(frames)));
 });
 
 test('a deleted session leaves no run of its turns', async () => {
@@ -140,7 +183,7 @@ test('a command that is repeated after later ones returns the turn that it start
     title: null,
     specHash: '',
     hasServers: false,
-    limits: { iterations: 1, seconds: 1, toolSeconds: 1, toolHeartbeatSeconds: 1 },
+    limits: { iterations: 1, seconds: 1, toolSeconds: 1, toolHeartbeatSeconds: 1, subAgents: 5 },
   };
   const session = client.workflow.getHandle(sessionWorkflowId(chat.sessionId));
   const again = await session.executeUpdate(createTurn, { args: [command] });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
-import { folded } from '../support/api-client.ts';
+import { byThread, folded } from '../support/api-client.ts';
 import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
 import { held, say, ScriptedModel, use } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
@@ -91,6 +91,46 @@ test('a crash in mid-stream: the message is repeated, the turn continues, and no
     'I was saying that all is well.',
     'more',
   ]);
+});
+
+test('a crash while sub-agents work: each continues with its conversation, and no effect is doubled', async () => {
+  const names = ['a', 'b', 'c'];
+  const start = names.map((name) => ({
+    name: 'create_sub_agent',
+    id: `call_${name}`,
+    args: { name, input: `task ${name}`, model: name },
+  }));
+  const paused = names.map(() =>
+    held(
+      (call) => call.text('I was saying '),
+      () => undefined,
+    ),
+  );
+  model.script('m', use(...start), say('All done.'));
+  for (const [i, name] of names.entries()) {
+    model.script(name, use({ name: 'pay', id: 'p1' }), paused[i]!.script, say(`${name} is done`));
+  }
+  const sessionId = await server.api.createSession('agent');
+  const reader = server.api.turn(sessionId, 'go');
+  await Promise.all(paused.map(({ reached }) => reached));
+  const turnId = await reader.turnId();
+  await server.kill();
+  await reader.done.catch(() => undefined);
+  for (const { release } of paused) release();
+  await server.start();
+  const rest = server.api.subscribe(sessionId, turnId, reader.frames.at(-1)?.sequence_number);
+  expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'All done.' } });
+  expect([...ledger.values()]).toEqual([1, 1, 1]);
+  for (const name of names) {
+    expect(model.requestsTo(name).map(({ messages }) => messages.length)).toEqual([2, 4, 4]);
+  }
+  const answers = model
+    .requestsTo('m')
+    .at(-1)
+    ?.messages.filter(({ role }) => role === 'tool');
+  expect(answers?.map(({ content }) => content)).toEqual(names.map((name) => `${name} is done`));
+  const replay = await server.api.subscribe(sessionId, turnId).done;
+  expect(byThread(folded(reader.frames, await rest.done))).toEqual(byThread(folded(replay)));
 });
 
 test('a crash during a tool call: an effect happens at most once, and repeated calls have the same operation id', async () => {

@@ -52,7 +52,7 @@ function offered(chat: Chat, n: number): string[] {
   return (chat.requests()[n]?.tools ?? []).map(({ function: { name } }) => name);
 }
 
-const ALWAYS = ['ask_user_question', 'search_tools', 'look'];
+const ALWAYS = ['ask_user_question', 'search_tools', 'create_sub_agent', 'look'];
 
 test('deferred tools are offered with their schemas after a search has found them, in that turn and in later ones', async () => {
   const chat = await server.chat({
@@ -68,7 +68,7 @@ test('deferred tools are offered with their schemas after a search has found the
   expect(await reader.end()).toMatchObject({ output: { content: 'Here.' } });
   expect(offered(chat, 0)).toEqual(ALWAYS);
   expect(offered(chat, 1)).toEqual([...ALWAYS, 'get_invoice', 'delete_invoice']);
-  expect(chat.requests()[1]?.tools?.[3]?.function).toEqual({
+  expect(chat.requests()[1]?.tools?.[4]?.function).toEqual({
     name: 'get_invoice',
     description: 'Gets an invoice.',
     parameters: inputSchema,
@@ -159,7 +159,14 @@ test('a search without results says so, and an invalid one is rejected', async (
 test('an agent without deferred tools has no search tool', async () => {
   const chat = await server.chat({ spec: deferring({ preload_tools: ['@all'] }) });
   await chat.turn('hi').done;
-  expect(offered(chat, 0)).toEqual(['ask_user_question', 'look', 'get_invoice', 'delete_invoice', 'send_mail']);
+  expect(offered(chat, 0)).toEqual([
+    'ask_user_question',
+    'create_sub_agent',
+    'look',
+    'get_invoice',
+    'delete_invoice',
+    'send_mail',
+  ]);
 });
 
 test('found tools are in the log, not in the memory of a process', async () => {

@@ -195,7 +195,7 @@ test('a late command is rejected and leaves nothing behind', async () => {
     title: null,
     specHash: '',
     hasServers: false,
-    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1 },
+    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1, subAgents: 5 },
   };
   const outcomes = await Promise.allSettled([
     commands.createTurn(chat.sessionId, command),

@@ -5,6 +5,7 @@ import type { ClaimedCall, StartSpeculativeCall } from '../../src/speculation/sp
 import { RedisSpeculativeCalls } from '../../src/speculation/redis-speculative-calls.ts';
 import { begunCall } from '../support/begun-call.ts';
 import { BusTap } from '../support/bus-tap.ts';
+import { NO_SUB_AGENTS } from '../support/no-sub-agents.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { NO_USAGE } from '../../src/core/records.ts';
 import { newId } from '../../src/engine/new-id.ts';
@@ -112,7 +113,7 @@ async function claimElsewhere({ speculativeCalls }: Peer, call: ClaimedCall, sig
 async function claimHere({ speculativeCalls }: Peer, call: ClaimedCall): Promise<string | undefined> {
   const claimed = await speculativeCalls.claim(call, never, onUnreported);
   await claimed?.ended;
-  const [record] = (await claimed?.message.records('answered', NO_USAGE)) ?? [];
+  const [record] = (await claimed?.message.records('answered', NO_USAGE, NO_SUB_AGENTS)) ?? [];
   return record?.kind === 'model.message' ? record.content : undefined;
 }
 

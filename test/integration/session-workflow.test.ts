@@ -68,7 +68,7 @@ function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTur
     title: null,
     specHash: '',
     hasServers: false,
-    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1 },
+    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1, subAgents: 5 },
   };
 }
 

@@ -37,7 +37,13 @@ test('tools of the same name are told apart by their servers, and each call goes
   });
   const reader = chat.turn('find');
   await reader.end();
-  expect(offered(chat, 0)).toEqual(['ask_user_question', 'test__find', 'other__find', 'other__erase']);
+  expect(offered(chat, 0)).toEqual([
+    'ask_user_question',
+    'create_sub_agent',
+    'test__find',
+    'other__find',
+    'other__erase',
+  ]);
   const responses = (await reader.done).filter((frame) => frame.type === 'tool.response');
   expect(Object.fromEntries(responses.map(({ tool_call_id: id, content }) => [id, content]))).toEqual({
     a: 'found by test',
@@ -50,7 +56,7 @@ test('tools of the client and of Everturn keep their names', async () => {
     spec: { ...specOf('test'), client_tools: [{ name: 'find', input_schema: { type: 'object' } }] },
   });
   await chat.turn('hi').done;
-  expect(offered(chat, 0)).toEqual(['ask_user_question', 'find', 'test__find']);
+  expect(offered(chat, 0)).toEqual(['ask_user_question', 'create_sub_agent', 'find', 'test__find']);
 });
 
 test('a server that stops during a conversation renames nothing, and calls that wait for it find it again', async () => {
@@ -77,7 +83,7 @@ test('a server that stops during a conversation renames nothing, and calls that 
   expect(await second.end()).toMatchObject({ output: { content: 'Gone.' } });
   const contents = (await second.done).flatMap((frame) => (frame.type === 'tool.response' ? [frame.content] : []));
   expect(contents).toEqual(['erased by the other', 'found by test', 'found by test']);
-  expect(offered(chat, 3)).toEqual(['ask_user_question', 'test__find']);
+  expect(offered(chat, 3)).toEqual(['ask_user_question', 'create_sub_agent', 'test__find']);
   // It was called by a name that was not offered at that time, and is available again.
   const third = chat.turn('again');
   expect(await third.end()).toMatchObject({ output: { content: 'Back.' } });

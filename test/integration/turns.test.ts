@@ -156,7 +156,11 @@ test("the agent's settings reach the model: instructions, messages, variables, p
     { role: 'user', content: 'I am Ann.' },
     { role: 'user', content: 'hello' },
   ]);
-  expect(request?.tools?.map(({ function: { name } }) => name)).toEqual(['ask_user_question', 'open_door']);
+  expect(request?.tools?.map(({ function: { name } }) => name)).toEqual([
+    'ask_user_question',
+    'create_sub_agent',
+    'open_door',
+  ]);
 });
 
 test('a model name with the prefix of a provider goes to that provider, any other name to the default', async () => {

@@ -206,3 +206,14 @@ export function folded(...streams: Frame[][]): object[] {
   for (const { sequence_number: _, ...event } of streams.flat()) client.add(event);
   return client.events;
 }
+
+/**
+ * Events by their threads, in order. Threads work in parallel, so a reader that follows them and one that reads the log
+ * see the events of different threads in different orders.
+ */
+export function byThread(events: object[]): Record<string, { type?: string }[]> {
+  return Object.groupBy(events, (event) => ('thread_id' in event ? String(event.thread_id) : '')) as Record<
+    string,
+    { type?: string }[]
+  >;
+}

@@ -17,7 +17,7 @@ import type { LiveFrame } from '../../src/live/bus.ts';
 export type TurnStep = { event: HistoryEvent } | { frame: LiveFrame };
 
 export const TURN_ID = 'turn_01jd0000000000000000000000';
-const AT = '2026-11-21T08:00:00.000Z';
+export const AT = '2026-11-21T08:00:00.000Z';
 
 export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
   return {
@@ -33,7 +33,7 @@ export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
     resumes: [],
     specHash: 'a1',
     hasServers: false,
-    limits: { iterations: 100, seconds: 3600, toolSeconds: 600, toolHeartbeatSeconds: 60 },
+    limits: { iterations: 100, seconds: 3600, toolSeconds: 600, toolHeartbeatSeconds: 60, subAgents: 5 },
     ...overrides,
   };
 }
@@ -41,13 +41,13 @@ export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
 const words = fc.string({ minLength: 0, maxLength: 6, unit: 'binary' });
 const some = fc.string({ minLength: 1, maxLength: 6, unit: 'binary' });
 
-const attempt = fc.record({
+export const attempt = fc.record({
   pieces: fc.array(fc.record({ content: some, reasoning: fc.option(words, { nil: undefined }) }), { maxLength: 4 }),
   calls: fc.array(fc.array(words, { maxLength: 3 }), { maxLength: 2 }),
   /** How many servers it has reached, if it is one of the first message. */
   servers: fc.nat({ max: 2 }),
 });
-type Attempt = typeof attempt extends fc.Arbitrary<infer A> ? A : never;
+export type Attempt = typeof attempt extends fc.Arbitrary<infer A> ? A : never;
 
 const step = (maxAttempts: number) =>
   fc.record({
@@ -224,7 +224,7 @@ function closeOf(ending: string, pending: PendingCall[]) {
 }
 
 /** The frames of one attempt at a message. */
-function framesOf(plan: MessagePlan, attempt: number, shape: Attempt): LiveFrame[] {
+export function framesOf(plan: MessagePlan, attempt: number, shape: Attempt): LiveFrame[] {
   const { threadId, messageId, createdAt, upTo: after } = plan;
   const [preceding] = precedingOf(plan, shape);
   return deltasOf(shape, messageId, attempt).map((delta, n) => ({
@@ -260,14 +260,14 @@ function deltasOf({ pieces, calls }: Attempt, message: string, attempt: number):
   return deltas;
 }
 
-function messageOf(id: string, text: MessageText, gated: boolean): ModelMessage {
+export function messageOf(id: string, text: MessageText, gated: boolean, threadId = 'main'): ModelMessage {
   const { toolCalls, ...rest } = text;
   const route = { to: 'server' as const, effect: 'once' as const, approval: gated, callHash: 'h' };
   return {
     kind: 'model.message',
     id,
     at: AT,
-    threadId: 'main',
+    threadId,
     ...rest,
     toolCalls: toolCalls.map((call): ToolCall => ({ ...call, route })),
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',

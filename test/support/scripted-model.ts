@@ -2,13 +2,16 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { z } from 'zod';
 import { listen } from '../../src/demo/local-server.ts';
+import { brokenRules } from './provider-rules.ts';
 
 const chatRequest = z.looseObject({
   model: z.string(),
   messages: z.array(
     z.looseObject({
       role: z.string(),
-      content: z.unknown(),
+      content: z
+        .union([z.string(), z.array(z.looseObject({ type: z.string(), text: z.string().optional() })), z.null()])
+        .optional(),
       tool_call_id: z.string().optional(),
       tool_calls: z
         .array(z.looseObject({ id: z.string(), function: z.object({ name: z.string(), arguments: z.string() }) }))
@@ -24,7 +27,8 @@ export type Script = (call: ModelCall) => void | Promise<void>;
 
 /**
  * Models with scripted behaviour: a real HTTP endpoint that speaks OpenAI's streaming protocol. Each model name has
- * its own scripts, which its requests take in order; `otherwise` handles requests without one.
+ * its own scripts, which its requests take in order; `otherwise` handles requests without one. A request that breaks
+ * the rules of providers (`provider-rules.ts`) is rejected, and fails the test.
  */
 export class ScriptedModel {
   readonly requests: ChatRequest[] = [];
@@ -32,6 +36,7 @@ export class ScriptedModel {
   /** The models that `GET /models` lists; undefined: the endpoint does not exist. */
   models: string[] | undefined;
   otherwise: Script = say('ok');
+  readonly #broken: string[] = [];
   readonly #scripts = new Map<string, Script[]>();
   readonly #stop: () => Promise<void>;
 
@@ -68,12 +73,19 @@ export class ScriptedModel {
     return this.requests.filter((request) => request.model === model);
   }
 
+  /** @throws Error if a request broke the rules of providers: it was rejected, as a provider does */
   async stop(): Promise<void> {
     await this.#stop();
+    if (this.#broken.length > 0) throw new Error(`a provider would have rejected:\n${this.#broken.join('\n')}`);
   }
 
   async answer(request: ChatRequest, headers: IncomingHttpHeaders, response: ServerResponse): Promise<void> {
     this.requests.push(request);
+    const broken = brokenRules(request);
+    if (broken.length > 0) {
+      this.#broken.push(`request ${this.requests.length} to ${request.model}: ${broken.join('; ')}`);
+      return new ModelCall(request, headers, response).fail(400, broken.join('; '));
+    }
     const script = this.#scripts.get(request.model)?.shift() ?? this.otherwise;
     await script(new ModelCall(request, headers, response));
   }

@@ -136,6 +136,26 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'the input leaves tool calls without an answer; the message names them',
   },
+  nothing_pending: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'no tool call of the session waits for an answer',
+  },
+  already_decided: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the tool call was decided already, or the caller has answered it differently',
+  },
+  not_an_approver: {
+    status: 403,
+    type: 'permission_error',
+    description: 'the caller may read the session, but may not answer this tool call',
+  },
+  invalid_arguments: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: "the edited arguments do not fit the tool's schema, or may not be edited; param names the place",
+  },
   invalid_agent: {
     status: 422,
     type: 'unprocessable_error',

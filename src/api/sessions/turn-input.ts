@@ -1,6 +1,7 @@
 import type { FileContent } from '../../blobs/store-files.ts';
 import type { InputItem, StoredFile, UserContentPart } from '../../core/records.ts';
-import type { CreateTurnBody } from './wire/input.ts';
+import type { Answer } from '../../core/turn-actions.ts';
+import type { ActionsBody, CreateTurnBody } from './wire/input.ts';
 import { ApiError } from '../http/errors.ts';
 import { checkFiles, type SentFile } from './input-files.ts';
 
@@ -53,18 +54,30 @@ export function toInputItems(items: SentItem[], contents: FileContent[]): InputI
         const partOf = (part: SentPart): UserContentPart[] => (part.type === 'text' ? [part] : (files.get(part) ?? []));
         return { type, content: content.flatMap(partOf) };
       }
-      case 'user.tool_approval': {
-        const { type, thread_id: threadId, tool_call_id: toolCallId, approval } = item;
-        if (approval.status === 'allow') return { type, threadId, toolCallId, approval };
-        const { status, reason } = approval;
-        return { type, threadId, toolCallId, approval: { status, ...(reason && { reason }) } };
-      }
-      case 'user.tool_response': {
-        const { type, thread_id: threadId, tool_call_id: toolCallId, content } = item;
-        return { type, threadId, toolCallId, content };
-      }
+      default:
+        return toAnswer(item);
     }
   });
+}
+
+/** Answers in the engine's form. */
+export function toAnswers(items: ActionsBody['input']): Answer[] {
+  return items.map(toAnswer);
+}
+
+function toAnswer(item: ActionsBody['input'][number]): Answer {
+  switch (item.type) {
+    case 'user.tool_approval': {
+      const { type, thread_id: threadId, tool_call_id: toolCallId, approval } = item;
+      if (approval.status === 'allow') return { type, threadId, toolCallId, approval };
+      const { status, reason } = approval;
+      return { type, threadId, toolCallId, approval: { status, ...(reason && { reason }) } };
+    }
+    case 'user.tool_response': {
+      const { type, thread_id: threadId, tool_call_id: toolCallId, content } = item;
+      return { type, threadId, toolCallId, content };
+    }
+  }
 }
 
 function toFile({ name, mimeType, base64 }: FileContent): StoredFile {

@@ -3,8 +3,8 @@ import { parseCursor, type Cursor } from '../../core/cursor.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
-import { createTurnBody } from './wire/input.ts';
-import { dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
+import { actionsBody, createTurnBody } from './wire/input.ts';
+import { acceptedAnswers, dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 import type { ApiContext } from '../http/context.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
@@ -12,7 +12,9 @@ import { isId } from '../../core/ids.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
+import { answerCalls } from '../../engine/answer-calls.ts';
 import { createTurn } from './create-turn.ts';
+import { toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { invalidCursor, streamTurn } from './turn-stream.ts';
 
@@ -108,6 +110,38 @@ export function turnRoutes(context: ApiContext): Route[] {
           key: headers['Idempotency-Key'],
           body,
         });
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/actions',
+      {
+        id: 'answerCalls',
+        tag: 'Turns',
+        summary: 'Answer tool calls that wait in the running turn',
+        description:
+          'For agents with `pause: "wait"`. Takes any part of what waits, from several people; either all of the answers ' +
+          'apply or none. The response is sent once the turn has recorded them. A repeated answer changes nothing.',
+        largeBody: true,
+        body: json(actionsBody, {
+          input: [
+            { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'call_1', approval: { status: 'allow' } },
+          ],
+        }),
+        answer: json(dataOf(acceptedAnswers), { data: { accepted: ['call_1'], waiting: ['call_2'] } }),
+        errors: [
+          'not_an_approver',
+          'session_not_found',
+          'nothing_pending',
+          'already_decided',
+          'call_not_pending',
+          'call_answered_twice',
+          'content_too_large',
+        ],
+      },
+      async ({ params, body, caller }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        return { data: await answerCalls(context, { session, caller, answers: toAnswers(body.input) }) };
       },
     ),
     route(

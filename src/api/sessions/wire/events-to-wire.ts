@@ -1,9 +1,10 @@
-import { responseText } from '../../../core/projection.ts';
+import { responseText } from '../../../core/tool-records.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../../../core/message.ts';
 import {
   NO_USAGE,
   type ActionRequired,
+  type ApprovalPolicy,
   type AuthRequired,
   type InputBreakdown,
   type InputItem,
@@ -13,11 +14,16 @@ import {
   type PendingCall,
   type RequiredAction,
   type StoredFile,
+  type SubAgent,
+  type ThreadCreated,
+  type ThreadDone,
   type ToolCall,
+  type ToolDecided,
   type ToolInfo,
   type ToolResponse,
   type TurnCreated,
   type TurnDone,
+  type TurnPaused,
   type Usage,
   type UserContentPart,
 } from '../../../core/records.ts';
@@ -55,10 +61,19 @@ export function toWire(record: LogRecord): SessionEvent {
       return toolResponseToWire(record);
     case 'mcp.initialize':
       return mcpInitializeToWire(record);
+    case 'thread.created':
+      return threadCreatedToWire(record);
+    case 'thread.done':
+      return threadDoneToWire(record);
     case 'tool.approval_required':
     case 'tool.response_required':
     case 'mcp.auth_required':
       return actionToWire(record);
+    case 'tool.decided':
+      return toolDecidedToWire(record);
+    case 'turn.paused':
+    case 'turn.resumed':
+      return pauseToWire(record);
     case 'turn.done':
       return turnDoneToWire(record);
   }
@@ -91,7 +106,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -99,7 +114,8 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     created_at: at,
     thread_id: threadId,
     tool_call_id: toolCallId,
-    content: contentOf(record),
+    // The thread of a sub-agent has its answer.
+    content: fromThread === undefined ? contentOf(record) : '',
     outcome,
   };
 }
@@ -122,6 +138,55 @@ function mcpInitializeToWire(record: McpInitialized): SessionEvent {
   };
 }
 
+function threadCreatedToWire({ kind: type, id, at, thread, input, ...rest }: ThreadCreated): SessionEvent {
+  rest satisfies NoFields;
+  const { threadId, title, parent, agent, model, ...internal } = thread;
+  // How the server runs it.
+  const { depth: _, specHash: __, isRegistered: ___, hasServers: ____, iterations: _____, ...more } = internal;
+  more satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    title,
+    parent: parentToWire(parent),
+    agent_info: {
+      type: 'dynamic',
+      name: title,
+      input: truncateMiddle(
+        input,
+        MAX_TEXT_BYTES,
+        (n) => `[${n} characters left out here; the sub-agent received them]`,
+      ),
+      ...(model !== undefined && { model }),
+      ...(agent !== undefined && { agent }),
+    },
+  };
+}
+
+function threadDoneToWire(record: ThreadDone): SessionEvent {
+  const { kind: type, id, at, threadId, title, parent, end, output, ...rest } = record;
+  rest satisfies NoFields;
+  const thread = { type, id, created_at: at, thread_id: threadId, title, parent: parentToWire(parent) };
+  if (end.status === 'error') {
+    const { status, message } = end;
+    return { ...thread, state: { status, error: message }, status, message };
+  }
+  const { status } = end;
+  if (!output) throw new Error(`the end of thread ${threadId} has no output`);
+  const shown = shortened(output, MAX_TEXT_BYTES / 2);
+  return { ...thread, state: { status, output: shown }, status, output: shown };
+}
+
+function parentToWire({ threadId, toolCallId, ...rest }: SubAgent['parent']): {
+  thread_id: string;
+  tool_call_id: string;
+} {
+  rest satisfies NoFields;
+  return { thread_id: threadId, tool_call_id: toolCallId };
+}
+
 function turnDoneToWire({ kind: type, id, ...state }: TurnDone): SessionEvent {
   return { type, id, created_at: state.at, thread_id: null, state: stateToWire(state) };
 }
@@ -136,7 +201,8 @@ export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' |
   const ended = { completed_at: at, metrics: metrics(usage) };
   switch (end.status) {
     case 'done': {
-      const { status, output, requiredActions, ...rest } = end;
+      // The next turn continues the threads.
+      const { status, output, requiredActions, threads: _, ...rest } = end;
       rest satisfies NoFields;
       return {
         status,
@@ -158,10 +224,10 @@ export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' |
   }
 }
 
-/** A message as the output of a turn, with texts that fit in the event that ends the turn. */
-function shortened(message: ModelMessage): WireModelMessage {
+/** A message as the output of a turn or a thread, with texts that fit in the event of its end. */
+function shortened(message: ModelMessage, maxBytes = MAX_TEXT_BYTES): WireModelMessage {
   const { content, refusal, reasoning } = message;
-  const share = fairShare([content, refusal, reasoning], MAX_TEXT_BYTES);
+  const share = fairShare([content, refusal, reasoning], maxBytes);
   const fit = (text: string) =>
     truncateMiddle(text, share, (n) => `[${n} characters left out; the events of the turn contain them]`);
   return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
@@ -382,7 +448,7 @@ function authRequiredToWire(record: AuthRequired): WireRequiredAction {
       auth_url: authUrl,
       thread_ids: [threadId],
     })),
-    tool_calls: calls.map(callRef),
+    tool_calls: calls.map((call) => callRef(call, at)),
   };
 }
 
@@ -393,12 +459,55 @@ function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionReq
     id,
     created_at: at,
     thread_id: threadId,
-    tool_calls: calls.map(callRef),
+    tool_calls: calls.map((call) => callRef(call, at)),
   };
 }
 
-function callRef(call: PendingCall) {
-  const { toolCallId, source, threadId: _, needs: __, signInId: ___, ...rest } = call;
+/** `at`: when the log asked for the answer. */
+function callRef(call: PendingCall, at: string) {
+  const { toolCallId, source, policy, threadId: _, needs: __, signInId: ___, ...rest } = call;
   rest satisfies NoFields;
-  return { id: toolCallId, source_event_id: source.messageId, event_id: source.messageId };
+  return {
+    id: toolCallId,
+    source_event_id: source.messageId,
+    event_id: source.messageId,
+    ...(policy && { policy: policyToWire(policy, at) }),
+  };
+}
+
+/** `at`: when the log asked for the approval. */
+function policyToWire(policy: ApprovalPolicy, at: string): WireRequiredAction['tool_calls'][number]['policy'] {
+  // What happens at the expiry is a matter of the agent.
+  const { onExpiry: _, ...shown } = policy;
+  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments, ...rest } = shown;
+  rest satisfies NoFields;
+  const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
+  return {
+    quorum,
+    ...(approvers && { approvers }),
+    ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
+    ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
+    may_edit_arguments: mayEditArguments,
+  };
+}
+
+function toolDecidedToWire(record: ToolDecided): SessionEvent {
+  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, remaining, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    tool_call_id: toolCallId,
+    decision,
+    ...(by && { by: subjectToWire(by) }),
+    ...(reason && { reason }),
+    remaining,
+  };
+}
+
+function pauseToWire({ kind: type, id, at, reason, by, ...rest }: TurnPaused): SessionEvent {
+  rest satisfies NoFields;
+  return { type, id, created_at: at, thread_id: null, reason, ...(by && { by: subjectToWire(by) }) };
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ROLES } from '../../../core/subject.ts';
 import { inputItem } from './input.ts';
 
 /**
@@ -115,7 +116,23 @@ export const toolResponse = z
   })
   .meta({ id: 'ToolResponse' });
 
-const toolCallRef = z.object({ id: z.string(), source_event_id: z.string(), event_id: z.string() });
+const approvers = z.object({ subjects: z.array(z.string()), roles: z.array(z.enum(ROLES)) });
+
+const toolCallRef = z.object({
+  id: z.string(),
+  source_event_id: z.string(),
+  event_id: z.string(),
+  policy: z
+    .object({
+      quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
+      approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
+      expires_at: timestamp.optional(),
+      escalates_at: timestamp.optional(),
+      may_edit_arguments: z.boolean(),
+    })
+    .optional()
+    .describe("the agent's policy for the call, if it has one"),
+});
 
 const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
 
@@ -146,6 +163,25 @@ export const authRequired = z
 
 export const requiredAction = z.discriminatedUnion('type', [approvalRequired, responseRequired, authRequired]);
 
+export const toolDecided = z
+  .object({
+    type: z.literal('tool.decided'),
+    ...base,
+    thread_id: z.string(),
+    tool_call_id: z.string(),
+    decision: z.enum(['allow', 'deny', 'expired', 'escalated']),
+    by: subject.optional().describe('absent if time has decided'),
+    reason: z.string().optional(),
+    remaining: z.int().describe('how many votes are still needed before the call runs'),
+  })
+  .meta({ id: 'ToolDecided' });
+
+const pause = { ...base, thread_id: z.null(), reason: z.enum(['action']), by: subject.optional() };
+
+export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
+
+export const turnResumed = z.object({ type: z.literal('turn.resumed'), ...pause }).meta({ id: 'TurnResumed' });
+
 export const mcpInitialize = z
   .object({
     type: z.literal('mcp.initialize'),
@@ -162,6 +198,38 @@ export const mcpInitialize = z
     content: z.array(z.object({ mcp_server_name: z.string(), session_id: z.string().nullable() })),
   })
   .meta({ id: 'McpInitialize' });
+
+const threadParent = z.object({ thread_id: z.string(), tool_call_id: z.string() });
+
+const thread = { ...base, thread_id: z.string(), title: z.string(), parent: threadParent };
+
+export const threadCreated = z
+  .object({
+    type: z.literal('thread.created'),
+    ...thread,
+    agent_info: z.object({
+      type: z.literal('dynamic'),
+      name: z.string(),
+      input: z.string(),
+      model: z.string().optional().describe("absent: the parent's, or that of the registered agent"),
+      agent: z.string().optional().describe('the registered agent that the sub-agent is'),
+    }),
+  })
+  .meta({ id: 'ThreadCreated' });
+
+export const threadDone = z
+  .object({
+    type: z.literal('thread.done'),
+    ...thread,
+    state: z.discriminatedUnion('status', [
+      z.object({ status: z.literal('done'), output: modelMessage }),
+      z.object({ status: z.literal('error'), error: z.string() }),
+    ]),
+    status: z.enum(['done', 'error']),
+    output: modelMessage.optional(),
+    message: z.string().optional(),
+  })
+  .meta({ id: 'ThreadDone' });
 
 export const turnMetrics = z
   .object({
@@ -195,7 +263,16 @@ export const turnDoneState = z.discriminatedUnion('status', [
 ]);
 
 export const turnState = z
-  .discriminatedUnion('status', [z.object({ status: z.literal('running') }), ...turnDoneState.options])
+  .discriminatedUnion('status', [
+    z.object({
+      status: z.literal('running'),
+      waiting: z
+        .array(z.string())
+        .optional()
+        .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
+    }),
+    ...turnDoneState.options,
+  ])
   .meta({ id: 'TurnState' });
 
 export const turnCreated = z
@@ -222,8 +299,13 @@ export const turnEvent = z
     toolResponse,
     approvalRequired,
     responseRequired,
+    toolDecided,
+    turnPaused,
+    turnResumed,
     mcpInitialize,
     authRequired,
+    threadCreated,
+    threadDone,
   ])
   .meta({ id: 'TurnEvent' });
 

@@ -75,10 +75,12 @@ export const inputItem = z
   ])
   .meta({ id: 'TurnInputItem' });
 
+const sentResponse = toolResponse.extend({ content: z.string().min(1, 'must not be empty') });
+
 const sentItem = z.discriminatedUnion('type', [
   userMessage(z.discriminatedUnion('type', [textPart, sentFilePart, fileUploadPart])),
   toolApproval,
-  toolResponse.extend({ content: z.string().min(1, 'must not be empty') }),
+  sentResponse,
 ]);
 
 const sentItems = bounded(z.array(sentItem), MAX_ITEMS).meta({
@@ -98,5 +100,13 @@ export const createTurnBody = z.object({
   stream: z.boolean().nullish(),
 });
 
+const MAX_ANSWERS = 50;
+
+/** The body of `POST …/actions`. */
+export const actionsBody = z.object({
+  input: bounded(z.array(z.discriminatedUnion('type', [toolApproval, sentResponse])).min(1), MAX_ANSWERS),
+});
+
+export type ActionsBody = z.infer<typeof actionsBody>;
 export type WireInputItem = z.infer<typeof inputItem>;
 export type CreateTurnBody = z.infer<typeof createTurnBody>;

@@ -1,6 +1,6 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
-import type { TurnCreated, TurnDone } from '../../../core/records.ts';
+import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
 import { inputToWire, stateToWire, subjectToWire } from './events-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
@@ -41,13 +41,13 @@ function commonFields(session: SessionRow) {
   };
 }
 
-export function toTurnResource({ created, done }: { created: TurnCreated; done: TurnDone | undefined }): TurnResource {
+export function toTurnResource({ created, done, waiting = [] }: TurnEnds): TurnResource {
   return {
     id: created.turnId,
     session_id: created.sessionId,
     previous_turn_id: created.previousTurnId,
     input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : { status: 'running' },
+    state: done ? stateToWire(done) : { status: 'running', ...(waiting.length > 0 && { waiting }) },
     created_by_subject: subjectToWire(created.createdBy),
     created_at: created.at,
   };

@@ -51,6 +51,11 @@ export const turnResource = z
   })
   .meta({ id: 'Turn' });
 
+/** The result of `POST …/actions`: the ids of the calls that were answered, and of those that still wait. */
+export const acceptedAnswers = z
+  .object({ accepted: z.array(z.string()), waiting: z.array(z.string()) })
+  .meta({ id: 'AcceptedAnswers' });
+
 export const agentResource = z
   .object({
     name: z.string(),

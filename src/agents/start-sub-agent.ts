@@ -1,0 +1,73 @@
+import { z } from 'zod';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { CallModelInput } from '../core/history.ts';
+import { threadIdOf } from '../core/ids.ts';
+import type { SubAgent, ToolCall } from '../core/records.ts';
+import { MAX_DEPTH, MAX_STARTED_BY_MESSAGE, MAX_STARTED_BY_TURN } from '../core/sub-agents.ts';
+import type { ModelProviders } from '../models/providers.ts';
+import { hasServers, iterationLimit } from '../spec/agent-spec.ts';
+
+export interface SubAgentSources {
+  catalog: { agents: Pick<Catalog['agents'], 'spec'> };
+  models: Pick<ModelProviders, 'has'>;
+}
+
+type CallingThread = Pick<CallModelInput, 'messageId' | 'threadId' | 'specHash' | 'mayStart' | 'subAgent' | 'agents'>;
+
+/** A call of `create_sub_agent` at its place in a message, with arguments that fit the tool's schema. */
+export interface SubAgentCall {
+  call: Pick<ToolCall, 'id'>;
+  index: number;
+  args: Record<string, unknown>;
+  /** How many sub-agents the message has started before. */
+  started: number;
+}
+
+export type StartedSubAgent = { thread: SubAgent; input: string } | { problem: string };
+
+const parameters = z.object({
+  name: z.string(),
+  input: z.string(),
+  model: z.string().optional(),
+  agent: z.string().optional(),
+});
+
+/** Decides whether a message of a thread may start a sub-agent, and with which agent. `problem`: why it may not. */
+export async function startSubAgent(
+  { catalog, models }: SubAgentSources,
+  { messageId, threadId, specHash, mayStart = 0, subAgent: parent, agents = {} }: CallingThread,
+  { call, index, args, started }: SubAgentCall,
+): Promise<StartedSubAgent> {
+  const depth = (parent?.depth ?? 0) + 1;
+  if (depth > MAX_DEPTH)
+    return { problem: `Sub-agents can be nested ${MAX_DEPTH} levels deep: do this task yourself.` };
+  if (started >= mayStart) {
+    const limits = `${MAX_STARTED_BY_MESSAGE} by one message, ${MAX_STARTED_BY_TURN} in all`;
+    return { problem: `This sub-agent was not started: no more can be started now (${limits}).` };
+  }
+  const { name: title, input, model, agent } = parameters.parse(args);
+  const thread = { threadId: threadIdOf(messageId, index), title, parent: { threadId, toolCallId: call.id }, depth };
+  if (agent !== undefined) {
+    const hash = agents[agent];
+    if (hash === undefined)
+      return { problem: `There is no agent ${agent}. The agents are: ${Object.keys(agents).join(', ')}.` };
+    if (model !== undefined) return { problem: `The agent ${agent} has its own model: leave out "model".` };
+    const spec = await catalog.agents.spec(hash);
+    const own = { hasServers: hasServers(spec), iterations: iterationLimit(spec) };
+    return { thread: { ...thread, specHash: hash, agent, isRegistered: true, ...own }, input };
+  }
+  if (model !== undefined && !(await models.has(model))) return { problem: `There is no model ${model}.` };
+  const spec = await catalog.agents.spec(specHash);
+  const inherited = model ?? parent?.model;
+  return {
+    thread: {
+      ...thread,
+      specHash,
+      hasServers: hasServers(spec),
+      iterations: iterationLimit(spec),
+      ...(parent?.isRegistered && { isRegistered: true }),
+      ...(inherited !== undefined && { model: inherited }),
+    },
+    input,
+  };
+}

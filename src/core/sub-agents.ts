@@ -1,0 +1,42 @@
+import type { NewRecord, SubAgent, ThreadDone } from './records.ts';
+
+/** How deep sub-agents may be nested: the root agent starts those of depth 1. */
+export const MAX_DEPTH = 3;
+
+/** How many sub-agents one message may start, and all messages of a turn together. */
+export const MAX_STARTED_BY_MESSAGE = 10;
+export const MAX_STARTED_BY_TURN = 100;
+
+/** How many sub-agents the next message of a thread may start, after `started` others in its turn. */
+export function startable(depth: number, started: number): number {
+  return depth < MAX_DEPTH ? Math.max(0, Math.min(MAX_STARTED_BY_MESSAGE, MAX_STARTED_BY_TURN - started)) : 0;
+}
+
+/** How many records `endOfThread` gives. */
+export const END_RECORDS = 2;
+
+interface ThreadEnd {
+  at: string;
+  end: ThreadDone['end'];
+  /** What the model of the parent reads. */
+  answer: string;
+  isCancelled?: boolean;
+}
+
+/** The records with which a sub-agent ends: the end of its thread, and its answer to the call that has started it. */
+export function endOfThread(
+  { threadId, title, parent }: Pick<SubAgent, 'threadId' | 'title' | 'parent'>,
+  { at, end, answer, isCancelled = false }: ThreadEnd,
+): NewRecord[] {
+  const failure = isCancelled ? 'cancelled' : 'failed';
+  const outcome = end.status === 'done' ? 'succeeded' : failure;
+  return [
+    { kind: 'thread.done', at, threadId, title, parent, end },
+    { kind: 'tool.response', at, ...parent, outcome, content: answer, fromThread: threadId },
+  ];
+}
+
+/** What the parent's model reads of a sub-agent that failed. */
+export function failureAnswer(message: string): string {
+  return `The sub-agent failed: ${message}`;
+}

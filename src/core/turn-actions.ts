@@ -1,0 +1,431 @@
+import type { TurnStart } from './history.ts';
+import type { Refusal } from './input-rules.ts';
+import type { Approvers, InputItem, PendingCall, ToolDecided, UnsequencedRecord } from './records.ts';
+import type { Caller, Subject } from './subject.ts';
+import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
+
+/**
+ * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
+ * it is in the history, and becomes records of the log if `TurnActions` accepts it.
+ */
+export type TurnCommand = AnswerCommand;
+
+/** Answers to calls that wait in the turn: all of them are accepted, or none. */
+export interface AnswerCommand extends Answerer {
+  type: 'answer';
+  /** Minted by the API, which waits for the verdict on it. */
+  id: string;
+  answers: Answer[];
+}
+
+/** A caller, with what it may do in the session, apart from what policies allow it. */
+export interface Answerer extends Caller {
+  mayDecide: boolean;
+  mayRespond: boolean;
+}
+
+/** An answer to a pending call. */
+export type Answer = Exclude<InputItem, { type: 'user.message' }>;
+
+/** The answer of a turn to a command: a refusal, or undefined if it was accepted. */
+export type Verdict = Refusal | undefined;
+
+interface Vote {
+  by: Subject;
+  /** What was answered, as a text that is equal for equal answers: a repetition changes nothing. */
+  answer: string;
+}
+
+/** A call of a thread's last message, or of an earlier run's. */
+interface TrackedCall {
+  /**
+   * - `running`: the server runs it, or is about to.
+   * - `delegated`: a sub-agent answers it, in its own thread.
+   * - `new`: it waits, and the log does not say so yet.
+   * - `waiting`: the log has it in a `tool.approval_required` or `tool.response_required`.
+   * - `allowed`: it was approved, and is to run.
+   * - `settled`: it was denied, has expired, or was answered.
+   */
+  state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
+  /** Set for a call that waits, or has waited. */
+  pending?: PendingCall;
+  /** When the log asked for the answer: milliseconds since 1970. */
+  askedAt?: number;
+  isEscalated?: true;
+  votes: Vote[];
+}
+
+/** What a run of a turn passes on when it continues as new. */
+export interface TurnActionsState {
+  threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
+  pausedAt?: number;
+  waitedMs: number;
+}
+
+/** A call that waits. */
+type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
+
+interface TaskEnd {
+  records: UnsequencedRecord[];
+  /** By the ids of the commands. */
+  verdicts: Map<string, Verdict>;
+}
+
+/**
+ * The calls of a running turn that wait for a person or a client (`pause: "wait"`), as a state machine without time and
+ * I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
+ * commands, so both get the same state from the same history. Everything that is not an activity's result happens at
+ * the end of a workflow task, in this order:
+ *
+ * 1. the results of the task's activities: `add`;
+ * 2. `endTask`: requests for the answers that the results require, then the commands in the order of the history, then
+ *    what the time requires (expiry, escalation), then whether the turn is paused.
+ *
+ * The end of the task is the first moment whose time both know: `now` is the start of the task, which is the workflow's
+ * `Date.now()`.
+ */
+export class TurnActions {
+  /** Whether the turn waits for answers. Otherwise it ends when it needs some, and takes no commands. */
+  readonly waits: boolean;
+  readonly #turnId: string;
+  /** Live threads; one without calls is calling its model. */
+  readonly #threads: Map<string, Map<string, TrackedCall>>;
+  #pausedAt: number | undefined;
+  #waitedMs: number;
+  #failure: string | undefined;
+
+  constructor(start: Pick<TurnStart, 'turnId' | 'pause' | 'carry' | 'threads' | 'resumes'>) {
+    const { turnId, pause, carry } = start;
+    this.waits = pause === 'wait';
+    this.#turnId = turnId;
+    const { threads = [], pausedAt, waitedMs = 0 } = carry?.actions ?? {};
+    this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(calls)]));
+    if (!carry) this.#resume(start);
+    this.#pausedAt = pausedAt;
+    this.#waitedMs = waitedMs;
+  }
+
+  get state(): TurnActionsState {
+    return {
+      threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
+      ...(this.#pausedAt !== undefined && { pausedAt: this.#pausedAt }),
+      waitedMs: this.#waitedMs,
+    };
+  }
+
+  /** Whether the turn does nothing but wait, according to its log. */
+  get isPaused(): boolean {
+    return this.#pausedAt !== undefined;
+  }
+
+  /** How long the turn was paused in all, up to the last time it was resumed. */
+  get waitedMs(): number {
+    return this.#waitedMs;
+  }
+
+  /** Why the turn must end: an approval has expired whose policy says so. */
+  get failure(): string | undefined {
+    return this.#failure;
+  }
+
+  /** The calls that wait for an answer, and since when: milliseconds since 1970. */
+  get waiting(): { call: PendingCall; askedAt: number; isEscalated: boolean }[] {
+    return this.#all('waiting').map(({ pending, askedAt = 0, isEscalated = false }) => ({
+      call: pending,
+      askedAt,
+      isEscalated,
+    }));
+  }
+
+  /** The calls that wait, or were approved, and have no result. */
+  get open(): PendingCall[] {
+    return [...this.#threads.values()].flatMap((calls) =>
+      [...calls.values()].flatMap(({ state, pending }) => (state !== 'settled' && pending ? [pending] : [])),
+    );
+  }
+
+  /** Whether a call of the thread waits. */
+  isWaiting(threadId: string): boolean {
+    return [...(this.#threads.get(threadId)?.values() ?? [])].some(isUnanswered);
+  }
+
+  /** Whether a call of the thread waits, or was approved and has no result. */
+  isOpen(threadId: string): boolean {
+    return this.isWaiting(threadId) || this.allowed(threadId).length > 0;
+  }
+
+  /** The thread's calls that were approved and have no result. */
+  allowed(threadId: string): PendingCall[] {
+    const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
+    return calls.flatMap(({ state, pending }) => (state === 'allowed' && pending ? [pending] : []));
+  }
+
+  /** Adds a record of an activity's result; `stamp` is that of the result, which an activity that failed has not. */
+  add(record: UnsequencedRecord, stamp = ''): void {
+    if (!this.waits) return;
+    if (record.kind === 'model.message') {
+      const calls = new Map<string, TrackedCall>();
+      for (const { id, route } of record.toolCalls) {
+        if (route.to === 'thread') calls.set(id, { state: 'delegated', votes: [] });
+      }
+      for (const { toolCallId, pending } of openCallsOf(record, { turnId: this.#turnId, stamp })) {
+        calls.set(toolCallId, pending ? { state: 'new', pending, votes: [] } : { state: 'running', votes: [] });
+      }
+      this.#threads.set(record.threadId, calls);
+    } else if (record.kind === 'tool.response') {
+      this.ended(record);
+    } else if (record.kind === 'mcp.auth_required') {
+      // The turn ends when everything else is done, and the next one runs these calls.
+      for (const call of record.calls) this.ended(call);
+    } else if (record.kind === 'thread.created') {
+      this.#threads.set(record.thread.threadId, new Map());
+    } else if (record.kind === 'thread.done') {
+      this.#threads.delete(record.threadId);
+    }
+  }
+
+  /** The sub-agents that the turn continues, and the calls that it resumes. */
+  #resume({ threads = [], resumes }: Pick<TurnStart, 'threads' | 'resumes'>): void {
+    if (!this.waits) return;
+    const track = ({ threadId, toolCallId }: CallKey, state: TrackedCall['state']): void => {
+      const calls = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
+      this.#threads.set(threadId, calls.set(toolCallId, { state, votes: [] }));
+    };
+    for (const call of resumes) track(call, 'running');
+    for (const { threadId, parent } of threads) {
+      track(parent, 'delegated');
+      if (!this.#threads.has(threadId)) this.#threads.set(threadId, new Map());
+    }
+  }
+
+  /** A sub-agent has ended without a result of its model call. */
+  threadEnded({ threadId, parent }: { threadId: string; parent: CallKey }): void {
+    this.#threads.delete(threadId);
+    this.ended(parent);
+  }
+
+  /** A call has a result. */
+  ended(key: CallKey): void {
+    const call = this.#find(key);
+    if (call) call.state = 'settled';
+  }
+
+  /** Whether the end of a task without commands adds records. */
+  isUnsettled(now: number): boolean {
+    if (this.#threads.size === 0) return false;
+    const due = this.nextDue;
+    return (due !== undefined && due <= now) || this.#mustPause !== this.isPaused || this.#all('new').length > 0;
+  }
+
+  /** When a call expires or is escalated next: milliseconds since 1970. */
+  get nextDue(): number | undefined {
+    const times = this.#all('waiting').flatMap((call) => [expiresAt(call), escalatesAt(call)]);
+    const due = Math.min(...times.filter((time) => time !== undefined));
+    return due === Infinity ? undefined : due;
+  }
+
+  /** Ends a workflow task. Returns the records that follow those of its activities. */
+  endTask(commands: readonly TurnCommand[], now: number): TaskEnd {
+    const records = this.#ask(now);
+    const verdicts = new Map<string, Verdict>();
+    let by: Subject | undefined;
+    for (const command of commands) {
+      const verdict = this.refuse(command);
+      verdicts.set(command.id, verdict);
+      if (verdict) continue;
+      const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
+      if (accepted.length > 0) by = command.subject;
+      records.push(...accepted);
+    }
+    records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
+    return { records, verdicts };
+  }
+
+  /** Why the turn refuses a command now. */
+  refuse({ answers, ...caller }: Omit<AnswerCommand, 'id'>): Verdict {
+    if (this.#all('waiting').length === 0 && !answers.some((answer) => this.#find(answer)?.pending)) {
+      return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
+    }
+    const answered = new Set<string>();
+    for (const [i, answer] of answers.entries()) {
+      const key = callKey(answer);
+      const refusal = answered.has(key)
+        ? { code: 'call_answered_twice' as const, message: `${nameOf(answer)} is answered twice` }
+        : this.#refuseAnswer(answer, caller);
+      if (refusal) return { ...refusal, param: `input.${i}` };
+      answered.add(key);
+    }
+    return undefined;
+  }
+
+  #refuseAnswer(answer: Answer, caller: Answerer): Verdict {
+    const call = this.#find(answer);
+    const what = nameOf(answer);
+    const vote = call?.votes.find(({ by }) => by.subjectId === caller.subject.subjectId);
+    // A repetition stays accepted, also when others have decided in the meantime.
+    if (vote?.answer === answerText(answer)) return undefined;
+    if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
+    const expected = call.pending.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
+    if (answer.type !== expected) {
+      return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
+    }
+    if (!mayAnswer(call, caller)) {
+      return { code: 'not_an_approver', message: `you may not answer ${what}: its approvers may` };
+    }
+    if (vote) return { code: 'already_decided', message: `you have already answered ${what}, differently` };
+    if (call.state !== 'waiting') return { code: 'already_decided', message: `${what} was already decided` };
+    return undefined;
+  }
+
+  /** Applies an answer that `refuse` accepts. */
+  #answer(answer: Answer, by: Subject, now: number): UnsequencedRecord[] {
+    const call = this.#find(answer);
+    if (!isAsked(call) || call.state !== 'waiting') return [];
+    if (call.votes.some((vote) => vote.by.subjectId === by.subjectId)) return [];
+    const at = isoTime(now);
+    const { pending } = call;
+    call.votes.push({ by, answer: answerText(answer) });
+    if (answer.type === 'user.tool_response') {
+      call.state = 'settled';
+      const { threadId, toolCallId, content } = answer;
+      return [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', content }];
+    }
+    const { approval } = answer;
+    if (approval.status === 'deny') {
+      call.state = 'settled';
+      const { reason } = approval;
+      const vote = decided(pending, 'deny', { at, by, remaining: 0, ...(reason && { reason }) });
+      return [vote, denial(pending, reason, at)];
+    }
+    const remaining = remainingOf(call);
+    if (remaining === 0) call.state = 'allowed';
+    return [decided(pending, 'allow', { at, by, remaining })];
+  }
+
+  /** The requests for the answers that the task's messages require. */
+  #ask(now: number): UnsequencedRecord[] {
+    const calls = this.#all('new');
+    for (const call of calls) Object.assign(call, { state: 'waiting', askedAt: now });
+    const pending = calls.map((call) => call.pending);
+    return actionsRequired(pending, isoTime(now));
+  }
+
+  #advance(now: number): UnsequencedRecord[] {
+    const at = isoTime(now);
+    const records: UnsequencedRecord[] = [];
+    for (const call of this.#all('waiting')) {
+      const { pending } = call;
+      const [expiry = Infinity, escalation = Infinity] = [expiresAt(call), escalatesAt(call)];
+      if (escalation <= now && escalation < expiry) {
+        call.isEscalated = true;
+        records.push(decided(pending, 'escalated', { at, remaining: remainingOf(call) }));
+      }
+      if (expiry <= now) records.push(...this.#expire(call, at));
+    }
+    return records;
+  }
+
+  #expire(call: AskedCall, at: string): UnsequencedRecord[] {
+    const { pending } = call;
+    const expired = decided(pending, 'expired', { at, remaining: 0 });
+    const { onExpiry } = pending.policy ?? {};
+    if (onExpiry === 'allow') {
+      call.state = 'allowed';
+      return [expired];
+    }
+    call.state = 'settled';
+    if (onExpiry === 'end') this.#failure ??= `The approval of tool call ${pending.toolCallId} expired.`;
+    return [expired, toolResponse(pending, 'expired', at)];
+  }
+
+  #pauseOrResume(now: number, by: Subject | undefined): UnsequencedRecord[] {
+    const mustPause = this.#mustPause;
+    if (mustPause === this.isPaused) return [];
+    const at = isoTime(now);
+    if (mustPause) {
+      this.#pausedAt = now;
+      return [{ kind: 'turn.paused', at, reason: 'action' }];
+    }
+    this.#waitedMs += now - (this.#pausedAt ?? now);
+    this.#pausedAt = undefined;
+    return [{ kind: 'turn.resumed', at, reason: 'action', ...(by && { by }) }];
+  }
+
+  /** Whether calls wait, and no thread does anything else. */
+  get #mustPause(): boolean {
+    const threads = [...this.#threads.values()].map((calls) => [...calls.values()]);
+    const isIdle = (calls: TrackedCall[]) => calls.some(isWaitedFor) && !calls.some(isActive);
+    return threads.some((calls) => calls.some(isUnanswered)) && threads.every(isIdle);
+  }
+
+  #find(key: CallKey): TrackedCall | undefined {
+    return this.#threads.get(key.threadId)?.get(key.toolCallId);
+  }
+
+  #all(state: 'new' | 'waiting'): AskedCall[] {
+    const all = [...this.#threads.values()].flatMap((calls) => [...calls.values()]);
+    return all.filter(isAsked).filter((call) => call.state === state);
+  }
+}
+
+function isAsked(call: TrackedCall | undefined): call is AskedCall {
+  return call?.pending !== undefined;
+}
+
+function isUnanswered({ state }: TrackedCall): boolean {
+  return state === 'new' || state === 'waiting';
+}
+
+function isWaitedFor(call: TrackedCall): boolean {
+  return call.state === 'delegated' || isUnanswered(call);
+}
+
+function isActive({ state }: TrackedCall): boolean {
+  return state === 'running' || state === 'allowed';
+}
+
+function mayAnswer({ pending, isEscalated }: AskedCall, caller: Answerer): boolean {
+  const { needs, policy } = pending;
+  if (needs === 'response') return caller.mayRespond;
+  if (isEscalated && policy?.escalate && isAmong(policy.escalate.to, caller)) return true;
+  return policy?.approvers ? isAmong(policy.approvers, caller) : caller.mayDecide;
+}
+
+export function isAmong({ subjects, roles }: Approvers, caller: Caller): boolean {
+  return subjects.includes(caller.subject.subjectSlug) || caller.roles.some((role) => roles.includes(role));
+}
+
+function remainingOf({ pending, votes }: AskedCall): number {
+  return Math.max(0, (pending.policy?.quorum ?? 1) - votes.length);
+}
+
+/** When an approval expires: milliseconds since 1970. */
+function expiresAt({ pending, askedAt = Infinity }: AskedCall): number | undefined {
+  const { expiresInSeconds } = pending.policy ?? {};
+  return expiresInSeconds === undefined ? undefined : askedAt + expiresInSeconds * 1000;
+}
+
+function escalatesAt({ pending, askedAt = Infinity, isEscalated }: AskedCall): number | undefined {
+  const { escalate } = pending.policy ?? {};
+  return !escalate || isEscalated ? undefined : askedAt + escalate.afterSeconds * 1000;
+}
+
+function decided(
+  { threadId, toolCallId }: PendingCall,
+  decision: ToolDecided['decision'],
+  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'remaining'>,
+): Omit<ToolDecided, 'id'> {
+  return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
+}
+
+function answerText(answer: Answer): string {
+  return JSON.stringify(answer.type === 'user.tool_approval' ? answer.approval.status : answer.content);
+}
+
+function nameOf({ threadId, toolCallId }: CallKey): string {
+  return `tool call ${toolCallId} of thread ${threadId}`;
+}
+
+function isoTime(now: number): string {
+  return new Date(now).toISOString();
+}

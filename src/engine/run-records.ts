@@ -1,0 +1,131 @@
+import { restore } from '../blobs/offload.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { CallModelInput } from '../core/history.ts';
+import { TurnProjection } from '../core/projection.ts';
+import type { LogEntry, UnsequencedRecord } from '../core/records.ts';
+import { memoized } from '../lib/memoized.ts';
+import type { TurnHistory } from '../temporal/history.ts';
+import type { TurnLogReader } from './turn-log-reader.ts';
+
+export interface RunRecordsOptions {
+  runId: string;
+  logs: TurnLogReader;
+  history: TurnHistory;
+  blobs: BlobStore;
+  /** The result that this process has produced under a stamp. */
+  stamped: (stamp: string) => UnsequencedRecord[] | undefined;
+}
+
+/**
+ * The records of a turn in progress that this process has, from the turn's beginning: for all threads of one run, so
+ * that threads which work in parallel do not each read the log. Concurrent readers wait for each other.
+ */
+export class RunRecords {
+  readonly #options: RunRecordsOptions;
+  /** From the runs before this one. */
+  #earlier: UnsequencedRecord[] = [];
+  /** From this run's history up to `#lastEventId`. */
+  #projected: UnsequencedRecord[] = [];
+  /** Produced by this process, and not read from the history yet. */
+  #ahead: UnsequencedRecord[] = [];
+  #projection = new TurnProjection();
+  #lastEventId = 0;
+  #characters = 1;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(options: RunRecordsOptions) {
+    this.#options = options;
+  }
+
+  /** Their approximate size. */
+  get characters(): number {
+    return this.#characters;
+  }
+
+  /** The turn's records up to the ordinal that a model call names. */
+  upTo(input: CallModelInput): Promise<UnsequencedRecord[]> {
+    const result = this.#last.then(() => this.#upTo(input));
+    this.#last = result.catch(() => undefined);
+    return result;
+  }
+
+  async #upTo(input: CallModelInput): Promise<UnsequencedRecord[]> {
+    const { upTo, turnId } = input;
+    try {
+      if (this.#count === 0) await this.#begin(input);
+      this.#addRecent(input);
+      if (this.#count < upTo) await this.#readOn(input);
+    } catch (error) {
+      // What was read may be incomplete: the next reader begins anew.
+      this.#clear();
+      throw error;
+    }
+    if (this.#count < upTo) throw new Error(`turn ${turnId} has no entry ${upTo}`);
+    return [...this.#earlier, ...this.#projected, ...this.#ahead].slice(0, upTo);
+  }
+
+  get #count(): number {
+    return this.#earlier.length + this.#projected.length + this.#ahead.length;
+  }
+
+  async #begin({ start, createdAt: at, sessionId }: CallModelInput): Promise<void> {
+    if (!start) return;
+    const entries = new TurnProjection().feed({ type: 'started', at, start });
+    this.#add(recordsOf(await this.#restore(entries, sessionId)));
+  }
+
+  /**
+   * Adds the results that this process has produced, if nothing is missing before them. The stamps are those of the
+   * turn's last results, in the order of the log, and the last of their records is the one at `upTo`.
+   */
+  #addRecent({ recent, upTo }: CallModelInput): void {
+    const stamped = recent.map((stamp) => this.#options.stamped(stamp));
+    const results = stamped.slice(stamped.lastIndexOf(undefined) + 1);
+    const last = results.flatMap((records) => records ?? []);
+    const known = this.#count - (upTo - last.length);
+    if (known >= 0 && known < last.length) this.#add(last.slice(known));
+  }
+
+  async #readOn({ turnId, sessionId }: CallModelInput): Promise<void> {
+    const { history, logs, runId } = this.#options;
+    const isFirst = this.#lastEventId === 0;
+    const { events, lastEventId } = await history.readSince(turnId, runId, this.#lastEventId);
+    const entries = events.flatMap((event) => this.#projection.feed(event));
+    const { carry } = this.#projection.start ?? {};
+    if (isFirst && carry) this.#earlier = recordsOf((await logs.all(turnId)).slice(0, carry.ordinal));
+    this.#projected.push(...recordsOf(await this.#restore(entries, sessionId)));
+    this.#ahead = [];
+    this.#lastEventId = lastEventId;
+    this.#characters = charactersOf([...this.#earlier, ...this.#projected]);
+  }
+
+  #add(records: UnsequencedRecord[]): void {
+    this.#ahead.push(...records);
+    this.#characters += charactersOf(records);
+  }
+
+  #clear(): void {
+    this.#earlier = [];
+    this.#projected = [];
+    this.#ahead = [];
+    this.#projection = new TurnProjection();
+    this.#lastEventId = 0;
+    this.#characters = 1;
+  }
+
+  #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
+    return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#options.blobs, sessionId })));
+  }
+}
+
+/** The approximate size of records; at least 1, as caches require. */
+export function charactersOf(records: UnsequencedRecord[]): number {
+  return records.reduce((sum, record) => sum + charactersIn(record), 1);
+}
+
+/** Memoized, since a record that is cached under its stamp is then cached with its turn. */
+const charactersIn = memoized((record: UnsequencedRecord) => JSON.stringify(record).length);
+
+export function recordsOf(entries: LogEntry[]): UnsequencedRecord[] {
+  return entries.map(({ record }) => record);
+}

@@ -1,0 +1,89 @@
+import { CancellationScope, condition, proxySinks, setHandler, sleep, type Sinks } from '@temporalio/workflow';
+import type { UnsequencedRecord } from '../src/core/records.ts';
+import type { TurnActions, TurnCommand } from '../src/core/turn-actions.ts';
+import { commandTurn } from './messages.ts';
+
+/** Sinks of the worker; calls to them are not part of the history. */
+export interface PauseSinks extends Sinks {
+  /** The turn does nothing but wait for people, or goes on. */
+  pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
+}
+
+const { pauses } = proxySinks<PauseSinks>();
+
+interface TurnCommandsOptions {
+  turnId: string;
+  actions: TurnActions;
+  /** The end of a task has added so many records to the log. */
+  onRecords: (count: number) => void;
+}
+
+/**
+ * Ends the workflow tasks of a turn for `TurnActions`, as the projection does: after the results of the task's
+ * activities come the commands that arrived with it.
+ *
+ * The SDK runs the handlers of an activation's signals before it resolves its activities, so a handler only queues. All
+ * that follows from the results is done once no microtask is left, which is when the SDK evaluates conditions.
+ */
+export class TurnCommands {
+  readonly #options: TurnCommandsOptions;
+  #queue: TurnCommand[] = [];
+  #alarm: { at: number; scope: CancellationScope } | undefined;
+
+  constructor(options: TurnCommandsOptions) {
+    this.#options = options;
+    setHandler(commandTurn, (command) => {
+      this.#queue.push(command);
+    });
+    // A turn that is being cancelled still records the commands that arrive.
+    void CancellationScope.nonCancellable(() => this.#run());
+  }
+
+  /** Waits until all commands that have arrived are recorded. A turn ends or continues as new only after this. */
+  settled(): Promise<void> {
+    return CancellationScope.nonCancellable(() => condition(() => !this.#isDue));
+  }
+
+  get #isDue(): boolean {
+    return this.#queue.length > 0 || this.#options.actions.isUnsettled(Date.now());
+  }
+
+  async #run(): Promise<never> {
+    for (;;) {
+      await condition(() => this.#isDue);
+      this.#endTask();
+    }
+  }
+
+  #endTask(): void {
+    const { actions, turnId, onRecords } = this.#options;
+    const { records } = actions.endTask(this.#queue, Date.now());
+    this.#queue = [];
+    onRecords(records.length);
+    for (const record of records) if (isPause(record)) pauses.changed(turnId, actions.isPaused, record.at);
+    this.#setAlarm();
+  }
+
+  /** Starts a timer for the next time at which something expires: without it no task would end then. */
+  #setAlarm(): void {
+    const at = this.#options.actions.nextDue;
+    if (at === this.#alarm?.at) return;
+    this.#alarm?.scope.cancel();
+    this.#alarm = undefined;
+    if (at === undefined) return;
+    const scope = new CancellationScope({ cancellable: true });
+    this.#alarm = { at, scope };
+    scope
+      .run(() => sleep(Math.max(1, at - Date.now())))
+      .then(() => {
+        // The clocks of Temporal's hosts differ, so it may have fired early.
+        this.#alarm = undefined;
+        this.#setAlarm();
+      })
+      .catch(() => undefined);
+  }
+}
+
+function isPause({ kind }: UnsequencedRecord): boolean {
+  return kind === 'turn.paused' || kind === 'turn.resumed';
+}

@@ -1,0 +1,115 @@
+import { workflowInfo } from '@temporalio/workflow';
+import type { Appended, RunGuard, TurnContinuation, TurnStart } from '../src/core/history.ts';
+import { countStartRecords, resolutionOf } from '../src/core/projection.ts';
+import { addUsage, NO_USAGE, type OpenThread, type PendingCall, type Usage } from '../src/core/records.ts';
+import type { TurnActions } from '../src/core/turn-actions.ts';
+import { startable } from '../src/core/sub-agents.ts';
+import { Slots } from './slots.ts';
+
+/** A tool call that may run: it needs no approval, or is approved. */
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'>;
+
+/** What a thread continues with that was open at the end of the previous run or turn. */
+export interface Resumed {
+  /** Calls that the turn's input has allowed. */
+  ready: ReadyCall[];
+  /** Calls that still wait for a human or a client. */
+  pending: PendingCall[];
+  /** Its sub-agents. */
+  threads: OpenThread[];
+}
+
+interface TurnScopeOptions {
+  start: TurnStart;
+  /** When the turn times out, in milliseconds since 1970; later if it was paused in the meantime. */
+  deadline: () => number;
+  actions: TurnActions;
+  stopped: () => boolean;
+}
+
+/** What the threads of a turn share: its log, its limits, and what it was started with. */
+export class TurnScope {
+  readonly start: TurnStart;
+  readonly actions: TurnActions;
+  readonly slots: Slots;
+  readonly stopped: () => boolean;
+  readonly #deadline: () => number;
+  readonly #run: Omit<RunGuard, 'deadline'>;
+  #ordinal: number;
+  #usage: Usage;
+  #started: number;
+  /** The results of this run: their stamps, and how many records came before each. */
+  readonly #results: { stamp: string; after: number }[] = [];
+
+  constructor({ start, deadline, actions, stopped }: TurnScopeOptions) {
+    const { carry, limits, threads } = start;
+    this.start = start;
+    this.actions = actions;
+    this.stopped = stopped;
+    this.#deadline = deadline;
+    this.slots = new Slots(limits.subAgents);
+    this.#ordinal = carry?.ordinal ?? countStartRecords(start);
+    this.#usage = carry?.usage ?? NO_USAGE;
+    this.#started = carry?.started ?? threads?.length ?? 0;
+    // Only the activities check the run, since this code must replay the events before a reset.
+    const { originalExecutionRunId: runId } = workflowInfo();
+    this.#run = { runId, ...(carry?.isReset && { isReset: true }) };
+  }
+
+  get run(): RunGuard {
+    return { ...this.#run, deadline: this.#deadline() };
+  }
+
+  /** How many records the log has. */
+  get ordinal(): number {
+    return this.#ordinal;
+  }
+
+  get progress(): Pick<TurnContinuation, 'ordinal' | 'usage' | 'started'> {
+    return { ordinal: this.#ordinal, usage: this.#usage, ...(this.#started > 0 && { started: this.#started }) };
+  }
+
+  /** Counts the records of a result or, without a result, the `failureRecords` that the projection adds. */
+  count(result: Appended | undefined, failureRecords = 0): void {
+    const records = result?.records.length ?? failureRecords;
+    // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
+    if (result || records > 0) this.#results.push({ stamp: result?.stamp ?? '', after: this.#ordinal });
+    this.#ordinal += records;
+    for (const record of result?.records ?? []) {
+      this.actions.add(record, result?.stamp);
+      if (record.kind === 'model.message') this.#usage = addUsage(this.#usage, record.usage);
+    }
+  }
+
+  /** The stamps of the results that came after the log had `ordinal` records. */
+  stampsSince(ordinal: number): string[] {
+    const first = this.#results.findLastIndex(({ after }) => after < ordinal) + 1;
+    return this.#results.slice(first).map(({ stamp }) => stamp);
+  }
+
+  /** Reserves the sub-agents that a thread's next message may start, so that parallel threads keep the turn's limit. */
+  reserve(depth: number): number {
+    const count = startable(depth, this.#started);
+    this.#started += count;
+    return count;
+  }
+
+  /** Returns what a message has not used of its reservation. */
+  unreserve(count: number): void {
+    this.#started -= count;
+  }
+
+  /** What a thread continues with when this run begins. */
+  resumed(threadId: string): Resumed {
+    const { carry, resumes, input } = this.start;
+    const allowed = resumes.filter((call) => call.source.run && resolutionOf(call, input).status === 'allow');
+    const carried = (carry?.pending ?? []).filter((call) => call.threadId === threadId);
+    // What waits at the end of a run for a sign-in is tried again: only its own requests are in the log of a run.
+    const needsSignIn = ({ needs }: PendingCall): boolean => needs === 'sign_in';
+    return {
+      ready: carry ? carried.filter(needsSignIn) : allowed.filter((call) => call.threadId === threadId),
+      pending: carried.filter((call) => !needsSignIn(call)),
+      threads: ((carry ?? this.start).threads ?? []).filter(({ parent }) => parent.threadId === threadId),
+    };
+  }
+}
