@@ -2,9 +2,11 @@ import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { z } from 'zod';
 
 const requiredAction = z.object({
-  type: z.enum(['tool.approval_required', 'tool.response_required']),
-  thread_id: z.string(),
+  type: z.enum(['tool.approval_required', 'tool.response_required', 'mcp.auth_required']),
+  thread_id: z.string().nullable(),
   tool_calls: z.array(z.object({ id: z.string() })),
+  /** In `mcp.auth_required`. */
+  mcp_servers: z.array(z.object({ name: z.string(), auth_url: z.string() })).optional(),
 });
 
 /** The fields of an event that the examples use; `docs/api.md` has all fields. */
@@ -38,6 +40,12 @@ export async function send(path: string, body: object): Promise<Response> {
 
 export async function createSession(agentName: string): Promise<string> {
   const response = await send('/sessions', { agent_name: agentName });
+  return sessionResponse.parse(await response.json()).data.id;
+}
+
+/** A conversation with an agent that is not registered. */
+export async function createDraft(spec: object): Promise<string> {
+  const response = await send('/draft-sessions', { agent_spec: spec });
   return sessionResponse.parse(await response.json()).data.id;
 }
 

@@ -1,10 +1,11 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
 const run = promisify(execFile);
@@ -30,4 +31,22 @@ test.each([
   const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
   const { stdout } = await run(process.execPath, [file], { env: { ...process.env, EVERTURN_URL: server.api.url } });
   expect(stdout).toMatch(output);
+});
+
+test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed in', async () => {
+  const notes = await ProtectedMcpServer.start();
+  onTestFinished(() => notes.stop());
+  const file = fileURLToPath(new URL('../../examples/sign-in-to-an-mcp-server.ts', import.meta.url));
+  const env = { ...process.env, EVERTURN_URL: server.api.url };
+  const example = spawn(process.execPath, [file, notes.mcp.url], { env, stdio: ['pipe', 'pipe', 'inherit'] });
+  let output = '';
+  for await (const chunk of example.stdout.setEncoding('utf8')) {
+    output += String(chunk);
+    const [, url] = /\[sign-in\] mine: open (\S+)\n/.exec(output) ?? [];
+    if (url === undefined || example.stdin.writableEnded) continue;
+    expect((await new TestBrowser().open(url)).text).toContain('You are signed in to mine');
+    example.stdin.end('\n');
+  }
+  expect(output).toMatch(/I am the demo model[^]*\[turn\] done\n$/);
+  expect(notes.used.length).toBeGreaterThan(0);
 });

@@ -48,6 +48,8 @@ interface Chat {
   resume: (turnId: string, after: number | undefined) => EventReader;
 }
 
+const onNotes = { mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'notes' }] };
+
 let agents = 0;
 
 /** A conversation of a subject with its own agent. */
@@ -327,6 +329,27 @@ test('an inline server at a private address, or with such an authorization serve
   bob.script(say('No.'));
   expect(await bob.turn('hello').end()).toMatchObject({ output: { content: 'No.' } });
   expect(bob.instructions()).toContain('EVERTURN_ALLOW_PRIVATE_URLS');
+});
+
+test('a sub-agent waits for the sign-in, and answers its parent in the turn after it', async () => {
+  await root.putAgent('librarian', { model: { name: 'librarian' }, ...onNotes });
+  await root.putAgent('director', { model: { name: 'director' }, agents: ['librarian'] });
+  const api = clientOf('ann');
+  const id = await api.createSession('director');
+  const task = { name: 'look', input: 'Which notes are there?', agent: 'librarian' };
+  server.model.script('director', use({ name: 'create_sub_agent', id: 'sub', args: task }));
+  const end = await api.turn(id, 'look').end();
+  expect(end).toMatchObject({ status: 'done', output: null, required_actions: [{ type: 'mcp.auth_required' }] });
+  const [action] = end.status === 'done' ? end.required_actions : [];
+  if (action?.type !== 'mcp.auth_required') throw new Error('no sign-in is required');
+  const [{ auth_url: url, thread_ids: threads } = { auth_url: '', thread_ids: [] }] = action.servers;
+  expect(threads).toEqual([expect.stringMatching(/^thr_/)]);
+  await new TestBrowser().open(url);
+  server.model.script('librarian', use({ name: 'list' }), say('Milk.'));
+  server.model.script('director', say('There is milk.'));
+  const reader = api.turn(id, []);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'There is milk.' } });
+  expect(await reader.type('thread.done')).toMatchObject({ thread_id: threads[0], status: 'done' });
 });
 
 test('a reader that resumes at any event gets what one that stayed has, and the lists', async () => {
