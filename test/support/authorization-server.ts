@@ -25,8 +25,8 @@ export class ProtectedMcpServer {
   readonly used: string[] = [];
   /** Whether the MCP server rejects calls of tools, whatever their tokens. */
   rejectsCalls = false;
-  /** Overrides the metadata of the resource. */
-  resourceMetadata: object = {};
+  /** Called for each request for the metadata of the resource, which waits for it. */
+  onMetadata: () => Promise<void> = () => Promise.resolve();
   readonly #http: HttpServer;
 
   private constructor(http: HttpServer, issuer: string, options: Options) {
@@ -122,8 +122,8 @@ export class ProtectedMcpServer {
   async #guard({ url = '', headers }: IncomingMessage, body: string): Promise<HttpAnswer | undefined> {
     if (url === '/.well-known/oauth-protected-resource/mcp') {
       const metadata = { resource: this.mcp.url, authorization_servers: [this.issuer], scopes_supported: ['notes'] };
-      const body = JSON.stringify({ ...metadata, ...this.resourceMetadata });
-      return { status: 200, contentType: 'application/json', body };
+      await this.onMetadata();
+      return { status: 200, contentType: 'application/json', body: JSON.stringify(metadata) };
     }
     const [, token] = /^Bearer (\S+)$/.exec(headers.authorization ?? '') ?? [];
     if (token !== undefined) this.used.push(token);
