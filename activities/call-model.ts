@@ -23,7 +23,7 @@ import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/tempora
 import { prepareModelCall } from '../src/agents/prepare-model-call.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
 import { MAX_RESULT_BYTES } from '../src/tools/results.ts';
-import { endOfThread, failureAnswer } from '../src/core/sub-agents.ts';
+import { endOfThread, failureAnswer, MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
 import { truncateMiddle } from '../src/core/text.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
@@ -196,6 +196,7 @@ class ModelCallAttempt {
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
     const handling = {
       refusal: this.#refusal,
+      maxWaiting: this.#input.subAgent ? MAX_WAITING_CALLS : Infinity,
       startSubAgent: (call: SubAgentCall) =>
         retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
     };

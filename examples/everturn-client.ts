@@ -18,21 +18,31 @@ const turnEvent = z.object({
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
+  thread_id: z.string().nullish(),
+  /** In the events that ask for answers. */
+  tool_calls: z
+    .array(z.object({ id: z.string() }))
+    .optional()
+    .catch(undefined),
+  /** The name of a sub-agent. */
+  title: z.string().optional(),
+  /** The last message of a sub-agent that is done. */
+  output: z.object({ content: z.string() }).optional(),
   state: z.object({ status: z.string(), required_actions: z.array(requiredAction).optional() }).optional(),
 });
 export type TurnEvent = z.infer<typeof turnEvent>;
 
 const sessionResponse = z.object({ data: z.object({ id: z.string() }) });
+const agentResponse = z.object({ data: z.object({ spec: z.looseObject({}) }) });
 
 const BASE = process.env['EVERTURN_URL'] ?? 'http://127.0.0.1:8080';
 const KEY = process.env['EVERTURN_KEY'];
 
-/** Sends JSON. @throws Error with the server's message */
-export async function send(path: string, body: object): Promise<Response> {
+/** Sends JSON, or without a body requests a resource. @throws Error with the server's message */
+export async function send(path: string, body?: object): Promise<Response> {
   const response = await fetch(`${BASE}/v1/agents${path}`, {
-    method: 'POST',
     headers: { 'content-type': 'application/json', ...(KEY && { authorization: `Bearer ${KEY}` }) },
-    body: JSON.stringify(body),
+    ...(body && { method: 'POST', body: JSON.stringify(body) }),
   });
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   return response;
@@ -43,7 +53,13 @@ export async function createSession(agentName: string): Promise<string> {
   return sessionResponse.parse(await response.json()).data.id;
 }
 
-/** A conversation with an agent that is not registered. */
+/** The spec of a registered agent. */
+export async function agentSpec(agentName: string): Promise<object> {
+  const response = await send(`/${agentName}`);
+  return agentResponse.parse(await response.json()).data.spec;
+}
+
+/** A session with an agent of its own. */
 export async function createDraft(spec: object): Promise<string> {
   const response = await send('/draft-sessions', { agent_spec: spec });
   return sessionResponse.parse(await response.json()).data.id;

@@ -218,7 +218,7 @@ const limit = z.coerce
   .min(0, { error: 'must be a whole number, 0 for no limit' })
   .optional();
 
-const SUB_AGENTS_RULE = 'must be a whole number from 1 to 50';
+const SUB_AGENTS_RULE = 'must be a whole number from 1 to 20';
 
 const proxies = z
   .string()
@@ -386,7 +386,7 @@ const schema = z.object({
     .number({ error: SUB_AGENTS_RULE })
     .int({ error: SUB_AGENTS_RULE })
     .min(1, { error: SUB_AGENTS_RULE })
-    .max(50, { error: SUB_AGENTS_RULE })
+    .max(20, { error: SUB_AGENTS_RULE })
     .default(5),
   EVERTURN_SHUTDOWN_SECONDS: seconds(20),
   EVERTURN_REQUESTS_PER_MINUTE: limit,

@@ -72,6 +72,8 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
 
 /** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
 const MAX_CONCURRENT_TOOLS = 50;
+/** The same for each sub-agent, of which five work at once by default. */
+const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
 
 /**
  * The agent loop of one thread: calls the model, and runs its tool calls and its sub-agents until it calls none, or calls
@@ -259,7 +261,8 @@ export class Thread {
         unexecuted.push(...(await this.#callTool(call)));
       }
     };
-    await Promise.all(calls.slice(0, MAX_CONCURRENT_TOOLS).map(lane));
+    const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : MAX_CONCURRENT_TOOLS;
+    await Promise.all(calls.slice(0, lanes).map(lane));
     return unexecuted;
   }
 

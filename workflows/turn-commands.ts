@@ -22,8 +22,8 @@ interface TurnCommandsOptions {
  * Ends the workflow tasks of a turn for `TurnActions`, as the projection does: after the results of the task's
  * activities come the commands that arrived with it.
  *
- * The SDK runs the handlers of an activation's signals before it resolves its activities, so a handler only queues. All
- * that follows from the results is done once no microtask is left, which is when the SDK evaluates conditions.
+ * The SDK runs the handlers of an activation's signals before it resolves its activities, so a handler only queues, and
+ * the queue is handled when all that follows from the results is done.
  */
 export class TurnCommands {
   readonly #options: TurnCommandsOptions;
@@ -51,6 +51,7 @@ export class TurnCommands {
   async #run(): Promise<never> {
     for (;;) {
       await condition(() => this.#isDue);
+      await microtasksDone();
       this.#endTask();
     }
   }
@@ -82,6 +83,16 @@ export class TurnCommands {
       })
       .catch(() => undefined);
   }
+}
+
+/**
+ * Resolves at the end of the current workflow task. The SDK evaluates a condition when it is created, after each job of an
+ * activation, and after the last job whenever no microtask is left. One that is created in a microtask meets no job, so
+ * its second evaluation is the one at the end.
+ */
+async function microtasksDone(): Promise<void> {
+  let evaluations = 0;
+  await condition(() => evaluations++ > 0);
 }
 
 function isPause({ kind }: UnsequencedRecord): boolean {

@@ -25,6 +25,7 @@ import { callHash } from '../engine/call-hash.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { parseArguments } from '../tools/arguments.ts';
+import { decideCall } from '../tools/decision-policy.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -34,7 +35,7 @@ interface AssemblerOptions {
   plan: MessagePlan;
   /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request'>;
+  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'spec'>;
   bus: LiveBus;
 }
 
@@ -53,8 +54,12 @@ interface RoutedCall {
 export interface CallHandling {
   /** Why no call of the message can run; undefined if they can. */
   refusal: string | undefined;
+  /** How many calls may wait for a human or a client. */
+  maxWaiting: number;
   startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
 }
+
+const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
 
 /** One event on the stream stays far below 1 MiB. */
 const MAX_DELTA_BYTES = 256 * 1024;
@@ -184,7 +189,10 @@ export class MessageAssembler {
     const all: { call: ToolCallText; routed: RoutedCall }[] = [];
     for (const [index, call] of this.#text.toolCalls.entries()) {
       const started = all.filter(({ routed }) => routed.started).length;
-      all.push({ call, routed: await this.#route(call, { index, started }, handling) });
+      const routed = await this.#route(call, { index, started }, handling);
+      const isOneTooMany =
+        waits(routed.route) && all.filter(({ routed: { route } }) => waits(route)).length >= handling.maxWaiting;
+      all.push({ call, routed: isOneTooMany ? tooManyWaiting(handling.maxWaiting) : routed });
       await nextTurn();
     }
     return all;
@@ -198,7 +206,7 @@ export class MessageAssembler {
     if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
-    const { toolset, request } = this.#options.prepared;
+    const { toolset, request, spec } = this.#options.prepared;
     const tool = toolset.tools.get(name);
     if (!tool) {
       const known = request.tools.map((one) => one.name).join(', ') || 'none';
@@ -212,7 +220,11 @@ export class MessageAssembler {
       if ('problem' in started) return { route: { to: 'answered' }, ...started };
       return { route: { to: 'thread', threadId: started.thread.threadId }, started };
     }
-    return { route: { ...tool.run, callHash: callHash(call) } };
+    const { effect } = tool.run;
+    const { decision, policy } = decideCall(spec, tool, parsed.value);
+    if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };
+    const approval = decision === 'ask';
+    return { route: { to: 'server', effect, approval, callHash: callHash(call), ...(policy && { policy }) } };
   }
 
   /** Servers report different finish reasons for messages with tool calls, so the calls themselves decide. */
@@ -237,6 +249,16 @@ export class MessageAssembler {
     bus.publish({ turnId, threadId, messageId, createdAt, after, attempt, n: this.#frames, delta, ...preceding });
     this.#frames += 1;
   }
+}
+
+/** Whether a call waits for a human or a client. */
+function waits(route: ToolRoute): boolean {
+  return route.to === 'client' || (route.to === 'server' && route.approval);
+}
+
+function tooManyWaiting(max: number): RoutedCall {
+  const problem = `This call was not executed: at most ${max} calls of a message may wait for a person.`;
+  return { route: { to: 'answered' }, problem };
 }
 
 /** Whether a delta certainly needs no splitting, at up to 6 bytes per character; true for nearly all deltas. */

@@ -25,10 +25,11 @@ export interface SubAgentCall {
 
 export type StartedSubAgent = { thread: SubAgent; input: string } | { problem: string };
 
+/** The bounds of the tool's schema, whose validation may have been cut short. */
 const parameters = z.object({
-  name: z.string(),
-  input: z.string(),
-  model: z.string().optional(),
+  name: z.string().min(1).max(64),
+  input: z.string().min(1),
+  model: z.string().min(1).max(256).optional(),
   agent: z.string().optional(),
 });
 
@@ -45,7 +46,10 @@ export async function startSubAgent(
     const limits = `${MAX_STARTED_BY_MESSAGE} by one message, ${MAX_STARTED_BY_TURN} in all`;
     return { problem: `This sub-agent was not started: no more can be started now (${limits}).` };
   }
-  const { name: title, input, model, agent } = parameters.parse(args);
+  const parsed = parameters.safeParse(args);
+  if (!parsed.success) return { problem: 'The arguments do not fit the schema of the tool.' };
+  const { model, agent } = parsed.data;
+  const [title, input] = [parsed.data.name.toWellFormed(), parsed.data.input.toWellFormed()];
   const thread = { threadId: threadIdOf(messageId, index), title, parent: { threadId, toolCallId: call.id }, depth };
   if (agent !== undefined) {
     const hash = agents[agent];

@@ -3,6 +3,7 @@ import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
+import { isSchema } from '../tools/arguments.ts';
 import { ASK_USER_QUESTION, systemTools } from '../tools/system-tools.ts';
 
 /** Why an agent cannot run on this server. */
@@ -26,6 +27,31 @@ const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[
   },
 ];
 
+/** What only a turn that waits can do: one that ends has no timers, and its answers come from one caller. */
+const NEEDS_WAIT = ['approvers', 'quorum', 'expires_in_seconds', 'on_expiry', 'escalate'] as const;
+
+/** The first problem of an agent's decision policies. */
+function policyProblem({ config }: AgentSpec): AgentProblem | undefined {
+  for (const [i, policy] of (config?.decision_policies ?? []).entries()) {
+    const param = `config.decision_policies.${i}`;
+    const needing = config?.pause === 'wait' ? undefined : NEEDS_WAIT.find((field) => isGiven(policy[field]));
+    if (needing !== undefined) {
+      const message = `${needing} of a decision policy requires pause: "wait"`;
+      return { code: 'invalid_agent', message, param: `${param}.${needing}` };
+    }
+    for (const [pointer, schema] of Object.entries(policy.match.arguments ?? {})) {
+      if (isSchema(schema)) continue;
+      const message = `the condition for ${pointer || 'the arguments'} is not a valid JSON Schema, or is too large`;
+      return { code: 'invalid_agent', message, param: `${param}.match.arguments` };
+    }
+  }
+  return undefined;
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
 /** Checks whether this server can run an agent, beyond what the schema can check. */
 export class AgentValidator {
   readonly #models: ModelProviders;
@@ -43,6 +69,8 @@ export class AgentValidator {
       const message = `${unsupported.param} is not available on this server; omit it`;
       return { code: 'feature_not_available', message, param: unsupported.param };
     }
+    const policy = policyProblem(spec);
+    if (policy) return policy;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;
       if (!this.#registry.resolve(server)) {

@@ -22,6 +22,7 @@ import { setContext } from './http/request.ts';
 import { RequestLimit } from './http/rate-limit.ts';
 import { sessionListRoutes } from './sessions/session-lists.ts';
 import { signInRoutes } from './sessions/sign-ins.ts';
+import { sessionStreamRoutes } from './sessions/session-stream.ts';
 import { sessionRoutes } from './sessions/sessions.ts';
 import { turnRoutes } from './sessions/turns.ts';
 
@@ -113,6 +114,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...sessionListRoutes(context),
     ...turnRoutes(context),
     ...eventRoutes(context),
+    ...sessionStreamRoutes(context),
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
     ...signInRoutes(context),

@@ -15,6 +15,7 @@ import { checkDatabase, prepareDatabase } from './migrate.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { Sessions } from './sessions.ts';
+import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
 
 /** The server's own database: agents, the index of sessions and turns, and the archive of logs. */
@@ -22,6 +23,7 @@ export class Catalog {
   readonly agents: Agents;
   readonly sessions: Sessions;
   readonly turns: Turns;
+  readonly turnPlaces: TurnPlaces;
   readonly archive: Archive;
   readonly blobReferences: BlobReferences;
   readonly retention: Retention;
@@ -38,6 +40,7 @@ export class Catalog {
     this.agents = new Agents(db, cipher);
     this.sessions = new Sessions(db, cipher);
     this.turns = new Turns(db, cipher);
+    this.turnPlaces = new TurnPlaces(db);
     this.archive = new Archive(db, cipher);
     this.blobReferences = new BlobReferences(db);
     this.retention = new Retention(db);

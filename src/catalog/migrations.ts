@@ -72,6 +72,7 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('archived_through', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('archived', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('events_before', 'integer')
     .addColumn('may_pause', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('paused_changed_at', 'text')
@@ -170,6 +171,7 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['sessions_unswept', 'sessions', ['unswept_since']],
   ['sessions_to_remove', 'sessions', ['removal_at', 'id']],
   ['turns_by_session', 'turns', ['session_id', 'sequence']],
+  ['turns_by_place', 'turns', ['session_id', 'events_before']],
   ['turns_by_previous', 'turns', ['previous_turn_id']],
   ['agents_by_spec', 'agents', ['spec_hash']],
   ['agent_versions_by_spec', 'agent_versions', ['spec_hash']],

@@ -89,6 +89,11 @@ interface TurnsTable {
   archived_through: Generated<number>;
   /** Whether the archive has the complete log. */
   archived: Generated<number>;
+  /**
+   * The turn's place in its session: how many durable events come before it. Null until a reader of the session needs
+   * it. It is never changed, since the cursors of session streams are counted from it.
+   */
+  events_before: number | null;
   /** Whether the turn may pause while it runs: its agent has `pause: "wait"`. */
   may_pause: Generated<number>;
   /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */

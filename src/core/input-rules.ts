@@ -14,8 +14,7 @@ export type Rejection =
   | 'calls_unanswered'
   | 'nothing_pending'
   | 'already_decided'
-  | 'not_an_approver'
-  | 'invalid_arguments';
+  | 'not_an_approver';
 
 export interface Refusal {
   code: Rejection;
@@ -43,6 +42,12 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
     if (item.type !== expected) {
       return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${item.type}` };
     }
+    if (item.type === 'user.tool_approval' && item.approval.status === 'allow' && needsVotes(call)) {
+      return {
+        code: 'not_an_approver',
+        message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
+      };
+    }
     answered.add(key);
   }
   const unanswered = answerable.filter((call) => !answered.has(callKey(call)));
@@ -58,6 +63,11 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
     code: 'actions_pending',
     message: `these tool calls of the previous turn must be answered first: ${ids}`,
   };
+}
+
+/** Whether the policy of a call says more than that one subject with the right to decide has to allow it. */
+function needsVotes({ policy }: PendingCall): boolean {
+  return policy !== undefined && (policy.quorum > 1 || policy.approvers !== undefined);
 }
 
 const MAX_LENGTH = 50;

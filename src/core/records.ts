@@ -70,7 +70,6 @@ export interface ApprovalPolicy {
   onExpiry: 'deny' | 'allow' | 'end';
   /** Who may decide, too, if nobody has after this time. */
   escalate?: { afterSeconds: number; to: Approvers };
-  mayEditArguments: boolean;
 }
 
 export interface ToolCall {

@@ -5,7 +5,13 @@ export const MAX_DEPTH = 3;
 
 /** How many sub-agents one message may start, and all messages of a turn together. */
 export const MAX_STARTED_BY_MESSAGE = 10;
-export const MAX_STARTED_BY_TURN = 100;
+export const MAX_STARTED_BY_TURN = 50;
+
+/**
+ * How many calls of one message of a sub-agent may wait for a human or a client. All that wait in a turn are in one
+ * payload of Temporal: 50 sub-agents with 10 calls take about 150 KiB.
+ */
+export const MAX_WAITING_CALLS = 10;
 
 /** How many sub-agents the next message of a thread may start, after `started` others in its turn. */
 export function startable(depth: number, started: number): number {

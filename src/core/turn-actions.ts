@@ -99,7 +99,10 @@ export class TurnActions {
     this.waits = pause === 'wait';
     this.#turnId = turnId;
     const { threads = [], pausedAt, waitedMs = 0 } = carry?.actions ?? {};
-    this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(calls)]));
+    // Copies, since several readers may have the same start.
+    const copies = (calls: [string, TrackedCall][]) =>
+      calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
+    this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(copies(calls))]));
     if (!carry) this.#resume(start);
     this.#pausedAt = pausedAt;
     this.#waitedMs = waitedMs;

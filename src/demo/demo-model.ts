@@ -16,7 +16,10 @@ const chatRequest = z.object({
 });
 type ChatRequest = z.infer<typeof chatRequest>;
 
-type Reply = { text: string } | { tool: string; arguments: Record<string, unknown>; text: string };
+interface Reply {
+  text: string;
+  calls?: { tool: string; arguments: Record<string, unknown> }[];
+}
 
 /**
  * Starts a scripted model for first steps without an API key. It speaks OpenAI's streaming protocol over a real socket,
@@ -55,12 +58,12 @@ async function answer(request: ChatRequest, response: ServerResponse): Promise<v
     send({ content: word });
     await sleep(WORD_MS);
   }
-  if ('tool' in reply) {
-    const call = { index: 0, id: newId('call'), type: 'function', function: { name: reply.tool, arguments: '' } };
+  for (const [index, { tool, arguments: args }] of (reply.calls ?? []).entries()) {
+    const call = { index, id: newId('call'), type: 'function', function: { name: tool, arguments: '' } };
     send({ tool_calls: [call] });
-    send({ tool_calls: [{ index: 0, function: { arguments: JSON.stringify(reply.arguments) } }] });
+    send({ tool_calls: [{ index, function: { arguments: JSON.stringify(args) } }] });
   }
-  send({}, 'tool' in reply ? 'tool_calls' : 'stop');
+  send({}, reply.calls ? 'tool_calls' : 'stop');
   const prompt = JSON.stringify(request.messages).length;
   const usage = { prompt_tokens: Math.ceil(prompt / 4), completion_tokens: words.length, total_tokens: 0 };
   usage.total_tokens = usage.prompt_tokens + usage.completion_tokens;
@@ -76,26 +79,35 @@ function replyTo({ messages, tools }: ChatRequest): Reply {
   const has = (name: string): boolean => tools.some((tool) => tool.function.name === name);
   const [, note] = /\bnote(?: that)?:? +(.+)/i.exec(said) ?? [];
   const [, count] = /\bcount(?: \w+)* to (\d+)/i.exec(said) ?? [];
+  const [, tasks] = /\bdelegate: *(.+)/i.exec(said) ?? [];
+  if (tasks && has('create_sub_agent')) {
+    const inputs = tasks.split(';').map((task) => task.trim());
+    const calls = inputs.map((input, i) => ({
+      tool: 'create_sub_agent',
+      arguments: { name: `helper ${i + 1}`, input },
+    }));
+    return { text: 'I will get help. ', calls };
+  }
   if (count && has('count_slowly')) {
-    return {
-      text: 'I will count. ',
-      tool: 'count_slowly',
-      arguments: { to: Math.min(60, Math.max(1, Number(count))) },
-    };
+    const to = Math.min(60, Math.max(1, Number(count)));
+    return { text: 'I will count. ', calls: [{ tool: 'count_slowly', arguments: { to } }] };
   }
   if (/\b(search|find|show|list)\b/i.test(said) && has('search_notes')) {
-    return { text: 'Let me look. ', tool: 'search_notes', arguments: {} };
+    return { text: 'Let me look. ', calls: [{ tool: 'search_notes', arguments: {} }] };
   }
-  if (note && has('add_note')) return { text: 'I will write that down. ', tool: 'add_note', arguments: { note } };
+  if (note && has('add_note')) {
+    return { text: 'I will write that down. ', calls: [{ tool: 'add_note', arguments: { note } }] };
+  }
   if (/\bask me\b/i.test(said) && has('ask_user_question')) {
     const question = { question: 'Which colour do you like best?', options: ['red', 'green', 'blue'] };
-    return { text: '', tool: 'ask_user_question', arguments: question };
+    return { text: '', calls: [{ tool: 'ask_user_question', arguments: question }] };
   }
   return {
     text:
       `You said: "${said}". I am the demo model: a script, not an AI. Set OPENAI_API_KEY to talk to a real one. ` +
       'Try "show my notes" for a tool, "note: buy milk" for a tool that asks you first, ' +
-      '"count slowly to 20" for a slow tool, or "ask me something" for a question to you.',
+      '"count slowly to 20" for a slow tool, "delegate: show my notes; say hello" for two sub-agents, ' +
+      'or "ask me something" for a question to you.',
   };
 }
 

@@ -8,6 +8,7 @@ import { sessionNotFound } from './access.ts';
 import type { AgentCheck } from './agent-check.ts';
 import { newId } from './new-id.ts';
 import type { SessionCommands } from './session-commands.ts';
+import type { SessionIndex } from './session-index.ts';
 import type { Speculator } from './speculation.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLimits } from './turn-limits.ts';
@@ -22,8 +23,9 @@ import type { TurnLogReader } from './turn-log-reader.ts';
  *   caller brings;
  * - answer: the same, with an input of approvals and tool responses, which resolve the pending calls of the previous turn;
  * - cancel and delete: `cancelTurn` and `deleteSession`, below;
- * - read: `logs` for the records of a turn, `turnIndex` and `catalog.turns` for the turns of a session;
- * - follow: `TurnTailPool` and `StreamSequencer` in `src/live`, which read `logs`.
+ * - read: `logs` for the records of a turn, `turnIndex` and `catalog.turns` for the turns of a session, `sessionIndex` for
+ *   a session's events by their position;
+ * - follow: `TurnTailPool` and `StreamSequencer` in `src/live`, which read `logs`, and `SessionWatches` for new turns.
  *
  * Errors are `EngineError`s with a closed set of codes (`errors.ts`), `PayloadTooLarge`, and failures of Temporal, the
  * catalog or the disk (`isUnavailable`).
@@ -38,6 +40,9 @@ export interface Engine {
   turnLimits: TurnLimits;
   speculator: Speculator;
   agentCheck: AgentCheck;
+  sessionIndex: SessionIndex;
+  /** Tells the readers of a session, in all processes, that it has changed. Only a hint. */
+  hintSession: (sessionId: string) => void;
   log: Logger;
   metrics: Pick<Metrics, 'turnsStarted'>;
 }
@@ -57,7 +62,8 @@ export async function cancelTurn(
 }
 
 /** Deletes a session with all that belongs to it. @throws EngineError `session_not_found` if it is deleted already */
-export async function deleteSession({ catalog, commands }: Engine, { id }: SessionRow): Promise<void> {
+export async function deleteSession({ catalog, commands, hintSession }: Engine, { id }: SessionRow): Promise<void> {
   if (!(await catalog.sessions.delete(id, new Date().toISOString()))) throw sessionNotFound(id);
+  hintSession(id);
   commands.remove(id);
 }

@@ -15,10 +15,21 @@ export const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
 export class TurnIndex {
   readonly #catalog: Catalog;
   readonly #logs: TurnLogReader;
+  readonly #hintSession: (sessionId: string) => void;
 
-  constructor({ catalog, logs }: { catalog: Catalog; logs: TurnLogReader }) {
+  /** @param hintSession called with the session of each turn that was indexed */
+  constructor({
+    catalog,
+    logs,
+    hintSession,
+  }: {
+    catalog: Catalog;
+    logs: TurnLogReader;
+    hintSession: (sessionId: string) => void;
+  }) {
     this.#catalog = catalog;
     this.#logs = logs;
+    this.#hintSession = hintSession;
   }
 
   /** The newest turn of a session; while Temporal is unavailable, the newest one in the index. */
@@ -63,7 +74,7 @@ export class TurnIndex {
   async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt, pause } = start;
     const title = sequence === 1 ? start.title : null;
-    return this.#catalog.turns.accept({
+    const accepted = await this.#catalog.turns.accept({
       turnId,
       sessionId,
       previousTurnId,
@@ -72,6 +83,8 @@ export class TurnIndex {
       title,
       ...(pause && { pause }),
     });
+    if (accepted) this.#hintSession(sessionId);
+    return accepted;
   }
 
   async #reconcile(turnId: string, requestedAt: string): Promise<void> {

@@ -333,6 +333,15 @@ export class TurnLogReader {
     return ((await this.#row(turnId))?.archived_through ?? 0) + 1;
   }
 
+  /** The number of a turn's entries; undefined while it runs. @throws TurnNotFound */
+  async length(turnId: string): Promise<number | undefined> {
+    const row = await this.#row(turnId);
+    if (row?.archived) return row.archived_through;
+    if (!this.#ended.has(turnId) && !(await this.close(turnId))) return undefined;
+    const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });
+    return last?.ordinal;
+  }
+
   /**
    * Projects the current run of a turn up to its present end. With `follow`, also what comes after, until `until` returns
    * true or the turn ends. @throws TurnNotFound

@@ -70,4 +70,8 @@ export interface LiveBus {
   hintCancel(turnId: string): void;
   /** Delivers the cancel hints of a turn from now on; returns the unsubscribe function. */
   onCancelHint(turnId: string, listener: () => void): () => void;
+  /** Tells the readers of a session that it has a new turn, or was deleted. Only a hint, like the one above. */
+  hintSession(sessionId: string): void;
+  /** Delivers the hints of a session from now on; returns the unsubscribe function. */
+  onSessionHint(sessionId: string, listener: () => void): () => void;
 }

@@ -20,7 +20,7 @@ test('the same holds for sub-agents that work in parallel, thread by thread', as
 
 test('without faults a message that completes is sent once, delta by delta', async () => {
   await fc.assert(
-    fc.asyncProperty(randomTurn(1), async (steps) => {
+    fc.asyncProperty(fc.oneof(randomTurn(1), randomThreads(1)), async (steps) => {
       const faults = [{ bus: 'deliver' as const, lag: 0, snapshot: false }];
       const { entries, deliver, end } = await deliveries({ worker: bus, api: bus }, steps, faults);
       const feed = new TurnFeed();

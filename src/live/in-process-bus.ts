@@ -1,12 +1,13 @@
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
-import { TurnListeners } from './turn-listeners.ts';
+import { Listeners } from './listeners.ts';
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {
   readonly #published = new PublishedMessages();
-  readonly #cancelListeners = new TurnListeners<() => void>();
-  readonly #listeners = new TurnListeners<LiveListener>();
+  readonly #cancelListeners = new Listeners<() => void>();
+  readonly #sessionListeners = new Listeners<() => void>();
+  readonly #listeners = new Listeners<LiveListener>();
 
   publish(frame: LiveFrame): void {
     this.#published.add(frame);
@@ -33,5 +34,13 @@ export class InProcessBus implements LiveBus {
 
   onCancelHint(turnId: string, listener: () => void): () => void {
     return this.#cancelListeners.add(turnId, listener);
+  }
+
+  hintSession(sessionId: string): void {
+    for (const listener of this.#sessionListeners.of(sessionId)) listener();
+  }
+
+  onSessionHint(sessionId: string, listener: () => void): () => void {
+    return this.#sessionListeners.add(sessionId, listener);
   }
 }

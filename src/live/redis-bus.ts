@@ -3,7 +3,7 @@ import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/
 import type { Redis } from '../lib/redis.ts';
 import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
-import { TurnListeners } from './turn-listeners.ts';
+import { Listeners } from './listeners.ts';
 
 interface RedisBusOptions {
   redis: Redis;
@@ -33,8 +33,8 @@ const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
 
 /**
  * The live bus between separate processes: a channel for each turn, on which frames and snapshots are published in the
- * order in which their worker has sent them, and two channels to all workers: on one readers request snapshots, on the
- * other turns announce that they cancel their activities.
+ * order in which their worker has sent them, and three channels to all processes: on one readers request snapshots, on
+ * the second turns announce that they cancel their activities, on the third that a session has a new turn.
  *
  * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it: a frame costs
  * one publication, and no restart, flush or expiry of Redis can lose the text. The worker sends it as a snapshot when a
@@ -47,7 +47,8 @@ export class RedisBus implements LiveBus {
   readonly #log: Logger;
   readonly #cipher: Cipher;
   readonly #published = new PublishedMessages();
-  readonly #cancelListeners = new TurnListeners<() => void>();
+  readonly #cancelListeners = new Listeners<() => void>();
+  readonly #sessionListeners = new Listeners<() => void>();
   readonly #watched = new Map<string, WatchedTurn>();
   /** Turns whose snapshots were requested since the last event-loop turn: all requests get one response. */
   readonly #requested = new Set<string>();
@@ -117,12 +118,24 @@ export class RedisBus implements LiveBus {
     return this.#cancelListeners.add(turnId, listener);
   }
 
+  hintSession(sessionId: string): void {
+    this.#publish(this.#sessionChannel, sessionId);
+  }
+
+  onSessionHint(sessionId: string, listener: () => void): () => void {
+    return this.#sessionListeners.add(sessionId, listener);
+  }
+
   get #requestChannel(): string {
     return `${this.#prefix}snapshot-requests`;
   }
 
   get #cancelChannel(): string {
     return `${this.#prefix}cancel-hints`;
+  }
+
+  get #sessionChannel(): string {
+    return `${this.#prefix}session-hints`;
   }
 
   #channel(turnId: string): string {
@@ -136,7 +149,8 @@ export class RedisBus implements LiveBus {
    */
   async #resume(): Promise<void> {
     if (!this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
-    const subscribed = Promise.all([this.#subscribe(this.#requestChannel), this.#subscribe(this.#cancelChannel)]);
+    const common = [this.#requestChannel, this.#cancelChannel, this.#sessionChannel];
+    const subscribed = Promise.all(common.map((channel) => this.#subscribe(channel)));
     for (const [turnId, watched] of this.#watched) {
       watched.subscribed = this.#subscribe(this.#channel(turnId));
       endRequest(watched);
@@ -223,6 +237,7 @@ export class RedisBus implements LiveBus {
     try {
       if (channel === this.#requestChannel) this.#onRequest(message);
       else if (channel === this.#cancelChannel) for (const listener of this.#cancelListeners.of(message)) listener();
+      else if (channel === this.#sessionChannel) for (const listener of this.#sessionListeners.of(message)) listener();
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // An error that reaches the client would close the connection.

@@ -14,6 +14,7 @@ import { InProcessSpeculativeCalls, type SpeculativeCalls } from '../speculation
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
 import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
+import { SessionIndex } from '../engine/session-index.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
 import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { ModelProviders } from '../models/providers.ts';
@@ -54,6 +55,8 @@ export interface Services {
   history: TurnHistory;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
+  sessionIndex: SessionIndex;
+  hintSession: (sessionId: string) => void;
   models: ModelProviders;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
@@ -100,7 +103,8 @@ export async function openServices({
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
-  const live = openLive({ redis, config, log, metrics, cipher });
+  const live = { ...openLive({ redis, config, log, metrics, cipher }), ...(bus && { bus }) };
+  const hintSession = (sessionId: string) => live.bus.hintSession(sessionId);
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
@@ -125,7 +129,7 @@ export async function openServices({
   const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
   const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
   const logs = new TurnLogReader({ catalog, history, blobs });
-  const turnIndex = new TurnIndex({ catalog, logs });
+  const turnIndex = new TurnIndex({ catalog, logs, hintSession });
   const provider = new InstrumentedModel(
     new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }),
     'openai',
@@ -152,11 +156,12 @@ export async function openServices({
     blobs,
     redis,
     ...live,
-    ...(bus && { bus }),
     client,
     history,
     logs,
     turnIndex,
+    sessionIndex: new SessionIndex({ catalog, logs, turnIndex }),
+    hintSession,
     models,
     toolKinds,
     toolsets,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
 
 /** An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
@@ -69,6 +70,38 @@ const responseFormat = z.discriminatedUnion('type', [
 
 const toggle = z.looseObject({ enabled: z.boolean().nullish() }).nullish();
 
+const approvers = z.object({
+  subjects: bounded(z.array(name), 100).nullish().describe('slugs of subjects'),
+  roles: bounded(z.array(z.enum(ROLES)), 10).nullish(),
+});
+
+/** In seconds: at most a year. */
+const delay = z.int().min(1).max(31_536_000);
+
+const decisionPolicy = z
+  .object({
+    match: z
+      .object({
+        server: name.nullish().describe('the name of the MCP server'),
+        tool: name.nullish().describe('the name of the tool on its server; * is any text, ? any character'),
+        annotations: z.enum(['@write', '@destructive', '@read-only']).nullish(),
+        arguments: bounded(
+          z.record(z.string().regex(/^(\/[^/]*)*$/, 'must be a JSON pointer'), z.record(z.string(), z.unknown())),
+          20,
+        )
+          .nullish()
+          .describe('JSON Schemas of arguments, by JSON pointers'),
+      })
+      .describe('all that is given must fit'),
+    decision: z.enum(['allow', 'ask', 'deny']),
+    approvers: approvers.nullish().describe('default: those with the right to decide in the session'),
+    quorum: z.int().min(1).max(100).nullish().describe('how many subjects must allow the call; default 1'),
+    expires_in_seconds: delay.nullish(),
+    on_expiry: z.enum(['deny', 'allow', 'end']).nullish().describe('default deny; end: the turn ends with an error'),
+    escalate: z.object({ after_seconds: delay, to: approvers }).nullish().describe('who may decide later, too'),
+  })
+  .meta({ id: 'DecisionPolicy' });
+
 const runtimeConfig = z.object({
   iteration_limit: z
     .int()
@@ -85,6 +118,9 @@ const runtimeConfig = z.object({
     .enum(['end', 'wait'])
     .nullish()
     .describe('what a turn does that needs an answer to a tool call: end (default), or wait for it'),
+  decision_policies: bounded(z.array(decisionPolicy), 50)
+    .nullish()
+    .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),
   retention_days: z
     .int()
     .min(1)
@@ -111,6 +147,7 @@ export const agentSpec = z
   .meta({ id: 'AgentSpec' });
 
 export type AgentSpec = z.infer<typeof agentSpec>;
+export type DecisionPolicy = z.infer<typeof decisionPolicy>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
 

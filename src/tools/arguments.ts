@@ -36,6 +36,21 @@ export function parseArguments(schema: object, text: string): ParsedArguments {
   return check(schema, value, values);
 }
 
+/** Whether a value fits a schema; undefined if that cannot be evaluated, or not in time. */
+export function fitsSchema(schema: object, value: unknown): boolean | undefined {
+  try {
+    const validate = validator(schema);
+    return validate === anything ? undefined : validate(value, jsonShape(JSON.stringify(value)).values).length === 0;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether values can be checked against a schema: it is valid, and not too large. */
+export function isSchema(schema: object): boolean {
+  return validator(schema) !== anything;
+}
+
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
   let errors: ErrorObject[];
   try {

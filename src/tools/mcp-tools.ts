@@ -122,13 +122,16 @@ export class McpTools implements ToolKind {
     const { id, name, sessionId, transport } = offered;
     const { idempotentTools } = endpoint;
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
-    const tools = selectTools(spec, offered.tools, limits).map(({ tool, approval, effect, deferred }): McpTool => ({
-      name: tool.name,
-      description: tool.description ?? tool.title ?? '',
-      parameters: tool.inputSchema,
-      info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
-      run: { to: 'server', effect, approval },
-    }));
+    const tools = selectTools(spec, offered.tools, limits).map(
+      ({ tool, approval, isFloor, annotation, effect, deferred }): McpTool => ({
+        name: tool.name,
+        description: tool.description ?? tool.title ?? '',
+        parameters: tool.inputSchema,
+        info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
+        run: { to: 'server', effect, approval, ...(isFloor && { isFloor }) },
+        ...(annotation && { annotation }),
+      }),
+    );
     return { connected: [{ id, name, sessionId, transport }], tools, unavailable: [] };
   }
 

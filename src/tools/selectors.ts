@@ -1,11 +1,17 @@
 import type { Tool } from '@modelcontextprotocol/client';
 import type { McpServer } from '../spec/agent-spec.ts';
 
+/** What a tool does according to its annotations. */
+export type Annotation = '@read-only' | '@destructive' | '@write';
+
 /** A tool that an agent may use, and how. */
 export interface SelectedTool {
   tool: Tool;
   /** Whether each call needs a person's approval. */
   approval: boolean;
+  /** Whether the operator requires that. */
+  isFloor: boolean;
+  annotation: Annotation | undefined;
   /** Whether a call may be repeated with the same operation id: `retry` tools yes, `once` tools never. */
   effect: 'retry' | 'once';
   /** Whether the model must search for the tool before it is offered. */
@@ -49,8 +55,9 @@ export function selectTools(
     .map((tool) => {
       const retry = isReadOnly(tool) || tool.annotations?.idempotentHint === true || isNamed(tool, idempotentTools);
       const deferred = spec.preload === false && !isListed(tool, spec.preload_tools ?? []);
-      const approval = needsApproval(tool, approved) || isBelow(tool, floor);
-      return { tool, approval, effect: retry ? 'retry' : 'once', deferred };
+      const isFloor = isBelow(tool, floor);
+      const approval = needsApproval(tool, approved) || isFloor;
+      return { tool, approval, isFloor, annotation: annotationOf(tool), effect: retry ? 'retry' : 'once', deferred };
     });
 }
 
@@ -65,8 +72,14 @@ export function isListed(tool: Tool, selectors: readonly string[]): boolean {
 
 function needsApproval(tool: Tool, selectors: readonly string[]): boolean {
   if (isNamed(tool, selectors)) return true;
-  if (!isAnnotated(tool) || isReadOnly(tool)) return false;
-  return selectors.includes(tool.annotations?.destructiveHint === true ? '@destructive' : '@write');
+  const annotation = annotationOf(tool);
+  return annotation !== undefined && annotation !== '@read-only' && selectors.includes(annotation);
+}
+
+function annotationOf(tool: Tool): Annotation | undefined {
+  if (isReadOnly(tool)) return '@read-only';
+  if (!isAnnotated(tool)) return undefined;
+  return tool.annotations?.destructiveHint === true ? '@destructive' : '@write';
 }
 
 function isBelow(tool: Tool, floor: readonly string[]): boolean {

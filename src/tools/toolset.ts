@@ -2,11 +2,22 @@ import { toolKey } from '../core/transcript.ts';
 import type { FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
 import type { SignInNeed } from '../mcp/sign-in-required.ts';
 import type { OfferedTool } from '../models/provider.ts';
+import type { Annotation } from './selectors.ts';
+
+/** The server runs the calls; `approval`: after an approval, which with `isFloor` the operator requires. */
+interface ServerRun {
+  to: 'server';
+  effect: 'retry' | 'once';
+  approval: boolean;
+  isFloor?: true;
+}
 
 /** A tool of an agent, and who runs its calls. */
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
-  run: { to: 'client' } | { to: 'thread' } | { to: 'server'; effect: 'retry' | 'once'; approval: boolean };
+  run: { to: 'client' } | { to: 'thread' } | ServerRun;
+  /** The class of an MCP tool by its annotations: see `selectTools`. */
+  annotation?: Annotation;
 }
 
 /** The tools of an agent, as its servers currently offer them. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { EventReader, folded } from '../support/api-client.ts';
+import { EventReader, folded, frameOf } from '../support/api-client.ts';
 import type { ModelCall } from '../support/scripted-model.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World } from './support/world.ts';
@@ -77,7 +77,7 @@ test(`${STALLED} readers that have stopped reading cost little memory, and do no
   for (const reader of stalled) if (reader !== early && reader !== late) reader.abort.abort();
   for (const reader of [early, late]) {
     if (!reader) throw new Error('there are so many');
-    const frames = await new EventReader(Promise.resolve(reader.response), reader.abort).done;
+    const frames = await new EventReader(Promise.resolve(reader.response), reader.abort, frameOf).done;
     expect(folded(frames)).toEqual(folded(turn.frames));
   }
 });

@@ -112,6 +112,35 @@ test('sub-agents that work in parallel continue as new together, also while one 
   expect(byThread(folded(replay))).toEqual(byThread(folded(frames)));
 });
 
+test('sub-agents of a turn that waits for answers do so in its next runs', async () => {
+  const ask = { name: 'ask', input_schema: { type: 'object' } };
+  const chat = await server.chat({
+    spec: { ...onTestServer, client_tools: [ask], config: { pause: 'wait' } },
+  });
+  const modelOf = (name: string) => `${chat.agent}-${name}`;
+  const start = ['asking', 'looking'].map((name) => ({
+    name: 'create_sub_agent',
+    id: `call_${name}`,
+    args: { name, input: 'a task', model: modelOf(name) },
+  }));
+  const looks = Array.from({ length: 30 }, (_, n) => use({ name: 'look', args: { n }, id: `c${n}` }));
+  server.model.script(modelOf('looking'), ...looks, say('seen'));
+  server.model.script(modelOf('asking'), use({ name: 'ask', id: 'q1' }), say('answered'));
+  chat.script(use(...start), say('All done.'));
+  const reader = chat.turn('go');
+  const asked = await reader.type('tool.response_required');
+  await reader.next((frame) => frame.type === 'thread.done');
+  const turnId = await reader.turnId();
+  expect(await runsOf(turnWorkflowId(turnId))).toBeGreaterThan(1);
+  const input = [{ type: 'user.tool_response', thread_id: asked.thread_id, tool_call_id: 'q1', content: 'yes' }];
+  expect((await server.api.send('POST', `${chat.path}/actions`, { input })).status).toBe(200);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'All done.' } });
+  const answers = chat.requests()[1]?.messages.filter(({ role }) => role === 'tool');
+  expect(answers?.map(({ content }) => content)).toEqual(['answered', 'seen']);
+  const replay = await server.api.subscribe(chat.sessionId, turnId).done;
+  expect(byThread(folded(replay))).toEqual(byThread(folded(await reader.done)));
+});
+
 test('a deleted session leaves no run of its turns', async () => {
   const steps = Array.from({ length: 25 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
   const chat = await server.chat({ scripts: steps, spec: onTestServer });

@@ -25,7 +25,12 @@ afterAll(async () => {
 test.each([
   ['stream-a-turn', /The tool answered: [^]*\[turn\] done\n$/],
   ['approve-a-tool-call', /\[approval\] allowing 1 call\(s\)\n[^]*\[turn\] done\n$/],
+  [
+    'decide-in-a-running-turn',
+    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\]\n[^]*\[turn\.done\]\n$/,
+  ],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
+  ['delegate-to-sub-agents', /helper 2 starts\n[^]*helper 2: You said: "say hello"[^]*\[turn\] done\n$/],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
 ])('examples/%s.ts does what its description says', async (name, output) => {
   const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));

@@ -67,3 +67,35 @@ test('the unmodified Python SDK completes a session', async () => {
     },
   });
 }, 180_000);
+
+test('the unmodified Python SDK follows a sub-agent, and answers it in the next turn', async () => {
+  const { api, model } = server;
+  const ann = new ApiClient(api.url, 'key-of-ann');
+  await ann.putAgent('delegating', { model: { name: 'delegating' }, ...onTestServer });
+  const call = { name: 'create_sub_agent', id: 's1', args: { name: 'clerk', input: 'Write it.' } };
+  model.script('delegating', use(call), use({ name: 'write', id: 'w1' }), say('It is written.'), say('All done.'));
+  const script = fileURLToPath(new URL('../python/sub_agents.py', import.meta.url));
+  const { stdout, stderr } = await run(python, [script, api.url, 'delegating'], { timeout: 120_000 });
+  expect(stderr).toBe('');
+  expect(JSON.parse(stdout)).toEqual({
+    types: [
+      ['turn.created', false],
+      ['mcp.initialize', false],
+      ['model.message', false],
+      ['thread.created', true],
+      ['model.message', true],
+      ['tool.approval_required', true],
+      ['turn.done', false],
+    ],
+    created: ['clerk', 's1', 'clerk', 'Write it.'],
+    required: ['tool.approval_required', true, ['w1']],
+    resumed: [
+      ['tool.response', ['w1', 'written']],
+      ['model.message', ['It is written.']],
+      ['thread.done', ['clerk', 'done', 'It is written.']],
+      ['tool.response', ['s1', '']],
+      ['model.message', ['All done.']],
+    ],
+    state: ['done', 'All done.'],
+  });
+});

@@ -171,3 +171,28 @@ test('a turn waits across a restart of the server', async () => {
   expect((await answer(chat, allow('w1'))).status).toBe(200);
   expect(await follower.end()).toMatchObject({ status: 'done', output: { content: 'Done.' } });
 });
+
+test('several sub-agents wait in one turn, and each goes on as soon as it is answered', async () => {
+  const chat = await server.chat({ spec });
+  const names = ['first', 'second'];
+  for (const name of names) {
+    const write = use({ name: 'write', args: { text: name }, id: 'w1' });
+    server.model.script(`${chat.agent}-${name}`, write, say(`${name} is done.`));
+  }
+  const start = ({ name }: { name: string }) => ({
+    name: 'create_sub_agent',
+    id: `call_${name}`,
+    args: { name, input: 'write', model: `${chat.agent}-${name}` },
+  });
+  chat.script(use(...names.map((name) => start({ name }))), say('Both are done.'));
+  const reader = chat.turn('go');
+  await reader.type('turn.paused');
+  const threads = reader.frames.flatMap((one) => (one.type === 'thread.created' ? [one.thread_id] : []));
+  const [first = '', second = ''] = threads;
+  expect((await answer(chat, allow('w1', second))).status).toBe(200);
+  await reader.next((one) => one.type === 'thread.done' && one.thread_id === second);
+  expect((await answer(chat, allow('w1', first))).status).toBe(200);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Both are done.' } });
+  const pauses = (await reader.done).filter(({ type }) => /^turn\.(paused|resumed)/.test(type));
+  expect(pauses.map(({ type }) => type)).toEqual(['turn.paused', 'turn.resumed', 'turn.paused', 'turn.resumed']);
+});

@@ -12,6 +12,9 @@ export interface Answer<T = unknown> {
 
 export type Frame = StreamEvent & { sequence_number: number };
 
+/** An event of a session's stream. */
+export type SessionFrame = Frame & { turn_id: string };
+
 /** The API as a client sees it. */
 export class ApiClient {
   readonly url: string;
@@ -95,23 +98,37 @@ export class ApiClient {
       ...(body !== undefined && { body: JSON.stringify(body) }),
       signal: abort.signal,
     });
-    return new EventReader(response, abort);
+    return new EventReader(response, abort, frameOf);
+  }
+
+  /** Streams a session over all of its turns; it does not end by itself. */
+  followSession(sessionId: string, after?: number, how: 'query' | 'header' = 'query'): EventReader<SessionFrame> {
+    const abort = new AbortController();
+    const cursor = after === undefined ? '' : String(after);
+    const query = how === 'query' && cursor !== '' ? `?after=${cursor}` : '';
+    const response = fetch(`${this.url}/v1/agents/sessions/${sessionId}/stream${query}`, {
+      headers: { ...this.#headers, ...(how === 'header' && { 'last-event-id': cursor }) },
+      signal: abort.signal,
+    });
+    return new EventReader(response, abort, sessionFrameOf);
   }
 }
 
 /** Reads an event stream as it arrives, and checks it against the framing of the contract. */
-export class EventReader {
-  readonly frames: Frame[] = [];
+export class EventReader<F extends Frame = Frame> {
+  readonly frames: F[] = [];
   /** Called with each frame as it arrives. */
-  onFrame: ((frame: Frame) => void) | undefined;
+  onFrame: ((frame: F) => void) | undefined;
   readonly #abort: AbortController;
+  readonly #frameOf: (data: string) => F;
   readonly #waiting = new Set<() => void>();
   #ended = false;
   /** Resolves at the stream's end with all of its events; rejects with the error body if there is no stream. */
-  readonly done: Promise<Frame[]>;
+  readonly done: Promise<F[]>;
 
-  constructor(response: Promise<Response>, abort: AbortController) {
+  constructor(response: Promise<Response>, abort: AbortController, frameOf: (data: string) => F) {
     this.#abort = abort;
+    this.#frameOf = frameOf;
     this.done = this.#read(response).finally(() => {
       this.#ended = true;
       for (const wake of this.#waiting) wake();
@@ -125,7 +142,7 @@ export class EventReader {
   }
 
   /** Waits for the first event that `wanted` accepts, and returns it. */
-  async next(wanted: (frame: Frame) => boolean): Promise<Frame> {
+  async next(wanted: (frame: F) => boolean): Promise<F> {
     for (;;) {
       const found = this.frames.find(wanted);
       if (found) return found;
@@ -147,7 +164,7 @@ export class EventReader {
   }
 
   async type<T extends Frame['type']>(type: T): Promise<Extract<Frame, { type: T }>> {
-    const frame = await this.next((one) => one.type === type);
+    const frame: Frame = await this.next((one) => one.type === type);
     return frame as Extract<Frame, { type: T }>;
   }
 
@@ -161,7 +178,7 @@ export class EventReader {
     return (await this.type('turn.done')).state;
   }
 
-  async #read(promise: Promise<Response>): Promise<Frame[]> {
+  async #read(promise: Promise<Response>): Promise<F[]> {
     const response = await promise;
     if (response.status !== 200) throw new Error(`${response.status} ${await response.text()}`);
     expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/);
@@ -170,7 +187,7 @@ export class EventReader {
       onEvent: ({ id, event, data }) => {
         expect(event).toBeUndefined();
         expect(data.length).toBeLessThan(1024 * 1024);
-        const frame = frameOf(data);
+        const frame = this.#frameOf(data);
         expect(id).toBe(String(frame.sequence_number));
         expect(frame.sequence_number).toBeGreaterThan(this.frames.at(-1)?.sequence_number ?? 0);
         this.frames.push(frame);
@@ -194,10 +211,32 @@ export class EventReader {
 }
 
 /** Checks that an event matches the contract, and has no field that the contract lacks. */
-function frameOf(data: string): Frame {
+export function frameOf(data: string): Frame {
   const { sequence_number: sequenceNumber, ...event } = JSON.parse(data) as Frame;
   expect(streamEvent.parse(event)).toEqual(event);
   return { ...event, sequence_number: sequenceNumber };
+}
+
+/** The same for an event of a session's stream. */
+function sessionFrameOf(data: string): SessionFrame {
+  const event = JSON.parse(data) as SessionFrame;
+  const { turn_id: turnId, ...rest } = event;
+  expect(turnId).toMatch(/^turn_/);
+  return { ...frameOf(JSON.stringify(event.type === 'turn.created' ? event : rest)), turn_id: turnId };
+}
+
+/** The state of a client after these events of a session, turn by turn, in the form of the lists. */
+export function foldedByTurn(...streams: SessionFrame[][]): { turnId: string; events: object[] }[] {
+  return [...Map.groupBy(streams.flat(), (frame) => frame.turn_id)].map(([turnId, frames]) => ({
+    turnId,
+    events: folded(
+      frames.map((frame) => {
+        if (frame.type === 'turn.created') return frame;
+        const { turn_id: _, ...event } = frame;
+        return event;
+      }),
+    ),
+  }));
 }
 
 /** The state of a client after these events, in the form of the lists. */
@@ -205,6 +244,12 @@ export function folded(...streams: Frame[][]): object[] {
   const client = new ClientFold();
   for (const { sequence_number: _, ...event } of streams.flat()) client.add(event);
   return client.events;
+}
+
+/** Events in the order that all readers see: with sub-agents, each thread has its own. */
+export function inOrder(events: object[]): unknown {
+  const hasThreads = events.some((event) => 'type' in event && String(event.type).startsWith('thread.'));
+  return hasThreads ? byThread(events) : events;
 }
 
 /**

@@ -33,7 +33,7 @@ export function begunCall(
     turnId,
     plan: firstCallOf({ turnId, createdAt, hasServers: servers.length > 0 }),
     attempt: 0,
-    prepared: { toolset, conversation: [], request },
+    prepared: { toolset, conversation: [], request, spec: { model: { name: 'm' } } },
     bus,
   });
   return { message, chunks };

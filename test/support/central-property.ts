@@ -8,7 +8,7 @@ import { TurnProjection } from '../../src/core/projection.ts';
 import type { LogEntry } from '../../src/core/records.ts';
 import { frameToWire } from '../../src/api/sessions/turn-stream.ts';
 import { toWire } from '../../src/api/sessions/wire/events-to-wire.ts';
-import { byThread } from './api-client.ts';
+import { inOrder } from './api-client.ts';
 import type { SessionEvent } from '../../src/api/sessions/wire/events.ts';
 import { BusTap } from './bus-tap.ts';
 import { ClientFold } from './client-fold.ts';
@@ -213,12 +213,8 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number, turns
   );
 }
 
-/** With sub-agents, the events of each thread have the order of the log. */
 function expectFolds(frames: NumberedFrame[], expected: SessionEvent[]): void {
-  const { events } = fold(frames);
-  const hasThreads = expected.some(({ type }) => type === 'thread.created');
-  if (hasThreads) expect(byThread(events)).toEqual(byThread(expected));
-  else expect(events).toEqual(expected);
+  expect(inOrder(fold(frames).events)).toEqual(inOrder(expected));
 }
 
 function resume(feed: TurnFeed, cut: StreamSequencer, frames: NumberedFrame[]): void {

@@ -53,6 +53,14 @@ export class LossyBus implements LiveBus {
   onCancelHint(turnId: string, listener: () => void): () => void {
     return this.#bus.onCancelHint(turnId, listener);
   }
+
+  hintSession(sessionId: string): void {
+    if (this.#random() < 0.5) this.#bus.hintSession(sessionId);
+  }
+
+  onSessionHint(sessionId: string, listener: () => void): () => void {
+    return this.#bus.onSessionHint(sessionId, listener);
+  }
 }
 
 /** A small seeded generator, so that a failure can be reproduced. */

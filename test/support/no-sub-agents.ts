@@ -3,5 +3,6 @@ import type { CallHandling } from '../../src/agents/message-assembler.ts';
 /** For messages that start no sub-agents. */
 export const NO_SUB_AGENTS: CallHandling = {
   refusal: undefined,
+  maxWaiting: Infinity,
   startSubAgent: () => Promise.resolve({ problem: 'there are no sub-agents in this test' }),
 };

@@ -7,18 +7,19 @@ import { endOfThread } from '../../src/core/sub-agents.ts';
 import type { MessagePlan, NewRecord, OpenThread, PendingCall, SubAgent } from '../../src/core/records.ts';
 import { AT, attempt, framesOf, messageOf, TURN_ID, turnStart, type Attempt, type TurnStep } from './random-turn.ts';
 
-const task = fc.record({
-  /** The attempts at each of its messages. */
-  messages: fc.array(fc.array(attempt, { minLength: 1, maxLength: 2 }), { minLength: 1, maxLength: 3 }),
-  end: fc.constantFrom('done', 'done', 'done', 'failed', 'timed_out', 'cancelled', 'paused'),
-});
-type Task = typeof task extends fc.Arbitrary<infer T> ? T : never;
+const task = (maxAttempts: number) =>
+  fc.record({
+    /** The attempts at each of its messages. */
+    messages: fc.array(fc.array(attempt, { minLength: 1, maxLength: maxAttempts }), { minLength: 1, maxLength: 3 }),
+    end: fc.constantFrom('done', 'done', 'done', 'failed', 'timed_out', 'cancelled', 'paused'),
+  });
+type Task = ReturnType<typeof task> extends fc.Arbitrary<infer T> ? T : never;
 
 const ending = fc.constantFrom('done', 'done', 'terminated', 'error', 'timed_out');
 
 /** Turns whose root agent starts sub-agents, which work in parallel, in any order of their events. */
-export function randomThreads(): fc.Arbitrary<TurnStep[]> {
-  const tasks = fc.array(task, { minLength: 1, maxLength: 3 });
+export function randomThreads(maxAttempts = 2): fc.Arbitrary<TurnStep[]> {
+  const tasks = fc.array(task(maxAttempts), { minLength: 1, maxLength: 3 });
   const order = fc.array(fc.nat({ max: 5 }), { minLength: 10, maxLength: 60 });
   return fc
     .record({ root: attempt, tasks, order, ending, cutAfter: fc.nat({ max: 40 }) })
@@ -61,7 +62,8 @@ class ThreadsOfTurn {
     }));
     for (const step of this.#call(plan, [message], threads)) step();
     const running = tasks.map((one, i) => this.#thread(threads[i]!, one)[Symbol.iterator]());
-    for (let n = 0; running.length > 0 && (ending === 'done' || n < cutAfter); n++) {
+    const count = ending === 'done' ? Infinity : cutAfter;
+    for (let n = 0; running.length > 0 && n < count; n++) {
       const index = (order[n % order.length] ?? 0) % running.length;
       const next = running[index]?.next();
       if (next?.done === false) next.value();

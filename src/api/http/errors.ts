@@ -29,7 +29,7 @@ export const ERRORS = {
   invalid_cursor: {
     status: 400,
     type: 'invalid_request_error',
-    description: 'the cursor does not belong to a stream of this turn',
+    description: 'the cursor does not belong to this stream',
   },
   invalid_page_token: {
     status: 400,
@@ -150,11 +150,6 @@ export const ERRORS = {
     status: 403,
     type: 'permission_error',
     description: 'the caller may read the session, but may not answer this tool call',
-  },
-  invalid_arguments: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: "the edited arguments do not fit the tool's schema, or may not be edited; param names the place",
   },
   invalid_agent: {
     status: 422,

@@ -45,7 +45,7 @@ test('a silent stream sends a comment every 15 seconds until it ends', async () 
     expect(await once(client, 'data')).toEqual([': hb\n\n']);
   }
   stream.end();
-  await stream.untilClosed();
+  await new Promise<void>((resolve) => void stream.onClosed(resolve));
   expect(vi.getTimerCount()).toBe(0);
 });
 
@@ -89,7 +89,7 @@ test('of a long message a slow reader is sent at first what may be buffered, and
 test('nothing is written to a reader that has hung up', async () => {
   const { stream, response, client } = await connected();
   client.destroy();
-  await stream.untilClosed();
+  await new Promise<void>((resolve) => void stream.onClosed(resolve));
   expect(stream.isClosed).toBe(true);
   await stream.write([event(1_000_001)]);
   expect(stream.push([event(1_000_002)])).toBe(true);

@@ -46,10 +46,11 @@ export class EventStream {
     return this.#response.destroyed || this.#response.writableEnded;
   }
 
-  /** Resolves when either side has ended the stream. */
-  untilClosed(): Promise<void> {
-    if (this.#response.closed) return Promise.resolve();
-    return new Promise((resolve) => void this.#response.once('close', resolve));
+  /** Calls `listener` when either side has ended the stream; returns the unsubscribe function. */
+  onClosed(listener: () => void): () => void {
+    if (this.#response.closed) listener();
+    else this.#response.once('close', listener);
+    return () => this.#response.off('close', listener);
   }
 
   /** Calls `listener` once, when the first event was handed to the operating system. */
@@ -57,9 +58,9 @@ export class EventStream {
     this.#onDelivered = listener;
   }
 
-  /** Sends status 200 and the headers; errors can no longer be sent as a response. */
+  /** Sends status 200 and the headers, once; errors can no longer be sent as a response. */
   open(): void {
-    if (this.isClosed) return;
+    if (this.isClosed || this.#response.headersSent) return;
     this.#response.status(200).set({
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache, no-transform',
@@ -134,7 +135,7 @@ export class EventStream {
 
   end(): void {
     clearInterval(this.#heartbeat);
-    this.#response.end();
+    if (!this.isClosed) this.#response.end();
   }
 
   #send({ id, data }: ServerSentEvent): boolean {

@@ -12,7 +12,7 @@ import { EventStream } from '../http/event-stream.ts';
 import { secondsSinceStart } from '../http/request-log.ts';
 import { readFiles } from './input-files.ts';
 import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
-import { streamTurn } from './turn-stream.ts';
+import { streamTurn, TurnReader } from './turn-stream.ts';
 import type { CreateTurnBody } from './wire/input.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 
@@ -65,7 +65,8 @@ async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: 
     const created = await turn.start();
     // The first delta of a turn that an earlier request started does not measure this request.
     const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
-    await streamTurn({ context, turnId, cursor: BEGINNING, stream, lease, created, onFirstDelta });
+    const reader = new TurnReader({ cursor: BEGINNING, stream, onFirstDelta });
+    await streamTurn({ context, turnId, reader, lease, created });
   } finally {
     lease.release();
   }

@@ -1,6 +1,6 @@
 import type { Pagination } from '../http/pagination.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import type { NumberedStreamEvent, WireModelMessage } from './wire/events.ts';
+import type { NumberedStreamEvent, SessionStreamEvent, WireModelMessage } from './wire/events.ts';
 import type { WireInputItem } from './wire/input.ts';
 import type {
   AgentResource,
@@ -106,13 +106,17 @@ export function examplePage(limit: number): Pagination {
   return { limit, next_page_token: null, previous_page_token: null };
 }
 
-export const exampleServerSentEvent = {
+const exampleDelta = {
+  type: 'model.message.delta' as const,
+  id: exampleMessage.id,
+  thread_id: 'main',
+  content: 'Two orders',
+  sequence_number: 1_000_002,
+} satisfies NumberedStreamEvent;
+
+export const exampleServerSentEvent = { id: '1000002', data: JSON.stringify(exampleDelta) };
+
+export const exampleSessionServerSentEvent = {
   id: '1000002',
-  data: JSON.stringify({
-    type: 'model.message.delta',
-    id: exampleMessage.id,
-    thread_id: 'main',
-    content: 'Two orders',
-    sequence_number: 1_000_002,
-  } satisfies NumberedStreamEvent),
+  data: JSON.stringify({ ...exampleDelta, turn_id: exampleTurn.id } satisfies SessionStreamEvent),
 };

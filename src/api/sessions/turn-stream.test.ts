@@ -11,7 +11,7 @@ import { BEGINNING } from '../../core/cursor.ts';
 import { Metrics } from '../../telemetry/metrics.ts';
 import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { streamTurn } from './turn-stream.ts';
+import { streamTurn, TurnReader } from './turn-stream.ts';
 
 const MESSAGE = { turnId: 'turn_1', threadId: 'main', messageId: 'msg_1', createdAt: 'now', after: 0, attempt: 1 };
 
@@ -30,7 +30,8 @@ async function subscriber(bus: InProcessBus): Promise<{ response: Response; clie
   const tails = new TurnTailPool({ logs, bus, log: pino({ level: 'silent' }) });
   return oneResponse((response) => {
     const stream = new EventStream(response, new Metrics());
-    return streamTurn({ context: { catalog, logs, tails }, turnId: 'turn_1', cursor: BEGINNING, stream });
+    const reader = new TurnReader({ cursor: BEGINNING, stream });
+    return streamTurn({ context: { catalog, logs, tails }, turnId: 'turn_1', reader });
   });
 }
 

@@ -23,9 +23,7 @@ const CATCH_UP_BATCH_SIZE = 100;
 interface TurnStreamOptions {
   context: Pick<ApiContext, 'catalog' | 'logs' | 'tails'>;
   turnId: string;
-  /** What the reader has already. */
-  cursor: Cursor;
-  stream: EventStream;
+  reader: TurnReader;
   /** A lease on the turn's tail that was taken before the turn began. */
   lease?: TailLease;
   /** The turn's first record, if this request has started the turn: it is sent without reading the log. */
@@ -35,55 +33,75 @@ interface TurnStreamOptions {
    * stream.
    */
   endsWithNothing?: boolean;
-  /** Called once, when the first delta is written to the connection. */
-  onFirstDelta?: (() => void) | undefined;
 }
 
 /**
  * Streams a turn to one reader from its cursor on: the log so far, then each change, until the turn ends.
  * @throws ApiError, before anything is sent, if the cursor is not from this turn's stream
  */
-export async function streamTurn({
+export async function streamTurn(options: TurnStreamOptions): Promise<void> {
+  await sendTurn(options);
+  options.reader.stream.end();
+}
+
+/**
+ * Does what `streamTurn` does, and leaves the stream open. False if the reader has not been sent the end of the turn:
+ * it has disconnected, or the turn cannot be read.
+ * @throws ApiError, before anything is sent, if the cursor is not from this turn's stream; TurnNotFound
+ */
+export async function sendTurn({
   context,
   turnId,
-  cursor,
-  stream,
+  reader,
   lease,
   created,
   endsWithNothing = false,
-  onFirstDelta,
-}: TurnStreamOptions): Promise<void> {
-  const reader = new Reader(cursor, stream, onFirstDelta);
+}: TurnStreamOptions): Promise<boolean> {
+  const { stream } = reader;
   const row = lease ? undefined : await context.catalog.turns.get(turnId);
   if (row?.archived) {
-    if (cursor.ordinal > row.archived_through) throw invalidCursor();
-    if (endsWithNothing && cursor.ordinal === row.archived_through) return stream.noContent();
+    if (reader.ordinal > row.archived_through) throw invalidCursor();
+    if (endsWithNothing && reader.ordinal === row.archived_through) {
+      stream.noContent();
+      return true;
+    }
     stream.open();
     await replay(context, turnId, reader);
-    stream.end();
-    return;
+    return reader.ordinal === row.archived_through;
   }
   const held = lease ?? context.tails.lease(turnId);
   try {
-    await follow({ ...context, turnId, reader, lease: held, created, endsWithNothing });
+    return await follow({ ...context, turnId, reader, lease: held, created, endsWithNothing });
   } finally {
     held.release();
   }
 }
 
 export function invalidCursor(): ApiError {
-  return new ApiError('invalid_cursor', 'the cursor is not from a stream of this turn: start again without one');
+  return new ApiError('invalid_cursor', 'the cursor is not from this stream: start again without one');
 }
 
-/** One connection: the frames that it lacks, and the stream that they are sent on as events. */
-class Reader {
+interface TurnReaderOptions {
+  /** What the reader has already. */
+  cursor: Cursor;
+  stream: EventStream;
+  /** Numbers an event for the stream, by its sequence number in the turn. */
+  number?: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
+  /** Called once, when the first delta is written to the connection. */
+  onFirstDelta?: (() => void) | undefined;
+}
+
+/** One connection's reading of a turn: the frames that it lacks, and the stream that they are sent on as events. */
+export class TurnReader {
   readonly sequencer: StreamSequencer;
   readonly stream: EventStream;
+  readonly #number: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
   #onFirstDelta: (() => void) | undefined;
 
-  constructor(cursor: Cursor, stream: EventStream, onFirstDelta: (() => void) | undefined) {
+  constructor({ cursor, stream, number = numbered, onFirstDelta }: TurnReaderOptions) {
     this.sequencer = new StreamSequencer(cursor);
     this.stream = stream;
+    this.#number = number;
     this.#onFirstDelta = onFirstDelta;
   }
 
@@ -116,9 +134,13 @@ class Reader {
         this.#onFirstDelta?.();
         this.#onFirstDelta = undefined;
       }
-      yield { id: sequenceNumber, data: { ...event, sequence_number: sequenceNumber } satisfies NumberedStreamEvent };
+      yield this.#number(event, sequenceNumber);
     }
   }
+}
+
+function numbered(event: StreamEvent, sequenceNumber: number): ServerSentEvent {
+  return { id: sequenceNumber, data: { ...event, sequence_number: sequenceNumber } satisfies NumberedStreamEvent };
 }
 
 /** A frame as clients see it. */
@@ -142,13 +164,13 @@ export function frameToWire(frame: TurnFrame): StreamEvent {
 
 interface Following extends Pick<ApiContext, 'logs'> {
   turnId: string;
-  reader: Reader;
+  reader: TurnReader;
   lease: TailLease;
   created: TurnCreated | undefined;
   endsWithNothing: boolean;
 }
 
-async function follow({ logs, turnId, reader, lease, created, endsWithNothing }: Following): Promise<void> {
+async function follow({ logs, turnId, reader, lease, created, endsWithNothing }: Following): Promise<boolean> {
   const { stream } = reader;
   const { tail } = lease;
   const { feed } = tail;
@@ -157,9 +179,11 @@ async function follow({ logs, turnId, reader, lease, created, endsWithNothing }:
   // A client that reconnects to a deleted turn must stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
   if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
-  if (endsWithNothing && feed.isDone && reader.ordinal === feed.lastOrdinal) return stream.noContent();
+  if (endsWithNothing && feed.isDone && reader.ordinal === feed.lastOrdinal) {
+    stream.noContent();
+    return true;
+  }
   stream.open();
-  const closed = stream.untilClosed();
   for (let isOver = false; !isOver && !stream.isClosed;) {
     for (;;) {
       while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
@@ -172,20 +196,15 @@ async function follow({ logs, turnId, reader, lease, created, endsWithNothing }:
       if (inProgress.length === 0 || stream.isClosed) break;
       await reader.write(inProgress);
     }
-    isOver = await live({ tail, reader, closed });
+    isOver = await live(tail, reader);
     // The reader did not keep up: it catches up at its own pace, from the log.
     if (!isOver) await stream.flush();
   }
-  stream.end();
-}
-
-interface Live extends Pick<Following, 'reader'> {
-  tail: TurnTail;
-  closed: Promise<void>;
+  return feed.isDone && reader.ordinal === feed.lastOrdinal;
 }
 
 /** Sends each change, until the turn ends (true), or the reader falls too far behind or disconnects (false). */
-async function live({ tail, reader, closed }: Live): Promise<boolean> {
+async function live(tail: TurnTail, reader: TurnReader): Promise<boolean> {
   const left = Promise.withResolvers<boolean>();
   if (!reader.stream.isClosed) {
     tail.feed.join(reader.sequencer, (frames) => {
@@ -195,11 +214,12 @@ async function live({ tail, reader, closed }: Live): Promise<boolean> {
     });
   }
   const unsubscribe = tail.onEnd(() => left.resolve(true));
-  void closed.then(() => left.resolve(false));
+  const ignoreClose = reader.stream.onClosed(() => left.resolve(false));
   try {
     return await left.promise;
   } finally {
     unsubscribe();
+    ignoreClose();
     tail.feed.leave(reader.sequencer);
   }
 }
@@ -227,7 +247,7 @@ async function has(logs: ApiContext['logs'], turnId: string, ordinal: number): P
 async function replay(
   { logs }: Pick<ApiContext, 'logs'>,
   turnId: string,
-  reader: Reader,
+  reader: TurnReader,
   through = Infinity,
 ): Promise<void> {
   for await (const entries of logs.read(turnId, { from: reader.ordinal + 1 })) {

@@ -16,7 +16,7 @@ import { answerCalls } from '../../engine/answer-calls.ts';
 import { createTurn } from './create-turn.ts';
 import { toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { invalidCursor, streamTurn } from './turn-stream.ts';
+import { invalidCursor, streamTurn, TurnReader } from './turn-stream.ts';
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const position = z.object({ turn: z.string().refine(isId) });
@@ -180,7 +180,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await requireTurn(context, session, turnId);
         streamLimits.admit(caller, response);
-        await streamTurn({ context, turnId, cursor, stream: new EventStream(response, metrics) });
+        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics) });
+        await streamTurn({ context, turnId, reader });
       },
     ),
     route(
@@ -208,15 +209,15 @@ export function turnRoutes(context: ApiContext): Route[] {
         await requireTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
-        const stream = new EventStream(response, metrics);
-        await streamTurn({ context, turnId, cursor, stream, endsWithNothing: true });
+        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics) });
+        await streamTurn({ context, turnId, reader, endsWithNothing: true });
       },
     ),
   ];
 }
 
 /** The cursor of a reader: from the body, else from `Last-Event-ID`. @throws ApiError `invalid_cursor` */
-function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
+export function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
   const header = lastEventId.trim();
   if (!/^\d{0,16}$/.test(header)) throw invalidCursor();
   const cursor = parseCursor(after ?? Number(header));

@@ -2,7 +2,7 @@ import { expect } from 'vitest';
 import { withTimeout } from '../../../src/lib/timeout.ts';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
-import { folded, type Frame } from '../../support/api-client.ts';
+import { folded, inOrder, type Frame } from '../../support/api-client.ts';
 import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
 import { checkSubjects } from './check-subjects.ts';
@@ -89,7 +89,7 @@ async function stored(recorder: Recorder, sessionId: string): Promise<Stored[]> 
 function checkStreams({ turns: recorded }: Recorder, turns: Stored[]): void {
   for (const { turnId, frames } of recorded) {
     const found = turns.find(({ turn }) => turn.id === turnId);
-    expect(folded(frames), `turn ${turnId}, as its reader has it`).toEqual(found?.events);
+    expect(inOrder(folded(frames)), `turn ${turnId}, as its reader has it`).toEqual(inOrder(found?.events ?? []));
     expectRising(frames);
     const end = frames.at(-1);
     expect(end?.type === 'turn.done' && end.state).toEqual(found?.turn.state);
@@ -125,17 +125,20 @@ function asStored(item: Record<string, unknown>): unknown {
   return expect.objectContaining({ ...item, content });
 }
 
-/** The messages of a session, each with its step of the plan. */
+/** The messages of a session, each with its step of the plan: a sub-agent's is in its input. */
 function* stepsOf(turns: Stored[]): Generator<{ turn: TurnResource; message: Message; plan: Plan; step: number }> {
-  let plan: Plan | undefined;
-  let step = 0;
+  const places = new Map<string, { plan: Plan | undefined; step: number }>();
   for (const { turn, events } of turns) {
     const [first] = turn.input;
-    if (first?.type === 'user.message') [plan, step] = [planOf(first.content), 0];
-    if (!plan) continue;
-    for (const message of events.filter((event) => event.type === 'model.message')) {
-      yield { turn, message, plan, step };
-      if (isWhole(message)) step += 1;
+    if (first?.type === 'user.message') places.set('main', { plan: planOf(first.content), step: 0 });
+    for (const event of events) {
+      if (event.type === 'thread.created') {
+        places.set(event.thread_id, { plan: planOf(event.agent_info.input), step: 0 });
+      }
+      const place = event.type === 'model.message' ? places.get(event.thread_id) : undefined;
+      if (event.type !== 'model.message' || !place?.plan) continue;
+      yield { turn, message: event, plan: place.plan, step: place.step };
+      if (isWhole(event)) place.step += 1;
     }
   }
 }
@@ -161,7 +164,7 @@ function checkTexts(planned: PlannedModel, turns: Stored[]): void {
       expect(isBeginning, `${message.content} is the beginning of ${JSON.stringify(answers)}`).toBe(true);
       expect(turn.state.status, `turn ${turn.id}, whose last message was cut off`).not.toBe('done');
     }
-    last.set(turn.id, { plan, step });
+    if (message.thread_id === 'main') last.set(turn.id, { plan, step });
   }
   for (const { turn } of turns) {
     const at = last.get(turn.id);
@@ -281,10 +284,12 @@ interface Called {
 function callsOf(turns: Stored[]): Called[] {
   return turns.flatMap(({ turn, events }) =>
     events
-      .flatMap((event) => (event.type === 'model.message' ? event.tool_calls : []))
-      .map(({ id, tool_info: info, function: { arguments: args } }) => ({
+      .flatMap((event) =>
+        event.type === 'model.message' ? event.tool_calls.map((call) => ({ ...call, thread: event.thread_id })) : [],
+      )
+      .map(({ id, thread, tool_info: info, function: { arguments: args } }) => ({
         id,
-        operation: `${turn.id}/${id}`,
+        operation: thread === 'main' ? `${turn.id}/${id}` : `${turn.id}/${thread}/${id}`,
         server: info.type === 'mcp' ? info.server_name : undefined,
         tool: info.name,
         arguments: args,
@@ -292,7 +297,7 @@ function callsOf(turns: Stored[]): Called[] {
   );
 }
 
-/** The call of an operation id, which is `<turn>/<call>`. */
+/** The call of an operation id, which is `<turn>/<call>`, or `<turn>/<thread>/<call>` for a sub-agent. */
 function callOf(operation: string): string {
-  return operation.slice(operation.indexOf('/') + 1);
+  return operation.slice(operation.lastIndexOf('/') + 1);
 }

@@ -479,7 +479,7 @@ function callRef(call: PendingCall, at: string) {
 function policyToWire(policy: ApprovalPolicy, at: string): WireRequiredAction['tool_calls'][number]['policy'] {
   // What happens at the expiry is a matter of the agent.
   const { onExpiry: _, ...shown } = policy;
-  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments, ...rest } = shown;
+  const { approvers, quorum, expiresInSeconds, escalate, ...rest } = shown;
   rest satisfies NoFields;
   const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
   return {
@@ -487,7 +487,6 @@ function policyToWire(policy: ApprovalPolicy, at: string): WireRequiredAction['t
     ...(approvers && { approvers }),
     ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
     ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
-    may_edit_arguments: mayEditArguments,
   };
 }
 

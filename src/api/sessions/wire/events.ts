@@ -128,7 +128,6 @@ const toolCallRef = z.object({
       approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
       expires_at: timestamp.optional(),
       escalates_at: timestamp.optional(),
-      may_edit_arguments: z.boolean(),
     })
     .optional()
     .describe("the agent's policy for the call, if it has one"),
@@ -319,16 +318,32 @@ export const streamEvent = z.discriminatedUnion('type', [...sessionEvent.options
 
 export const numberedStreamEvent = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
 
+/** An event of a session's stream; its `sequence_number` is that of the session. */
+export const sessionStreamEvent = numberedStreamEvent
+  .and(z.object({ turn_id: z.string() }))
+  .meta({ id: 'SessionStreamEvent' });
+
 /** A `StreamEvent` as it is sent (section 2). */
-export const serverSentEvent = z
-  .object({
+export const serverSentEvent = sentAs('StreamEvent').meta({
+  id: 'ServerSentEvent',
+  description: 'one event of the stream',
+});
+
+/** A `SessionStreamEvent` as it is sent. */
+export const sessionServerSentEvent = sentAs('SessionStreamEvent').meta({
+  id: 'SessionServerSentEvent',
+  description: 'one event of the stream of a session',
+});
+
+function sentAs(schema: string) {
+  return z.object({
     id: z.string().regex(/^\d+$/).describe('the sequence number'),
     data: z.string().meta({
       contentMediaType: 'application/json',
-      contentSchema: { $ref: '#/components/schemas/StreamEvent' },
+      contentSchema: { $ref: `#/components/schemas/${schema}` },
     }),
-  })
-  .meta({ id: 'ServerSentEvent', description: 'one event of the stream' });
+  });
+}
 
 export type WireSubject = z.infer<typeof subject>;
 export type WireToolInfo = z.infer<typeof toolInfo>;
@@ -342,3 +357,4 @@ export type TurnEvent = z.infer<typeof turnEvent>;
 export type SessionEvent = z.infer<typeof sessionEvent>;
 export type StreamEvent = z.infer<typeof streamEvent>;
 export type NumberedStreamEvent = z.infer<typeof numberedStreamEvent>;
+export type SessionStreamEvent = z.infer<typeof sessionStreamEvent>;

@@ -50,14 +50,17 @@ export const lastEventId = {
     .meta({ description: 'the last sequence number that the client has received, as EventSource sends it', ...cursor }),
 };
 
+const cursorInQuery = z
+  .string()
+  .regex(/^\d{0,16}$/, 'must be a sequence number')
+  .optional()
+  .meta({
+    description: 'the last sequence number that the client has received; `Last-Event-ID` takes precedence',
+    ...cursor,
+  });
+
 /** The same in the query, for the first connection of an EventSource, which cannot set headers. */
-export const afterSequenceNumber = {
-  after_sequence_number: z
-    .string()
-    .regex(/^\d{0,16}$/, 'must be a sequence number')
-    .optional()
-    .meta({
-      description: 'the last sequence number that the client has received; `Last-Event-ID` takes precedence',
-      ...cursor,
-    }),
-};
+export const afterSequenceNumber = { after_sequence_number: cursorInQuery };
+
+/** The same for the stream of a session. */
+export const after = { after: cursorInQuery };

@@ -1,0 +1,27 @@
+// The agent waits for decisions: its turn and its stream stay open while a tool call needs an approval, which arrives by
+// a request of its own, possibly from somebody else.
+import { agentSpec, createDraft, events, send } from './everturn-client.ts';
+
+const spec = await agentSpec('demo');
+const session = await createDraft({
+  ...spec,
+  config: {
+    pause: 'wait',
+    decision_policies: [{ match: { tool: '*' }, decision: 'ask', expires_in_seconds: 3600, on_expiry: 'deny' }],
+  },
+});
+const stream = await send(`/sessions/${session}/turns`, {
+  input: [{ type: 'user.message', content: 'note: water the plants' }],
+});
+for await (const event of events(stream)) {
+  console.log(`[${event.type}]`);
+  if (event.type !== 'tool.approval_required') continue;
+  const input = (event.tool_calls ?? []).map(({ id }) => ({
+    type: 'user.tool_approval',
+    thread_id: event.thread_id,
+    tool_call_id: id,
+    approval: { status: 'allow' },
+  }));
+  const response = await send(`/sessions/${session}/actions`, { input });
+  console.log(`[approval] ${await response.text()}`);
+}

@@ -1,0 +1,113 @@
+import { z } from 'zod';
+import type { PlacedTurn } from '../../catalog/turn-places.ts';
+import { BEGINNING, FRAMES_PER_ORDINAL, type Cursor } from '../../core/cursor.ts';
+import { authorizeSession } from '../../engine/access.ts';
+import { TurnNotFound } from '../../engine/turn-log-reader.ts';
+import { isUnavailable } from '../../engine/unavailable.ts';
+import type { ApiContext } from '../http/context.ts';
+import { EventStream } from '../http/event-stream.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { exampleSessionServerSentEvent } from './examples.ts';
+import { sendTurn, TurnReader } from './turn-stream.ts';
+import { cursorOf } from './turns.ts';
+import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
+import { after, lastEventId } from './wire/headers.ts';
+
+/** The stream of a session, over all of its turns. */
+export function sessionStreamRoutes(context: ApiContext): Route[] {
+  const { catalog, metrics, streamLimits } = context;
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/stream',
+      {
+        id: 'streamSession',
+        tag: 'Events',
+        summary: 'The stream of a session from a cursor on',
+        description:
+          'The events of all turns in the order of the turns, each with its `turn_id`. The stream stays open between ' +
+          'turns and follows every turn that starts. Its sequence numbers count on over all turns, and are not those of ' +
+          "the turns' own streams. It ends when the session is deleted.",
+        query: z.object(after),
+        headers: z.object(lastEventId),
+        schemas: { SessionStreamEvent: sessionStreamEvent },
+        answer: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
+        errors: ['invalid_cursor', 'session_not_found', 'too_many_streams'],
+      },
+      async ({ params, query, headers, caller, request, response }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        // An EventSource repeats the query of its first request; its header has the last number that it has received.
+        const cursor = cursorOf(undefined, headers['Last-Event-ID']?.trim() || query.after);
+        if (request.method === 'HEAD') return void response.type('text/event-stream').end();
+        streamLimits.admit(caller, response);
+        await streamSession({ context, sessionId: session.id, cursor, stream: new EventStream(response, metrics) });
+      },
+    ),
+  ];
+}
+
+type Context = Pick<ApiContext, 'catalog' | 'logs' | 'tails' | 'sessionIndex' | 'sessionWatches' | 'log'>;
+
+interface SessionStreamOptions {
+  context: Context;
+  sessionId: string;
+  /** What the reader has already: its ordinal is a position in the session. */
+  cursor: Cursor;
+  stream: EventStream;
+}
+
+/**
+ * Streams a session to one reader, turn by turn, until the reader disconnects or the session is deleted.
+ * @throws EngineError or ApiError `invalid_cursor`, before anything is sent, if the cursor is not from this stream
+ */
+async function streamSession({ context, sessionId, cursor, stream }: SessionStreamOptions): Promise<void> {
+  const { sessionIndex, sessionWatches, log } = context;
+  // Before the first search, so that no turn is missed after it.
+  using watch = sessionWatches.watch(sessionId, () => stream.end());
+  stream.onClosed(() => watch[Symbol.dispose]());
+  let seen = cursor;
+  let turn = await sessionIndex.turnAfter(sessionId, seen.ordinal);
+  while (!stream.isClosed) {
+    const end = turn && (await sendPlaced(context, turn, seen, stream));
+    if (end !== undefined) seen = { ordinal: end, frame: 0 };
+    else {
+      stream.open();
+      await watch.untilNews(seen.ordinal);
+    }
+    turn = await sessionIndex.turnAfter(sessionId, seen.ordinal).catch((error: unknown) => {
+      if (!isUnavailable(error)) throw error;
+      log.debug({ sessionId, err: error }, 'cannot look for the next turn of a session, will retry');
+      return undefined;
+    });
+  }
+  stream.end();
+}
+
+/**
+ * Sends the rest of a turn as events of its session. A sequence number of the session is that of the turn, with the
+ * events before the turn added to its ordinal; so within a turn the rules of the turn's own stream apply. Returns the
+ * position of the last event that was sent; undefined if the turn's history was lost.
+ */
+async function sendPlaced(
+  context: Context,
+  { id: turnId, events_before: before }: PlacedTurn,
+  { ordinal, frame }: Cursor,
+  stream: EventStream,
+): Promise<number | undefined> {
+  const reader = new TurnReader({
+    cursor: ordinal > before ? { ordinal: ordinal - before, frame } : BEGINNING,
+    stream,
+    number: (event, sequenceNumber) => {
+      const id = before * FRAMES_PER_ORDINAL + sequenceNumber;
+      return { id, data: { ...event, turn_id: turnId, sequence_number: id } satisfies SessionStreamEvent };
+    },
+  });
+  try {
+    // A turn that cannot be read ends the stream, as it ends the turn's own: the reader resumes.
+    if (!(await sendTurn({ context, turnId, reader }))) stream.end();
+    return before + reader.ordinal;
+  } catch (error) {
+    if (error instanceof TurnNotFound) return undefined;
+    throw error;
+  }
+}

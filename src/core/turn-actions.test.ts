@@ -1,0 +1,319 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import { actionsOf } from './actions.ts';
+import type { HistoryEvent } from './history.ts';
+import { TurnProjection } from './projection.ts';
+import type { ApprovalPolicy, LogEntry, ModelMessage, ToolCall } from './records.ts';
+import { TurnActions, type Answer, type AnswerCommand } from './turn-actions.ts';
+
+const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
+const start = turnStart({ pause: 'wait' });
+const isoTime = (time: number) => new Date(time).toISOString();
+
+const policyOf = (overrides: Partial<ApprovalPolicy> = {}): ApprovalPolicy => ({
+  quorum: 1,
+  onExpiry: 'deny',
+  ...overrides,
+});
+
+function callOf(id: string, route: ToolCall['route']): ToolCall {
+  return { id, name: id, arguments: '{}', info: { type: 'mcp', serverId: 's', serverName: 's', name: id }, route };
+}
+
+const asking = (id: string, policy?: ApprovalPolicy): ToolCall =>
+  callOf(id, { to: 'server', effect: 'once', approval: true, callHash: id, ...(policy && { policy }) });
+const running = (id: string): ToolCall => callOf(id, { to: 'server', effect: 'once', approval: false, callHash: id });
+const client = (id: string): ToolCall => callOf(id, { to: 'client' });
+
+function messageOf(toolCalls: ToolCall[], threadId = 'main'): ModelMessage {
+  const at = isoTime(BEGIN);
+  const id = `msg_${threadId}`;
+  const texts = { content: '', refusal: '', reasoning: '' };
+  return { kind: 'model.message', id, at, threadId, ...texts, toolCalls, finishReason: 'tool_calls' };
+}
+
+let commands = 0;
+function command(who: string, ...answers: Answer[]): AnswerCommand {
+  return {
+    type: 'answer',
+    id: `req_${commands++}`,
+    subject: { subjectId: who, subjectType: 'user', subjectSlug: who },
+    roles: ['user'],
+    mayDecide: true,
+    mayRespond: true,
+    answers,
+  };
+}
+
+const vote = (toolCallId: string, status: 'allow' | 'deny' = 'allow', threadId = 'main'): Answer => ({
+  type: 'user.tool_approval',
+  threadId,
+  toolCallId,
+  approval: { status },
+});
+const respond = (toolCallId: string, content: string): Answer => ({
+  type: 'user.tool_response',
+  threadId: 'main',
+  toolCallId,
+  content,
+});
+
+function waitingOn(...calls: ToolCall[]): TurnActions {
+  const actions = new TurnActions(start);
+  actions.add(messageOf(calls), 's');
+  actions.endTask([], BEGIN);
+  return actions;
+}
+
+/** The records of the end of a task, in short. */
+function endTask(actions: TurnActions, given: AnswerCommand[], after = 0): string[] {
+  return actions.endTask(given, BEGIN + after).records.map((record) => {
+    if (record.kind === 'tool.decided') {
+      return `${record.toolCallId} ${record.decision} ${record.by?.subjectSlug ?? 'time'} ${record.remaining}`;
+    }
+    return record.kind === 'tool.response' ? `${record.toolCallId} ${record.outcome}` : record.kind;
+  });
+}
+
+test('a command is accepted with all of its answers, or refused with its first wrong one', () => {
+  const actions = waitingOn(asking('a'), client('b'), running('c'));
+  const refused: [AnswerCommand, string, string | undefined][] = [
+    [command('ann', vote('x')), 'call_not_pending', 'input.0'],
+    [command('ann', vote('a'), vote('a')), 'call_answered_twice', 'input.1'],
+    [command('ann', vote('a'), vote('b')), 'call_not_pending', 'input.1'],
+    [command('ann', vote('c')), 'call_not_pending', 'input.0'],
+    [{ ...command('ann', vote('a')), mayDecide: false }, 'not_an_approver', 'input.0'],
+    [{ ...command('ann', respond('b', 'yes')), mayRespond: false }, 'not_an_approver', 'input.0'],
+  ];
+  for (const [one, code, param] of refused) {
+    expect(actions.refuse(one)).toMatchObject({ code, param });
+    expect(actions.endTask([one], BEGIN).verdicts.get(one.id)).toMatchObject({ code });
+    expect(endTask(actions, [one])).toEqual([]);
+  }
+  expect(endTask(actions, [command('ann', vote('a'), respond('b', 'yes'))])).toEqual(['a allow ann 0', 'b succeeded']);
+  // A repetition changes nothing, another answer is refused.
+  const again = command('ann', vote('a'), respond('b', 'yes'));
+  expect(actions.refuse(again)).toBeUndefined();
+  expect(endTask(actions, [again])).toEqual([]);
+  for (const other of [vote('a', 'deny'), respond('b', 'no')]) {
+    expect(actions.refuse(command('ann', other))).toMatchObject({ code: 'already_decided' });
+    expect(actions.refuse(command('bob', other))).toMatchObject({ code: 'already_decided' });
+  }
+});
+
+test('of two contrary votes at the same time the first one counts', () => {
+  const actions = waitingOn(asking('a'));
+  const [ann, bob] = [command('ann', vote('a', 'deny')), command('bob', vote('a'))];
+  const { records, verdicts } = actions.endTask([ann, bob], BEGIN);
+  expect(records).toMatchObject([{ decision: 'deny' }, { outcome: 'denied' }, { kind: 'turn.resumed' }]);
+  expect(verdicts.get(ann.id)).toBeUndefined();
+  expect(verdicts.get(bob.id)).toMatchObject({ code: 'already_decided' });
+});
+
+test('a quorum needs distinct subjects, and one denial decides', () => {
+  const actions = waitingOn(asking('a', policyOf({ quorum: 2 })), asking('b', policyOf({ quorum: 2 })));
+  expect(endTask(actions, [command('ann', vote('a'), vote('b'))])).toEqual(['a allow ann 1', 'b allow ann 1']);
+  expect(endTask(actions, [command('ann', vote('a'))])).toEqual([]);
+  expect(actions.allowed('main')).toEqual([]);
+  expect(endTask(actions, [command('bob', vote('a'), vote('b', 'deny'))])).toEqual([
+    'a allow bob 0',
+    'b deny bob 0',
+    'b denied',
+    'turn.resumed',
+  ]);
+  expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a' }]);
+});
+
+test('a policy names who may decide, and whom an escalation adds', () => {
+  const [bobs, admins] = [
+    { subjects: ['bob'], roles: [] },
+    { subjects: [], roles: ['admin' as const] },
+  ];
+  const escalate = { afterSeconds: 60, to: admins };
+  const actions = waitingOn(asking('a', policyOf({ approvers: bobs, escalate })));
+  const admin = (): AnswerCommand => ({ ...command('eve', vote('a')), roles: ['admin'] });
+  expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'not_an_approver' });
+  expect(actions.refuse(admin())).toMatchObject({ code: 'not_an_approver' });
+  expect(actions.refuse({ ...command('bob', vote('a')), mayDecide: false })).toBeUndefined();
+  expect(actions.nextDue).toBe(BEGIN + 60_000);
+  expect(endTask(actions, [], 60_000)).toEqual(['a escalated time 1']);
+  expect([endTask(actions, [], 90_000), actions.nextDue]).toEqual([[], undefined]);
+  expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'not_an_approver' });
+  expect(endTask(actions, [admin()], 90_000)).toEqual(['a allow eve 0', 'turn.resumed']);
+});
+
+test.each([
+  ['deny', ['a expired time 0', 'a expired', 'turn.resumed'], undefined],
+  ['allow', ['a expired time 0', 'turn.resumed'], undefined],
+  ['end', ['a expired time 0', 'a expired', 'turn.resumed'], /expired/],
+] as const)('an approval expires, and then the default %s applies', (onExpiry, expected, failure) => {
+  const actions = waitingOn(asking('a', policyOf({ expiresInSeconds: 10, onExpiry })));
+  expect([actions.isUnsettled(BEGIN + 9_999), actions.isUnsettled(BEGIN + 10_000)]).toEqual([false, true]);
+  // A vote in the task in which it expires still counts: commands come before time.
+  expect(endTask(actions, [], 10_000)).toEqual(expected);
+  expect(actions.allowed('main').length).toBe(onExpiry === 'allow' ? 1 : 0);
+  if (failure) expect(actions.failure).toMatch(failure);
+  else expect(actions.failure).toBeUndefined();
+  expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'already_decided' });
+});
+
+test('the time for which a turn is paused is counted, and a turn is paused only if no thread does anything', () => {
+  const actions = new TurnActions(start);
+  actions.add(messageOf([asking('a'), running('b'), callOf('sub', { to: 'thread', threadId: 't1' })]), 's');
+  const thread = {
+    threadId: 't1',
+    title: 't',
+    parent: { threadId: 'main', toolCallId: 'sub' },
+    depth: 1,
+    specHash: 'a',
+    hasServers: false,
+    iterations: 5,
+  };
+  actions.add({ kind: 'thread.created', at: isoTime(BEGIN), thread, input: 'do' }, 's');
+  expect(endTask(actions, [])).toEqual(['tool.approval_required']);
+  actions.ended({ threadId: 'main', toolCallId: 'b' });
+  expect([endTask(actions, []), actions.isPaused]).toEqual([[], false]);
+  actions.add(messageOf([asking('c')], 't1'), 's');
+  expect(endTask(actions, [], 1_000)).toEqual(['tool.approval_required', 'turn.paused']);
+  expect(endTask(actions, [command('ann', vote('c', 'deny', 't1'))], 5_000)).toEqual([
+    'c deny ann 0',
+    'c denied',
+    'turn.resumed',
+  ]);
+  expect([actions.isPaused, actions.waitedMs]).toEqual([false, 4_000]);
+  actions.threadEnded(thread);
+  expect([endTask(actions, [], 6_000), actions.isPaused]).toEqual([['turn.paused'], true]);
+});
+
+test('a turn that does not wait takes no commands', () => {
+  const actions = new TurnActions(turnStart());
+  actions.add(messageOf([asking('a')]), 's');
+  expect(actions.isUnsettled(BEGIN)).toBe(false);
+  expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'nothing_pending' });
+});
+
+/** What happens to a turn with three open calls. */
+const happening = fc.oneof(
+  fc.record({
+    type: fc.constant('command' as const),
+    who: fc.constantFrom('ann', 'bob'),
+    calls: fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'x'), { minLength: 1, maxLength: 3 }),
+    status: fc.constantFrom('allow' as const, 'deny' as const),
+  }),
+  fc.record({ type: fc.constant('result' as const) }),
+  fc.record({ type: fc.constant('task' as const), after: fc.integer({ min: 0, max: 20_000 }) }),
+  fc.record({ type: fc.constant('continue' as const) }),
+);
+
+const policies = fc.option(
+  fc.record({
+    quorum: fc.integer({ min: 1, max: 2 }),
+    onExpiry: fc.constantFrom('deny' as const, 'allow' as const),
+    expiresInSeconds: fc.integer({ min: 1, max: 60 }),
+    escalate: fc.constant<ApprovalPolicy['escalate'] & {}>({ afterSeconds: 5, to: { subjects: ['bob'], roles: [] } }),
+  }),
+  { nil: undefined },
+);
+
+test('the workflow and the projection agree on the log, in any order of commands, results, time and runs', () => {
+  fc.assert(
+    fc.property(fc.array(happening, { maxLength: 25 }), policies, (happenings, policy) => {
+      const log: LogEntry[] = [];
+      let projection = new TurnProjection();
+      const feed = (event: HistoryEvent) => log.push(...projection.feed(event));
+      const message = messageOf([asking('a', policy), asking('b', policy), asking('c')]);
+      // What the workflow does: it counts results at once, and ends a task when no microtask is left.
+      let actions = new TurnActions(start);
+      let count = 1;
+      let queue: AnswerCommand[] = [];
+      let eventId = 10;
+      let [now, runs] = [BEGIN, 0];
+      const scheduled: number[] = [];
+      const ran: string[] = [];
+      const at = () => isoTime(now);
+      const input = { ...start, threadId: 'main', messageId: message.id, upTo: 1, step: 1, recent: [], specHash: 'a1' };
+      feed({ type: 'started', at: at(), start });
+      feed({ type: 'scheduled', eventId: 5, at: at(), activity: { name: 'callModel', input } });
+      feed({
+        type: 'ended',
+        scheduledEventId: 5,
+        at: at(),
+        end: { how: 'completed', records: [message], stamp: 's' },
+      });
+      actions.add(message, 's');
+      count += 1;
+      const endTask = (after: number): void => {
+        now += after;
+        feed({ type: 'taskStarted', at: at() });
+        if (queue.length > 0 || actions.isUnsettled(now)) count += actions.endTask(queue, now).records.length;
+        queue = [];
+        feed({ type: 'taskCompleted' });
+        for (const { toolCallId, source } of actions.allowed('main')) {
+          if (ran.includes(toolCallId)) continue;
+          ran.push(toolCallId);
+          scheduled.push(eventId);
+          const called = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId, source };
+          feed({ type: 'scheduled', eventId: eventId++, at: at(), activity: { name: 'callTool', input: called } });
+        }
+      };
+      endTask(0);
+      for (const one of happenings) {
+        if (one.type === 'command') {
+          const given = command(one.who, ...one.calls.map((id) => vote(id, one.status)));
+          queue.push(given);
+          feed({ type: 'commanded', command: given });
+        } else if (one.type === 'result') {
+          const id = scheduled.shift();
+          const toolCallId = ran[ran.length - scheduled.length - 1];
+          if (id === undefined || toolCallId === undefined) continue;
+          const result = { kind: 'tool.response' as const, at: at(), threadId: 'main', toolCallId, content: 'ok' };
+          const records = [{ ...result, outcome: 'succeeded' as const }];
+          feed({ type: 'ended', scheduledEventId: id, at: at(), end: { how: 'completed', records, stamp: 't' } });
+          for (const record of records) actions.add(record, 't');
+          count += 1;
+        } else if (one.type === 'task') {
+          endTask(one.after);
+        } else if (scheduled.length === 0 && queue.length === 0) {
+          const carry = {
+            ordinal: count,
+            step: 1,
+            usage: { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
+            previousRunId: `r${runs++}`,
+            deadline: 0,
+            actions: structuredClone(actions.state),
+          };
+          const next = turnStart({ pause: 'wait', carry });
+          feed({ type: 'continued', at: at(), runId: 'r' });
+          // Every other time by a reader that begins with the run.
+          if (runs % 2 === 0) projection = new TurnProjection();
+          feed({ type: 'started', at: at(), start: next });
+          actions = new TurnActions(next);
+        }
+      }
+      expect(log.length).toBe(count);
+      endTask(0);
+      feed({ type: 'closed', at: at(), close: { how: 'terminated', reason: 'abandoned' } });
+      expect(log.map(({ ordinal }) => ordinal)).toEqual(log.map((_, i) => i + 1));
+      const records = log.map(({ record }) => record);
+      for (const id of ['a', 'b', 'c']) {
+        const responses = records.filter((one) => one.kind === 'tool.response' && one.toolCallId === id);
+        expect(responses.length).toBe(1);
+        const decided = records.flatMap((one) => (one.kind === 'tool.decided' && one.toolCallId === id ? [one] : []));
+        const votes = decided.flatMap(({ by }) => (by ? [by.subjectId] : []));
+        expect(new Set(votes).size).toBe(votes.length);
+        const isAllowed = decided.some(
+          ({ decision, remaining }) =>
+            (decision === 'allow' && remaining === 0) || (decision === 'expired' && policy?.onExpiry === 'allow'),
+        );
+        expect(ran.includes(id)).toBe(isAllowed);
+      }
+      expect(actionsOf(records).map(({ toolCallId, status }) => [toolCallId, status === 'pending'])).toEqual([
+        ['a', false],
+        ['b', false],
+        ['c', false],
+      ]);
+    }),
+    { numRuns: 500 },
+  );
+});

@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest';
+import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
+import { decideCall, fitsWildcards } from './decision-policy.ts';
+import type { AgentTool } from './toolset.ts';
+
+const tool = (overrides: Partial<Extract<AgentTool['run'], { to: 'server' }>> = {}): AgentTool => ({
+  name: 'bank_pay',
+  description: '',
+  parameters: {},
+  info: { type: 'mcp', serverId: 's', serverName: 'bank', name: 'pay_bill' },
+  run: { to: 'server', effect: 'once', approval: true, ...overrides },
+  annotation: '@destructive',
+});
+
+const specOf = (...policies: DecisionPolicy[]): AgentSpec => ({
+  model: { name: 'm' },
+  config: { decision_policies: policies },
+});
+
+test.each<[DecisionPolicy['match'], boolean]>([
+  [{}, true],
+  [{ server: 'bank', tool: 'pay_*', annotations: '@destructive' }, true],
+  [{ server: 'shop' }, false],
+  [{ tool: 'bank_pay' }, false],
+  [{ annotations: '@write' }, false],
+  [{ arguments: { '/amount': { type: 'number', maximum: 100 } } }, true],
+  [{ arguments: { '/amount': { type: 'number', maximum: 10 } } }, false],
+  [{ arguments: { '/to/1/a~1b': { const: 'x' } } }, true],
+  [{ arguments: { '/to/2': {} } }, false],
+  [{ arguments: { '/toString': {} } }, false],
+])('a policy with match %j fits: %s', (match, fits) => {
+  const args = { amount: 50, to: ['ann', { 'a/b': 'x' }] };
+  expect(decideCall(specOf({ match, decision: 'deny' }), tool(), args).decision).toBe(fits ? 'deny' : 'ask');
+});
+
+test('the first policy that fits decides; without one, the approvals of the server apply', () => {
+  const spec = specOf({ match: { tool: 'pay_*' }, decision: 'allow' }, { match: {}, decision: 'deny' });
+  expect(decideCall(spec, tool(), {})).toEqual({ decision: 'allow' });
+  expect(decideCall(specOf(), tool(), {})).toEqual({ decision: 'ask' });
+  expect(decideCall(specOf(), tool({ approval: false }), {})).toEqual({ decision: 'allow' });
+});
+
+test('a policy cannot drop an approval that the operator requires, but may say who gives it', () => {
+  const policy: DecisionPolicy = { match: {}, decision: 'allow', approvers: { subjects: ['bob'] }, quorum: 2 };
+  expect(decideCall(specOf(policy), tool({ isFloor: true }), {})).toEqual({
+    decision: 'ask',
+    policy: { approvers: { subjects: ['bob'], roles: [] }, quorum: 2, onExpiry: 'deny' },
+  });
+});
+
+test('a condition that cannot be evaluated never lets a call run', () => {
+  const match = { arguments: { '/text': { pattern: '^(a+)+$' } } };
+  const args = { text: `${'a'.repeat(40)}b` };
+  expect(decideCall(specOf({ match, decision: 'allow' }), tool({ approval: false }), args).decision).toBe('ask');
+  expect(decideCall(specOf({ match, decision: 'deny' }), tool({ approval: false }), args).decision).toBe('deny');
+});
+
+test('wildcards are compared in linear time', () => {
+  const cases: [string, string, boolean][] = [
+    ['*', '', true],
+    ['a*c?', 'abbcd', true],
+    ['a*c?', 'abbc', false],
+    ['?', '', false],
+    ['a.c', 'abc', false],
+    ['*b', 'abab', true],
+  ];
+  for (const [pattern, text, fits] of cases) expect(fitsWildcards(pattern, text), pattern).toBe(fits);
+  expect(fitsWildcards(`${'*a'.repeat(120)}b`, 'a'.repeat(256))).toBe(false);
+});

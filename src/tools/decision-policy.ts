@@ -1,0 +1,91 @@
+import type { ApprovalPolicy, Approvers } from '../core/records.ts';
+import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
+import { fitsSchema } from './arguments.ts';
+import type { AgentTool } from './toolset.ts';
+
+/** What happens to a call: it runs, it waits for an approval (by the policy, if there is one), or it does not run. */
+export interface Decision {
+  decision: 'allow' | 'ask' | 'deny';
+  policy?: ApprovalPolicy;
+}
+
+/**
+ * Decides on a call of a server's tool: by the first of the agent's policies that fits it, else by the server's
+ * `require_approval_for_tools`. The operator's policy may require an approval that the agent's does not.
+ */
+export function decideCall(spec: AgentSpec, tool: AgentTool, args: Record<string, unknown>): Decision {
+  if (tool.run.to !== 'server') throw new TypeError(`${tool.name} is not run by the server`);
+  const { approval, isFloor } = tool.run;
+  for (const policy of spec.config?.decision_policies ?? []) {
+    const fits = matches(policy, tool, args);
+    if (fits === false) continue;
+    // A condition that cannot be evaluated must not let a call run.
+    const mustAsk = policy.decision === 'ask' || isFloor === true || fits === undefined;
+    if (policy.decision === 'allow' && !mustAsk) return { decision: 'allow' };
+    return policy.decision === 'deny' ? { decision: 'deny' } : { decision: 'ask', policy: approvalPolicy(policy) };
+  }
+  return { decision: approval ? 'ask' : 'allow' };
+}
+
+/** Whether a policy fits a call; undefined if that cannot be evaluated. */
+function matches({ match }: DecisionPolicy, { info, annotation }: AgentTool, args: object): boolean | undefined {
+  if (info.type !== 'mcp') return false;
+  const { server, tool, annotations, arguments: conditions } = match;
+  if (typeof server === 'string' && server !== info.serverName) return false;
+  if (typeof tool === 'string' && !fitsWildcards(tool, info.name)) return false;
+  if (typeof annotations === 'string' && annotations !== annotation) return false;
+  let fits: boolean | undefined = true;
+  for (const [pointer, schema] of Object.entries(conditions ?? {})) {
+    const value = valueAt(args, pointer);
+    const isFulfilled = value === undefined ? false : fitsSchema(schema, value);
+    if (isFulfilled === false) return false;
+    fits &&= isFulfilled;
+  }
+  return fits;
+}
+
+function approvalPolicy(policy: DecisionPolicy): ApprovalPolicy {
+  const { approvers, quorum, expires_in_seconds: expiry, on_expiry: onExpiry, escalate } = policy;
+  return {
+    ...(approvers && { approvers: approversOf(approvers) }),
+    quorum: quorum ?? 1,
+    ...(typeof expiry === 'number' && { expiresInSeconds: expiry }),
+    onExpiry: onExpiry ?? 'deny',
+    ...(escalate && { escalate: { afterSeconds: escalate.after_seconds, to: approversOf(escalate.to) } }),
+  };
+}
+
+function approversOf({ subjects, roles }: NonNullable<DecisionPolicy['approvers']>): Approvers {
+  return { subjects: subjects ?? [], roles: roles ?? [] };
+}
+
+/** Whether a pattern fits a text: `*` is any text, `?` any character. Linear in each, so patterns may be hostile. */
+export function fitsWildcards(pattern: string, text: string): boolean {
+  let [p, t] = [0, 0];
+  /** Where the last `*` was, and the part of the text up to which it reaches. */
+  let [star, reach] = [-1, 0];
+  while (t < text.length) {
+    if (pattern[p] === '*') {
+      [star, reach] = [p, t];
+      p += 1;
+    } else if (pattern[p] === '?' || pattern[p] === text[t]) {
+      [p, t] = [p + 1, t + 1];
+    } else if (star >= 0) {
+      reach += 1;
+      [p, t] = [star + 1, reach];
+    } else return false;
+  }
+  return pattern.slice(p).replaceAll('*', '') === '';
+}
+
+/** The value at a JSON pointer (RFC 6901); undefined if there is none. */
+function valueAt(value: unknown, pointer: string): unknown {
+  if (pointer === '') return value;
+  let at = value;
+  for (const part of pointer.slice(1).split('/')) {
+    const key = part.replaceAll('~1', '/').replaceAll('~0', '~');
+    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined;
+    at = Reflect.get(at, key);
+  }
+  return at;
+}

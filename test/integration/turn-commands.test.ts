@@ -1,0 +1,130 @@
+import { Client, Connection } from '@temporalio/client';
+import { NativeConnection, Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+import type { CallModelInput, CallModelResult, TurnStart } from '../../src/core/history.ts';
+import type { ModelMessage } from '../../src/core/records.ts';
+import { turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { newId } from '../../src/engine/new-id.ts';
+import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
+import { commandTurn } from '../../workflows/messages.ts';
+import type { turn } from '../../workflows/turn.ts';
+import { eventually } from '../support/eventually.ts';
+
+/** The turn's workflow alone: while no worker runs workflows, results and commands arrive for the same task. */
+
+const namespace = inject('temporalNamespace');
+const taskQueue = newId('req');
+let connection: Connection;
+let native: NativeConnection;
+let client: Client;
+beforeAll(async () => {
+  connection = await Connection.connect({ address: inject('temporalAddress') });
+  native = await NativeConnection.connect({ address: inject('temporalAddress') });
+  client = new Client({ connection, namespace });
+});
+afterAll(async () => {
+  await native.close();
+  await connection.close();
+});
+
+const ann = { subjectId: 'ann', subjectType: 'user' as const, subjectSlug: 'ann' };
+
+function startOf(turnId: string): TurnStart {
+  return {
+    turnId,
+    sessionId: newId('ses'),
+    sequence: 1,
+    previousTurnId: null,
+    createdAt: new Date().toISOString(),
+    createdBy: ann,
+    owner: { subjectId: 'ann', draftRoles: null },
+    input: [{ type: 'user.message', content: 'go' }],
+    title: null,
+    resumes: [],
+    specHash: '',
+    hasServers: false,
+    pause: 'wait',
+    limits: { iterations: 5, seconds: 600, toolSeconds: 60, toolHeartbeatSeconds: 60, subAgents: 5 },
+  };
+}
+
+function messageOf(input: CallModelInput, toolCalls: ModelMessage['toolCalls']): CallModelResult {
+  const message: ModelMessage = {
+    kind: 'model.message',
+    id: input.messageId,
+    at: input.createdAt,
+    threadId: input.threadId,
+    content: 'Well.',
+    refusal: '',
+    reasoning: '',
+    toolCalls,
+    finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
+  };
+  return { outcome: { status: 'answered' }, records: [message], stamp: newId('req') };
+}
+
+const question: ModelMessage['toolCalls'][number] = {
+  id: 'q1',
+  name: 'ask_user_question',
+  arguments: '{}',
+  info: { type: 'system', name: 'ask_user_question' },
+  route: { to: 'client' },
+};
+
+async function run<T>(worker: Worker, during: () => Promise<T>): Promise<T> {
+  const running = worker.run();
+  try {
+    return await during();
+  } finally {
+    worker.shutdown();
+    await running;
+  }
+}
+
+test('a command that arrives with the result it answers is accepted: results come first', async () => {
+  const turnId = newId('turn');
+  const calls: CallModelInput[] = [];
+  const answering = Promise.withResolvers<void>();
+  const activities = await Worker.create({
+    connection: native,
+    namespace,
+    taskQueue,
+    activities: {
+      callModel: async (input: CallModelInput): Promise<CallModelResult> => {
+        calls.push(input);
+        if (calls.length > 1) return messageOf(input, []);
+        await answering.promise;
+        return messageOf(input, [question]);
+      },
+    },
+  });
+  const bundle = await workflowBundle(loadConfig().cacheDir);
+  const workflows = () => Worker.create({ connection: native, namespace, taskQueue, workflowBundle: bundle });
+  await run(activities, async () => {
+    const handle = await client.workflow.start<typeof turn>('turn', {
+      workflowId: turnWorkflowId(turnId),
+      taskQueue,
+      args: [startOf(turnId)],
+    });
+    await run(await workflows(), () => eventually(() => expect(calls).toHaveLength(1)));
+    answering.resolve();
+    await eventually(async () => {
+      const { events } = await handle.fetchHistory();
+      expect(events?.some((event) => event.activityTaskCompletedEventAttributes)).toBe(true);
+    });
+    await handle.signal(commandTurn, {
+      type: 'answer',
+      id: newId('req'),
+      subject: ann,
+      roles: ['user'],
+      mayDecide: true,
+      mayRespond: true,
+      answers: [{ type: 'user.tool_response', threadId: 'main', toolCallId: 'q1', content: 'because' }],
+    });
+    const result = await run(await workflows(), () => handle.result());
+    expect(result).toEqual({ status: 'done', pending: [] });
+  });
+  // The turn's start, the message, the request for an answer, and the answer.
+  expect(calls.map(({ upTo }) => upTo)).toEqual([1, 4]);
+});
