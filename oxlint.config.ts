@@ -13,6 +13,7 @@ const LAYERS = [
   'src/api/http',
   'activities',
   'src/housekeeping',
+  'src/webhooks',
   'src/speculation',
   'src/agents',
   'src/tools',

@@ -8,10 +8,8 @@ import {
   NO_USAGE,
   ROOT_THREAD,
   UNREPORTED,
-  type ModelMessage,
   type NewRecord,
   type ServerSignIn,
-  type ThreadDone,
   type UnsequencedRecord,
   type Usage,
 } from '../src/core/records.ts';
@@ -21,10 +19,9 @@ import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { prepareModelCall } from '../src/agents/prepare-model-call.ts';
+import { endOfSubAgent, refusalOf } from '../src/agents/end-sub-agent.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
-import { MAX_RESULT_BYTES } from '../src/tools/results.ts';
-import { endOfThread, failureAnswer, MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
-import { truncateMiddle } from '../src/core/text.ts';
+import { MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER } from '../src/lib/abort.ts';
@@ -46,8 +43,6 @@ const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 30_000;
 
 type Outcome = CallModelResult['outcome'];
-
-const NO_ANSWER = 'The sub-agent ended without an answer.';
 
 /**
  * Requests the next message of a thread from the model. Deltas are published on the live bus as they arrive; the result
@@ -135,11 +130,12 @@ class ModelCallAttempt {
 
   /**
    * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
-   * is one. A later attempt does not look for it: the worker that started it may be the one that was lost. A speculative
-   * call that is not used still counts as usage. Returns the sign-ins without which the model was not called.
+   * is one, and a later one the call that began with the last result. A later attempt does not look for either: the worker
+   * that started it may be the one that was lost. A speculative call that is not used still counts as usage. Returns the
+   * sign-ins without which the model was not called.
    */
   async #answer(): Promise<ServerSignIn[]> {
-    const { speculativeCalls, bus, signIns } = this.#dependencies;
+    const { speculativeCalls, stepsAhead, bus, signIns } = this.#dependencies;
     const { attempt } = this.#context.info;
     const input = this.#input;
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
@@ -153,8 +149,13 @@ class ModelCallAttempt {
       await claimed.ended;
       return [];
     }
+    const conversation = this.#conversation();
+    // A call that was begun does not need it, but the next one extends what this reads.
+    conversation.catch(() => undefined);
+    const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal, onUnreported) : undefined;
     const requests = { signIns, scope: input, turnId: input.turnId };
-    const prepared = await prepareModelCall(this.#dependencies, input, this.#conversation(), this.#signal, requests);
+    const prepared =
+      ahead?.prepared ?? (await prepareModelCall(this.#dependencies, input, conversation, this.#signal, requests));
     const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
     this.#begin(message);
     const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
@@ -168,7 +169,7 @@ class ModelCallAttempt {
       }
       return prepared.signIns;
     }
-    await message.read(relayed ?? prepared.provider.stream(prepared.request, this.#signal));
+    await message.read(ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal));
     return [];
   }
 
@@ -177,7 +178,7 @@ class ModelCallAttempt {
     this.#wasCalled = true;
     const { turnId, connectsServers } = this.#input;
     if (!connectsServers) return;
-    for (const server of message.unavailable) {
+    for (const server of message.toolset.unavailable) {
       this.#dependencies.log.warn({ turnId, ...server }, 'an MCP server is not available');
     }
   }
@@ -188,14 +189,14 @@ class ModelCallAttempt {
   }
 
   async #result(outcome: Outcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
-    const { conversations, blobs } = this.#dependencies;
+    const { conversations, blobs, stepsAhead } = this.#dependencies;
     const { sessionId } = this.#input;
     const end = outcome.status === 'sign_in_required' ? 'cancelled' : outcome.status;
     this.#recordUsage();
     const { usage } = this.details;
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
     const handling = {
-      refusal: this.#refusal,
+      refusal: refusalOf(this.#input),
       maxWaiting: this.#input.subAgent ? MAX_WAITING_CALLS : Infinity,
       startSubAgent: (call: SubAgentCall) =>
         retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
@@ -204,7 +205,7 @@ class ModelCallAttempt {
       (await this.#message?.records(end, usage, handling)) ??
       emptyAnswer(this.#input, finishReason, reported(usage).usage);
     const records =
-      signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...this.#endOfThread(answer, outcome)];
+      signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...endOfSubAgent(this.#input, answer, outcome)];
     const stamp = randomUUID();
     // The message is complete and paid for, so an unavailable store is retried.
     const store = () => offloadResult(records, { blobs, sessionId });
@@ -212,6 +213,7 @@ class ModelCallAttempt {
     const until = end === 'cancelled' ? NEVER : this.#signal;
     const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
+    if (this.#message) stepsAhead.messageEnded(this.#input, stamp, records, this.#message.toolset);
     return { records: stored, stamp, outcome };
   }
 
@@ -220,43 +222,6 @@ class ModelCallAttempt {
     const shown = answer.filter(({ kind }) => kind !== 'model.message' || this.#mayBeShown);
     const { threadId } = this.#input;
     return [...shown, { kind: 'mcp.auth_required', at: new Date().toISOString(), threadId, servers, calls: [] }];
-  }
-
-  /** Why the calls of the message are not run: it is the last one that a sub-agent may write. */
-  get #refusal(): string | undefined {
-    const { subAgent, step } = this.#input;
-    return subAgent && step >= subAgent.iterations ? 'This call was not executed: the sub-agent has ended.' : undefined;
-  }
-
-  /** The records with which a sub-agent ends, unless its message calls tools that run. */
-  #endOfThread(answer: NewRecord[], outcome: Outcome): NewRecord[] {
-    const { threadId, subAgent } = this.#input;
-    const message = answer.find((record) => record.kind === 'model.message');
-    const end = subAgent && message && this.#threadEnd(message, outcome, subAgent.iterations);
-    if (!end) return [];
-    const text = end.status === 'done' ? message.content || message.refusal || NO_ANSWER : failureAnswer(end.message);
-    return endOfThread(
-      { ...subAgent, threadId },
-      {
-        at: new Date().toISOString(),
-        end,
-        answer: truncateMiddle(text, MAX_RESULT_BYTES, (omitted) => `[${omitted} characters left out]`),
-        isCancelled: outcome.status === 'cancelled',
-      },
-    );
-  }
-
-  #threadEnd(
-    { toolCalls, finishReason }: ModelMessage,
-    outcome: Outcome,
-    iterations: number,
-  ): ThreadDone['end'] | undefined {
-    const error = (message: string) => ({ status: 'error' as const, message });
-    if (outcome.status === 'error') return error(outcome.message);
-    if (outcome.status === 'cancelled') return error('it was cancelled');
-    if (finishReason === 'length') return error('its model stopped at its limit of output tokens');
-    if (toolCalls.length === 0) return { status: 'done' };
-    return this.#refusal === undefined ? undefined : error(`it reached its limit of ${iterations} model calls`);
   }
 
   async #stopped(): Promise<CallModelResult> {

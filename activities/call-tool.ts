@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
-import type { Appended, CallToolInput } from '../src/core/history.ts';
-import {
-  ROOT_THREAD,
-  type AuthRequired,
-  type NewRecord,
-  type PendingCall,
-  type ServerSignIn,
-} from '../src/core/records.ts';
-import { outcomeText } from '../src/core/tool-records.ts';
+import { isRetryableStoreError, offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
+import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
+import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn } from '../src/core/records.ts';
+import { operationIdOf, outcomeText } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { requestSignIn } from '../src/agents/request-sign-ins.ts';
+import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
+import { parseAnswer } from '../src/tools/elicitation-answer.ts';
+import { runToolCall } from '../src/tools/run-tool-call.ts';
 import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
@@ -36,10 +33,11 @@ interface RequiredSignIn {
 const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
 
 /**
- * Runs one tool call and returns its outcome, also if it failed. Throws only where another attempt may repeat the call:
- * the tool allows that, and this worker stops or the server did not answer.
+ * Runs one tool call and returns its outcome, also if it failed, or what it waits for: the user's answer to a question of
+ * its server, or a sign-in. Throws only where another attempt may repeat the call: the tool allows that, and this worker
+ * stops or the server did not answer.
  */
-export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<Appended> {
+export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<CallToolResult> {
   return async (input) => {
     rejectResetRun(input);
     const run = new ToolCallAttempt(dependencies, input);
@@ -68,7 +66,7 @@ class ToolCallAttempt {
     this.details = (detailsLeft() as ToolCallAttempt['details'] | undefined) ?? { failures: 0, failingMs: 0 };
   }
 
-  async run(): Promise<Appended> {
+  async run(): Promise<CallToolResult> {
     const { signal, release } = this.#stopSignal();
     try {
       const appended = await this.#append(await this.#execute(signal));
@@ -80,7 +78,7 @@ class ToolCallAttempt {
   }
 
   /** Ends the call after too many lost attempts; each of them may have reached the tool. */
-  giveUp(): Promise<Appended> {
+  giveUp(): Promise<CallToolResult> {
     return this.#store({ outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${GIVEN_UP})` });
   }
 
@@ -90,31 +88,27 @@ class ToolCallAttempt {
 
   /** A previous attempt may have reached the tool, so the call cannot be reported as not executed. */
   get #isRepeated(): boolean {
-    return this.#context.info.attempt > 1;
+    return this.#context.info.attempt > 1 || this.#input.answered !== undefined;
   }
 
-  async #execute(signal: AbortSignal): Promise<UnstoredResult | RequiredSignIn> {
-    const { toolKinds, toolsets, catalog, conversations, config } = this.#dependencies;
-    const { source, threadId, toolCallId } = this.#input;
-    // Calls are numbered per conversation, and the threads of sub-agents have their own.
-    const place = threadId === ROOT_THREAD ? source.turnId : `${source.turnId}/${threadId}`;
-    let outcome: CallOutcome;
+  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn> {
+    const { conversations, stepsAhead } = this.#dependencies;
+    const { sessionId, owner, specHash, source, signIn } = this.#input;
+    // Names the turn whose model made the call, even if a later turn runs it after an approval.
+    const operationId = operationIdOf(source.turnId, this.#input);
+    let outcome: CallOutcome | AskingCall;
     try {
-      const spec = await retryWhileUnavailable(() => catalog.agents.spec(this.#input.specHash), signal);
+      const resumed = await this.#resumed(signal);
+      if (resumed && 'status' in resumed) return resumed;
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
-      outcome = await toolKinds[call.info.type].run(call, {
-        spec,
-        scope: this.#input,
-        // Names the turn whose model made the call, even if a later turn runs it after an approval.
-        operationId: `${place}/${toolCallId}`,
-        timeoutMs: config.tool.timeoutSeconds * 1000,
-        signal,
-        loadToolset: () => toolsets.load(spec, this.#input, signal),
-      });
+      const options = { sessionId, owner, specHash, operationId, mayRepeat: this.#isRetryable, resumed };
+      const begun = resumed || signIn ? undefined : stepsAhead.claimTool(source, signal);
+      outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
       return this.#notExecuted(errorMessage(error));
     }
+    if (outcome.status === 'asks') return outcome;
     return outcome.status === 'sign_in_required' ? this.#requestSignIn(outcome) : this.#resultOf(outcome, signal);
   }
 
@@ -123,13 +117,48 @@ class ToolCallAttempt {
     message,
     signIn,
   }: Extract<CallOutcome, { status: 'sign_in_required' }>): Promise<UnstoredResult | RequiredSignIn> {
-    const { turnId, signIn: earlier } = this.#input;
+    const { turnId, signIn: earlier, answered } = this.#input;
+    // The server has begun the call before, so it cannot begin again after a sign-in.
+    if (answered) return this.#notExecuted(message);
     const requests = { signIns: this.#dependencies.signIns, scope: this.#input, turnId };
     const known = earlier && { ...earlier, isRecent: true };
     const requested = await retryWhileUnavailable(() => requestSignIn(signIn, known, requests), NEVER);
     return 'reason' in requested
       ? this.#notExecuted(`${message}: ${requested.reason}`)
       : { kind: 'mcp.auth_required', server: requested };
+  }
+
+  /** The user's answer with which the call continues. One that does not fit the question asks again. */
+  async #resumed(signal: AbortSignal): Promise<ResumedCall | AskingCall | undefined> {
+    const { answered, sessionId } = this.#input;
+    if (!answered) return undefined;
+    const { blobs } = this.#dependencies;
+    const texts = { question: answered.elicitation.question, content: answered.content };
+    const load = () =>
+      Promise.all([restore(texts, { blobs, sessionId }), blobs.get(sessionId, answered.elicitation.state.blob)]);
+    const [{ question: json, content }, state] = await retryWhileUnavailable(load, signal);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#storeQuestion`
+    const [question, rounds] = [JSON.parse(json) as Elicitation, JSON.parse(state.toString()) as CallRounds];
+    // The API has validated it, unless the question was not readable at that moment.
+    const parsed = parseAnswer(question, content);
+    return parsed.ok ? { question, rounds, answer: parsed.answer } : { status: 'asks', question, rounds };
+  }
+
+  async #storeQuestion({ question, rounds }: AskingCall): Promise<CallToolResult> {
+    const { blobs, conversations, ownQueue, stepsAhead } = this.#dependencies;
+    const { sessionId } = this.#input;
+    const store = () =>
+      Promise.all([
+        offloadText(JSON.stringify(question), { blobs, sessionId }),
+        blobs.put(sessionId, Buffer.from(JSON.stringify(rounds))),
+        rounds.by === 'connection' ? ownQueue.open() : undefined,
+      ]);
+    const [text, blob, keptOpenBy] = await retryWhileUnavailable(store, NEVER, isRetryableStoreError);
+    const stamp = randomUUID();
+    conversations.remember(stamp, []);
+    stepsAhead.toolWaits(this.#input.source);
+    const elicitation = { question: text, state: { blob }, ...(keptOpenBy !== undefined && { keptOpenBy }) };
+    return { records: [], stamp, elicitation };
   }
 
   #resultOf(outcome: Exclude<CallOutcome, { status: 'sign_in_required' }>, signal: AbortSignal): UnstoredResult {
@@ -205,21 +234,24 @@ class ToolCallAttempt {
     return { signal: controller.signal, release };
   }
 
-  /** The records of the call: its result, or the sign-in that it waits for. */
-  async #append(result: UnstoredResult | RequiredSignIn): Promise<Appended> {
-    if (!('kind' in result)) return this.#store(result);
+  #append(end: UnstoredResult | AskingCall | RequiredSignIn): Promise<CallToolResult> {
+    if ('question' in end) return this.#storeQuestion(end);
+    return 'kind' in end ? Promise.resolve(this.#waitForSignIn(end)) : this.#store(end);
+  }
+
+  #waitForSignIn({ kind, server }: RequiredSignIn): CallToolResult {
     const { threadId, toolCallId, source } = this.#input;
-    const { kind, server } = result;
     const call: PendingCall = { threadId, toolCallId, needs: 'sign_in', source, signInId: server.signInId };
     const at = new Date().toISOString();
     const records: NewRecord[] = [{ kind, at, threadId, servers: [server], calls: [call] }];
     const stamp = randomUUID();
     this.#dependencies.conversations.remember(stamp, records);
+    this.#dependencies.stepsAhead.toolWaits(source);
     return { records, stamp };
   }
 
   /** Stores a result. The effect may have happened, so this is retried for as long as the store fails. */
-  async #store(result: UnstoredResult): Promise<Appended> {
+  async #store(result: UnstoredResult): Promise<CallToolResult> {
     const store = (some: UnstoredResult) =>
       retryWhileUnavailable(() => this.#tryToStore(some), NEVER, isRetryableStoreError);
     let saved: Awaited<ReturnType<typeof store>>;
@@ -231,7 +263,9 @@ class ToolCallAttempt {
     }
     const stamp = randomUUID();
     this.#dependencies.conversations.remember(stamp, [saved.record]);
-    return { records: saved.stored, stamp };
+    const isBegun = this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);
+    // An attempt that was lost may have begun the call as well.
+    return { records: saved.stored, stamp, ...((isBegun || this.#context.info.attempt > 1) && { nextIsBegun: true }) };
   }
 
   /** @throws PayloadTooLarge */

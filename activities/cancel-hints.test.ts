@@ -10,11 +10,11 @@ import { createConnectTools } from './connect-tools.ts';
 
 const forever = (): Promise<never> => new Promise(() => undefined);
 const bus = new InProcessBus();
-/** The dependencies of activities that never get beyond their agent's spec. */
+/** The dependencies of activities that never get beyond what they read first. */
 const dependencies = activityDependencies({
   bus,
   catalog: { agents: { spec: forever } },
-  conversations: { load: forever },
+  conversations: { load: forever, toolCall: forever },
 });
 
 const place = {

@@ -6,6 +6,7 @@ import type { Catalog } from '../src/catalog/catalog.ts';
 import type { Config } from '../src/config.ts';
 import type { LiveBus } from '../src/live/bus.ts';
 import type { SpeculativeCalls } from '../src/speculation/speculative-calls.ts';
+import type { StepsAhead } from '../src/speculation/steps-ahead.ts';
 import type { Conversations } from '../src/engine/conversations.ts';
 import type { TurnIndex } from '../src/engine/turn-index.ts';
 import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
@@ -21,6 +22,7 @@ export interface Dependencies {
   blobs: BlobStore;
   bus: LiveBus;
   speculativeCalls: Pick<SpeculativeCalls, 'claim' | 'claimElsewhere' | 'forgo' | 'withdraw'>;
+  stepsAhead: StepsAhead;
   models: ModelProviders;
   toolsets: ToolsetLoader;
   toolKinds: ToolKinds;
@@ -31,6 +33,8 @@ export interface Dependencies {
   client: Client;
   log: Logger;
   metrics: Metrics;
+  /** The task queue of this process alone. `open` returns its name once a worker polls it. */
+  ownQueue: { open: () => Promise<string> };
   /** Aborted when the worker drains: activities that can move to another worker do so immediately. */
   draining: AbortSignal;
 }

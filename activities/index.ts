@@ -6,6 +6,7 @@ import { createConnectTools } from './connect-tools.ts';
 import type { Dependencies } from './dependencies.ts';
 import { cancelAtDeadline } from '../src/engine/turn-deadline.ts';
 import { createEndSession } from './end-session.ts';
+import { createIndexActions } from './index-actions.ts';
 import { createInspectTurn } from './inspect-turn.ts';
 import { createLoadSession } from './load-session.ts';
 import { createRemoveSession } from './remove-session.ts';
@@ -27,6 +28,7 @@ export function createActivities(dependencies: Dependencies) {
   return {
     ...appending,
     archiveTurn: createArchiveTurn(dependencies),
+    indexActions: createIndexActions(dependencies),
     loadSession: createLoadSession(dependencies),
     inspectTurn: createInspectTurn(dependencies),
     terminateTurn: createTerminateTurn(dependencies),

@@ -118,6 +118,8 @@ test('a model call that crashes its worker on each attempt ends in error, and it
     step: 1,
     upTo: 1,
     recent: [],
+    // Only the first attempt looks for it, and is lost.
+    isBegun: true,
   };
   const { records, outcome } = await untilEnded(() => callModel(input), model);
   expect(outcome).toMatchObject({ status: 'error', message: expect.stringContaining('5 attempts') });

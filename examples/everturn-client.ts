@@ -4,7 +4,13 @@ import { z } from 'zod';
 const requiredAction = z.object({
   type: z.enum(['tool.approval_required', 'tool.response_required', 'mcp.auth_required']),
   thread_id: z.string().nullable(),
-  tool_calls: z.array(z.object({ id: z.string() })),
+  tool_calls: z.array(
+    z.object({
+      id: z.string(),
+      /** What the MCP server of a call asks the user. */
+      elicitation: z.object({ mode: z.string(), message: z.string(), requested_schema: z.unknown() }).optional(),
+    }),
+  ),
   /** In `mcp.auth_required`. */
   mcp_servers: z.array(z.object({ name: z.string(), auth_url: z.string() })).optional(),
 });
@@ -14,7 +20,7 @@ const turnEvent = z.object({
   type: z.string(),
   id: z.string(),
   sequence_number: z.int(),
-  /** In `turn.created`. */
+  /** In `turn.created`, and in each event of a session's stream. */
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
@@ -38,11 +44,17 @@ const agentResponse = z.object({ data: z.object({ spec: z.looseObject({}) }) });
 const BASE = process.env['EVERTURN_URL'] ?? 'http://127.0.0.1:8080';
 const KEY = process.env['EVERTURN_KEY'];
 
-/** Sends JSON, or without a body requests a resource. @throws Error with the server's message */
+/** Sends JSON to a path under `/v1/agents`, or without a body requests a resource. @throws Error with the server's message */
 export async function send(path: string, body?: object): Promise<Response> {
-  const response = await fetch(`${BASE}/v1/agents${path}`, {
+  return request(body ? 'POST' : 'GET', `/agents${path}`, body);
+}
+
+/** Sends a request to a path under `/v1`. @throws Error with the server's message */
+export async function request(method: string, path: string, body?: object): Promise<Response> {
+  const response = await fetch(`${BASE}/v1${path}`, {
+    method,
     headers: { 'content-type': 'application/json', ...(KEY && { authorization: `Bearer ${KEY}` }) },
-    ...(body && { method: 'POST', body: JSON.stringify(body) }),
+    ...(body && { body: JSON.stringify(body) }),
   });
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   return response;

@@ -8,7 +8,14 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { CallModelInput, CallModelResult, SessionOwner, TurnResult, TurnStart } from '../src/core/history.ts';
+import type {
+  CallModelInput,
+  CallModelResult,
+  NextModelCall,
+  SessionOwner,
+  TurnResult,
+  TurnStart,
+} from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
 import {
@@ -17,11 +24,13 @@ import {
   type ModelMessage,
   type OpenThread,
   type PendingCall,
+  type PendingElicitation,
   type SubAgent,
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
-import { openCallsOf } from '../src/core/tool-records.ts';
+import { askingCall, openCallsOf } from '../src/core/tool-records.ts';
+import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
 
@@ -75,6 +84,12 @@ const MAX_CONCURRENT_TOOLS = 50;
 /** The same for each sub-agent, of which five work at once by default. */
 const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
 
+/** What the server of a further call is told. */
+const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
+
+/** How long a task waits for the process that keeps its call open: if that is not available now, it has ended. */
+const KEPT_OPEN_TIMEOUT = '10 seconds';
+
 /**
  * The agent loop of one thread: calls the model, and runs its tool calls and its sub-agents until it calls none, or calls
  * are pending. A sub-agent runs its own loop as a part of its parent's step, and ends in the log: see `endOfThread`.
@@ -87,6 +102,12 @@ export class Thread {
   #steps: number;
   /** How many records the log had when the thread last called its model. */
   #known: number;
+  /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
+  #nextIsBegun: boolean;
+  /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
+  #asking: PendingCall[] = [];
+  /** The calls of the last message that wait for a sign-in. */
+  #unexecuted: PendingCall[] = [];
 
   /** @param agent undefined for the root agent */
   constructor(turn: TurnScope, agent?: OpenThread, known = 0) {
@@ -100,6 +121,12 @@ export class Thread {
     };
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
     this.#known = known;
+    this.#nextIsBegun = !agent && start.carry?.next?.isBegun === true;
+  }
+
+  /** What is known of the next model call. */
+  get next(): NextModelCall {
+    return { recent: this.#turn.stampsSince(this.#known), ...(this.#nextIsBegun && { isBegun: true }) };
   }
 
   /** The model calls so far. */
@@ -154,31 +181,34 @@ export class Thread {
 
   /** Runs the calls that may run and the sub-agents. Undefined if nothing is open after that. */
   async #settle(ready: ReadyCall[], pending: PendingCall[], subAgents: Thread[]): Promise<ThreadResult | undefined> {
-    const { ends, unexecuted } = await this.#runAll(ready, subAgents);
+    const ends = await this.#runAll(ready, subAgents);
     const { actions } = this.#turn;
     if (this.#turn.stopped() || ends.some(({ status }) => status === 'stopped')) return { status: 'stopped' };
     const open = ends.filter((end) => end.status === 'waiting' || end.status === 'continue');
     // A turn that waits for answers carries its pending calls in its actions, except for those that need a sign-in.
-    const all = [...(actions.waits ? [] : pending), ...unexecuted, ...open.flatMap((end) => end.pending)];
+    const answerable = actions.waits ? [] : [...pending, ...this.#asking.splice(0)];
+    const all = [...answerable, ...this.#unexecuted.splice(0), ...open.flatMap((end) => end.pending)];
     const threads = open.flatMap((end) => end.threads);
     const mustContinue = open.some(({ status }) => status === 'continue') || actions.isOpen(this.#place.threadId);
     if (mustContinue) return this.#open('continue', all, threads);
     return all.length > 0 || open.length > 0 ? this.#open('waiting', all, threads) : undefined;
   }
 
-  /** Returns the ends of the sub-agents, and the calls that wait for a sign-in. */
-  async #runAll(ready: ReadyCall[], subAgents: Thread[]): Promise<{ ends: ThreadResult[]; unexecuted: PendingCall[] }> {
-    const waits = this.#turn.actions.isOpen(this.#place.threadId);
+  async #runAll(ready: ReadyCall[], subAgents: Thread[]): Promise<ThreadResult[]> {
+    const { actions } = this.#turn;
+    const waits = actions.isOpen(this.#place.threadId);
     if (subAgents.length === 0 && !waits) {
-      return { ends: [], unexecuted: await this.#callTools(ready) };
+      await (actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready));
+      return [];
     }
     // A thread that waits, for people or for its sub-agents, leaves its slot to others.
     if (waits) this.#leaveSlot();
-    const tools = waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready).finally(() => this.#leaveSlot());
+    const run = actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready);
+    const tools = waits ? run : run.then(() => this.#leaveSlot());
     const runs = subAgents.map((one) => one.run(this.#turn.resumed(one.#place.threadId)));
-    const [ends, unexecuted] = await Promise.all([Promise.all(runs), tools]);
+    const [ends] = await Promise.all([Promise.all(runs), tools]);
     await this.#takeSlot();
-    return { ends, unexecuted };
+    return ends;
   }
 
   /** The end of a thread that has open calls, its own or those of its sub-agents `threads`. */
@@ -212,13 +242,15 @@ export class Thread {
       previousTurnId,
       sequence,
       step: this.#steps,
-      recent: this.#turn.stampsSince(this.#known),
+      ...this.next,
       ...this.#turn.run,
+      ...(!this.#agent && this.#steps >= this.#turn.start.limits.iterations && { isLast: true }),
       ...(this.#agent && { subAgent: inputOf(this.#agent) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
     };
     this.#known = plan.upTo;
+    this.#nextIsBegun = false;
     let result: CallModelResult;
     try {
       result = await callModel(input);
@@ -252,54 +284,69 @@ export class Thread {
     return { threadId, messageId: newMessageId(), createdAt, upTo: ordinal, ...(mayStart > 0 && { mayStart }) };
   }
 
-  /** Returns the calls that wait for a sign-in. */
-  async #callTools(calls: ReadyCall[]): Promise<PendingCall[]> {
+  async #callTools(calls: ReadyCall[]): Promise<void> {
     const waiting = [...calls];
-    const unexecuted: PendingCall[] = [];
     const lane = async (): Promise<void> => {
       for (let call = waiting.shift(); call && !this.#turn.stopped(); call = waiting.shift()) {
-        unexecuted.push(...(await this.#callTool(call)));
+        await this.#callTool(call);
       }
     };
     const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : MAX_CONCURRENT_TOOLS;
     await Promise.all(calls.slice(0, lanes).map(lane));
-    return unexecuted;
   }
 
   /**
    * Runs `ready` calls, and the others of the thread's last message as they are allowed, until none of them waits any
-   * more. Returns with calls waiting if the turn stops or should continue as new; its result are the calls that wait for
-   * a sign-in.
+   * more. Returns with calls waiting if the turn stops or should continue as new.
    */
-  async #callToolsAsAllowed(ready: ReadyCall[]): Promise<PendingCall[]> {
+  async #callToolsAsAllowed(ready: ReadyCall[]): Promise<void> {
     const { actions, stopped } = this.#turn;
     const { threadId } = this.#place;
+    const waiting = [...ready];
     const started = new Set<string>();
-    const unexecuted: PendingCall[] = [];
-    const next = () => [...ready, ...actions.allowed(threadId)].find(({ toolCallId }) => !started.has(toolCallId));
+    const next = () => waiting[0] ?? actions.allowed(threadId).find(({ toolCallId }) => !started.has(toolCallId));
     const isOver = () =>
       stopped() || (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
     const lane = async (): Promise<void> => {
       while (!isOver()) {
         const call = next();
         if (call) {
+          if (call === waiting[0]) waiting.shift();
           started.add(call.toolCallId);
-          unexecuted.push(...(await this.#callTool(call)));
+          // A call that asks the user is allowed again, by the answer.
+          if (await this.#callTool(call)) started.delete(call.toolCallId);
         } else {
           await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
         }
       }
     };
     await Promise.all(Array.from({ length: MAX_CONCURRENT_TOOLS }, lane));
-    return unexecuted;
   }
 
   /**
-   * Never throws: every outcome of a tool is in the log and in the next request to the model. Returns the call if it
-   * waits for a sign-in.
+   * Runs a call until it has a result, or waits for an answer of the user: then it returns true. Never throws: every
+   * outcome of a tool is in the log and in the next request to the model.
    */
-  async #callTool({ toolCallId, source, signInId }: ReadyCall): Promise<PendingCall[]> {
-    const { turnId, sessionId, limits, carry, input: turnInput } = this.#turn.start;
+  async #callTool(call: ReadyCall): Promise<boolean> {
+    const { threadId } = this.#place;
+    let elicitation = await this.#runTool(call);
+    while (elicitation && !this.#ask(askingCall({ ...call, threadId }, elicitation))) {
+      elicitation = await this.#runTool({ ...call, answered: { elicitation, content: CANCELLED_ANSWER } });
+    }
+    return elicitation !== undefined;
+  }
+
+  /** False if too many calls ask the user. */
+  #ask(pending: PendingCall): boolean {
+    const { actions } = this.#turn;
+    if (actions.waits) return actions.ask(pending);
+    return this.#asking.length < MAX_ASKING && this.#asking.push(pending) > 0;
+  }
+
+  /** Returns the question if the call waits for an answer of the user. Notes the call if it waits for a sign-in. */
+  async #runTool({ toolCallId, source, answered, signInId }: ReadyCall): Promise<PendingElicitation | undefined> {
+    const { turnId, sessionId, limits, carry, input } = this.#turn.start;
+    const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity itself ends a call that takes too long, and needs time to return that.
       startToCloseTimeout: (limits.toolSeconds + 60) * 1000,
@@ -309,19 +356,27 @@ export class Thread {
           { heartbeatTimeout: HEARTBEAT_TIMEOUT, retry: { maximumInterval: '30 seconds' } }
         : // A tool with effects that is not declared repeatable runs at most once, also if its worker is lost.
           { heartbeatTimeout: limits.toolHeartbeatSeconds * 1000, retry: { maximumAttempts: 1 } }),
+      // Only the process that keeps a call open can continue it; a repeatable one is repeated by any other.
+      ...(keptOpenBy && { taskQueue: keptOpenBy, scheduleToStartTimeout: KEPT_OPEN_TIMEOUT }),
     });
     // A run that continues another repeats its own requests.
-    const mayRepeat = carry !== undefined || mayRepeatSignIns(turnInput);
+    const mayRepeat = carry !== undefined || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
+    const call = { toolCallId, source, ...signIn, ...(answered && { answered }) };
     try {
-      const input = { turnId, sessionId, ...this.#place, toolCallId, source, ...signIn, ...this.#turn.run };
-      const result = await callTool(input);
+      const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);
-      return result.records.flatMap((record) => (record.kind === 'mcp.auth_required' ? record.calls : []));
+      this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
+      for (const record of result.records) {
+        if (record.kind === 'mcp.auth_required') this.#unexecuted.push(...record.calls);
+      }
+      return result.elicitation;
     } catch {
+      // Its worker may have been lost after it had begun the next model call.
+      this.#nextIsBegun = !this.#agent;
       this.#turn.count(undefined, countFailureRecords('callTool'));
       this.#turn.actions.ended({ threadId: this.#place.threadId, toolCallId });
-      return [];
+      return undefined;
     }
   }
 

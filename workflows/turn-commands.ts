@@ -1,4 +1,13 @@
-import { CancellationScope, condition, proxySinks, setHandler, sleep, type Sinks } from '@temporalio/workflow';
+import {
+  CancellationScope,
+  condition,
+  proxyActivities,
+  proxySinks,
+  setHandler,
+  sleep,
+  type Sinks,
+} from '@temporalio/workflow';
+import type { Activities } from '../activities/index.ts';
 import type { UnsequencedRecord } from '../src/core/records.ts';
 import type { TurnActions, TurnCommand } from '../src/core/turn-actions.ts';
 import { commandTurn } from './messages.ts';
@@ -9,13 +18,21 @@ export interface PauseSinks extends Sinks {
   pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
 }
 
+/** Retried while the turn lasts: the archive of an ended turn brings the index up to date, too. */
+const { indexActions } = proxyActivities<Pick<Activities, 'indexActions'>>({
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { maximumInterval: '1 minute' },
+});
+
 const { pauses } = proxySinks<PauseSinks>();
 
 interface TurnCommandsOptions {
   turnId: string;
+  sessionId: string;
   actions: TurnActions;
-  /** The end of a task has added so many records to the log. */
-  onRecords: (count: number) => void;
+  /** The end of a task has added so many records to the log. Returns how many the log has now. */
+  onRecords: (count: number) => number;
 }
 
 /**
@@ -57,10 +74,12 @@ export class TurnCommands {
   }
 
   #endTask(): void {
-    const { actions, turnId, onRecords } = this.#options;
+    const { actions, turnId, sessionId, onRecords } = this.#options;
     const { records } = actions.endTask(this.#queue, Date.now());
     this.#queue = [];
-    onRecords(records.length);
+    const through = onRecords(records.length);
+    // The inbox and webhooks are told what waits, and what was decided.
+    if (records.length > 0) indexActions({ turnId, sessionId, through }).catch(() => undefined);
     for (const record of records) if (isPause(record)) pauses.changed(turnId, actions.isPaused, record.at);
     this.#setAlarm();
   }

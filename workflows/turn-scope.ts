@@ -1,13 +1,16 @@
 import { workflowInfo } from '@temporalio/workflow';
-import type { Appended, RunGuard, TurnContinuation, TurnStart } from '../src/core/history.ts';
+import type { Appended, CallToolInput, RunGuard, TurnContinuation, TurnStart } from '../src/core/history.ts';
 import { countStartRecords, resolutionOf } from '../src/core/projection.ts';
 import { addUsage, NO_USAGE, type OpenThread, type PendingCall, type Usage } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import { startable } from '../src/core/sub-agents.ts';
 import { Slots } from './slots.ts';
 
-/** A tool call that may run: it needs no approval, or is approved. */
-export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'>;
+/**
+ * A tool call that may run: it needs no approval, is approved, has waited for a sign-in, or continues with an answer of
+ * the user.
+ */
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'> & Pick<CallToolInput, 'answered'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */
 export interface Resumed {
@@ -38,8 +41,8 @@ export class TurnScope {
   #ordinal: number;
   #usage: Usage;
   #started: number;
-  /** The results of this run: their stamps, and how many records came before each. */
-  readonly #results: { stamp: string; after: number }[] = [];
+  /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
+  readonly #results: { stamp: string; after: number }[];
 
   constructor({ start, deadline, actions, stopped }: TurnScopeOptions) {
     const { carry, limits, threads } = start;
@@ -49,6 +52,7 @@ export class TurnScope {
     this.#deadline = deadline;
     this.slots = new Slots(limits.subAgents);
     this.#ordinal = carry?.ordinal ?? countStartRecords(start);
+    this.#results = (carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
     this.#usage = carry?.usage ?? NO_USAGE;
     this.#started = carry?.started ?? threads?.length ?? 0;
     // Only the activities check the run, since this code must replay the events before a reset.
@@ -101,15 +105,25 @@ export class TurnScope {
 
   /** What a thread continues with when this run begins. */
   resumed(threadId: string): Resumed {
-    const { carry, resumes, input } = this.start;
-    const allowed = resumes.filter((call) => call.source.run && resolutionOf(call, input).status === 'allow');
+    const { carry, resumes } = this.start;
+    const own = resumes.filter((call) => call.threadId === threadId);
     const carried = (carry?.pending ?? []).filter((call) => call.threadId === threadId);
     // What waits at the end of a run for a sign-in is tried again: only its own requests are in the log of a run.
     const needsSignIn = ({ needs }: PendingCall): boolean => needs === 'sign_in';
     return {
-      ready: carry ? carried.filter(needsSignIn) : allowed.filter((call) => call.threadId === threadId),
+      ready: carry ? carried.filter(needsSignIn) : own.flatMap((call) => this.#allowed(call)),
       pending: carried.filter((call) => !needsSignIn(call)),
       threads: ((carry ?? this.start).threads ?? []).filter(({ parent }) => parent.threadId === threadId),
     };
+  }
+
+  /** The call, if the turn's input allows that it runs or continues. */
+  #allowed(call: PendingCall): ReadyCall[] {
+    const { source, elicitation } = call;
+    const resolution = resolutionOf(call, this.start.input);
+    if (resolution.status === 'response' && elicitation) {
+      return [{ ...call, answered: { elicitation, content: resolution.content } }];
+    }
+    return source.run && resolution.status === 'allow' ? [call] : [];
   }
 }

@@ -58,7 +58,11 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     return reason !== undefined || actions.failure !== undefined;
   };
   const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped });
-  const commands = new TurnCommands({ turnId, actions, onRecords: (count) => scope.count(undefined, count) });
+  const onRecords = (count: number) => {
+    scope.count(undefined, count);
+    return scope.ordinal;
+  };
+  const commands = new TurnCommands({ turnId, sessionId, actions, onRecords });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
@@ -74,6 +78,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
         ...scope.progress,
         ...waitingOf(end),
         step: thread.steps,
+        next: thread.next,
         previousRunId,
         deadline,
         ...(actions.waits && { actions: actions.state }),

@@ -28,6 +28,7 @@ import { parseArguments } from '../tools/arguments.ts';
 import { decideCall } from '../tools/decision-policy.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
+import type { Toolset } from '../tools/toolset.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
 interface AssemblerOptions {
@@ -88,9 +89,9 @@ export class MessageAssembler {
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
   }
 
-  /** Servers whose tools the model was not offered, and why. */
-  get unavailable(): { server: string; reason: string }[] {
-    return this.#options.prepared.toolset.unavailable;
+  /** The tools that the model may call. */
+  get toolset(): Toolset {
+    return this.#options.prepared.toolset;
   }
 
   /** Whether the message is complete but has no content; it may have reasoning. */

@@ -5,7 +5,7 @@ import { threadIdOf } from '../core/ids.ts';
 import type { SubAgent, ToolCall } from '../core/records.ts';
 import { MAX_DEPTH, MAX_STARTED_BY_MESSAGE, MAX_STARTED_BY_TURN } from '../core/sub-agents.ts';
 import type { ModelProviders } from '../models/providers.ts';
-import { hasServers, iterationLimit } from '../spec/agent-spec.ts';
+import { hasServers, iterationLimit, startsDynamic, type AgentSpec } from '../spec/agent-spec.ts';
 
 export interface SubAgentSources {
   catalog: { agents: Pick<Catalog['agents'], 'spec'> };
@@ -14,7 +14,7 @@ export interface SubAgentSources {
 
 type CallingThread = Pick<CallModelInput, 'messageId' | 'threadId' | 'specHash' | 'mayStart' | 'subAgent' | 'agents'>;
 
-/** A call of `create_sub_agent` at its place in a message, with arguments that fit the tool's schema. */
+/** A call of `create_sub_agent` at its place in a message. */
 export interface SubAgentCall {
   call: Pick<ToolCall, 'id'>;
   index: number;
@@ -25,7 +25,7 @@ export interface SubAgentCall {
 
 export type StartedSubAgent = { thread: SubAgent; input: string } | { problem: string };
 
-/** The bounds of the tool's schema, whose validation may have been cut short. */
+/** The bounds of the tool's schema, whose validation has a limited time, and may not have been completed. */
 const parameters = z.object({
   name: z.string().min(1).max(64),
   input: z.string().min(1),
@@ -51,27 +51,30 @@ export async function startSubAgent(
   const { model, agent } = parsed.data;
   const [title, input] = [parsed.data.name.toWellFormed(), parsed.data.input.toWellFormed()];
   const thread = { threadId: threadIdOf(messageId, index), title, parent: { threadId, toolCallId: call.id }, depth };
+  const own = await catalog.agents.spec(specHash);
   if (agent !== undefined) {
-    const hash = agents[agent];
-    if (hash === undefined)
-      return { problem: `There is no agent ${agent}. The agents are: ${Object.keys(agents).join(', ')}.` };
+    const allowed = (own.agents ?? []).filter((name) => Object.hasOwn(agents, name));
+    const hash = allowed.includes(agent) ? agents[agent] : undefined;
+    if (hash === undefined) return { problem: `There is no such agent. The agents are: ${allowed.join(', ')}.` };
     if (model !== undefined) return { problem: `The agent ${agent} has its own model: leave out "model".` };
     const spec = await catalog.agents.spec(hash);
-    const own = { hasServers: hasServers(spec), iterations: iterationLimit(spec) };
-    return { thread: { ...thread, specHash: hash, agent, isRegistered: true, ...own }, input };
+    return { thread: { ...thread, specHash: hash, agent, isRegistered: true, ...limitsOf(spec) }, input };
   }
+  if (!startsDynamic(own)) return { problem: `Name one of these agents as "agent": ${(own.agents ?? []).join(', ')}.` };
   if (model !== undefined && !(await models.has(model))) return { problem: `There is no model ${model}.` };
-  const spec = await catalog.agents.spec(specHash);
   const inherited = model ?? parent?.model;
   return {
     thread: {
       ...thread,
       specHash,
-      hasServers: hasServers(spec),
-      iterations: iterationLimit(spec),
+      ...limitsOf(own),
       ...(parent?.isRegistered && { isRegistered: true }),
       ...(inherited !== undefined && { model: inherited }),
     },
     input,
   };
+}
+
+function limitsOf(spec: AgentSpec): Pick<SubAgent, 'hasServers' | 'iterations'> {
+  return { hasServers: hasServers(spec), iterations: iterationLimit(spec) };
 }

@@ -2,6 +2,7 @@ import express, { type Express, type NextFunction, type Request, type Response }
 import helmet from 'helmet';
 import { pinoHttp } from 'pino-http';
 import type { Config } from '../config.ts';
+import { actionRoutes } from './sessions/actions.ts';
 import { agentRoutes } from './sessions/agents.ts';
 import { authenticate, LOCAL } from './http/authenticate.ts';
 import type { ApiContext } from './http/context.ts';
@@ -25,6 +26,7 @@ import { signInRoutes } from './sessions/sign-ins.ts';
 import { sessionStreamRoutes } from './sessions/session-stream.ts';
 import { sessionRoutes } from './sessions/sessions.ts';
 import { turnRoutes } from './sessions/turns.ts';
+import { webhookRoutes } from './sessions/webhooks.ts';
 
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
@@ -118,6 +120,8 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
     ...signInRoutes(context),
+    ...actionRoutes(context),
+    ...webhookRoutes(context),
     ...agentRoutes(context),
     // Without keys only this machine is admitted, so that reasons may be shown.
     ...healthRoutes({ ...context, saysWhy: () => context.keyring.isKeyless }),

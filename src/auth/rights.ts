@@ -1,3 +1,4 @@
+import type { PendingCall } from '../core/records.ts';
 import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
 /** The actions on a session, and their names in error messages. */
@@ -17,6 +18,7 @@ const SERVER_ACTIONS = {
   createSessions: 'create sessions',
   writeAgents: 'write and delete agents',
   readMetrics: 'read the metrics',
+  manageWebhooks: 'manage webhooks',
 } as const;
 
 export type SessionAction = keyof typeof SESSION_ACTIONS;
@@ -32,7 +34,7 @@ const RIGHTS: Record<
   admin: {
     own: EVERYTHING,
     others: ['read', 'cancel', 'delete'],
-    server: ['createSessions', 'writeAgents', 'readMetrics'],
+    server: ['createSessions', 'writeAgents', 'readMetrics', 'manageWebhooks'],
   },
   user: { own: EVERYTHING, others: [], server: ['createSessions'] },
   approver: { own: ['read', 'decide'], others: ['read', 'decide'], server: [] },
@@ -76,4 +78,41 @@ export function refusalOnServer({ roles }: Caller, action: ServerAction): string
   const allowed = ROLES.filter((role) => RIGHTS[role].server.includes(action));
   const what = SERVER_ACTIONS[action];
   return `with the role ${roles.join(', ')} you cannot ${what}: this requires the role ${allowed.join(' or ')}`;
+}
+
+/**
+ * The groups of callers that may answer a call of a subject's session, and those that may, too, once it is escalated.
+ * The index of actions has them as columns; a caller may answer if it is in one of them: see `groupsOf`.
+ */
+export function decidersFor(
+  { needs, policy }: Pick<PendingCall, 'needs' | 'policy'>,
+  subjectId: string,
+): { audience: string[]; escalatedTo: string[] } {
+  if (needs === 'response') return { audience: allowedTo('send', subjectId), escalatedTo: [] };
+  const { approvers, escalate } = policy ?? {};
+  return {
+    audience: approvers ? named(approvers) : allowedTo('decide', subjectId),
+    escalatedTo: escalate ? named(escalate.to) : [],
+  };
+}
+
+/** The groups that the caller belongs to. */
+export function groupsOf({ subject, roles }: Caller): string[] {
+  const onOwn = (['send', 'decide'] as const).filter((action) =>
+    roles.some((role) => RIGHTS[role].own.includes(action)),
+  );
+  return [
+    ...onOwn.map((action) => `${action}:${subject.subjectId}`),
+    ...named({ subjects: [subject.subjectSlug], roles }),
+  ];
+}
+
+/** Those with the right to an action in the sessions of a subject. */
+function allowedTo(action: 'send' | 'decide', subjectId: string): string[] {
+  const roles = ROLES.filter((role) => RIGHTS[role].others.includes(action));
+  return [`${action}:${subjectId}`, ...named({ subjects: [], roles })];
+}
+
+function named({ subjects, roles }: { subjects: readonly string[]; roles: readonly Role[] }): string[] {
+  return [...subjects.map((slug) => `subject:${slug}`), ...roles.map((role) => `role:${role}`)];
 }

@@ -90,6 +90,16 @@ export async function offloadResult<T>(records: T, to: Pick<OffloadOptions, 'blo
   return offload(records, { ...to, maxBytes: MAX_RESULT_BYTES, inlineBytes: INLINE_RESULT_BYTES });
 }
 
+/** Moves a text into the blob store, whatever its size. The result is a reference until `restore` replaces it. */
+export async function offloadText(
+  text: string,
+  { blobs, sessionId }: Pick<OffloadOptions, 'blobs' | 'sessionId'>,
+): Promise<string> {
+  const ref: BlobRef = { $blob: await blobs.put(sessionId, Buffer.from(text.toWellFormed())) };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as in the results of `offload`
+  return ref as unknown as string;
+}
+
 const REF_BYTES = JSON.stringify({ $blob: '0'.repeat(64) } satisfies BlobRef).length;
 
 /** Replaces the references of `offload` by their strings. Returns the value itself if it has none. */

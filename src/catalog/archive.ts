@@ -1,9 +1,17 @@
 import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { LogEntry, LogRecord } from '../core/records.ts';
+import type { ActionChange, ActionIndex } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
+import type { Outbox } from './outbox.ts';
 import type { Tables } from './schema.ts';
 import { touchSession } from './sessions.ts';
+
+interface ArchiveOptions {
+  cipher: Cipher;
+  outbox: Outbox;
+  actions: ActionIndex;
+}
 
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
 const MAX_ORDINAL = 2 ** 31 - 1;
@@ -14,22 +22,30 @@ const MAX_ORDINAL = 2 ** 31 - 1;
 export class Archive {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
+  readonly #outbox: Outbox;
+  readonly #actions: ActionIndex;
 
-  constructor(db: Kysely<Tables>, cipher: Cipher) {
+  constructor(db: Kysely<Tables>, { cipher, outbox, actions }: ArchiveOptions) {
     this.#db = db;
     this.#cipher = cipher;
+    this.#outbox = outbox;
+    this.#actions = actions;
   }
 
   /**
-   * Adds entries of a turn that is in the index; `complete` if the log ends with them. Returns the entries that this
-   * call added, without those that another process had archived before. Undefined if the turn's session was deleted;
-   * nothing is added then.
+   * Adds entries of a turn that is in the index; `complete` if the log ends with them. `changes` are what they say about
+   * calls that wait. Returns the entries that this call added, without those that another process had archived before.
+   * Undefined if the turn's session was deleted; nothing is added then.
    */
-  async add(turnId: string, entries: LogEntry[], complete: boolean): Promise<LogEntry[] | undefined> {
+  async add(
+    turnId: string,
+    entries: LogEntry[],
+    { complete, changes = [] }: { complete: boolean; changes?: ActionChange[] },
+  ): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
     if (!last) return [];
-    return this.#db.transaction().execute(async (db) => {
-      const row = db.selectFrom('turns').select(['session_id', 'archived_through']).where('id', '=', turnId);
+    return this.#outbox.transaction(async (db, emit) => {
+      const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
       const turn = await row.executeTakeFirst();
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: last.record.at }))) return undefined;
       // Read again: the session's row is now locked, so no other process adds entries. The archived ordinals have no
@@ -53,7 +69,30 @@ export class Archive {
         await db.insertInto('archive').values(rows).execute();
         await referToBlobs(db, turn.session_id, records);
       }
+      // The index of actions and the outbox change with the entries that they derive from, and so exactly once.
+      emit(...(await this.#actions.apply(db, turn, { changes, through: last.ordinal })));
+      if (last.record.kind === 'turn.done' && last.ordinal > before) {
+        const { session_id: sessionId } = turn;
+        const session = db.selectFrom('sessions').select('agent_name').where('id', '=', sessionId);
+        const { agent_name: agentName } = await session.executeTakeFirstOrThrow();
+        emit({ type: 'turn.done', sessionId, turnId, agentName });
+      }
       return added;
+    });
+  }
+
+  /**
+   * Brings the index of actions up to the entry `through` of a turn whose log is not archived yet. False if the turn's
+   * session was deleted.
+   */
+  async index(turnId: string, changes: ActionChange[], through: number): Promise<boolean> {
+    return this.#outbox.transaction(async (db, emit) => {
+      const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
+      const turn = await row.executeTakeFirst();
+      // It locks the session's row; the activity that counts is recorded with the archive.
+      if (!turn || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
+      emit(...(await this.#actions.apply(db, turn, { changes, through })));
+      return true;
     });
   }
 

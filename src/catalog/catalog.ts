@@ -1,6 +1,8 @@
 import { Kysely } from 'kysely';
 import type { Logger } from 'pino';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
+import { ActionIndex } from './action-index.ts';
+import { Actions } from './actions.ts';
 import { Agents } from './agents.ts';
 import { Archive } from './archive.ts';
 import { BlobReferences } from './blob-references.ts';
@@ -8,15 +10,18 @@ import { dialectOf, type Database } from './database.ts';
 import { EncryptionKeys } from './encryption-keys.ts';
 import { Idempotency } from './idempotency.ts';
 import { Keys } from './api-keys.ts';
+import { Deliveries } from './deliveries.ts';
 import { Marks } from './marks.ts';
 import { McpGrants } from './mcp-grants.ts';
 import { McpSignIns } from './mcp-sign-ins.ts';
 import { checkDatabase, prepareDatabase } from './migrate.ts';
+import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { Sessions } from './sessions.ts';
 import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
+import { Webhooks } from './webhooks.ts';
 
 /** The server's own database: agents, the index of sessions and turns, and the archive of logs. */
 export class Catalog {
@@ -33,15 +38,24 @@ export class Catalog {
   readonly marks: Marks;
   readonly mcpSignIns: McpSignIns;
   readonly mcpGrants: McpGrants;
+  readonly outbox: Outbox;
+  readonly actions: Actions;
+  readonly webhooks: Webhooks;
+  readonly deliveries: Deliveries;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
     this.#db = db;
+    this.outbox = new Outbox(db);
+    const index = { cipher, outbox: this.outbox, actions: new ActionIndex(cipher) };
     this.agents = new Agents(db, cipher);
-    this.sessions = new Sessions(db, cipher);
-    this.turns = new Turns(db, cipher);
+    this.sessions = new Sessions(db, index);
+    this.turns = new Turns(db, index);
     this.turnPlaces = new TurnPlaces(db);
-    this.archive = new Archive(db, cipher);
+    this.archive = new Archive(db, index);
+    this.actions = new Actions(db, index.actions);
+    this.webhooks = new Webhooks(db, cipher);
+    this.deliveries = new Deliveries(db);
     this.blobReferences = new BlobReferences(db);
     this.retention = new Retention(db);
     this.idempotency = new Idempotency(db, cipher);

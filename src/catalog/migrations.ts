@@ -12,6 +12,8 @@ export const migrations: Record<string, Migration> = {
   '0001-initial': {
     async up(db: Kysely<unknown>): Promise<void> {
       await createTables(db);
+      await createActionTables(db);
+      await createWebhookTables(db);
       await createIndexes(db);
     },
   },
@@ -73,6 +75,8 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('archived_through', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('archived', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('events_before', 'integer')
+    .addColumn('indexed_through', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('answers', 'text')
     .addColumn('may_pause', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('paused_changed_at', 'text')
@@ -148,6 +152,88 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .execute();
 }
 
+async function createActionTables({ schema }: Kysely<unknown>): Promise<void> {
+  await schema
+    .createTable('actions')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('session_id', 'text', (c) => c.notNull())
+    .addColumn('turn_id', 'text', (c) => c.notNull())
+    .addColumn('thread_id', 'text', (c) => c.notNull())
+    .addColumn('tool_call_id', 'text', (c) => c.notNull())
+    .addColumn('kind', 'text', (c) => c.notNull())
+    .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('agent_name', 'text')
+    .addColumn('requested_at', 'text', (c) => c.notNull())
+    .addColumn('expires_at', 'text')
+    .addColumn('escalated_to', 'text', (c) => c.notNull())
+    .addColumn('detail', 'text')
+    .addColumn('decisions', 'text', (c) => c.notNull())
+    .execute();
+  await schema
+    .createTable('action_audience')
+    .addColumn('action_id', 'text', (c) => c.notNull().references('actions.id').onDelete('cascade'))
+    .addColumn('audience', 'text', (c) => c.notNull())
+    .addColumn('settled', 'integer', (c) => c.notNull())
+    .addColumn('agent_name', 'text', (c) => c.notNull())
+    .addColumn('requested_at', 'text', (c) => c.notNull())
+    .addPrimaryKeyConstraint('action_audience_key', ['action_id', 'audience'])
+    .execute();
+  await schema
+    .createTable('action_events')
+    .addColumn('sequence', 'bigint', (c) => c.primaryKey())
+    .addColumn('action_id', 'text', (c) => c.notNull().references('actions.id').onDelete('cascade'))
+    .addColumn('type', 'text', (c) => c.notNull())
+    .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('decisions', 'integer', (c) => c.notNull())
+    .execute();
+  await schema
+    .createTable('counters')
+    .addColumn('name', 'text', (c) => c.primaryKey())
+    .addColumn('value', 'bigint', (c) => c.notNull())
+    .execute();
+}
+
+async function createWebhookTables({ schema }: Kysely<unknown>): Promise<void> {
+  await schema
+    .createTable('webhooks')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('url', 'text', (c) => c.notNull())
+    .addColumn('events', 'text', (c) => c.notNull())
+    .addColumn('agent_name', 'text')
+    .addColumn('secret', 'text', (c) => c.notNull())
+    .addColumn('old_secret', 'text')
+    .addColumn('old_secret_until', 'text')
+    .addColumn('created_at', 'text', (c) => c.notNull())
+    .execute();
+  await schema
+    .createTable('deliveries')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('webhook_id', 'text', (c) => c.notNull().references('webhooks.id').onDelete('cascade'))
+    .addColumn('sequence', 'bigint', (c) => c.notNull())
+    .addColumn('type', 'text', (c) => c.notNull())
+    .addColumn('session_id', 'text', (c) => c.notNull())
+    .addColumn('turn_id', 'text')
+    .addColumn('action_id', 'text')
+    .addColumn('action_status', 'text')
+    .addColumn('action_decisions', 'integer')
+    .addColumn('created_at', 'text', (c) => c.notNull())
+    .addColumn('status', 'text', (c) => c.notNull().defaultTo('pending'))
+    .addColumn('attempts', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('last_attempt_at', 'text')
+    .addColumn('response_status', 'integer')
+    .addColumn('error', 'text')
+    .execute();
+  await schema
+    .createTable('delivery_lanes')
+    .addColumn('webhook_id', 'text', (c) => c.notNull().references('webhooks.id').onDelete('cascade'))
+    .addColumn('session_id', 'text', (c) => c.notNull())
+    .addColumn('last_sequence', 'bigint', (c) => c.notNull())
+    .addColumn('due_at', 'text', (c) => c.notNull())
+    .addColumn('lease', 'text')
+    .addPrimaryKeyConstraint('delivery_lanes_key', ['webhook_id', 'session_id'])
+    .execute();
+}
+
 /**
  * The first two indexes of `sessions` are wider than their lists need: without statistics on the number of rows, SQLite
  * prefers the narrower of two usable indexes, and would use these for the lists that the next three serve.
@@ -180,6 +266,17 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['idempotency_by_session', 'idempotency', ['session_id']],
   ['mcp_sign_ins_by_turn', 'mcp_sign_ins', ['turn_id', 'server']],
   ['mcp_sign_ins_by_time', 'mcp_sign_ins', ['created_at']],
+  ['actions_by_session', 'actions', ['session_id', 'status']],
+  ['actions_by_turn', 'actions', ['turn_id']],
+  ['action_audience_by_time', 'action_audience', ['audience', 'settled', 'requested_at', 'action_id']],
+  ['action_audience_by_agent', 'action_audience', ['audience', 'settled', 'agent_name', 'requested_at', 'action_id']],
+  ['action_events_by_action', 'action_events', ['action_id']],
+  ['deliveries_by_webhook', 'deliveries', ['webhook_id', 'sequence']],
+  ['deliveries_by_lane', 'deliveries', ['webhook_id', 'session_id', 'status', 'sequence']],
+  ['deliveries_by_session', 'deliveries', ['session_id']],
+  ['deliveries_by_status', 'deliveries', ['status', 'created_at']],
+  ['delivery_lanes_due', 'delivery_lanes', ['webhook_id', 'due_at']],
+  ['delivery_lanes_by_session', 'delivery_lanes', ['session_id']],
 ];
 
 async function createIndexes({ schema }: Kysely<unknown>): Promise<void> {

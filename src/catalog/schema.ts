@@ -1,4 +1,5 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
+import type { AnswerableCall } from '../core/records.ts';
 import type { Role } from '../core/subject.ts';
 
 /**
@@ -19,6 +20,13 @@ export interface Tables {
   marks: MarksTable;
   mcp_sign_ins: McpSignInsTable;
   mcp_grants: McpGrantsTable;
+  actions: ActionsTable;
+  action_audience: ActionAudienceTable;
+  action_events: ActionEventsTable;
+  webhooks: WebhooksTable;
+  deliveries: DeliveriesTable;
+  delivery_lanes: DeliveryLanesTable;
+  counters: CountersTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -94,6 +102,10 @@ interface TurnsTable {
    * it. It is never changed, since the cursors of session streams are counted from it.
    */
   events_before: number | null;
+  /** The index of actions has what the log says up to this ordinal. */
+  indexed_through: Generated<number>;
+  /** How the turn's input answers the pending calls of the previous turn; null if it answers none. */
+  answers: Generated<string | null>;
   /** Whether the turn may pause while it runs: its agent has `pause: "wait"`. */
   may_pause: Generated<number>;
   /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */
@@ -198,6 +210,122 @@ interface McpGrantsTable {
   created_at: string;
 }
 
+export const ACTION_STATUSES = ['pending', 'decided', 'expired', 'superseded'] as const;
+
+/**
+ * `superseded`: nobody can answer it any more, because the conversation continued elsewhere, its turn ended without it,
+ * or its session was closed or deleted.
+ */
+export type ActionStatus = (typeof ACTION_STATUSES)[number];
+
+/** The index of the calls that wait or have waited for a person or a client. The logs of their turns are the truth. */
+interface ActionsTable {
+  id: string;
+  session_id: string;
+  /** The turn on which it is pending. */
+  turn_id: string;
+  thread_id: string;
+  tool_call_id: string;
+  kind: AnswerableCall['needs'];
+  status: ActionStatus;
+  agent_name: string | null;
+  requested_at: string;
+  expires_at: string | null;
+  /** JSON: the groups that may decide it, too, once it is escalated. */
+  escalated_to: string;
+  /** JSON; null once the session is deleted. */
+  detail: string | null;
+  /** JSON: a list. */
+  decisions: string;
+}
+
+/** Who may decide an action (see `src/auth/rights.ts`), with the columns by which the inbox is listed. */
+interface ActionAudienceTable {
+  action_id: string;
+  audience: string;
+  /** 0 while the action is pending. */
+  settled: number;
+  /** Empty for a draft without a name. */
+  agent_name: string;
+  requested_at: string;
+}
+
+/** The changes of actions, in the order of their commits. */
+interface ActionEventsTable {
+  sequence: number;
+  action_id: string;
+  type: ActionEventType;
+  /** The state of the action after the change. */
+  status: ActionStatus;
+  decisions: number;
+}
+
+export const ACTION_EVENT_TYPES = ['action.created', 'action.decided', 'action.expired'] as const;
+
+export type ActionEventType = (typeof ACTION_EVENT_TYPES)[number];
+
+/** The events for which webhooks can be registered. */
+export const WEBHOOK_EVENT_TYPES = ['turn.done', ...ACTION_EVENT_TYPES] as const;
+
+export type WebhookEventType = (typeof WEBHOOK_EVENT_TYPES)[number];
+
+interface WebhooksTable {
+  id: string;
+  url: string;
+  /** JSON: a list of `WebhookEventType`. */
+  events: string;
+  /** Null: the events of all agents. */
+  agent_name: string | null;
+  secret: string;
+  /** The secret before the last rotation, which also signs until `old_secret_until`. */
+  old_secret: Generated<string | null>;
+  old_secret_until: Generated<string | null>;
+  created_at: string;
+}
+
+/** An event to deliver to a webhook, or one that was delivered or given up a few days ago. */
+interface DeliveriesTable {
+  /** Also the id of the message that the receiver gets. */
+  id: string;
+  webhook_id: string;
+  sequence: number;
+  type: WebhookEventType | 'ping';
+  /** Empty for a ping. */
+  session_id: string;
+  turn_id: string | null;
+  action_id: string | null;
+  /** The state of the action after the event. */
+  action_status: ActionStatus | null;
+  action_decisions: number | null;
+  created_at: string;
+  status: Generated<'pending' | 'delivered' | 'failed'>;
+  attempts: Generated<number>;
+  last_attempt_at: Generated<string | null>;
+  /** The HTTP status of the last attempt; null if there was no answer. */
+  response_status: Generated<number | null>;
+  error: Generated<string | null>;
+}
+
+/**
+ * The pending deliveries of one session to one webhook, which are sent one after the other by the worker that holds the
+ * lane's lease.
+ */
+interface DeliveryLanesTable {
+  webhook_id: string;
+  session_id: string;
+  /** The sequence of the newest delivery. */
+  last_sequence: number;
+  /** When a worker may take the lane: the time of the next attempt, or the end of the current lease. */
+  due_at: string;
+  lease: Generated<string | null>;
+}
+
+/** A row is locked until its transaction ends, so that numbers are committed in their order. */
+interface CountersTable {
+  name: string;
+  value: number;
+}
+
 export type SessionRow = Selectable<SessionsTable>;
 export type NewSessionRow = Omit<Insertable<SessionsTable>, 'active_at'>;
 export type SignInRow = Selectable<McpSignInsTable>;
@@ -208,3 +336,6 @@ export type AgentRow = Selectable<AgentsTable>;
 export type KeyRow = Selectable<ApiKeysTable>;
 export type NewKeyRow = Insertable<ApiKeysTable>;
 export type AgentVersionRow = Selectable<AgentVersionsTable>;
+export type ActionRow = Selectable<ActionsTable>;
+export type WebhookRow = Selectable<WebhooksTable>;
+export type DeliveryRow = Selectable<DeliveriesTable>;

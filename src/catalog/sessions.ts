@@ -1,5 +1,7 @@
 import type { Kysely, Transaction } from 'kysely';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
+import { ActionIndex } from './action-index.ts';
+import { Outbox } from './outbox.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 
 /** A position in a listing: after the session with this time and id. */
@@ -31,9 +33,17 @@ export class Sessions {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
 
-  constructor(db: Kysely<Tables>, cipher = NO_ENCRYPTION) {
+  readonly #outbox: Outbox;
+  readonly #actions: ActionIndex;
+
+  constructor(
+    db: Kysely<Tables>,
+    { cipher = NO_ENCRYPTION, outbox = new Outbox(db), actions = new ActionIndex(cipher) } = {},
+  ) {
     this.#db = db;
     this.#cipher = cipher;
+    this.#outbox = outbox;
+    this.#actions = actions;
   }
 
   async get(id: string): Promise<SessionRow | undefined> {
@@ -109,7 +119,10 @@ export class Sessions {
   }
 
   async close(id: string): Promise<void> {
-    await this.#db.updateTable('sessions').set({ closed: 1 }).where('id', '=', id).execute();
+    await this.#outbox.transaction(async (db, emit) => {
+      await db.updateTable('sessions').set({ closed: 1 }).where('id', '=', id).execute();
+      emit(...(await this.#actions.sessionEnded(db, id, { erase: false })));
+    });
   }
 
   /** Restarts a session's retention at `now`. */
@@ -122,7 +135,7 @@ export class Sessions {
    * `idleSince`, only if the session had no activity since then. False if there is no such session.
    */
   async delete(id: string, now: string, { idleSince }: { idleSince?: string } = {}): Promise<boolean> {
-    return this.#db.transaction().execute(async (db) => {
+    return this.#outbox.transaction(async (db, emit) => {
       const { numUpdatedRows } = await db
         .updateTable('sessions')
         .set({ deleted_at: now, removal_at: now, title: null, metadata: null })
@@ -133,6 +146,7 @@ export class Sessions {
       if (numUpdatedRows === 0n) return false;
       // A repetition of the request that created it must create a new session.
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
+      emit(...(await this.#actions.sessionEnded(db, id, { erase: true })));
       return true;
     });
   }
@@ -160,6 +174,9 @@ export class Sessions {
     await this.#db.transaction().execute(async (db) => {
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
       await db.deleteFrom('blob_references').where('session_id', '=', id).execute();
+      for (const table of ['actions', 'delivery_lanes', 'deliveries'] as const) {
+        await db.deleteFrom(table).where('session_id', '=', id).execute();
+      }
       const deleted = db.deleteFrom('sessions').where('id', '=', id).where('deleted_at', 'is not', null);
       if (again === undefined) {
         await leaveSpec(db, id, now);

@@ -33,12 +33,9 @@ export class TurnPlaces {
       .executeTakeFirst();
   }
 
-  /** The first turn of a session that has more than `position` events before it. */
-  async firstAfter(sessionId: string, position: number): Promise<PlacedTurn | undefined> {
-    return this.#placed(sessionId)
-      .where('events_before', '>', Math.min(position, MAX_PLACE))
-      .orderBy('events_before')
-      .executeTakeFirst();
+  /** The first turn of a session that has more than `place` events before it. */
+  async firstAfter(sessionId: string, place: number): Promise<PlacedTurn | undefined> {
+    return this.#placed(sessionId).where('events_before', '>', place).orderBy('events_before').executeTakeFirst();
   }
 
   #placed(sessionId: string) {

@@ -1,5 +1,7 @@
 import { sql, type Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
+import type { ActionIndex, Answers } from './action-index.ts';
+import type { Outbox } from './outbox.ts';
 import type { Tables, TurnRow } from './schema.ts';
 import { touchSession, aadForTitle } from './sessions.ts';
 
@@ -16,16 +18,28 @@ export interface AcceptedTurn {
   title: string | null;
   /** Set if the turn may pause while it runs. */
   pause?: 'wait';
+  /** How its input answers the pending calls of the previous turn; undefined if it answers none. */
+  answers?: Answers | undefined;
+}
+
+interface TurnsOptions {
+  cipher: Cipher;
+  outbox: Outbox;
+  actions: ActionIndex;
 }
 
 /** The index of turns; see `TurnsTable` for its two kinds of rows. */
 export class Turns {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
+  readonly #outbox: Outbox;
+  readonly #actions: ActionIndex;
 
-  constructor(db: Kysely<Tables>, cipher: Cipher) {
+  constructor(db: Kysely<Tables>, { cipher, outbox, actions }: TurnsOptions) {
     this.#db = db;
     this.#cipher = cipher;
+    this.#outbox = outbox;
+    this.#actions = actions;
   }
 
   async get(id: string): Promise<TurnRow | undefined> {
@@ -205,7 +219,7 @@ export class Turns {
    * meantime.
    */
   async accept(turn: AcceptedTurn): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, pause } = turn;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, pause, answers } = turn;
     const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
     const row = {
       session_id: sessionId,
@@ -213,8 +227,9 @@ export class Turns {
       sequence,
       created_at: createdAt,
       may_pause: Number(pause === 'wait'),
+      answers: this.#actions.sealAnswers(turnId, answers),
     };
-    return this.#db.transaction().execute(async (db) => {
+    return this.#outbox.transaction(async (db, emit) => {
       if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
       await db
         .updateTable('sessions')
@@ -229,6 +244,7 @@ export class Turns {
         .values({ id: turnId, ...row })
         .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
         .execute();
+      emit(...(await this.#actions.accepted(db, { id: turnId, ...row }, answers)));
       return true;
     });
   }
@@ -277,6 +293,7 @@ export class Turns {
       // First, since a process that adds to the archive holds a lock on this row.
       await db.deleteFrom('turns').where('id', '=', turnId).execute();
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();
+      await db.deleteFrom('actions').where('turn_id', '=', turnId).execute();
     });
   }
 }

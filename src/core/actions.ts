@@ -1,4 +1,4 @@
-import type { ApprovalPolicy, LogRecord, ToolCall, ToolDecided, ToolInfo } from './records.ts';
+import type { AnswerableCall, ApprovalPolicy, LogRecord, ToolCall, ToolDecided, ToolInfo } from './records.ts';
 import { callKey } from './tool-records.ts';
 
 /** A tool call that a person or a client was asked about, and what has become of it. */
@@ -28,49 +28,40 @@ export function actionsOf(records: Iterable<LogRecord>): Action[] {
   const calls = new Map<string, ToolCall>();
   const actions = new Map<string, Action>();
   for (const record of records) {
-    switch (record.kind) {
-      case 'model.message':
-        for (const call of record.toolCalls) {
-          calls.set(callKey({ threadId: record.threadId, toolCallId: call.id }), call);
-        }
-        break;
-      case 'tool.approval_required':
-      case 'tool.response_required':
-        for (const { threadId, toolCallId, needs: kind, policy } of record.calls) {
-          const id = callKey({ threadId, toolCallId });
-          const call = calls.get(id);
-          if (!call || kind === 'sign_in') continue;
-          const expiry = policy?.expiresInSeconds;
-          actions.set(id, {
-            id,
-            threadId,
-            toolCallId,
-            kind,
-            tool: call.info,
-            arguments: call.arguments,
-            requestedAt: record.at,
-            ...(expiry !== undefined && { expiresAt: after(record.at, expiry) }),
-            ...(policy && { policy }),
-            decisions: [],
-            status: 'pending',
-          });
-        }
-        break;
-      case 'tool.decided': {
-        const action = actions.get(callKey(record));
-        if (action) decide(action, record);
-        break;
+    if (record.kind === 'model.message') {
+      const { threadId } = record;
+      for (const call of record.toolCalls) calls.set(callKey({ threadId, toolCallId: call.id }), call);
+    } else if (record.kind === 'tool.approval_required' || record.kind === 'tool.response_required') {
+      for (const pending of record.calls) {
+        const call = calls.get(callKey(pending));
+        if (call) actions.set(callKey(pending), asked(pending, call, record.at));
       }
-      case 'tool.response': {
-        const action = actions.get(callKey(record));
-        if (action?.status === 'pending') {
-          action.status = record.outcome === 'cancelled' ? 'cancelled' : 'answered';
-        }
-        break;
-      }
+    } else if (record.kind === 'tool.decided') {
+      const action = actions.get(callKey(record));
+      if (action) decide(action, record);
+    } else if (record.kind === 'tool.response') {
+      const action = actions.get(callKey(record));
+      if (action?.status === 'pending') action.status = record.outcome === 'cancelled' ? 'cancelled' : 'answered';
     }
   }
   return [...actions.values()];
+}
+
+function asked({ threadId, toolCallId, needs: kind, policy }: AnswerableCall, call: ToolCall, at: string): Action {
+  const expiry = policy?.expiresInSeconds;
+  return {
+    id: callKey({ threadId, toolCallId }),
+    threadId,
+    toolCallId,
+    kind,
+    tool: call.info,
+    arguments: call.arguments,
+    requestedAt: at,
+    ...(expiry !== undefined && { expiresAt: new Date(Date.parse(at) + expiry * 1000).toISOString() }),
+    ...(policy && { policy }),
+    decisions: [],
+    status: 'pending',
+  };
 }
 
 function decide(action: Action, { by, decision, at, reason, remaining }: ToolDecided): void {
@@ -78,8 +69,4 @@ function decide(action: Action, { by, decision, at, reason, remaining }: ToolDec
   if (decision === 'deny') action.status = 'denied';
   if (decision === 'expired') action.status = 'expired';
   if (decision === 'allow' && remaining === 0) action.status = 'allowed';
-}
-
-function after(at: string, seconds: number): string {
-  return new Date(Date.parse(at) + seconds * 1000).toISOString();
 }

@@ -6,6 +6,7 @@ import type {
   NewRecord,
   OpenThread,
   PendingCall,
+  PendingElicitation,
   SubAgent,
   Usage,
   Waiting,
@@ -50,7 +51,7 @@ export type ScheduledActivity = {
 }[AppendingActivity];
 
 export type ActivityResult =
-  | { how: 'completed'; records: NewRecord[]; stamp?: string }
+  | { how: 'completed'; elicitation?: PendingElicitation; records: NewRecord[]; stamp?: string }
   | { how: 'failed'; message: string }
   | { how: 'timed_out' }
   | { how: 'cancelled'; started: boolean };
@@ -125,6 +126,8 @@ export interface TurnContinuation extends Partial<Waiting> {
   /** The model calls of the root agent. */
   step: number;
   usage: Usage;
+  /** Of the root thread. */
+  next?: NextModelCall;
   /** How many sub-agents the turn has started. */
   started?: number;
   /** The run that continued as new as this one. */
@@ -161,14 +164,22 @@ export interface RunGuard {
   isReset?: true;
 }
 
-export interface CallModelInput extends ThreadPlace, MessagePlan, RunGuard {
+/** What the turn's results since a thread's last model call say about the next one. */
+export interface NextModelCall {
+  /** Their stamps: see `src/engine/conversations.ts`. */
+  recent: string[];
+  /** A worker has begun the call, or may have: see `CallToolResult`. */
+  isBegun?: true;
+}
+
+export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall, RunGuard {
   previousTurnId: string | null;
   /** The turn's place in its session. */
   sequence: number;
   specHash: string;
   step: number;
-  /** The stamps of the turn's results since the thread's last model call: see `src/engine/conversations.ts`. */
-  recent: string[];
+  /** The turn's limit allows no further model call. */
+  isLast?: true;
   /** Set for the thread of a sub-agent. */
   subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
   /** Those of the turn's start. */
@@ -183,6 +194,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   source: CallSource;
   /** The sign-in that the call has waited for, and whether another one may be requested. */
   signIn?: { id: string; mayRepeat: boolean };
+  /** Set if the call continues with the answer to its server's question; the content may be a reference. */
+  answered?: { elicitation: PendingElicitation; content: string };
 }
 
 export interface ConnectToolsInput extends ThreadPlace, RunGuard {
@@ -193,6 +206,13 @@ export interface ConnectToolsInput extends ThreadPlace, RunGuard {
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;
+}
+
+/** Without records if the call waits for an answer of the user: it stays open. */
+export interface CallToolResult extends Appended {
+  elicitation?: PendingElicitation;
+  /** A worker has begun the next model call, or may have: if its activity does not find it, its usage is unreported. */
+  nextIsBegun?: true;
 }
 
 export interface CallModelResult extends Appended {

@@ -1,5 +1,13 @@
 import { eventId, firstMessageId } from './ids.ts';
-import { actionsRequired, callKey, denial, outcomeText, toolResponse, type CallKey } from './tool-records.ts';
+import {
+  actionsRequired,
+  askingCall,
+  callKey,
+  denial,
+  outcomeText,
+  toolResponse,
+  type CallKey,
+} from './tool-records.ts';
 import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
 import {
@@ -57,7 +65,7 @@ export class TurnProjection {
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
-  /** Tool calls without a result; `scheduled` is true once their activity is scheduled. */
+  /** Tool calls without a result; `scheduled` is true once their first activity is scheduled. */
   readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
   /** The sign-ins that were requested since the last message of their thread. */
   #signIns: AuthRequired[] = [];
@@ -136,8 +144,8 @@ export class TurnProjection {
       const resolution = resolutionOf(call, start.input);
       if (resolution.status === 'deny') {
         entries.push(this.#append(denial(call, resolution.reason, at)));
-      } else if (resolution.status === 'allow') {
-        this.#openCalls.set(callKey(call), { ...call, scheduled: false });
+      } else if (resolution.status === 'allow' || call.elicitation) {
+        this.#openCalls.set(callKey(call), { ...call, scheduled: call.elicitation !== undefined });
       }
     }
     return entries;
@@ -149,7 +157,9 @@ export class TurnProjection {
       this.#openThreads.set(thread.threadId, thread);
       this.#openCalls.set(callKey(thread.parent), { ...thread.parent, scheduled: false });
     }
-    for (const call of pending) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
+    for (const call of pending) {
+      this.#openCalls.set(callKey(call), { ...call, scheduled: call.elicitation !== undefined });
+    }
   }
 
   #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
@@ -170,6 +180,9 @@ export class TurnProjection {
     const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
+    if (end.how === 'completed' && end.elicitation && activity.name === 'callTool') {
+      this.#actions?.ask(askingCall(activity.input, end.elicitation));
+    }
     return withOutputs(records).map((record) => this.#append(record));
   }
 
@@ -351,7 +364,8 @@ function recordsOfFailure(
     }
     case 'callTool': {
       const effect = activity.input.source.run?.effect;
-      const outcome = outcomeOfFailure(effect, end);
+      const isContinued = activity.input.answered !== undefined;
+      const outcome = outcomeOfFailure({ effect, isContinued }, end);
       // An attempt that is to be retried leaves no event in the history, so the call may have been started.
       const text =
         outcome === 'cancelled' && effect === 'retry' ? 'The tool call was cancelled.' : outcomeText(outcome);
@@ -384,13 +398,14 @@ function recordsOfUnfinished(activity: ScheduledActivity, finishReason: 'cancell
 
 /**
  * The outcome of a call whose activity failed: `callTool` returns every outcome that it knows. Without a result, the
- * outcome is certain only for a tool that may run twice, and for a call that never reached a worker.
+ * outcome is certain only for a tool that may run twice, and for a call that never reached a worker. A call that
+ * continues with an answer of the user has reached one before.
  */
 function outcomeOfFailure(
-  effect: 'retry' | 'once' | undefined,
+  { effect, isContinued }: { effect: 'retry' | 'once' | undefined; isContinued: boolean },
   end: Exclude<ActivityResult, { how: 'completed' }>,
 ): 'cancelled' | 'unknown_outcome' | 'failed' {
-  if (end.how === 'cancelled' && !end.started) return 'cancelled';
+  if (end.how === 'cancelled' && !end.started && !(effect === 'once' && isContinued)) return 'cancelled';
   return effect === 'once' ? 'unknown_outcome' : 'failed';
 }
 

@@ -292,6 +292,34 @@ export interface PendingCall {
   /** The sign-in that it needs. */
   signInId?: string;
   policy?: ApprovalPolicy;
+  /** Set if the call has begun, and waits for an answer of the user to its server. */
+  elicitation?: PendingElicitation;
+}
+
+/** A call that an input answers. */
+export interface AnswerableCall extends PendingCall {
+  needs: 'approval' | 'response';
+}
+
+/** What an MCP server asks the user while it runs a tool (MCP, "Elicitation"). */
+export type Elicitation =
+  | { mode: 'form'; message: string; requestedSchema: Record<string, unknown> }
+  /** The user is to open the URL; what they do there does not pass through this server. */
+  | { mode: 'url'; message: string; url: string };
+
+/** A form is accepted with its content. */
+export type ElicitationAnswer =
+  | { action: 'accept'; content?: Record<string, string | number | boolean | string[]> }
+  | { action: 'decline' | 'cancel' };
+
+/** A question of a server, as the call that waits for its answer carries it. */
+export interface PendingElicitation {
+  /** The `Elicitation` as JSON. Stored records have a reference, whatever its size: many calls may wait. */
+  question: string;
+  /** The blob from which the call continues: see `CallRounds` in `src/mcp/call-rounds.ts`. Clients never get it. */
+  state: { blob: string };
+  /** The task queue of the process that keeps the call open; absent if any worker can continue it. */
+  keptOpenBy?: string;
 }
 
 /** The position of a tool call: the `index`-th call of a message of a turn. */
@@ -308,7 +336,7 @@ export interface CallSource {
 export interface ActionRequired extends Base {
   kind: 'tool.approval_required' | 'tool.response_required';
   threadId: string;
-  calls: PendingCall[];
+  calls: AnswerableCall[];
 }
 
 /** What a turn that is done waits for. */

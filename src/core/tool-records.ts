@@ -1,4 +1,13 @@
-import type { ActionRequired, CallSource, ModelMessage, PendingCall, ToolOutcome, ToolResponse } from './records.ts';
+import {
+  ROOT_THREAD,
+  type ActionRequired,
+  type CallSource,
+  type ModelMessage,
+  type PendingCall,
+  type PendingElicitation,
+  type ToolOutcome,
+  type ToolResponse,
+} from './records.ts';
 
 type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
 
@@ -10,6 +19,11 @@ export interface CallKey {
 
 export function callKey(call: CallKey): string {
   return `${call.threadId} ${call.toolCallId}`;
+}
+
+/** The operation id of a call. Calls are numbered per conversation, and the threads of sub-agents have their own. */
+export function operationIdOf(turnId: string, { threadId, toolCallId }: CallKey): string {
+  return threadId === ROOT_THREAD ? `${turnId}/${toolCallId}` : `${turnId}/${threadId}/${toolCallId}`;
 }
 
 /** The text for the model and the reader if a call has an outcome but no text of its own. */
@@ -79,6 +93,14 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
   });
 }
 
+/** A call that has begun, and waits for the user's answer to its server. */
+export function askingCall(
+  { threadId, toolCallId, source }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source'>,
+  elicitation: PendingElicitation,
+): PendingCall {
+  return { threadId, toolCallId, needs: 'response', source, elicitation };
+}
+
 /** The requests for answers to pending calls: one per thread and need, approvals first. */
 export function actionsRequired(pending: PendingCall[], at: string): Omit<ActionRequired, 'id'>[] {
   const groups = new Map<string, Omit<ActionRequired, 'id'>>();
@@ -88,7 +110,7 @@ export function actionsRequired(pending: PendingCall[], at: string): Omit<Action
       const key = `${needs} ${call.threadId}`;
       const kind = needs === 'approval' ? 'tool.approval_required' : 'tool.response_required';
       const group = groups.get(key) ?? { kind, at, threadId: call.threadId, calls: [] };
-      group.calls.push(call);
+      group.calls.push({ ...call, needs });
       groups.set(key, group);
     }
   }

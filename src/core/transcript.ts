@@ -8,7 +8,7 @@ import {
   type UserContentPart,
   type FoundTool,
 } from './records.ts';
-import { responseText } from './tool-records.ts';
+import { callKey, responseText } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
 export type TranscriptItem =
@@ -27,6 +27,10 @@ export interface ToolItem {
 /** The result of a call that was pending on a turn, on a branch that continued without resolving it. */
 const NOT_DECIDED = 'This tool call was not approved in this conversation: it was not executed here.';
 
+/** The result of a call whose server had asked the user, on such a branch. */
+const NOT_ANSWERED =
+  'This tool call asked the user for input that was not given in this conversation: it was not completed here.';
+
 /** A record or an input item that holds a tool's result. */
 type ToolResult =
   | Extract<UnsequencedRecord, { kind: 'tool.response' }>
@@ -44,12 +48,14 @@ const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
  * without a result gets one that says that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
-  const results = toolResults(records, threadId);
+  const asked = callsThatAsked(records);
+  const results = toolResults(records, threadId, asked);
   const items: TranscriptItem[] = [];
   for (const record of records) {
     if (record.kind === 'turn.created' && threadId === ROOT_THREAD) items.push(...record.input.flatMap(userMessage));
     if (record.kind === 'thread.created' && record.thread.threadId === threadId) items.push(userText(record.input));
-    if (record.kind === 'model.message' && record.threadId === threadId) items.push(...assistantItems(record, results));
+    if (record.kind === 'model.message' && record.threadId === threadId)
+      items.push(...assistantItems(record, { results, asked }));
   }
   return items;
 }
@@ -65,12 +71,17 @@ function userText(text: string): TranscriptItem {
 }
 
 /** `results`: those of the message's thread, by the ids of their calls. */
-function assistantItems(message: ModelMessage, results: Map<string, ToolResult>): TranscriptItem[] {
+function assistantItems(
+  message: ModelMessage,
+  { results, asked }: { results: Map<string, ToolResult>; asked: Set<string> },
+): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
   const toolItems = message.toolCalls.map((call) => {
     const result = results.get(call.id);
-    return result ? toolItem(call, result) : { ...itemOf(call), content: NOT_DECIDED, files: [] };
+    if (result) return toolItem(call, result);
+    const hasAsked = asked.has(callKey({ threadId: message.threadId, toolCallId: call.id }));
+    return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
   });
   return [{ role: 'assistant', message }, ...toolItems];
 }
@@ -90,7 +101,17 @@ function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'to
   return { role: 'tool', toolCallId, name };
 }
 
-function toolResults(records: UnsequencedRecord[], threadId: string): Map<string, ToolResult> {
+/** The calls whose servers have asked the user. The answers are input of the calls, not their results. */
+function callsThatAsked(records: UnsequencedRecord[]): Set<string> {
+  const pending = records.flatMap((record) => ('calls' in record ? record.calls : []));
+  return new Set(pending.filter(({ elicitation }) => elicitation).map(callKey));
+}
+
+function toolResults(
+  records: UnsequencedRecord[],
+  threadId: string,
+  asked: ReadonlySet<string>,
+): Map<string, ToolResult> {
   const results = new Map<string, ToolResult>();
   const add = (result: ToolResult) => {
     if (result.threadId === threadId && !results.has(result.toolCallId)) results.set(result.toolCallId, result);
@@ -98,7 +119,9 @@ function toolResults(records: UnsequencedRecord[], threadId: string): Map<string
   for (const record of records) {
     if (record.kind === 'tool.response') add(record);
     if (record.kind !== 'turn.created') continue;
-    for (const item of record.input) if (item.type === 'user.tool_response') add(item);
+    for (const item of record.input) {
+      if (item.type === 'user.tool_response' && !asked.has(callKey(item))) add(item);
+    }
   }
   return results;
 }

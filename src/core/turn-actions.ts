@@ -1,4 +1,4 @@
-import type { TurnStart } from './history.ts';
+import type { CallToolInput, TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
 import type { Approvers, InputItem, PendingCall, ToolDecided, UnsequencedRecord } from './records.ts';
 import type { Caller, Subject } from './subject.ts';
@@ -43,12 +43,14 @@ interface TrackedCall {
    * - `delegated`: a sub-agent answers it, in its own thread.
    * - `new`: it waits, and the log does not say so yet.
    * - `waiting`: the log has it in a `tool.approval_required` or `tool.response_required`.
-   * - `allowed`: it was approved, and is to run.
+   * - `allowed`: it was approved, or its server's question was answered, and is to run.
    * - `settled`: it was denied, has expired, or was answered.
    */
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
   /** Set for a call that waits, or has waited. */
   pending?: PendingCall;
+  /** The answer to its server's question. */
+  answer?: string;
   /** When the log asked for the answer: milliseconds since 1970. */
   askedAt?: number;
   isEscalated?: true;
@@ -61,6 +63,9 @@ export interface TurnActionsState {
   pausedAt?: number;
   waitedMs: number;
 }
+
+/** How many calls may wait for an answer of the user at once: one event has all of their questions. */
+export const MAX_ASKING = 32;
 
 /** A call that waits. */
 type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
@@ -157,10 +162,23 @@ export class TurnActions {
     return this.isWaiting(threadId) || this.allowed(threadId).length > 0;
   }
 
-  /** The thread's calls that were approved and have no result. */
-  allowed(threadId: string): PendingCall[] {
+  /** The thread's calls that were approved or answered and have no result. */
+  allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered'>)[] {
     const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
-    return calls.flatMap(({ state, pending }) => (state === 'allowed' && pending ? [pending] : []));
+    return calls.flatMap(({ state, pending, answer }) => {
+      if (state !== 'allowed' || !pending) return [];
+      const { elicitation } = pending;
+      const answered = elicitation && answer !== undefined ? { elicitation, content: answer } : undefined;
+      return [{ ...pending, ...(answered && { answered }) }];
+    });
+  }
+
+  /** The server of a running call asks the user. False if too many calls wait: the call goes on without an answer. */
+  ask(pending: PendingCall): boolean {
+    if (!this.waits || this.open.length >= MAX_ASKING) return false;
+    const calls = this.#threads.get(pending.threadId) ?? new Map<string, TrackedCall>();
+    this.#threads.set(pending.threadId, calls.set(pending.toolCallId, { state: 'new', pending, votes: [] }));
+    return true;
   }
 
   /** Adds a record of an activity's result; `stamp` is that of the result, which an activity that failed has not. */
@@ -288,6 +306,11 @@ export class TurnActions {
     const at = isoTime(now);
     const { pending } = call;
     call.votes.push({ by, answer: answerText(answer) });
+    if (answer.type === 'user.tool_response' && pending.elicitation) {
+      call.state = 'allowed';
+      call.answer = answer.content;
+      return [decided(pending, 'allow', { at, by, remaining: 0 })];
+    }
     if (answer.type === 'user.tool_response') {
       call.state = 'settled';
       const { threadId, toolCallId, content } = answer;

@@ -1,7 +1,7 @@
 import type { RequestListener } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { toNodeHandler } from '@modelcontextprotocol/node';
-import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
+import { acceptedContent, createMcpHandler, inputRequired, McpServer } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { listen, type LocalServer } from './local-server.ts';
 
@@ -50,6 +50,19 @@ function serve(notes: string[]): McpServer {
     },
   );
   server.registerTool(
+    'forget_notes',
+    { description: 'Deletes the notes that contain a word, for which it asks the user.', inputSchema: z.object({}) },
+    (_args, { mcpReq }) => {
+      if (!mcpReq.inputResponses) return inputRequired({ inputRequests: { word: inputRequired.elicit(WHICH_NOTES) } });
+      const { word } = acceptedContent<{ word?: string }>(mcpReq.inputResponses, 'word') ?? {};
+      if (!word) return text('Nothing was deleted.');
+      const kept = notes.filter((note) => !note.toLowerCase().includes(word.toLowerCase()));
+      const deleted = notes.length - kept.length;
+      notes.splice(0, Infinity, ...kept);
+      return text(`Deleted ${deleted} notes.`);
+    },
+  );
+  server.registerTool(
     'count_slowly',
     {
       description: 'Counts up to a number, one second each.',
@@ -63,6 +76,15 @@ function serve(notes: string[]): McpServer {
   );
   return server;
 }
+
+const WHICH_NOTES = {
+  message: 'Which notes should be deleted?',
+  requestedSchema: {
+    type: 'object' as const,
+    properties: { word: { type: 'string' as const, title: 'A word in them', minLength: 1 } },
+    required: ['word'],
+  },
+};
 
 function text(content: string): { content: { type: 'text'; text: string }[] } {
   return { content: [{ type: 'text', text: content }] };

@@ -98,6 +98,9 @@ function replyTo({ messages, tools }: ChatRequest): Reply {
   if (note && has('add_note')) {
     return { text: 'I will write that down. ', calls: [{ tool: 'add_note', arguments: { note } }] };
   }
+  if (/\bforget\b/i.test(said) && has('forget_notes')) {
+    return { text: '', calls: [{ tool: 'forget_notes', arguments: {} }] };
+  }
   if (/\bask me\b/i.test(said) && has('ask_user_question')) {
     const question = { question: 'Which colour do you like best?', options: ['red', 'green', 'blue'] };
     return { text: '', calls: [{ tool: 'ask_user_question', arguments: question }] };
@@ -107,7 +110,7 @@ function replyTo({ messages, tools }: ChatRequest): Reply {
       `You said: "${said}". I am the demo model: a script, not an AI. Set OPENAI_API_KEY to talk to a real one. ` +
       'Try "show my notes" for a tool, "note: buy milk" for a tool that asks you first, ' +
       '"count slowly to 20" for a slow tool, "delegate: show my notes; say hello" for two sub-agents, ' +
-      'or "ask me something" for a question to you.',
+      '"forget some notes" for a tool that asks you in a form, or "ask me something" for a question to you.',
   };
 }
 

@@ -4,6 +4,7 @@ import type { SessionRow } from '../catalog/schema.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand, Verdict } from '../core/turn-actions.ts';
+import { checkAnswersTo } from './check-answers.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
@@ -58,6 +59,13 @@ export async function answerCalls(
   const refusal = actions.refuse(command);
   if (refusal && !(await wasAccepted(engine, last.id, command))) throw errorOf(refusal);
   const accepted = answers.map(({ toolCallId }) => toolCallId);
+  if (!refusal)
+    await checkAnswersTo(
+      actions.waiting.map(({ call }) => call),
+      answers,
+      engine,
+      session.id,
+    );
   if (refusal) return { accepted, waiting: actions.waiting.map(({ call }) => call.toolCallId) };
   await commands.answer(last.id, command);
   return { accepted, waiting: await waitingAfter(engine, last.id, command.id) };

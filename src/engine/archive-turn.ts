@@ -1,5 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import { actionChanges } from './action-changes.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 
@@ -36,10 +37,11 @@ export async function archive({
   }
   let isCopied = false;
   const from = (known?.archived_through ?? 0) + 1;
-  for await (const { entries } of logs.readStored(turnId, { from, follow: signal })) {
+  for await (const { sessionId, entries } of logs.readStored(turnId, { from, follow: signal })) {
     const batch = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
     const last = batch.at(-1);
-    const added = await catalog.archive.add(turnId, batch, last?.record.kind === 'turn.done');
+    const changes = await actionChanges(batch, { catalog, logs, sessionId });
+    const added = await catalog.archive.add(turnId, batch, { complete: last?.record.kind === 'turn.done', changes });
     if (!added) return false;
     // Other workers may archive the turn too: each entry is counted by the worker that added it.
     isCopied ||= added.length > 0;

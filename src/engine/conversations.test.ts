@@ -115,6 +115,31 @@ test('after a failure in the middle of a read, the turn is read again from its s
   expect(readsAfter).toEqual([0, 5, 0]);
 });
 
+test('the conversation ahead of the history has the results of this worker, and changes nothing', async () => {
+  const { conversations, events } = conversationsOver(() => Promise.reject(new Error('no blobs')));
+  await conversations.load(input(4, 3), 'run', never);
+  const [message] = history(['four']).flatMap((event) =>
+    event.type === 'ended' && event.end.how === 'completed' ? event.end.records : [],
+  );
+  if (!message) throw new Error('no message');
+  conversations.remember('stamp', [message]);
+  const expected = { ...input(5, 4), runId: 'run', recent: ['stamp'] };
+  expect(contentsOf((await conversations.ahead(expected, never)) ?? [])).toEqual([
+    'turn.created',
+    'one',
+    'two',
+    'three',
+    'four',
+  ]);
+  for (const other of [{ runId: 'other' }, { upTo: 6 }, { recent: ['other'] }]) {
+    expect(conversations.ahead({ ...expected, ...other }, never)).toBeUndefined();
+  }
+  // The history has accepted another attempt.
+  events.push(...history(['', '', '', 'other four']).slice(-2));
+  const load = conversations.load({ ...input(5, 4), recent: ['of the other'] }, 'run', never);
+  expect(contentsOf(await load)).toEqual(['turn.created', 'one', 'two', 'three', 'other four']);
+});
+
 /** Three threads of one turn, each with a step per round, as one worker or several see them. */
 function threeThreads(workers: number) {
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];

@@ -10,6 +10,9 @@ import { charactersOf, recordsOf, RunRecords } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
 
+/** What decides which conversation a model call answers. */
+export type ExpectedCall = Pick<CallModelInput, 'sessionId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'>;
+
 /** The limit of each cache. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
@@ -65,6 +68,15 @@ export class Conversations {
       this.#turn(input, runId),
     ]);
     return [...before, ...own];
+  }
+
+  /**
+   * The records that a model call will answer if the history accepts the results `recent`; undefined unless this worker
+   * has the turn in memory up to them. Nothing is cached, because the history may accept others.
+   */
+  ahead(call: ExpectedCall, signal: AbortSignal): Promise<UnsequencedRecord[]> | undefined {
+    const own = this.#inProgress.get(call.runId)?.ahead(call);
+    return own && this.#chain(call.previousTurnId, call.sessionId, signal).then((before) => [...before, ...own]);
   }
 
   /** The records that the first model call of a turn answers, if the turn starts like this. Waits until turn `after` ends. */

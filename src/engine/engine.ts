@@ -6,6 +6,7 @@ import type { Config } from '../config.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { sessionNotFound } from './access.ts';
 import type { AgentCheck } from './agent-check.ts';
+import type { AnswerCheck } from './check-answers.ts';
 import { newId } from './new-id.ts';
 import type { SessionCommands } from './session-commands.ts';
 import type { SessionIndex } from './session-index.ts';
@@ -40,6 +41,7 @@ export interface Engine {
   turnLimits: TurnLimits;
   speculator: Speculator;
   agentCheck: AgentCheck;
+  answerCheck: AnswerCheck;
   sessionIndex: SessionIndex;
   /** Tells the readers of a session, in all processes, that it has changed. Only a hint. */
   hintSession: (sessionId: string) => void;

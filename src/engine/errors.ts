@@ -16,6 +16,7 @@ const EFFECTS = {
   call_not_pending: 'rejected',
   call_answered_twice: 'rejected',
   calls_unanswered: 'rejected',
+  invalid_answer: 'rejected',
   nothing_pending: 'rejected',
   already_decided: 'rejected',
   not_an_approver: 'rejected',

@@ -49,6 +49,14 @@ export class RunRecords {
     return result;
   }
 
+  /** The turn's records up to that ordinal if `recent` are its next results; undefined if one is missing. Adds nothing. */
+  ahead({ recent, upTo }: Pick<CallModelInput, 'recent' | 'upTo'>): UnsequencedRecord[] | undefined {
+    const stamped = recent.map((stamp) => this.#options.stamped(stamp));
+    const next = stamped.flatMap((records) => records ?? []);
+    if (stamped.includes(undefined) || this.#count + next.length !== upTo) return undefined;
+    return [...this.#earlier, ...this.#projected, ...this.#ahead, ...next];
+  }
+
   async #upTo(input: CallModelInput): Promise<UnsequencedRecord[]> {
     const { upTo, turnId } = input;
     try {

@@ -53,23 +53,28 @@ export class SessionIndex {
       const turn = await turnPlaces.lastAt(sessionId, from);
       const length = turn && (await this.#lengthOf(turn));
       if (turn && !isPast(turn, length, position)) return turn;
-      const next = await turnPlaces.firstAfter(sessionId, from);
-      if (next) from = next.events_before;
-      else if (!(await this.#placeNext(sessionId))) {
+      const next = await turnPlaces.firstAfter(sessionId, turn?.events_before ?? -1);
+      // It is at or before `from` if another search has placed it since the last query.
+      if (next) from = Math.max(from, next.events_before);
+      else if (!(await this.#placeNext(sessionId, turn, length))) {
         if (position <= (turn ? endOf(turn, length) : 0)) return undefined;
         throw new EngineError('invalid_cursor', 'the cursor is not from this stream: start again without one');
       }
     }
   }
 
-  /** Gives places to the next turns. False if there are none, or the last turn runs. */
-  async #placeNext(sessionId: string): Promise<boolean> {
+  /** Gives places to the turns after the last one that has a place. False if there are none, or that turn runs. */
+  async #placeNext(
+    sessionId: string,
+    last: PlacedTurn | undefined,
+    length: number | 'lost' | undefined,
+  ): Promise<boolean> {
     const { turnPlaces } = this.#catalog;
-    const last = await turnPlaces.lastAt(sessionId);
-    const turns = await this.#unplaced(sessionId, last);
-    if (turns.length === 0) return false;
-    const length = last && (await this.#lengthOf(last));
     if (last && length === undefined) return false;
+    const turns = await this.#unplaced(sessionId, last);
+    // Another search may have placed them since `last` was read.
+    if ((await turnPlaces.lastAt(sessionId))?.id !== last?.id) return true;
+    if (turns.length === 0) return false;
     const placed: { id: string; eventsBefore: number }[] = [];
     let end = last ? endOf(last, length) : 0;
     for (const { id, archived, archived_through: entries } of turns) {

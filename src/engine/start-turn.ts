@@ -13,6 +13,7 @@ import type { CreateTurnCommand } from '../core/session.ts';
 import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
 import { checkAgent } from './agent-check.ts';
+import { checkAnswers } from './check-answers.ts';
 import type { Engine } from './engine.ts';
 import { EngineError, isRejected } from './errors.ts';
 import { pinnedAgents } from './pinned-agents.ts';
@@ -63,6 +64,7 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
   try {
     const agent = await turn.agent;
     const loaded = await turn.loadInput();
+    await checkAnswers(engine, { session, previous: turn.previous, input: loaded });
     const createdAt = createdAtOf(turnId);
     // Written before the command is sent, so that housekeeping finds the turn after a crash in between. Written before
     // the input is stored, because the blobs of a request are not collected, and a deleted session accepts none.

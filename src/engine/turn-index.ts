@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
+import { answersOf } from './action-changes.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
@@ -71,7 +72,7 @@ export class TurnIndex {
   }
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
-  async accept(start: Omit<TurnStart, 'input' | 'resumes'>): Promise<boolean> {
+  async accept(start: Omit<TurnStart, 'resumes'>): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt, pause } = start;
     const title = sequence === 1 ? start.title : null;
     const accepted = await this.#catalog.turns.accept({
@@ -82,6 +83,7 @@ export class TurnIndex {
       createdAt,
       title,
       ...(pause && { pause }),
+      answers: answersOf(start),
     });
     if (accepted) this.#hintSession(sessionId);
     return accepted;

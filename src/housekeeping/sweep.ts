@@ -11,6 +11,9 @@ import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
 import { repairPauses } from './repair-pauses.ts';
 
+/** How long the deliveries to webhooks are kept, from their creation; they are retried for a day. */
+const DELIVERIES_KEPT_MS = 3 * 86_400_000;
+
 /** From the end of a sweep to the next. */
 const EVERY_MS = 3 * 60_000;
 
@@ -22,12 +25,15 @@ interface HousekeepingOptions extends Archiving {
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   config: Pick<Config, 'turnSeconds'>;
+  /** Looks for deliveries whose hint was lost, or whose worker died. */
+  wakeDeliverer: () => void;
 }
 
 /**
  * Sweeps periodically, in every worker: archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys and sign-ins, and unused specs.
+ * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys, deliveries and
+ * sign-ins, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
@@ -58,6 +64,8 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
     // All turns that were requested before this time have ended.
     const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
+      options.wakeDeliverer();
+      await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       await options.catalog.mcpSignIns.forget(new Date(started.getTime() - SIGN_IN_KEPT_MS).toISOString());
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.

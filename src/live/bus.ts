@@ -1,3 +1,4 @@
+import type { Change } from '../catalog/outbox.ts';
 import type { MessageDelta, MessageText } from '../core/message.ts';
 import type { McpInitialized } from '../core/records.ts';
 
@@ -74,4 +75,8 @@ export interface LiveBus {
   hintSession(sessionId: string): void;
   /** Delivers the hints of a session from now on; returns the unsubscribe function. */
   onSessionHint(sessionId: string, listener: () => void): () => void;
+  /** Tells all processes that the catalog has a change, which they would otherwise find by polling. Only a hint, as above. */
+  hintChange(change: Change): void;
+  /** Delivers the hints of such changes from now on, also those of this process; returns the unsubscribe function. */
+  onChangeHint(change: Change, listener: () => void): () => void;
 }

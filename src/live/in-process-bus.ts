@@ -1,3 +1,4 @@
+import type { Change } from '../catalog/outbox.ts';
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 import { Listeners } from './listeners.ts';
@@ -8,6 +9,7 @@ export class InProcessBus implements LiveBus {
   readonly #cancelListeners = new Listeners<() => void>();
   readonly #sessionListeners = new Listeners<() => void>();
   readonly #listeners = new Listeners<LiveListener>();
+  readonly #changeListeners = new Listeners<() => void>();
 
   publish(frame: LiveFrame): void {
     this.#published.add(frame);
@@ -42,5 +44,13 @@ export class InProcessBus implements LiveBus {
 
   onSessionHint(sessionId: string, listener: () => void): () => void {
     return this.#sessionListeners.add(sessionId, listener);
+  }
+
+  hintChange(change: Change): void {
+    for (const listener of this.#changeListeners.of(change)) listener();
+  }
+
+  onChangeHint(change: Change, listener: () => void): () => void {
+    return this.#changeListeners.add(change, listener);
   }
 }

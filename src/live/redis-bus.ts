@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
+import type { Change } from '../catalog/outbox.ts';
 import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 import { Listeners } from './listeners.ts';
@@ -33,8 +34,9 @@ const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
 
 /**
  * The live bus between separate processes: a channel for each turn, on which frames and snapshots are published in the
- * order in which their worker has sent them, and three channels to all processes: on one readers request snapshots, on
- * the second turns announce that they cancel their activities, on the third that a session has a new turn.
+ * order in which their worker has sent them, and channels to all processes: on one readers request snapshots, on the
+ * others turns announce that they cancel their activities, sessions that they have a new turn, and transactions that
+ * they have changed the catalog.
  *
  * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it: a frame costs
  * one publication, and no restart, flush or expiry of Redis can lose the text. The worker sends it as a snapshot when a
@@ -49,6 +51,7 @@ export class RedisBus implements LiveBus {
   readonly #published = new PublishedMessages();
   readonly #cancelListeners = new Listeners<() => void>();
   readonly #sessionListeners = new Listeners<() => void>();
+  readonly #changeListeners = new Listeners<() => void>();
   readonly #watched = new Map<string, WatchedTurn>();
   /** Turns whose snapshots were requested since the last event-loop turn: all requests get one response. */
   readonly #requested = new Set<string>();
@@ -126,6 +129,14 @@ export class RedisBus implements LiveBus {
     return this.#sessionListeners.add(sessionId, listener);
   }
 
+  hintChange(change: Change): void {
+    this.#publish(this.#changeChannel, change);
+  }
+
+  onChangeHint(change: Change, listener: () => void): () => void {
+    return this.#changeListeners.add(change, listener);
+  }
+
   get #requestChannel(): string {
     return `${this.#prefix}snapshot-requests`;
   }
@@ -136,6 +147,10 @@ export class RedisBus implements LiveBus {
 
   get #sessionChannel(): string {
     return `${this.#prefix}session-hints`;
+  }
+
+  get #changeChannel(): string {
+    return `${this.#prefix}catalog-changes`;
   }
 
   #channel(turnId: string): string {
@@ -149,7 +164,7 @@ export class RedisBus implements LiveBus {
    */
   async #resume(): Promise<void> {
     if (!this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
-    const common = [this.#requestChannel, this.#cancelChannel, this.#sessionChannel];
+    const common = [this.#requestChannel, this.#cancelChannel, this.#sessionChannel, this.#changeChannel];
     const subscribed = Promise.all(common.map((channel) => this.#subscribe(channel)));
     for (const [turnId, watched] of this.#watched) {
       watched.subscribed = this.#subscribe(this.#channel(turnId));
@@ -238,6 +253,7 @@ export class RedisBus implements LiveBus {
       if (channel === this.#requestChannel) this.#onRequest(message);
       else if (channel === this.#cancelChannel) for (const listener of this.#cancelListeners.of(message)) listener();
       else if (channel === this.#sessionChannel) for (const listener of this.#sessionListeners.of(message)) listener();
+      else if (channel === this.#changeChannel) for (const listener of this.#changeListeners.of(message)) listener();
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // An error that reaches the client would close the connection.

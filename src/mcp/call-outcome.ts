@@ -1,13 +1,7 @@
-import {
-  InsufficientScopeError,
-  ProtocolError,
-  SdkError,
-  SdkErrorCode,
-  SdkHttpError,
-  type ContentBlock,
-} from '@modelcontextprotocol/client';
+import { InsufficientScopeError, ProtocolError, SdkHttpError, type ContentBlock } from '@modelcontextprotocol/client';
 import type { FoundTool } from '../core/records.ts';
 import { NoTokenError } from './client-credentials.ts';
+import type { InputRequest } from './elicitation.ts';
 import { failureReason } from './failure-reason.ts';
 import { isNoAnswer } from './errors.ts';
 import type { SignInNeed } from './sign-in-required.ts';
@@ -32,6 +26,9 @@ export type CallOutcome =
   | { status: 'sign_in_required'; message: string; signIn: SignInNeed }
   | { status: 'rejected' | 'not_sent' | 'unknown'; message: string; isFinal?: boolean };
 
+/** How a call's request ended: with the call's outcome, or because the server needs input to continue. */
+export type CallAnswer = CallOutcome | { status: 'input_required'; request: InputRequest };
+
 /** Classifies a call that failed with `error` once nothing more of its request is sent. `sent`: part of it was sent. */
 export function classifyFailure(error: unknown, sent: boolean): CallOutcome {
   const message = failureReason(error);
@@ -42,7 +39,7 @@ export function classifyFailure(error: unknown, sent: boolean): CallOutcome {
 /**
  * Whether an answer means that the server has not executed the request and will not do so. Redirects do not mean this
  * (303 means done), nor does 5xx, which gateways send while the server behind them is still working. An unusable result
- * object means that the tool ran, or continues as a task, unless it asks for input: then the tool has stopped.
+ * object means that the tool ran, or continues as a task.
  */
 function isRefusal(error: unknown): boolean {
   // HTTP 403 with headers that name the missing permission.
@@ -51,7 +48,7 @@ function isRefusal(error: unknown): boolean {
   if (error instanceof NoTokenError) return true;
   if (error instanceof SdkHttpError) return error.status >= 400 && error.status < 500 && !TIMEOUTS.has(error.status);
   if (error instanceof ProtocolError) return !isNoAnswer(error) && !isRelayedTimeout(error);
-  return asksForInput(error);
+  return false;
 }
 
 /** 408, and nginx's 499 for a closed client connection: both may come from a gateway that had forwarded the request. */
@@ -60,10 +57,4 @@ const TIMEOUTS = new Set([408, 499]);
 /** Gateways built on the first SDK relay its client-side errors when the server behind them does not answer. */
 function isRelayedTimeout({ code, message }: ProtocolError): boolean {
   return (code === -32001 && /timed out/i.test(message)) || (code === -32000 && /connection closed/i.test(message));
-}
-
-function asksForInput(error: unknown): boolean {
-  if (!(error instanceof SdkError) || error.code !== SdkErrorCode.UnsupportedResultType) return false;
-  const { data } = error;
-  return typeof data === 'object' && data !== null && 'resultType' in data && data.resultType === 'input_required';
 }

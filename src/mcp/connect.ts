@@ -71,6 +71,7 @@ export async function openAny(
     const client = new Client(
       { name: packageJson.name, version: packageJson.version },
       {
+        capabilities: { elicitation: { form: {}, url: {} } },
         versionNegotiation: { mode: 'auto', probe: { timeoutMs: answerTimeoutMs } },
         inputRequired: { autoFulfill: false },
       },

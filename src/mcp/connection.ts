@@ -1,14 +1,18 @@
 import { isDeepStrictEqual } from 'node:util';
 import {
   type Client,
+  isInputRequiredResult,
   ProtocolError,
   SdkError,
   SdkErrorCode,
   type CallToolResult,
+  type InputRequiredResult,
   type Tool,
 } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
-import { classifyFailure, type CallOutcome } from './call-outcome.ts';
+import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
+import { classifyFailure, type CallAnswer } from './call-outcome.ts';
+import { readInputRequest, readQuestion } from './elicitation.ts';
 import { connectStrategies, openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
@@ -28,6 +32,10 @@ export interface CallOptions {
   timeoutMs: number;
   /** Called for each progress notification; progress does not extend the time-out. */
   onProgress?: () => void;
+  /** Called for each question to the user on the open connection; the time-out does not count the wait. */
+  onQuestion?: (question: Elicitation) => Promise<ElicitationAnswer>;
+  /** The answers that the server has asked for in its last response, and its state. */
+  input?: { answers: Record<string, ElicitationAnswer>; requestState?: string };
 }
 
 export interface ConnectionOptions extends ToolListOptions, TransportOptions {
@@ -46,6 +54,61 @@ const INVALID_PARAMS = -32602;
 /** The server requires arguments of this tool as headers too, as its tool list says (MCP, SEP-2243). */
 const HEADER_MISMATCH = -32020;
 
+/** A server may send any number of questions. */
+const MAX_UNASSIGNED = 500;
+
+interface OpenRequest {
+  timer: PausableTimer;
+  /** Its questions without an answer. */
+  open: number;
+  onQuestion: CallOptions['onQuestion'];
+}
+
+/** The time-out of a call, which aborts its signal with the SDK's own error for a time-out. */
+class PausableTimer {
+  readonly #controller = new AbortController();
+  readonly #timeoutMs: number;
+  #leftMs: number;
+  #startedAt = 0;
+  #pauses = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(timeoutMs: number) {
+    this.#timeoutMs = timeoutMs;
+    this.#leftMs = timeoutMs;
+    this.#start();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  pause(): void {
+    if (this.#pauses++ > 0) return;
+    clearTimeout(this.#timer);
+    this.#leftMs -= performance.now() - this.#startedAt;
+  }
+
+  resume(): void {
+    if (--this.#pauses === 0) this.#start();
+  }
+
+  stop(): void {
+    this.#pauses = Infinity;
+    clearTimeout(this.#timer);
+  }
+
+  #start(): void {
+    this.#startedAt = performance.now();
+    this.#timer = setTimeout(() => this.#expire(), Math.max(0, this.#leftMs));
+  }
+
+  #expire(): void {
+    const data = { timeout: this.#timeoutMs };
+    this.#controller.abort(new SdkError(SdkErrorCode.RequestTimeout, 'Request timed out', data));
+  }
+}
+
 /** An initialized connection to an MCP server. */
 export class McpConnection {
   readonly #client: Client;
@@ -56,14 +119,21 @@ export class McpConnection {
   #isRetired = false;
   #isClosed = false;
   readonly #closed = Promise.withResolvers<void>();
+  /** The calls in progress. */
+  readonly #calls = new Map<Exchange, OpenRequest>();
+  /** Questions that do not say which call has asked them. */
+  #unassigned: { question: Elicitation; resolve: (answer: Promise<ElicitationAnswer>) => void }[] = [];
+  readonly #isShared: boolean;
 
-  private constructor({ client, transport }: OpenedClient, options: ConnectionOptions) {
+  private constructor({ client, transport }: OpenedClient, endpoint: McpEndpoint, options: ConnectionOptions) {
+    this.#isShared = endpoint.isolation === 'shared';
     this.#client = client;
     this.#transport = transport;
     this.#tools = new ToolList(client, options);
     this.#idle = setTimeout(() => this.#closeIfUnused(), options.idleMs).unref();
     // oxlint-disable-next-line unicorn/prefer-add-event-listener -- the SDK's clients are no event targets
     client.onclose = () => void this.close();
+    client.setRequestHandler('elicitation/create', ({ params }) => this.#ask(params));
   }
 
   /** @throws the reason of the signal, an error of the SDK or the network, or an Error if the handshake took too long */
@@ -80,7 +150,8 @@ export class McpConnection {
     }, timeoutMs);
     const stop = AbortSignal.any([limit.signal, signal]);
     try {
-      return new McpConnection(await openAny(connectStrategies(endpoint, options), options, timeoutMs, stop), options);
+      const opened = await openAny(connectStrategies(endpoint, options), options, timeoutMs, stop);
+      return new McpConnection(opened, endpoint, options);
     } finally {
       clearTimeout(timer);
     }
@@ -122,7 +193,7 @@ export class McpConnection {
    * @throws ConnectionLostError if the tool was not called: the server lost the session, or its program or stream ended;
    *   SignInRequiredError if the server rejected the call for its token
    */
-  call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallOutcome> {
+  call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallAnswer> {
     return this.#using(() => this.#call(name, args, options));
   }
 
@@ -160,10 +231,12 @@ export class McpConnection {
     args: Record<string, unknown>,
     options: CallOptions,
     isLastTry = false,
-  ): Promise<CallOutcome> {
+  ): Promise<CallAnswer> {
     const exchange = new Exchange();
+    const timer = new PausableTimer(Math.min(options.timeoutMs, MAX_TIMER_MS));
+    this.#calls.set(exchange, { timer, open: 0, onQuestion: options.onQuestion });
     try {
-      return toOutcome(await exchange.run(() => this.#send(name, args, options)));
+      return toAnswer(await exchange.run(() => this.#send(name, args, { ...options, timer })));
     } catch (thrown) {
       exchange.end();
       const error = this.#cause(thrown);
@@ -177,11 +250,46 @@ export class McpConnection {
       const isRetryable = code === HEADER_MISMATCH && !isLastTry;
       if (isRetryable && (await this.#requiresNewHeaders(name, options))) return this.#call(name, args, options, true);
       return classifyFailure(error, exchange.sent);
+    } finally {
+      timer.stop();
+      this.#calls.delete(exchange);
+      this.#assign();
+    }
+  }
+
+  /** Asks the user on behalf of the call whose response has the question: the asynchronous context names it. */
+  #ask(params: unknown): Promise<ElicitationAnswer> {
+    const question = readQuestion(params);
+    if (!question) return Promise.resolve({ action: 'cancel' });
+    const call = Exchange.current && this.#calls.get(Exchange.current);
+    if (call) return askFor(call, question);
+    // On a stream of the connection, the question of a connection that users share may be any user's.
+    const mayAsk = this.keepsState && !this.#isShared && this.#unassigned.length < MAX_UNASSIGNED;
+    if (!mayAsk) return Promise.resolve({ action: 'cancel' });
+    return new Promise((resolve) => {
+      this.#unassigned.push({ question, resolve });
+      this.#assign();
+    });
+  }
+
+  /**
+   * Assigns questions without a call as soon as there is no doubt: when as many are open as calls have asked nothing.
+   * A call that is asked for another one's question would return, and the other would never do so.
+   */
+  #assign(): void {
+    const calls = [...this.#calls.values()];
+    const silent = calls.filter(({ open }) => open === 0);
+    if (silent.length > this.#unassigned.length) return;
+    const [first] = calls;
+    const unassigned = this.#unassigned.splice(0);
+    for (const [i, { question, resolve }] of unassigned.entries()) {
+      const call = silent[i] ?? first;
+      resolve(call ? askFor(call, question) : Promise.resolve({ action: 'cancel' }));
     }
   }
 
   /** An HTTP response belongs to this call; a message on a shared stream may belong to another call. */
-  #tooLarge(error: Error): CallOutcome {
+  #tooLarge(error: Error): CallAnswer {
     const reason = failureReason(error);
     if (this.transport !== 'streamable-http') return { status: 'unknown', message: reason, isFinal: true };
     const text = `The tool was executed, but its result was not read: ${reason}. Request less data per call.`;
@@ -198,24 +306,33 @@ export class McpConnection {
     return requiresHeaders && !isDeepStrictEqual(known, listed);
   }
 
-  #send(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallToolResult> {
-    const { operationId, signal, timeoutMs, onProgress } = options;
+  #send(
+    name: string,
+    args: Record<string, unknown>,
+    options: CallOptions & { timer: PausableTimer },
+  ): Promise<CallToolResult> {
+    const { operationId, signal, timer, onProgress, input } = options;
     // Given a definition, the SDK does not repeat a call by itself. Without an output schema in it, the SDK does not turn
     // a result that does not fit the schema into an error that looks like the server's.
     const { inputSchema } = this.#tools.find(name) ?? { inputSchema: { type: 'object' as const } };
     // The trace context is sent twice, as OpenTelemetry specifies: in `_meta` for the call, on every transport, and in
     // the headers for the HTTP request.
     const trace = traceHeaders();
-    return this.#client.callTool(
-      { name, arguments: args, _meta: { ...trace, [OPERATION_ID]: operationId } },
-      {
-        signal,
-        timeout: Math.min(timeoutMs, MAX_TIMER_MS),
-        headers: { ...trace, 'Idempotency-Key': encodeURI(operationId.toWellFormed()) },
-        toolDefinition: { name, inputSchema },
-        ...(onProgress && { onprogress: onProgress }),
-      },
-    );
+    const params = {
+      name,
+      arguments: args,
+      _meta: { ...trace, [OPERATION_ID]: operationId },
+      ...(input && Object.keys(input.answers).length > 0 && { inputResponses: input.answers }),
+      ...(input?.requestState !== undefined && { requestState: input.requestState }),
+    };
+    return this.#client.callTool(params, {
+      signal: AbortSignal.any([signal, timer.signal]),
+      timeout: MAX_TIMER_MS,
+      allowInputRequired: true,
+      headers: { ...trace, 'Idempotency-Key': encodeURI(operationId.toWellFormed()) },
+      toolDefinition: { name, inputSchema },
+      ...(onProgress && { onprogress: onProgress }),
+    });
   }
 
   /** The transport's failure if it has one: the SDK only says that the connection was closed. */
@@ -242,12 +359,30 @@ export class McpConnection {
   }
 }
 
+async function askFor(call: OpenRequest, question: Elicitation): Promise<ElicitationAnswer> {
+  if (!call.onQuestion) return { action: 'cancel' };
+  call.open += 1;
+  call.timer.pause();
+  try {
+    return await call.onQuestion(question);
+  } finally {
+    call.open -= 1;
+    call.timer.resume();
+  }
+}
+
 function isTooLarge(error: unknown): error is Error {
   if (error instanceof ProtocolError) return isTooLargeError(error);
   return error instanceof AnswerTooLargeError || (error instanceof Error && isTooLarge(error.cause));
 }
 
-function toOutcome({ isError, content, structuredContent }: CallToolResult): CallOutcome {
+function toAnswer(result: CallToolResult | InputRequiredResult): CallAnswer {
+  if (isInputRequiredResult(result)) {
+    const request = readInputRequest(result);
+    if (request) return { status: 'input_required', request };
+    return { status: 'rejected', message: 'asked for input that this client does not offer, or that is too large' };
+  }
+  const { isError, content, structuredContent } = result;
   return {
     status: 'result',
     isError: isError === true,

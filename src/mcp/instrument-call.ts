@@ -1,5 +1,5 @@
 import { SpanKind, SpanStatusCode, trace, type Span } from '@opentelemetry/api';
-import type { CallOutcome } from './call-outcome.ts';
+import type { CallAnswer } from './call-outcome.ts';
 import type { McpEndpoint } from './registry.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
@@ -9,11 +9,11 @@ interface InstrumentedTool {
   tool: string;
 }
 
-/** Measures a tool call and records it as a span of the turn's trace. */
-export async function instrumentCall(
+/** Measures a tool call, or its part between two questions to the user, and records it as a span of the turn's trace. */
+export async function instrumentCall<T extends CallAnswer | { status: 'asks' }>(
   { metrics, endpoint, tool }: InstrumentedTool,
-  call: () => Promise<CallOutcome>,
-): Promise<CallOutcome> {
+  call: () => Promise<T>,
+): Promise<T> {
   const endStep = metrics.steps.begin();
   // An inline server's name is the agent author's choice, so it must not become a label.
   const isRegistered = 'command' in endpoint || endpoint.trusted;
@@ -33,7 +33,7 @@ export async function instrumentCall(
       stop({ outcome: isToolError ? 'error' : status });
       endStep(status === 'not_sent' || status === 'unknown' ? 'badly' : 'well');
       if (isToolError) fail(span, 'tool_error');
-      else if (status !== 'result') fail(span, status);
+      else if (status !== 'result' && status !== 'asks' && status !== 'input_required') fail(span, status);
       return result;
     } finally {
       span.end();

@@ -2,7 +2,7 @@ import type { Tool } from '@modelcontextprotocol/client';
 import { LRUCache } from 'lru-cache';
 import { pino, type Logger } from 'pino';
 import type { Agent } from 'undici';
-import type { CallOutcome } from './call-outcome.ts';
+import type { CallAnswer } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
 import type { Grants } from './grants.ts';
 import { ConnectionLostError } from './errors.ts';
@@ -139,14 +139,14 @@ export class McpPool {
     tool: string,
     args: Record<string, unknown>,
     options: CallOptions,
-  ): Promise<CallOutcome> {
+  ): Promise<CallAnswer> {
     const { name } = endpoint;
     try {
       const { signal } = options;
       const outcome = await this.#asSubject(endpoint, scope, signal, (connection) =>
         connection.call(tool, args, options),
       );
-      return outcome.status === 'result' ? outcome : { ...outcome, message: named(name, outcome.message) };
+      return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;
     } catch (error) {
       const signIn = needOf(endpoint, error);
       if (signIn && !options.signal.aborted) {

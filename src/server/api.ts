@@ -8,6 +8,7 @@ import { TurnLimits } from '../engine/turn-limits.ts';
 import { TokenIssuer } from '../auth/token-verifier.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
 import { SessionWatches } from '../live/session-watches.ts';
+import { ActionFeed } from '../live/action-feed.ts';
 import { TurnTailPool } from '../live/turn-tail.ts';
 import { Readiness, type Check } from './readiness.ts';
 import { createScrape } from './operations.ts';
@@ -29,6 +30,7 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     turnLimits: new TurnLimits({ catalog, config, limits }),
     streamLimits: new StreamLimits(limits),
     speculator: new TurnSpeculator(services.speculativeCalls),
+    actionFeed: new ActionFeed({ catalog, bus, log }),
     tails: new TurnTailPool({ logs, bus, log }),
     sessionWatches: new SessionWatches({ catalog, bus, log }),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),

@@ -22,6 +22,8 @@ interface WorkloadSample {
   archiveBacklog: number;
   /** Seconds. */
   archiveBacklogAge: number;
+  /** Seconds. */
+  webhookBacklogAge: number;
   stuckWorkflows: Record<string, number>;
 }
 
@@ -47,7 +49,7 @@ const STUCK_WAIT_MS = 60_000;
 
 /**
  * Sets the gauges that cover all processes and are read from the stores: running turns, ended turns that are not
- * archived, and stuck workflows. Temporal 1.29 cannot list the last, so the workflows that matter are examined one by
+ * archived, deliveries that wait, and stuck workflows. Temporal 1.29 cannot list the last, so the workflows that matter are examined one by
  * one: running turns, the sessions of turns that are not archived, and removals of sessions.
  */
 export class Workload {
@@ -69,7 +71,7 @@ export class Workload {
 
   async #refresh(): Promise<void> {
     const { client, log, metrics } = this.#options;
-    const { turnsRunning, archiveBacklog, archiveBacklogAge, stuckWorkflows } = metrics;
+    const { turnsRunning, archiveBacklog, archiveBacklogAge, webhookBacklogAge, stuckWorkflows } = metrics;
     try {
       // The deadline applies to Temporal only; queries to a catalog that hangs are not cancelled.
       const querying = client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#query());
@@ -77,9 +79,10 @@ export class Workload {
       turnsRunning.set(found.turnsRunning);
       archiveBacklog.set(found.archiveBacklog);
       archiveBacklogAge.set(found.archiveBacklogAge);
+      webhookBacklogAge.set(found.webhookBacklogAge);
       for (const [type, count] of Object.entries(found.stuckWorkflows)) stuckWorkflows.set({ type }, count);
     } catch (error) {
-      for (const gauge of [turnsRunning, archiveBacklog, archiveBacklogAge]) gauge.remove();
+      for (const gauge of [turnsRunning, archiveBacklog, archiveBacklogAge, webhookBacklogAge]) gauge.remove();
       // Removes all label sets. On a gauge without labels `reset` would set 0.
       stuckWorkflows.reset();
       log.warn({ err: error }, 'the workload could not be measured');
@@ -94,6 +97,7 @@ export class Workload {
     const ended = unarchived.filter(({ id }) => !running.has(turnWorkflowId(id)));
     const endedAt = await Promise.all(ended.slice(0, MAX_EXAMINED).map(({ id }) => this.#endOf(id)));
     const waiting = endedAt.filter((at) => at !== undefined);
+    const oldestDelivery = await catalog.deliveries.oldestPending();
     const before = Date.now() - MIN_WORKFLOW_AGE_MS;
     const oldest = (workflows: Map<string, number>): string[] => {
       const slow = [...workflows].filter(([, startedAt]) => startedAt < before);
@@ -105,6 +109,7 @@ export class Workload {
       turnsRunning: running.size,
       archiveBacklog: waiting.length + Math.max(0, ended.length - MAX_EXAMINED),
       archiveBacklogAge: waiting.length > 0 ? (Date.now() - Math.min(...waiting)) / 1000 : 0,
+      webhookBacklogAge: oldestDelivery === undefined ? 0 : (Date.now() - Date.parse(oldestDelivery)) / 1000,
       stuckWorkflows: {
         turn: await this.#stuck(oldest(running)),
         session: await this.#stuck([...sessions].map(sessionWorkflowId)),

@@ -1,11 +1,13 @@
 import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentValidator } from '../agents/validate-agent.ts';
+import { answerProblem } from '../tools/elicitation-answer.ts';
 import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { openBlobStore } from '../blobs/open-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
+import type { AnswerCheck } from '../engine/check-answers.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
@@ -63,6 +65,7 @@ export interface Services {
   signIns: SignIns;
   toolPool: McpPool;
   agentCheck: AgentValidator;
+  answerCheck: AnswerCheck;
   close: () => Promise<void>;
 }
 
@@ -105,6 +108,7 @@ export async function openServices({
   const metrics = new Metrics();
   const live = { ...openLive({ redis, config, log, metrics, cipher }), ...(bus && { bus }) };
   const hintSession = (sessionId: string) => live.bus.hintSession(sessionId);
+  catalog.outbox.onChange((change) => live.bus.hintChange(change));
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
@@ -168,6 +172,7 @@ export async function openServices({
     signIns,
     toolPool,
     agentCheck: new AgentValidator({ models, registry }),
+    answerCheck: answerProblem,
     close: () => opened.disposeAsync(),
   };
 }

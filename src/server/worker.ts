@@ -5,13 +5,18 @@ import {
   type ActivityInterceptorsFactory,
   type InjectedSinks,
   type WorkerDeploymentOptions,
+  type WorkerOptions,
 } from '@temporalio/worker';
+import { webhookMessages } from '../api/sessions/webhook-messages.ts';
+import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
+import { StepsAhead } from '../speculation/steps-ahead.ts';
 import { createActivities } from '../../activities/index.ts';
 import { startHousekeeping } from '../housekeeping/sweep.ts';
 import { archive } from '../engine/archive-turn.ts';
 import { Archiver } from '../engine/archiver.ts';
 import { Conversations } from '../engine/conversations.ts';
+import { OwnQueue } from './own-queue.ts';
 import type { Check } from './readiness.ts';
 import type { Services } from './services.ts';
 import { activityScope, traceActivity, countRetries } from '../telemetry/activity-interceptors.ts';
@@ -43,7 +48,21 @@ export async function startWorker(
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
-  const dependencies = { ...services, conversations, draining: draining.signal };
+  const activityInterceptors = [activityScope, countRetries(metrics), traceActivity];
+  const { acceptsUnencrypted, shutdownSeconds } = config;
+  const ownQueue = new OwnQueue({
+    sharedQueue: config.temporal.taskQueue,
+    log,
+    options: () => ({
+      connection,
+      namespace: temporal.namespace,
+      activities: { callTool: activities.callTool },
+      ...activityOptions({ cipher, acceptsUnencrypted, activityInterceptors, shutdownSeconds }),
+    }),
+  });
+  const sources = { ...services, conversations, draining: draining.signal };
+  const dependencies = { ...sources, ownQueue, stepsAhead: new StepsAhead(sources) };
+  const activities = createActivities(dependencies);
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
   const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
   const archiver = new Archiver({ archive: archiveTurn, log });
@@ -53,9 +72,9 @@ export async function startWorker(
     taskQueue: config.temporal.taskQueue,
     workflowBundle,
     cipher,
-    acceptsUnencrypted: config.acceptsUnencrypted,
-    activities: createActivities(dependencies),
-    activityInterceptors: [activityScope, countRetries(metrics), traceActivity],
+    acceptsUnencrypted,
+    activities,
+    activityInterceptors,
     sinks: {
       traces: { turnEnded: { fn: (_workflow, span) => services.tracing?.turnEnded(span), callDuringReplay: false } },
       archive: {
@@ -81,11 +100,13 @@ export async function startWorker(
       cancels: { cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false } },
     },
     buildId: config.temporal.buildId,
-    shutdownSeconds: config.shutdownSeconds,
+    shutdownSeconds,
     stackTraces: config.temporal.stackTraces,
   });
+  const deliverer = new WebhookDeliverer({ ...services, messageOf: webhookMessages(services) });
   const housekeeping = startHousekeeping({
     ...services,
+    wakeDeliverer: () => deliverer.wake(),
     taskQueue: config.temporal.taskQueue,
     archiveTurn,
   });
@@ -100,7 +121,7 @@ export async function startWorker(
     stop: async () => {
       draining.abort();
       if (worker.getState() === 'RUNNING') worker.shutdown();
-      await Promise.all([finished.catch(() => undefined), housekeeping.stop()]);
+      await Promise.all([finished.catch(() => undefined), ownQueue.stop(), housekeeping.stop(), deliverer.stop()]);
       await archiver.stop();
       await connection.close();
     },
@@ -112,22 +133,43 @@ async function checkState(worker: Worker): Promise<void> {
   if (state !== 'RUNNING') throw new Error(`it is ${state.toLowerCase()}`);
 }
 
-interface WorkerSettings {
+/** The settings of every worker that runs activities. */
+interface ActivitySettings {
+  cipher: Cipher;
+  /** Whether unencrypted commands are accepted although there are keys. */
+  acceptsUnencrypted: boolean;
+  activityInterceptors: ActivityInterceptorsFactory[];
+  /** How long at-most-once tools may take to finish when the worker stops. */
+  shutdownSeconds: number;
+}
+
+function activityOptions(settings: ActivitySettings): Omit<WorkerOptions, 'taskQueue'> {
+  const { cipher, acceptsUnencrypted, activityInterceptors, shutdownSeconds } = settings;
+  const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
+  return {
+    ...(dataConverter && { dataConverter }),
+    interceptors: { activity: activityInterceptors },
+    shutdownGraceTime: shutdownSeconds * 1000,
+    // An activity that does not end even when it is cancelled must not keep the process alive.
+    shutdownForceTime: (shutdownSeconds + 10) * 1000,
+    // Model and tool calls mostly wait, so their cost is memory.
+    maxConcurrentActivityTaskExecutions: 1_000,
+    // `withHeartbeat` sets the intervals. By default heartbeats are delayed by up to 0.8 of the heartbeat time-out.
+    maxHeartbeatThrottleInterval: '10 milliseconds',
+    defaultHeartbeatThrottleInterval: '10 milliseconds',
+  };
+}
+
+interface WorkerSettings extends ActivitySettings {
   connection: NativeConnection;
   namespace: string;
   taskQueue: string;
   workflowBundle: { code: string };
-  cipher: Cipher;
-  /** Whether unencrypted commands are accepted although there are keys. */
-  acceptsUnencrypted: boolean;
   activities: ReturnType<typeof createActivities>;
-  activityInterceptors: ActivityInterceptorsFactory[];
   /** Called by workflows on this worker. */
   sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks & PauseSinks>;
   /** The version of its workflow code; undefined: one that gets the tasks of all versions. */
   buildId: string | undefined;
-  /** How long at-most-once tools may take to finish when the worker stops. */
-  shutdownSeconds: number;
   /** Whether the worker knows where its workflows wait. */
   stackTraces: boolean;
 }
@@ -136,17 +178,10 @@ interface WorkerSettings {
 async function createWorker(settings: WorkerSettings): Promise<Worker> {
   const { shutdownSeconds, stackTraces, activityInterceptors, buildId, cipher, acceptsUnencrypted, ...options } =
     settings;
-  const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
   return (stackTraces ? Worker : LeanWorker).create({
     ...options,
-    ...(dataConverter && { dataConverter }),
+    ...activityOptions({ cipher, acceptsUnencrypted, activityInterceptors, shutdownSeconds }),
     ...(buildId !== undefined && { workerDeploymentOptions: deploymentOptions(settings.taskQueue, buildId) }),
-    interceptors: { activity: activityInterceptors },
-    shutdownGraceTime: shutdownSeconds * 1000,
-    // An activity that does not end even when it is cancelled must not keep the process alive.
-    shutdownForceTime: (shutdownSeconds + 10) * 1000,
-    // Model and tool calls mostly wait, so their cost is memory.
-    maxConcurrentActivityTaskExecutions: 1_000,
     maxConcurrentLocalActivityExecutions: 200,
     maxConcurrentWorkflowTaskExecutions: 100,
     maxCachedWorkflows: 2_000,
@@ -154,9 +189,6 @@ async function createWorker(settings: WorkerSettings): Promise<Worker> {
     maxEagerActivityReservationsPerWorkflowTask: 50,
     // After a crash, workflow tasks wait this long on the dead worker's sticky queue.
     stickyQueueScheduleToStartTimeout: '1 second',
-    // `withHeartbeat` sets the intervals. By default heartbeats are delayed by up to 0.8 of the heartbeat time-out.
-    maxHeartbeatThrottleInterval: '10 milliseconds',
-    defaultHeartbeatThrottleInterval: '10 milliseconds',
   });
 }
 

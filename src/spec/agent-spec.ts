@@ -156,6 +156,11 @@ export function iterationLimit({ config }: AgentSpec): number {
   return config?.iteration_limit ?? 100;
 }
 
+/** Whether an agent may start sub-agents that are not registered. */
+export function startsDynamic({ config }: AgentSpec): boolean {
+  return config?.dynamic_sub_agents?.enabled !== false;
+}
+
 /** Whether an agent names MCP servers, and its turns connect to them. */
 export function hasServers({ mcp_servers: servers }: AgentSpec): boolean {
   return (servers ?? []).length > 0;

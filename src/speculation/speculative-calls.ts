@@ -6,6 +6,7 @@ import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { linkSignal, onAbort, waitOrAbort } from '../lib/abort.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
+import { chunksOf, readAhead, type Part } from './read-ahead.ts';
 
 /** Calls the model; undefined if the turn's first model call is unknown until its session has accepted the turn. */
 export type StartSpeculativeCall = (start: SpeculativeCall, signal: AbortSignal) => Promise<BegunCall | undefined>;
@@ -81,8 +82,6 @@ interface Answer extends ClaimedMessage {
   /** All chunks, for another worker. */
   parts: ReadableStream<Part>;
 }
-
-type Part = { chunk: ModelChunk } | { error: unknown };
 
 /** The speculative calls of a server whose API and worker share a process. */
 export class InProcessSpeculativeCalls implements SpeculativeCalls {
@@ -224,25 +223,4 @@ function read({ message, chunks }: BegunCall): Answer {
   // An answer that nobody claims may fail.
   ended.catch(() => undefined);
   return { message, ended, parts };
-}
-
-function readAhead(chunks: AsyncIterable<ModelChunk>): ReadableStream<Part> {
-  // An error is enqueued, because a failed stream drops its queue, and the chunks before the failure are used.
-  return new ReadableStream<Part>({
-    async start(controller) {
-      try {
-        for await (const chunk of chunks) controller.enqueue({ chunk });
-      } catch (error) {
-        controller.enqueue({ error });
-      }
-      controller.close();
-    },
-  });
-}
-
-async function* chunksOf(parts: ReadableStream<Part>): AsyncGenerator<ModelChunk> {
-  for await (const part of parts) {
-    if ('error' in part) throw part.error;
-    yield part.chunk;
-  }
 }

@@ -5,6 +5,7 @@ import type { TraceContext } from '../core/trace-context.ts';
 import { TRACE_HEADER, REQUEST_HEADER, sessionIdOf } from '../core/temporal-names.ts';
 import type { Metrics } from './metrics.ts';
 import { withLogContext, type LogScope } from './log-context.ts';
+import { asTurn } from './trace-propagation.ts';
 
 /**
  * Records each attempt at an activity as a span of the turn's trace; turns that began without a trace stay without.
@@ -16,7 +17,7 @@ export const traceActivity: ActivityInterceptorsFactory = ({ info }) => ({
       const payload = input.headers[TRACE_HEADER];
       if (!payload) return next(input);
       const carrier = defaultPayloadConverter.fromPayload<TraceContext>(payload);
-      const parent = propagation.extract(context.active(), carrier);
+      const parent = asTurn(propagation.extract(context.active(), carrier));
       const attributes = { 'everturn.attempt': info.attempt };
       return trace.getTracer('everturn').startActiveSpan(info.activityType, { attributes }, parent, async (span) => {
         try {

@@ -12,6 +12,11 @@ export type SpeculativeCallOutcome = (typeof SPECULATIVE_CALL_OUTCOMES)[number];
 const CALL_BUCKETS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const QUICK_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
+/** How work ended that began before its step was scheduled. All but the first were of no use. */
+const SPECULATIVE_STEP_OUTCOMES = ['claimed', 'withdrawn', 'mismatched', 'expired'] as const;
+
+export type SpeculativeStepOutcome = (typeof SPECULATIVE_STEP_OUTCOMES)[number];
+
 /**
  * The metrics of a process. All label values are bounded: route patterns and names of registered servers, but never
  * ids, paths, or names of models or agents.
@@ -73,6 +78,12 @@ export class Metrics {
     labelNames: ['outcome'] as const,
     registers: [this.registry],
   });
+  readonly speculativeSteps = new Counter({
+    name: 'everturn_speculative_steps_total',
+    help: 'Model calls after the first and tool calls that began before they were scheduled, by outcome: claimed, or why they were unused',
+    labelNames: ['work', 'outcome'] as const,
+    registers: [this.registry],
+  });
   readonly toolCalls = new Histogram({
     name: 'everturn_tool_call_duration_seconds',
     help: 'Time of MCP tool calls, by registered server and outcome: result, error, rejected, not_sent, unknown',
@@ -84,6 +95,17 @@ export class Metrics {
     name: 'everturn_retries_total',
     help: 'Activity attempts that failed and are retried, by class of failure',
     labelNames: ['activity', 'reason'] as const,
+    registers: [this.registry],
+  });
+  readonly webhookAttempts = new Counter({
+    name: 'everturn_webhook_attempts_total',
+    help: 'Attempts of this worker to deliver to a webhook, by outcome: delivered, retried, or failed for good',
+    labelNames: ['outcome'] as const,
+    registers: [this.registry],
+  });
+  readonly webhookBacklogAge = new Gauge({
+    name: 'everturn_webhook_backlog_oldest_seconds',
+    help: 'Time since the oldest delivery that is not over was created, across all processes',
     registers: [this.registry],
   });
   readonly readers = new Gauge({
@@ -149,6 +171,10 @@ export class Metrics {
     // Counters start at 0 instead of being absent, so that an alert on an increase sees the first event.
     for (const status of STATUSES) this.turnsEnded.inc({ status }, 0);
     for (const outcome of SPECULATIVE_CALL_OUTCOMES) this.speculativeCalls.inc({ outcome }, 0);
+    for (const outcome of ['delivered', 'retried', 'failed']) this.webhookAttempts.inc({ outcome }, 0);
+    for (const outcome of SPECULATIVE_STEP_OUTCOMES) {
+      for (const work of ['model_call', 'tool_call']) this.speculativeSteps.inc({ work, outcome }, 0);
+    }
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
   }
 

@@ -6,7 +6,7 @@ import type { temporal } from '@temporalio/proto';
 import {
   APPENDING_ACTIVITIES,
   type ActivityResult,
-  type Appended,
+  type CallToolResult,
   type HistoryEvent,
   type ScheduledActivity,
   type TurnResult,
@@ -286,8 +286,12 @@ class EventDecoder {
   async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityResult } | undefined> {
     const completed = event.activityTaskCompletedEventAttributes;
     if (completed) {
-      const result = await this.#first<Partial<Appended> | undefined>(completed.result?.payloads, this.#ofActivity);
-      const end: ActivityResult = { how: 'completed', records: result?.records ?? [], stamp: result?.stamp ?? '' };
+      const result = await this.#first<Partial<CallToolResult> | undefined>(
+        completed.result?.payloads,
+        this.#ofActivity,
+      );
+      const { records = [], stamp = '', elicitation } = result ?? {};
+      const end: ActivityResult = { how: 'completed', records, stamp, ...(elicitation && { elicitation }) };
       return { scheduledEventId: Number(completed.scheduledEventId), end };
     }
     const failed = event.activityTaskFailedEventAttributes;

@@ -52,18 +52,25 @@ export function isSchema(schema: object): boolean {
 }
 
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
+  const misfit = schemaProblem(schema, value, values);
+  return misfit === undefined ? { ok: true, value } : problem(`do not fit the tool's schema: ${misfit}`);
+}
+
+/**
+ * Why a value does not fit a server's schema, with the place as a JSON pointer; undefined if it does, or if the schema
+ * cannot be checked within the limits: the server validates in any case. `values`: how many values are in the value.
+ */
+export function schemaProblem(schema: object, value: object, values = 1): string | undefined {
   let errors: ErrorObject[];
   try {
     errors = validator(schema)(value, values);
   } catch {
-    // The validation exceeded its time limit. The server validates the arguments in any case.
-    return { ok: true, value };
+    return undefined;
   }
   const [first, last] = [errors[0], errors.at(-1)];
-  if (!first || !last) return { ok: true, value };
+  if (!first || !last) return undefined;
   // For anyOf, the first error is that of its first branch, and the last one says that no branch matches.
-  const lines = new Set([describe(first), describe(last)]);
-  return problem(`do not fit the tool's schema: ${[...lines].join('\n')}`);
+  return [...new Set([describe(first), describe(last)])].join('\n');
 }
 
 /** `values`: the number of values inside the value. */

@@ -1,4 +1,4 @@
-import type { AgentSpec } from '../spec/agent-spec.ts';
+import { startsDynamic, type AgentSpec } from '../spec/agent-spec.ts';
 import type { AgentTool } from './toolset.ts';
 
 export const CREATE_SUB_AGENT = 'create_sub_agent';
@@ -12,9 +12,9 @@ const INPUT = {
 const MODEL = { type: 'string', minLength: 1, maxLength: 256, description: 'Default: your own model.' };
 
 /** Lets the model start a sub-agent. Undefined if the agent may start none. */
-export function createSubAgent({ agents: registered, config }: AgentSpec): AgentTool | undefined {
-  const agents = registered ?? [];
-  const isDynamic = config?.dynamic_sub_agents?.enabled !== false;
+export function createSubAgent(spec: AgentSpec): AgentTool | undefined {
+  const agents = spec.agents ?? [];
+  const isDynamic = startsDynamic(spec);
   if (!isDynamic && agents.length === 0) return undefined;
   const agent = {
     type: 'string',

@@ -1,8 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { ToolScope } from '../core/history.ts';
 import type { ToolCall, ToolInfo } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
+import { callInRounds, type AskingCall } from '../mcp/call-rounds.ts';
 import { instrumentCall } from '../mcp/instrument-call.ts';
+import { OpenCalls } from '../mcp/open-calls.ts';
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
 import type { McpEndpoint, McpRegistry } from '../mcp/registry.ts';
 import type { SignInNeed } from '../mcp/sign-in-required.ts';
@@ -24,15 +25,13 @@ export interface McpToolsOptions {
   metrics: Metrics;
 }
 
-/** Waits before a call that did not reach its server is retried; the pool remembers a failed connect for 1 s or more. */
-const UNREACHED_WAITS_MS = [1_500, 4_000];
-
 /** The tools of an agent's MCP servers. */
 export class McpTools implements ToolKind {
   readonly type = 'mcp';
   readonly #registry: McpRegistry;
   readonly #pool: McpPool;
   readonly #metrics: Metrics;
+  readonly #openCalls = new OpenCalls();
 
   constructor({ registry, pool, metrics }: McpToolsOptions) {
     this.#registry = registry;
@@ -54,7 +53,8 @@ export class McpTools implements ToolKind {
     };
   }
 
-  async run(call: ToolCall, { spec, scope, operationId, timeoutMs, signal }: RunOptions): Promise<CallOutcome> {
+  async run(call: ToolCall, options: RunOptions): Promise<CallOutcome | AskingCall> {
+    const { spec, scope, operationId, timeoutMs, signal, mayRepeat, resumed } = options;
     const { info } = call;
     if (info.type !== this.type) throw new TypeError(`not a tool of an MCP server: ${call.name}`);
     let endpoint: McpEndpoint;
@@ -66,15 +66,15 @@ export class McpTools implements ToolKind {
     }
     const parsed = parseArguments({}, call.arguments);
     if (!parsed.ok) return { status: 'result', isError: true, content: [{ type: 'text', text: parsed.message }] };
-    const options = { operationId, signal, timeoutMs };
-    for (let tries = 0; ; tries++) {
-      const outcome = await instrumentCall({ metrics: this.#metrics, endpoint, tool: info.name }, () =>
-        this.#pool.call(endpoint, scope, info.name, parsed.value, options),
-      );
-      const wait = UNREACHED_WAITS_MS[tries];
-      if (outcome.status !== 'not_sent' || wait === undefined || signal.aborted) return outcome;
-      await sleep(wait, undefined, { signal }).catch(() => undefined);
-    }
+    const { name: tool } = info;
+    return callInRounds({
+      openCalls: this.#openCalls,
+      send: (more) => this.#pool.call(endpoint, scope, tool, parsed.value, { operationId, timeoutMs, ...more }),
+      measure: (work) => instrumentCall({ metrics: this.#metrics, endpoint, tool }, work),
+      signal,
+      mayRepeat,
+      resumed,
+    });
   }
 
   /** @throws an Error that says why the tool must not be called, McpUnavailableError, or the reason of the signal */

@@ -1,6 +1,7 @@
 import type { ToolScope } from '../core/history.ts';
 import type { ToolCall, ToolInfo } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
+import type { AskingCall, ResumedCall } from '../mcp/call-rounds.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
 
@@ -13,11 +14,11 @@ export interface ToolKind {
   /** The agent's tools of this kind. Unreachable servers are part of the result; throws only if `signal` is aborted. */
   tools(spec: AgentSpec, scope: ToolScope, signal: AbortSignal): Promise<KindTools>;
   /**
-   * Runs a call of a tool of this kind. Checks the operator's policy again, because it may have changed while the call
+   * Runs a call of a tool of this kind until it has ended, or asks the user. Checks the operator's policy again, because it may have changed while the call
    * waited for its approval.
    * @throws only before the call was sent: an Error that says why it may not or cannot run, or the reason of the signal
    */
-  run(call: ToolCall, options: RunOptions): Promise<CallOutcome>;
+  run(call: ToolCall, options: RunOptions): Promise<CallOutcome | AskingCall>;
 }
 
 /** What one kind contributes to a toolset. */
@@ -33,6 +34,10 @@ export interface RunOptions {
   operationId: string;
   timeoutMs: number;
   signal: AbortSignal;
+  /** Whether the tool allows that the call runs again. */
+  mayRepeat: boolean;
+  /** Set if the call continues with an answer of the user. */
+  resumed?: ResumedCall | undefined;
   /** Loads the agent's tools of all kinds, for a tool that reads them. */
   loadToolset: () => Promise<Toolset>;
 }

@@ -58,6 +58,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
         spec: SPEC,
         scope,
         operationId: 'turn_0/call_0',
+        mayRepeat: false,
         timeoutMs: 10_000,
         signal: unaborted,
         loadToolset: () => toolsets.load(SPEC, scope, unaborted),

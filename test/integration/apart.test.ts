@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { newId } from '../../src/engine/new-id.ts';
-import { folded, type EventReader } from '../support/api-client.ts';
+import { folded, foldedByTurn, type EventReader, type SessionFrame } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';
 import { TestMcpServer } from '../support/mcp-server.ts';
 import { TestRedis } from '../support/redis.ts';
@@ -93,6 +93,7 @@ async function begin(...scripts: Script[]) {
   const turnId = await first.turnId();
   return {
     first,
+    sessionId,
     requests: () => model.requestsTo(agent).length,
     /** Starts a reader at an API, from a cursor. */
     read: ({ api }: ServerProcess, after?: number) => api.subscribe(sessionId, turnId, after),
@@ -204,6 +205,40 @@ test('when Redis restarts in mid-stream, text in progress is resent and no event
   expect(await first.end()).toMatchObject({ output: { content: 'before meanwhile after ' } });
   expect(await whole(beside)).toEqual(await whole(first));
   expect(await whole(read(api2))).toEqual(await whole(first));
+});
+
+test('a session is followed over turns that other APIs start, across the death of its API and without Redis', async () => {
+  const answer = held(
+    (call) => call.text('I was saying '),
+    (call) => call.text('that all is well.').finish(),
+  );
+  const { first, sessionId } = await begin(say('one'), answer.script, say('three'));
+  const isEnd = ({ type }: SessionFrame): boolean => type === 'turn.done';
+  const ended = (reader: EventReader<SessionFrame>, count: number) =>
+    reader.next(() => reader.frames.filter(isEnd).length === count);
+  const [reader, other] = [api2.api.followSession(sessionId), api1.api.followSession(sessionId)];
+  await Promise.all([ended(reader, 1), ended(other, 1)]);
+  const second = api1.api.turn(sessionId, 'and then?');
+  await reader.says('I was saying');
+  await api2.kill();
+  await reader.done.catch(() => undefined);
+  const rest = api1.api.followSession(sessionId, reader.frames.at(-1)?.sequence_number);
+  await rest.says('I was saying');
+  answer.release();
+  await Promise.all([ended(rest, 1), ended(other, 2)]);
+  await api2.start();
+  const late = api2.api.followSession(sessionId, rest.frames.at(-1)?.sequence_number);
+  await redis.down();
+  const third = api1.api.turn(sessionId, 'and now?');
+  await Promise.all([ended(late, 1), ended(rest, 2), ended(other, 3)]);
+  await redis.up();
+  const expected = await Promise.all(
+    [first, second, third].map(async (turn) => ({ turnId: await turn.turnId(), events: folded(await turn.done) })),
+  );
+  expect(foldedByTurn(other.frames)).toEqual(expected);
+  expect(foldedByTurn(reader.frames, rest.frames)).toEqual(expected);
+  expect(foldedByTurn(late.frames)).toEqual(expected.slice(2));
+  for (const each of [rest, other, late]) each.close();
 });
 
 test('a worker that is stopped finishes its tools and hands its model calls to another', async () => {

@@ -9,7 +9,7 @@ import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
 import { turnCreated } from '../../src/core/projection.ts';
-import type { LogEntry } from '../../src/core/records.ts';
+import { NO_USAGE, type LogEntry } from '../../src/core/records.ts';
 import { Conversations } from '../../src/engine/conversations.ts';
 import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../src/temporal/history.ts';
@@ -207,8 +207,8 @@ test('unarchived turns are listed, the oldest first, without those that are only
   await accept('later', 3, LATER);
   await accept('first', 1, NOW);
   await accept('archived', 2, NOW);
-  const end = { kind: 'turn.done', at: NOW } as unknown as LogEntry['record'];
-  await catalog.archive.add('archived', [{ ordinal: 1, record: end }], true);
+  const end = ended[0]!.record;
+  await catalog.archive.add('archived', [{ ordinal: 1, record: end }], { complete: true });
   await catalog.turns.request({ id: 'asked', session_id: 's', created_at: NOW });
   expect((await catalog.turns.unarchived()).map(({ id }) => id)).toEqual(['first', 'later']);
 });
@@ -221,7 +221,7 @@ test('records with all kinds of text are read from the archive unchanged', async
   }));
   await insertSession(catalog, 's');
   await catalog.turns.request({ id: 't', session_id: 's', created_at: NOW });
-  await catalog.archive.add('t', entries, true);
+  await catalog.archive.add('t', entries, { complete: true });
   expect(await catalog.archive.read('t', 1, 2_000)).toEqual(entries);
   expect(await catalog.archive.read('t', Number.MAX_SAFE_INTEGER, 10)).toEqual([]);
   expect(await catalog.turns.get('t')).toMatchObject({ archived: 1, archived_through: 1_201 });
@@ -239,7 +239,7 @@ test('a chain is complete whether its turns are in the archive, only in the inde
     if (turnId === 'asked') await catalog.turns.request({ id: turnId, session_id: 's', created_at: NOW });
     else await catalog.turns.accept(start);
     if (!turnId.startsWith('archived')) continue;
-    await catalog.archive.add(turnId, [{ ordinal: 1, record: turnCreated(start) }], true);
+    await catalog.archive.add(turnId, [{ ordinal: 1, record: turnCreated(start) }], { complete: true });
   }
   const fake: Pick<TurnHistory, 'read'> = {
     async *read(turnId) {
@@ -291,7 +291,7 @@ test('the conversation of a chain of 600 turns is read completely, many turns at
       ordinal: i + 1,
       record: i === 0 ? turnCreated(start) : (said(i + 1) as unknown as LogEntry['record']),
     }));
-    await catalog.archive.add(start.turnId, entries, true);
+    await catalog.archive.add(start.turnId, entries, { complete: true });
   }
   let queries = 0;
   const onQuery = (): void => void (queries += 1);
@@ -324,12 +324,12 @@ test('each of several concurrent archivers of a turn is told which entries it ha
   }));
   await insertSession(worker, 's');
   await worker.turns.accept(turnOf('t'));
-  expect(await worker.archive.add('t', entries.slice(0, 2), false)).toEqual(entries.slice(0, 2));
+  expect(await worker.archive.add('t', entries.slice(0, 2), { complete: false })).toEqual(entries.slice(0, 2));
   const added = await Promise.all(
-    [worker, other].map((catalog) => persist(() => catalog.archive.add('t', entries, true))),
+    [worker, other].map((catalog) => persist(() => catalog.archive.add('t', entries, { complete: true }))),
   );
   expect(added.flat()).toEqual(entries.slice(2));
-  expect(await worker.archive.add('t', entries.slice(0, 1), false)).toEqual([]);
+  expect(await worker.archive.add('t', entries.slice(0, 1), { complete: false })).toEqual([]);
   expect(await worker.archive.read('t', 1, 10)).toEqual(entries);
   expect(await worker.turns.get('t')).toMatchObject({ archived: 1, archived_through: 3 });
 });
@@ -359,7 +359,18 @@ const turnOf = (turnId: string) => ({
   createdAt: NOW,
   title: 'x',
 });
-const ended: LogEntry[] = [{ ordinal: 1, record: { kind: 'turn.done', at: NOW } as unknown as LogEntry['record'] }];
+const ended: LogEntry[] = [
+  {
+    ordinal: 1,
+    record: {
+      kind: 'turn.done',
+      id: 'evt_1',
+      at: NOW,
+      end: { status: 'cancelled', reason: 'client-cancelled' },
+      usage: NO_USAGE,
+    },
+  },
+];
 
 test('nothing can be added to a deleted session', async () => {
   const catalog = await open();
@@ -373,9 +384,9 @@ test('nothing can be added to a deleted session', async () => {
   expect(await catalog.sessions.list(filter, { order: 'asc', after: undefined, limit: 10 })).toEqual([]);
   expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
   expect(await catalog.turns.accept(turnOf('u'))).toBe(false);
-  expect(await catalog.archive.add('t', ended, true)).toBe(undefined);
+  expect(await catalog.archive.add('t', ended, { complete: true })).toBe(undefined);
   await catalog.turns.remove('t');
-  expect(await catalog.archive.add('t', ended, true)).toBe(undefined);
+  expect(await catalog.archive.add('t', ended, { complete: true })).toBe(undefined);
   await catalog.sessions.forget('s', { now: LATER, again: undefined });
   expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
   for (const table of ['turns', 'archive', 'sessions', 'idempotency'] as const) {
@@ -446,7 +457,7 @@ test('no turn starts while blobs are collected, and no blobs are collected while
       { ordinal: 1, record },
       { ordinal: 2, record: ended[0]?.record ?? record },
     ],
-    true,
+    { complete: true },
   );
   const order: string[] = [];
   let request: Promise<unknown> | undefined;
@@ -478,7 +489,7 @@ test('a session that is in use at the first page of its blobs is not marked as s
     blobs: {
       async *list() {
         yield [{ name: 'a', storedAt: 0 }];
-        await catalog.archive.add('t', ended, true);
+        await catalog.archive.add('t', ended, { complete: true });
         yield [{ name: 'b', storedAt: 0 }];
       },
       delete: (_: string, names: string[]) => Promise.resolve(deleted.push(...names)),
@@ -488,7 +499,7 @@ test('a session that is in use at the first page of its blobs is not marked as s
   await sweep('2026-11-09T10:00:00.000Z');
   expect(deleted).toEqual([]);
   expect(await catalog.sessions.get('s')).toMatchObject({ unswept_since: expect.any(String) });
-  await catalog.archive.add('t', ended, true);
+  await catalog.archive.add('t', ended, { complete: true });
   await sweep('2026-11-16T10:00:00.000Z');
   expect(deleted).toEqual(['a', 'b']);
   expect(await catalog.sessions.get('s')).toMatchObject({ unswept_since: null });
@@ -505,7 +516,7 @@ test('the archive notes the blobs that its records refer to, and none that a tex
   await catalog.archive.add(
     't',
     [1, 2].map((ordinal) => ({ ordinal, record })),
-    true,
+    { complete: true },
   );
   expect([...(await catalog.blobReferences.of('s'))].toSorted()).toEqual([text, file]);
   expect(await catalog.sessions.get('s')).toMatchObject({ active_at: NOW, unswept_since: NOW, deleted_at: null });

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/server';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { byThread, folded } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
@@ -21,13 +22,17 @@ let server: ServerProcess;
 let ledger: Map<string, number>;
 /** While set, tools take effect and then do not respond. */
 let stuck: boolean;
+/** While set, tools ask the user. */
+let asks: ((call: RunningCall) => Promise<string | InputRequiredResult>) | undefined;
 
 beforeEach(async () => {
   dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-crash-'));
   model = await ScriptedModel.start();
   ledger = new Map();
   stuck = false;
-  const handler = async (_: unknown, call: RunningCall): Promise<string> => {
+  asks = undefined;
+  const handler = async (_: unknown, call: RunningCall): Promise<string | InputRequiredResult> => {
+    if (asks) return asks(call);
     const operation = String(call.meta['io.everturn/operation-id']);
     ledger.set(operation, (ledger.get(operation) ?? 0) + 1);
     if (stuck) await new Promise((resolve) => call.signal.addEventListener('abort', resolve));
@@ -173,6 +178,45 @@ test('a crash while an approval is pending: it stays pending, and the approved c
   expect([...ledger.values()]).toEqual([1]);
   expect(mcp.calls.map(({ arguments: args }) => args)).toEqual([{ amount: 5 }]);
 });
+
+test.each([
+  ['2026-07-28', { pay: 'succeeded', sync: 'succeeded' }],
+  ['2025-11-25', { pay: 'unknown_outcome', sync: 'succeeded' }],
+] as const)(
+  'a crash while a server of %s waits for the user: what continues, continues',
+  async (protocol, outcomes) => {
+    await mcp.restart({ protocol });
+    const requestedSchema = { type: 'object' as const, properties: { name: { type: 'string' as const } } };
+    asks = async ({ elicit, inputResponses }) => {
+      const question = { message: 'Your name?', requestedSchema };
+      if (protocol === '2025-11-25') return JSON.stringify(await elicit(question));
+      const given = inputResponses?.['name'];
+      return given ? JSON.stringify(given) : inputRequired({ inputRequests: { name: inputRequired.elicit(question) } });
+    };
+    model.script('m', use({ name: 'pay', id: 'pay' }, { name: 'sync', id: 'sync' }), say('I see.'));
+    const sessionId = await server.api.createSession('agent');
+    expect(await server.api.turn(sessionId, 'go').end()).toMatchObject({ status: 'done', output: null });
+    await server.kill();
+    await server.start();
+    const answer = (id: string) => ({ action: 'accept', content: { name: `for ${id}` } });
+    const resumed = server.api.turn(
+      sessionId,
+      ['pay', 'sync'].map((id) => ({
+        type: 'user.tool_response',
+        thread_id: 'main',
+        tool_call_id: id,
+        content: JSON.stringify(answer(id)),
+      })),
+    );
+    expect(await resumed.end()).toMatchObject({ status: 'done', output: { content: 'I see.' } });
+    const responses = folded(await resumed.done) as { tool_call_id?: string; outcome?: string; content?: string }[];
+    const ended = responses.filter(({ tool_call_id: id }) => id);
+    expect(Object.fromEntries(ended.map((one) => [one.tool_call_id, one.outcome]))).toEqual(outcomes);
+    for (const { tool_call_id: id = '', outcome, content } of ended) {
+      if (outcome === 'succeeded') expect(content).toBe(JSON.stringify(answer(id)));
+    }
+  },
+);
 
 test('a graceful stop: model calls are handed over and tools finish', async () => {
   const first = held(

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { ApiClient } from '../support/api-client.ts';
-import type { Script } from '../support/scripted-model.ts';
+import { use, type Script } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 const KEYS = 'root:admin=key-of-root,ann=key-of-ann,bob=key-of-bob,cem=key-of-cem';
@@ -16,7 +16,7 @@ async function start(env: Record<string, string>) {
   server = await startTestServer({ env: { EVERTURN_API_KEYS: KEYS, ...env } });
   const as = (name: string) => new ApiClient(server.server.url, `key-of-${name}`);
   await as('root').putAgent('slow', { model: { name: 'slow' } });
-  return { ann: as('ann'), bob: as('bob'), cem: as('cem') };
+  return { root: as('root'), ann: as('ann'), bob: as('bob'), cem: as('cem') };
 }
 
 const untilClosed: Script = async (call) => {
@@ -240,4 +240,24 @@ test('without keys only the configured limits apply', async () => {
   server = await startTestServer({ env: { EVERTURN_REQUESTS_PER_MINUTE: '1' } });
   const status = async () => (await server.api.send('GET', '/v1/agents')).status;
   expect([await status(), await status()]).toEqual([200, 429]);
+});
+
+test('a turn that waits for answers is not counted, until it is answered', async () => {
+  const { ann, root } = await start({ EVERTURN_TURNS_PER_SUBJECT: '1' });
+  await root.putAgent('asks', { model: { name: 'asks' }, config: { pause: 'wait' } });
+  const question = use({ name: 'ask_user_question', id: 'q1', args: { question: 'Why?' } });
+  server.model.script('asks', question, untilClosed);
+  const id = await ann.createSession('asks');
+  const waiting = ann.turn(id, 'hi');
+  await waiting.type('turn.paused');
+  // The worker records the pause in the index a moment later.
+  await expect.poll(() => isLetIn(ann)).toBe(true);
+  await endOne(ann);
+  const answer = { type: 'user.tool_response', thread_id: 'main', tool_call_id: 'q1', content: 'because' };
+  expect((await ann.send('POST', `/v1/agents/sessions/${id}/actions`, { input: [answer] })).status).toBe(200);
+  await waiting.says('Slowly');
+  await expect
+    .poll(() => server.database.rows.selectFrom('turns').select('paused').where('may_pause', '=', 1).execute())
+    .toEqual([{ paused: 0 }]);
+  expect(await isLetIn(ann)).toBe(false);
 });

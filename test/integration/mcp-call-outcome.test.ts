@@ -364,7 +364,7 @@ describe('an event stream that can be resumed', () => {
   });
 });
 
-test('a tool that requests input has stopped; one that continues as a task may have taken effect', async () => {
+test('a tool that requests input is told from one that continues as a task, which may have taken effect', async () => {
   const { server, pool, endpoint } = await start({});
   await pool.tools(endpoint, SCOPE, calling().signal);
   const results = [
@@ -376,7 +376,7 @@ test('a tool that requests input has stopped; one that continues as a task may h
     server.faults.set('tools/call', { result });
     outcomes.push(await pool.call(endpoint, SCOPE, 'act', {}, calling()));
   }
-  expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'unknown']);
+  expect(outcomes.map(({ status }) => status)).toEqual(['input_required', 'unknown']);
 });
 
 test('a gateway that gives up on the server behind it leaves an unknown outcome', async () => {

@@ -5,7 +5,7 @@ import { longestStretch } from '../support/main-thread.ts';
 import { storeToolResult, readResult } from '../../src/tools/results.ts';
 import type { BlobStore } from '../../src/blobs/blob-store.ts';
 import { sha256 } from '../../src/lib/hash.ts';
-import type { CallOutcome } from '../../src/mcp/call-outcome.ts';
+import type { CallAnswer } from '../../src/mcp/call-outcome.ts';
 import { McpPool } from '../../src/mcp/pool.ts';
 
 /** How long a response may block the main thread: heartbeats and all other sessions wait meanwhile. */
@@ -77,12 +77,12 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
     await call();
     const countCalls = (): number => server.received.filter((method) => method === 'tools/call').length;
     const before = countCalls();
-    const kept = async (): Promise<CallOutcome> => {
+    const kept = async (): Promise<CallAnswer> => {
       const outcome = await call();
       if (outcome.status === 'result') await storeToolResult(readResult(outcome), { blobs, sessionId: 's' });
       return outcome;
     };
-    let outcomes: CallOutcome[] = [];
+    let outcomes: CallAnswer[] = [];
     const stretch = await longestStretch(async () => {
       outcomes = await Promise.all(Array.from({ length: calls }, kept));
     });
@@ -281,7 +281,7 @@ describe('a program that responds with', () => {
     expect(stretch).toBeLessThan(MAX_STRETCH_MS);
   });
 
-  async function run(answer: string): Promise<{ outcome: CallOutcome | undefined; stretch: number }> {
+  async function run(answer: string): Promise<{ outcome: CallAnswer | undefined; stretch: number }> {
     const program = `
       const result = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } };
       require('node:readline').createInterface(process.stdin).on('line', (line) => {
@@ -301,7 +301,7 @@ describe('a program that responds with', () => {
       isolation: 'shared' as const,
       idempotentTools: [],
     };
-    let outcome: CallOutcome | undefined;
+    let outcome: CallAnswer | undefined;
     const stretch = await longestStretch(async () => {
       outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling);
     });

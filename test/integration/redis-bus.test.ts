@@ -9,6 +9,7 @@ import { newId } from '../../src/engine/new-id.ts';
 import { openRedis, type Redis } from '../../src/lib/redis.ts';
 import { BusTap } from '../support/bus-tap.ts';
 import { checkCentralProperty } from '../support/central-property.ts';
+import { randomThreads } from '../support/random-threads.ts';
 import { TestRedis } from '../support/redis.ts';
 
 /** A worker and an API, each with its own connections to one real Redis. */
@@ -97,6 +98,7 @@ class Reading {
 
 test('every cut of a stream, resumed at any time, folds to the log', async () => {
   await checkCentralProperty({ worker: worker.bus, api: api.bus }, 100);
+  await checkCentralProperty({ worker: worker.bus, api: api.bus }, 50, randomThreads());
 });
 
 test('a late reader gets the text so far without a further frame, and nothing of a finished message', async () => {

@@ -13,6 +13,8 @@ let proxy: TcpProxy;
 let server: TestServer;
 let bus: InProcessBus;
 const writing = Promise.withResolvers<void>();
+/** The calls of the tool that only reads; the second one waits. */
+const looks = { begun: 0, mayEnd: Promise.withResolvers<void>() };
 beforeEach(async () => {
   proxy = await TcpProxy.start(inject('temporalAddress'));
   bus = new InProcessBus();
@@ -27,6 +29,15 @@ beforeEach(async () => {
           handler: async () => {
             await writing.promise;
             return 'written';
+          },
+        },
+        {
+          name: 'look',
+          annotations: { readOnlyHint: true },
+          handler: async () => {
+            looks.begun += 1;
+            if (looks.begun === 2) await looks.mayEnd.promise;
+            return 'seen';
           },
         },
       ],
@@ -302,4 +313,41 @@ test('a turn that is cancelled as soon as it is accepted has the message that it
     { type: 'turn.done' },
   ]);
   expect(folded(await server.api.subscribe(chat.sessionId, turnId).done)).toEqual(live);
+});
+
+test('a read-only tool and the next model call begin while Temporal does not answer, once each', async () => {
+  const second = held(
+    (call) => call.text('Again. '),
+    (call) => call.toolCall('look', {}, 'call_2').finish(),
+  );
+  const third = held(
+    (call) => call.text('I '),
+    (call) => call.text('see.').finish(),
+  );
+  const chat = await server.chat({
+    spec: onTestServer,
+    scripts: [use({ name: 'look', id: 'call_1' }), second.script, third.script],
+  });
+  const turn = chat.turn('look');
+  // Shown once the activity has claimed the call.
+  await turn.says('Again. ');
+  proxy.hold();
+  second.release();
+  await expect.poll(() => looks.begun).toBe(2);
+  proxy.flow();
+  const claimed = async (work: string) => {
+    const metrics = new Exposition(await (await fetch(`${server.api.url}/metrics`)).text());
+    return metrics.value('everturn_speculative_steps_total', { work, outcome: 'claimed' });
+  };
+  await expect.poll(() => claimed('tool_call')).toBe(2);
+  proxy.hold();
+  looks.mayEnd.resolve();
+  await third.reached;
+  third.release();
+  proxy.flow();
+  expect(await turn.end()).toMatchObject({ status: 'done', metrics: { unreported_attempts: 0 } });
+  expect(await claimed('model_call')).toBe(2);
+  expect([chat.requests().length, server.mcp.count('tools/call')]).toEqual([3, 2]);
+  const results = chat.requests()[2]?.messages.filter(({ role }) => role === 'tool');
+  expect(results).toMatchObject([{ tool_call_id: 'call_1' }, { tool_call_id: 'call_2' }]);
 });

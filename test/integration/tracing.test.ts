@@ -73,13 +73,13 @@ test('one turn is one trace, from the caller through session and turn to the mod
         `${POST} < ?`,
         `${UPDATE} < ${POST}`,
         `turn < ${UPDATE}`,
-        // The first call was speculative; the activity has only taken its response.
+        // Each call was speculative; its activity has only taken the response.
         `${model} < turn`,
         'callModel < turn',
         'callTool < turn',
-        'tools/call look < callTool',
+        'tools/call look < turn',
         'callModel < turn',
-        `${model} < callModel`,
+        `${model} < turn`,
       ].toSorted(),
     );
   const spans = await traceOf(CALLER.traceId);

@@ -94,19 +94,38 @@ test('a turn with one tool has two workflow tasks and two activities more', asyn
   expect(tasks).toBeLessThanOrEqual(7);
 });
 
+const approval = {
+  type: 'user.tool_approval',
+  thread_id: 'main',
+  tool_call_id: 'call_pay',
+  approval: { status: 'allow' },
+};
+
 test('a turn that waits for an approval costs as much as a plain one, and the approved one a tool more', async () => {
   const chat = await warmChat(use({ name: 'pay', id: 'call_pay' }), say('paid'));
   const asking = await costOf(chat, () => run(chat, 'pay'));
   expect(asking).toMatchObject({ activities: 1, timers: 0, signals: 0 });
   expect(asking.tasks).toBeLessThanOrEqual(5);
-  const approval = {
-    type: 'user.tool_approval',
-    thread_id: 'main',
-    tool_call_id: 'call_pay',
-    approval: { status: 'allow' },
-  };
   const approved = await costOf(chat, () => run(chat, [approval]));
   // It connects to the servers before the tool.
   expect(approved).toMatchObject({ activities: 3, timers: 0, signals: 0 });
   expect(approved.tasks).toBeLessThanOrEqual(7);
+});
+
+test('a turn that waits for an approval costs one signal and one task more than its tool, and no timer', async () => {
+  const waiting = await server.chat({
+    scripts: [say('Hello.'), use({ name: 'pay', id: 'call_pay' }), say('paid')],
+    spec: { ...onTestServer, config: { pause: 'wait' } },
+  });
+  await run(waiting, 'hello');
+  const { tasks, ...rest } = await costOf(waiting, async () => {
+    const reader = waiting.turn('pay');
+    await reader.type('turn.paused');
+    const { status } = await server.api.send('POST', `${waiting.path}/actions`, { input: [approval] });
+    expect(status).toBe(200);
+    await reader.done;
+    return reader.turnId();
+  });
+  expect(rest).toEqual({ activities: 3, timers: 0, signals: 1 });
+  expect(tasks).toBeLessThanOrEqual(8);
 });

@@ -1,10 +1,11 @@
 import type { Dependencies } from '../../activities/dependencies.ts';
+import { StepsAhead } from '../../src/speculation/steps-ahead.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 
 /** The dependencies that all activities need, for an agent that has only a model, and `more`. */
 export function activityDependencies(more: object): Dependencies {
-  const some = {
+  const sources = {
     catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
     config: { model: { retrySeconds: 60 }, tool: { timeoutSeconds: 60 } },
     draining: new AbortController().signal,
@@ -14,6 +15,8 @@ export function activityDependencies(more: object): Dependencies {
     log: { error: () => undefined },
     ...more,
   };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a test gives what else is asked for
+  const stepsAhead = new StepsAhead(sources as unknown as ConstructorParameters<typeof StepsAhead>[0]);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a test gives what else its activity asks for
-  return some as unknown as Dependencies;
+  return { stepsAhead, ...sources } as unknown as Dependencies;
 }

@@ -1,3 +1,4 @@
+import type { Change } from '../../src/catalog/outbox.ts';
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from '../../src/live/bus.ts';
 
 /** A bus that is as unreliable as its contract allows: it drops, duplicates and reorders frames and delivers old snapshots. */
@@ -60,6 +61,14 @@ export class LossyBus implements LiveBus {
 
   onSessionHint(sessionId: string, listener: () => void): () => void {
     return this.#bus.onSessionHint(sessionId, listener);
+  }
+
+  hintChange(change: Change): void {
+    if (this.#random() < 0.5) this.#bus.hintChange(change);
+  }
+
+  onChangeHint(change: Change, listener: () => void): () => void {
+    return this.#bus.onChangeHint(change, listener);
   }
 }
 

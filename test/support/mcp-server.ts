@@ -9,7 +9,10 @@ import {
   Server,
   WebStandardStreamableHTTPServerTransport,
   type CallToolResult,
+  type ElicitRequestFormParams,
+  type ElicitResult,
   type EventStore,
+  type InputRequiredResult,
   type JSONRPCMessage,
   type McpHttpHandler,
   type ServerContext,
@@ -24,7 +27,7 @@ export interface TestTool extends Partial<Tool> {
   handler?: (args: Record<string, unknown>, call: RunningCall) => Answer | Promise<Answer>;
 }
 
-type Answer = CallToolResult | string;
+type Answer = CallToolResult | InputRequiredResult | string;
 
 export interface RunningCall {
   meta: Record<string, unknown>;
@@ -36,6 +39,11 @@ export interface RunningCall {
   hangUp: () => void;
   /** Cuts the connection on which the call arrived. */
   cut: () => void;
+  /** Asks the user as `2025-11-25` servers do: on the stream of the session, or on that of this call. */
+  elicit: (params: ElicitRequestFormParams, on?: 'session' | 'call') => Promise<ElicitResult>;
+  /** The answers to the `input_required` result of a `2026-07-28` server, and its state. */
+  inputResponses: Record<string, unknown> | undefined;
+  requestState: string | undefined;
 }
 
 /** A call that reached its tool. */
@@ -197,7 +205,11 @@ export class TestMcpServer {
     return { tools, ...(to < this.#tools.length && { nextCursor: String(to) }) };
   }
 
-  async #call(name: string, args: Record<string, unknown>, context: ServerContext): Promise<CallToolResult> {
+  async #call(
+    name: string,
+    args: Record<string, unknown>,
+    context: ServerContext,
+  ): Promise<CallToolResult | InputRequiredResult> {
     const meta = context.mcpReq._meta ?? {};
     const headers = Object.fromEntries(context.http?.req?.headers ?? []);
     const tool = this.#tools.find((one) => one.name === name);
@@ -211,7 +223,23 @@ export class TestMcpServer {
     const hangUp = (): void => context.http?.closeSSE?.();
     const response = this.#response.getStore();
     const cut = (): void => void response?.destroy();
-    const answer = await tool.handler?.(args, { meta, headers, signal: context.mcpReq.signal, progress, hangUp, cut });
+    const { signal, inputResponses } = context.mcpReq;
+    const answer = await tool.handler?.(args, {
+      meta,
+      headers,
+      signal,
+      progress,
+      hangUp,
+      cut,
+      elicit: (params, on) => {
+        // The SDK's own time-out is a minute.
+        const options = { timeout: 2 ** 31 - 1 };
+        if (on !== 'call') return context.mcpReq.elicitInput(params, options);
+        return context.mcpReq.send({ method: 'elicitation/create', params }, options);
+      },
+      inputResponses,
+      requestState: context.mcpReq.requestState<string>(),
+    });
     if (typeof answer === 'object') return answer;
     return { content: [{ type: 'text', text: answer ?? 'ok' }] };
   }

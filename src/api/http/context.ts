@@ -2,6 +2,7 @@ import type { Keyring } from '../../auth/api-keys.ts';
 import type { TokenIssuer } from '../../auth/token-verifier.ts';
 import type { Config } from '../../config.ts';
 import type { SessionWatches } from '../../live/session-watches.ts';
+import type { ActionFeed } from '../../live/action-feed.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
 import type { Engine } from '../../engine/engine.ts';
 import type { McpPool } from '../../mcp/pool.ts';
@@ -45,6 +46,7 @@ export interface ApiContext extends Engine {
   signIns: SignIns;
   toolPool: Pick<McpPool, 'endGrant'>;
   sessionWatches: SessionWatches;
+  actionFeed: ActionFeed;
   /** Whether URLs in requests may currently lead to private addresses. */
   allowPrivateUrls: () => boolean;
   connectionLimit: ConnectionLimit;

@@ -80,6 +80,7 @@ export const ERRORS = {
     type: 'not_found_error',
     description: 'the caller has no such connection to an MCP server',
   },
+  webhook_not_found: { status: 404, type: 'not_found_error', description: 'the webhook does not exist' },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
@@ -136,6 +137,11 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'the input leaves tool calls without an answer; the message names them',
   },
+  invalid_answer: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'a response does not fit what the MCP server of the call asks for; the message names the place',
+  },
   nothing_pending: {
     status: 409,
     type: 'conflict_error',
@@ -175,6 +181,11 @@ export const ERRORS = {
     status: 422,
     type: 'unprocessable_error',
     description: 'the authorization server of an MCP server did not complete a sign-in; the message says why',
+  },
+  too_many_webhooks: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the server has as many webhooks as it allows: delete one',
   },
   file_unavailable: {
     status: 422,

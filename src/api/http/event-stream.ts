@@ -82,6 +82,11 @@ export class EventStream {
     this.#response.status(204).end();
   }
 
+  /** Sets the cursor that a client reconnects with, without an event: it has everything up to `id`. */
+  setCursor(id: number): void {
+    if (!this.isClosed) this.#response.write(`id: ${id}\n\n`);
+  }
+
   /** Sends events from the log, at the reader's pace: an event is taken from `events` when it is sent. */
   async write(events: Iterable<ServerSentEvent>): Promise<void> {
     if (this.isClosed) return;

@@ -18,6 +18,8 @@ export const TAGS = {
   Turns: 'the turns of sessions and drafts: an input, and everything that follows from it, streamed as it happens',
   Events: 'the events of turns, and the files in them',
   'MCP sign-in': 'the connections of users to MCP servers that require a sign-in',
+  Actions: 'the tool calls of all sessions that wait for a person or a client',
+  Webhooks: 'notifications of ended turns and changed actions; only for admins',
   Operations: 'health, metrics and this description',
 };
 
@@ -41,6 +43,7 @@ export const PATH_PARAMETERS = {
     description: 'id of a connection to an MCP server',
     example: 'con_01kac6dw3e8h4v0m6f2q9x7r5t',
   }),
+  webhook_id: z.string().meta({ description: 'id of a webhook', example: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv' }),
   asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),
 };
 

@@ -1,6 +1,8 @@
 import type { Pagination } from '../http/pagination.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { NumberedStreamEvent, SessionStreamEvent, WireModelMessage } from './wire/events.ts';
+import type { ActionResource, WireActionEvent } from './wire/actions.ts';
+import type { DeliveryResource, WebhookResource } from './wire/webhooks.ts';
 import type { WireInputItem } from './wire/input.ts';
 import type {
   AgentResource,
@@ -119,4 +121,47 @@ export const exampleServerSentEvent = { id: '1000002', data: JSON.stringify(exam
 export const exampleSessionServerSentEvent = {
   id: '1000002',
   data: JSON.stringify({ ...exampleDelta, turn_id: exampleTurn.id } satisfies SessionStreamEvent),
+};
+
+export const exampleAction: ActionResource = {
+  id: 'act_01kac6f1zy5c3n8s7k4b2g9d9z_0',
+  session_id: sessionFields.id,
+  turn_id: exampleTurn.id,
+  agent_name: 'helper',
+  thread_id: 'main',
+  tool_call_id: 'call_1',
+  kind: 'approval',
+  tool: { server: 'crm', name: 'refund' },
+  arguments: { order: 4711 },
+  requested_at: updated_at,
+  decisions: [],
+  status: 'pending',
+};
+
+export const exampleActionEvent = {
+  id: '4712',
+  data: JSON.stringify({ type: 'action.created', action: exampleAction } satisfies WireActionEvent),
+};
+
+export const exampleWebhook: WebhookResource = {
+  id: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv',
+  url: 'https://example.com/hooks/everturn',
+  events: ['turn.done', 'action.created'],
+  agent_name: null,
+  created_at,
+};
+
+export const exampleSecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+
+export const exampleDelivery: DeliveryResource = {
+  id: 'dlv_01kac7z9q2w4e6r8t0y1u3i5o7',
+  type: 'action.created',
+  session_id: sessionFields.id,
+  turn_id: exampleTurn.id,
+  status: 'delivered',
+  attempts: 1,
+  created_at: updated_at,
+  last_attempt_at: updated_at,
+  response_status: 200,
+  error: null,
 };

@@ -82,6 +82,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
         errors: [
           'forbidden',
+          'not_an_approver',
           'invalid_data_uri',
           'mixed_input',
           'session_not_found',
@@ -93,6 +94,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'call_not_pending',
           'call_answered_twice',
           'calls_unanswered',
+          'invalid_answer',
           'invalid_agent',
           'feature_not_available',
           'idempotency_key_reused',
@@ -134,6 +136,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'session_not_found',
           'nothing_pending',
           'already_decided',
+          'invalid_answer',
           'call_not_pending',
           'call_answered_twice',
           'content_too_large',

@@ -5,6 +5,8 @@ import type { RunningCall, TestTool } from '../../support/mcp-server.ts';
 /** A received tool call, and its effect. */
 export interface Effect {
   operation: string;
+  /** It ran before its activity was scheduled, and its operation id named the attempt at its message too. */
+  isSpeculative: boolean;
   /** The MCP server that received it, and its session on that server. */
   server: string;
   mcpSession: string | undefined;
@@ -59,6 +61,9 @@ const EFFECTS = new Map([...TOOLS, ...DESK_TOOLS].map(({ name, effect }) => [nam
 export function effectOf(tool: string): Behaviour['effect'] | undefined {
   return EFFECTS.get(tool);
 }
+
+/** The end of the operation id of a speculative call: the attempt at its message. */
+const STAMP = /\/[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/;
 
 /** The tools that need an approval for the agents of a world. */
 export const NEED_APPROVAL = new Set(['refund', 'shred']);
@@ -117,7 +122,8 @@ export class EffectLedger {
       name,
       annotations,
       handler: async (args, call) => {
-        const operation = String(call.meta['io.everturn/operation-id']);
+        const id = String(call.meta['io.everturn/operation-id']);
+        const operation = id.replace(STAMP, '');
         const mcpSession = call.headers['mcp-session-id'];
         const { ms = 0, hold, first, size = 0, note } = behaviour.parse(args);
         const arrivals = (this.#seen.get(operation) ?? 0) + 1;
@@ -126,7 +132,16 @@ export class EffectLedger {
         if (hold !== undefined) await this.#mayGoOn(hold).promise;
         const tookEffect = effect === 'once' || (effect === 'once per operation' && this.count(operation) === 0);
         const at = performance.now();
-        this.#note({ operation, server, mcpSession, tool: name, arguments: args, tookEffect, at });
+        this.#note({
+          operation,
+          isSpeculative: id !== operation,
+          server,
+          mcpSession,
+          tool: name,
+          arguments: args,
+          tookEffect,
+          at,
+        });
         if (first && arrivals === 1) await misbehave(first, call);
         const desk = mcpSession === undefined ? '' : `; on the desk: ${this.#put(note, mcpSession)}`;
         return `${name} has done ${operation}${desk}${'.'.repeat(size)}`;

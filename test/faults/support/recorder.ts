@@ -1,7 +1,15 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { folded, ApiClient, type Answer, type EventReader, type Frame } from '../../support/api-client.ts';
+import {
+  folded,
+  ApiClient,
+  type Answer,
+  type EventReader,
+  type Frame,
+  type SessionFrame,
+} from '../../support/api-client.ts';
 import { newId } from '../../../src/engine/new-id.ts';
+import { approval } from './plan.ts';
 import { OPERATOR, type Subject } from './subjects.ts';
 
 /** An input as it was sent, and its outcome as far as the sender knows it. */
@@ -19,6 +27,18 @@ export interface SentInput {
   code?: string;
 }
 
+/** A decision on a call of a turn that waits, as it was sent. */
+export interface SentDecision {
+  sessionId: string;
+  toolCallId: string;
+  status: 'allow' | 'deny';
+  by: Subject;
+  /** When it was first sent, on the clock of the recorded frames. */
+  at: number;
+  /** The status of the response, once there is one. */
+  response?: number;
+}
+
 type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
 
 /** The delay between attempts at an API that is unavailable. */
@@ -31,6 +51,8 @@ const PAUSE_MS = 100;
 export class Recorder {
   readonly inputs: SentInput[] = [];
   readonly turns: RecordedTurn[] = [];
+  readonly sessions: RecordedSession[] = [];
+  readonly decisions: SentDecision[] = [];
   /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
   readonly #urls: () => string[];
@@ -96,6 +118,16 @@ export class Recorder {
     return Object.assign(sent, { outcome: 'accepted', turnId: answer.body.data.id });
   }
 
+  /** Decides on a call of a turn that waits. Returns the status of the response. */
+  async decide(decision: Omit<SentDecision, 'at' | 'response'>): Promise<number> {
+    const sent: SentDecision = { ...decision, at: performance.now() };
+    this.decisions.push(sent);
+    const path = `/v1/agents/sessions/${sent.sessionId}/actions`;
+    const body = { input: [approval(sent.status, sent.toolCallId)] };
+    sent.response = (await this.persist((api) => api.send('POST', path, body), { as: sent.by })).status;
+    return sent.response;
+  }
+
   /** Starts a turn and follows it to its end. */
   async turn(sessionId: string, input: Record<string, unknown>[]): Promise<RecordedTurn> {
     const sent = await this.send(sessionId, input);
@@ -108,6 +140,11 @@ export class Recorder {
     const turn = new RecordedTurn({ sessionId, turnId, recorder: this, file: this.#file });
     this.turns.push(turn);
     return turn;
+  }
+
+  /** Follows all turns of a session, across all faults. */
+  followSession(sessionId: string): void {
+    this.sessions.push(new RecordedSession(sessionId, this));
   }
 
   /** An operator has deleted the turn: no request can find it any more. */
@@ -219,6 +256,55 @@ export class RecordedTurn {
     appendFileSync(this.#file, `${JSON.stringify({ turn: this.turnId, ...recorded })}\n`);
     for (const wake of this.#waiting) wake();
     this.#waiting.clear();
+  }
+}
+
+/** What one reader received of one session, over all of its connections. */
+export class RecordedSession {
+  readonly sessionId: string;
+  readonly frames: SessionFrame[] = [];
+  readonly #recorder: Recorder;
+  readonly #waiting = new Set<() => void>();
+  readonly #closed: Promise<void>;
+  #reader: EventReader<SessionFrame> | undefined;
+  #isClosed = false;
+
+  constructor(sessionId: string, recorder: Recorder) {
+    this.sessionId = sessionId;
+    this.#recorder = recorder;
+    this.#closed = this.#follow();
+    this.#closed.catch(() => undefined);
+  }
+
+  /** Resolves when the end of a turn was received; rejects with a response that no server should send. */
+  async untilDone(turnId: string): Promise<void> {
+    while (!this.frames.some((frame) => frame.type === 'turn.done' && frame.turn_id === turnId)) {
+      const news = new Promise<void>((resolve) => void this.#waiting.add(resolve));
+      await Promise.race([news, this.#closed]);
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#reader?.close();
+  }
+
+  async #follow(): Promise<void> {
+    while (!this.#isClosed) {
+      try {
+        const api = this.#recorder.as(this.#recorder.ownerOf(this.sessionId));
+        this.#reader = api.followSession(this.sessionId, this.frames.at(-1)?.sequence_number, 'header');
+        this.#reader.onFrame = (frame) => {
+          this.frames.push(frame);
+          for (const wake of this.#waiting) wake();
+          this.#waiting.clear();
+        };
+        await this.#reader.done;
+      } catch (error) {
+        if (isFinding(error)) throw error;
+      }
+      await sleep(PAUSE_MS);
+    }
   }
 }
 

@@ -262,6 +262,7 @@ export class World {
       { as: subject },
     );
     this.recorder.owners.set(body.data.id, subject);
+    this.recorder.followSession(body.data.id);
     return body.data.id;
   }
 
@@ -375,6 +376,7 @@ export class World {
   }
 
   async stop(): Promise<void> {
+    for (const session of this.recorder.sessions) session.close();
     await Promise.all(this.processes.map((one) => one.kill()));
     const { temporal, workersLine, redis, model, servers, desk } = this;
     await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop()]);

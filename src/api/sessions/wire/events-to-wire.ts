@@ -6,12 +6,14 @@ import {
   type ActionRequired,
   type ApprovalPolicy,
   type AuthRequired,
+  type Elicitation,
   type InputBreakdown,
   type InputItem,
   type LogRecord,
   type McpInitialized,
   type ModelMessage,
   type PendingCall,
+  type PendingElicitation,
   type RequiredAction,
   type StoredFile,
   type SubAgent,
@@ -30,6 +32,7 @@ import {
 import type { Subject } from '../../../core/subject.ts';
 import type {
   SessionEvent,
+  WireElicitation,
   WireModelMessage,
   WireModelMessageDelta,
   WireRequiredAction,
@@ -465,18 +468,32 @@ function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionReq
 
 /** `at`: when the log asked for the answer. */
 function callRef(call: PendingCall, at: string) {
-  const { toolCallId, source, policy, threadId: _, needs: __, signInId: ___, ...rest } = call;
+  const { toolCallId, source, policy, elicitation, threadId: _, needs: __, signInId: ___, ...rest } = call;
   rest satisfies NoFields;
   return {
     id: toolCallId,
     source_event_id: source.messageId,
     event_id: source.messageId,
     ...(policy && { policy: policyToWire(policy, at) }),
+    ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
   };
 }
 
+function elicitationToWire(elicitation: PendingElicitation): WireElicitation {
+  const { question, state: _, keptOpenBy: __, ...rest } = elicitation;
+  rest satisfies NoFields;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the activity `callTool`
+  const asked = JSON.parse(question) as Elicitation;
+  if (asked.mode === 'url') return asked;
+  const { mode, message, requestedSchema } = asked;
+  return { mode, message, requested_schema: requestedSchema };
+}
+
 /** `at`: when the log asked for the approval. */
-function policyToWire(policy: ApprovalPolicy, at: string): WireRequiredAction['tool_calls'][number]['policy'] {
+export function policyToWire(
+  policy: ApprovalPolicy,
+  at: string,
+): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
   // What happens at the expiry is a matter of the agent.
   const { onExpiry: _, ...shown } = policy;
   const { approvers, quorum, expiresInSeconds, escalate, ...rest } = shown;

@@ -116,21 +116,40 @@ export const toolResponse = z
   })
   .meta({ id: 'ToolResponse' });
 
+const elicitation = z
+  .discriminatedUnion('mode', [
+    z.object({
+      mode: z.literal('form'),
+      message: z.string(),
+      requested_schema: z.record(z.string(), z.unknown()).describe('JSON Schema of the content that accepts the form'),
+    }),
+    z.object({
+      mode: z.literal('url'),
+      message: z.string(),
+      url: z.string().describe('for the user to open, if they trust the server'),
+    }),
+  ])
+  .meta({ id: 'Elicitation', description: 'what the MCP server of a call asks the user' });
+
 const approvers = z.object({ subjects: z.array(z.string()), roles: z.array(z.enum(ROLES)) });
+
+export const approvalPolicy = z
+  .object({
+    quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
+    approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
+    expires_at: timestamp.optional(),
+    escalates_at: timestamp.optional(),
+  })
+  .describe("the agent's policy for the call, if it has one");
 
 const toolCallRef = z.object({
   id: z.string(),
   source_event_id: z.string(),
   event_id: z.string(),
-  policy: z
-    .object({
-      quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
-      approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
-      expires_at: timestamp.optional(),
-      escalates_at: timestamp.optional(),
-    })
+  policy: approvalPolicy.optional(),
+  elicitation: elicitation
     .optional()
-    .describe("the agent's policy for the call, if it has one"),
+    .describe('set if the call has begun and its server asks the user: the response is an answer, not a result'),
 });
 
 const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
@@ -352,6 +371,7 @@ export type WireModelMessageDelta = z.infer<typeof modelMessageDelta>;
 export type WireUsage = z.infer<typeof usage>;
 export type WireTurnDoneState = z.infer<typeof turnDoneState>;
 export type WireTurnMetrics = z.infer<typeof turnMetrics>;
+export type WireElicitation = z.infer<typeof elicitation>;
 export type WireRequiredAction = z.infer<typeof requiredAction>;
 export type TurnEvent = z.infer<typeof turnEvent>;
 export type SessionEvent = z.infer<typeof sessionEvent>;

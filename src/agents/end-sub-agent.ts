@@ -1,0 +1,40 @@
+import type { CallModelInput, CallModelResult } from '../core/history.ts';
+import type { ModelMessage, NewRecord, ThreadDone } from '../core/records.ts';
+import { endOfThread, failureAnswer } from '../core/sub-agents.ts';
+import { truncateMiddle } from '../core/text.ts';
+import { MAX_RESULT_BYTES } from '../tools/results.ts';
+
+type Call = Pick<CallModelInput, 'threadId' | 'subAgent' | 'step'>;
+type Outcome = CallModelResult['outcome'];
+
+const NO_ANSWER = 'The sub-agent ended without an answer.';
+
+/** Why the calls of a message are not run: it is the last one that its sub-agent may write. */
+export function refusalOf({ subAgent, step }: Call): string | undefined {
+  return subAgent && step >= subAgent.iterations ? 'This call was not executed: the sub-agent has ended.' : undefined;
+}
+
+/** The records with which a sub-agent ends after the records of its message; none if the message calls tools that run. */
+export function endOfSubAgent(call: Call, records: NewRecord[], outcome: Outcome): NewRecord[] {
+  const { threadId, subAgent } = call;
+  const message = records.find((record) => record.kind === 'model.message');
+  const end = message && endOf(call, message, outcome);
+  if (!subAgent || !end) return [];
+  const text = end.status === 'done' ? message.content || message.refusal || NO_ANSWER : failureAnswer(end.message);
+  const answer = truncateMiddle(text, MAX_RESULT_BYTES, (omitted) => `[${omitted} characters left out]`);
+  const isCancelled = outcome.status === 'cancelled';
+  return endOfThread({ ...subAgent, threadId }, { at: new Date().toISOString(), end, answer, isCancelled });
+}
+
+function endOf(call: Call, { toolCalls, finishReason }: ModelMessage, outcome: Outcome): ThreadDone['end'] | undefined {
+  if (outcome.status === 'error') return error(outcome.message);
+  if (outcome.status === 'cancelled') return error('it was cancelled');
+  if (finishReason === 'length') return error('its model stopped at its limit of output tokens');
+  if (toolCalls.length === 0) return { status: 'done' };
+  if (refusalOf(call) === undefined) return undefined;
+  return error(`it reached its limit of ${call.subAgent?.iterations} model calls`);
+}
+
+function error(message: string): Extract<ThreadDone['end'], { status: 'error' }> {
+  return { status: 'error', message };
+}

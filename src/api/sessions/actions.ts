@@ -1,0 +1,148 @@
+import { z } from 'zod';
+import { groupsOf } from '../../auth/rights.ts';
+import type { ActionEvent } from '../../catalog/actions.ts';
+import type { Caller } from '../../core/subject.ts';
+import { isId } from '../../core/ids.ts';
+import { hashOf } from '../../lib/hash.ts';
+import { identifier } from '../../spec/bounds.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError } from '../http/errors.ts';
+import { EventStream, type ServerSentEvent } from '../http/event-stream.ts';
+import { decodePageToken, invalidPageToken, order, Page, pageQuery, pagination } from '../http/pagination.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { exampleAction, exampleActionEvent, examplePage } from './examples.ts';
+import {
+  actionEvent,
+  actionEventToWire,
+  actionResource,
+  actionToResource,
+  serverSentActionEvent,
+  type ActionResource,
+} from './wire/actions.ts';
+import { lastEventId } from './wire/headers.ts';
+import { pageOf } from './wire/resources.ts';
+
+const LIMIT = 10;
+
+const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 }).extend({
+  status: z
+    .enum(['pending', 'decided'], { error: 'must be pending or decided' })
+    .default('pending')
+    .describe('decided: all that are no longer pending'),
+  agent_name: identifier.optional(),
+  order: order.default('desc').describe('by requested_at'),
+});
+
+/** The position after the action with this time and id, in the list with this fingerprint. */
+const position = z.object({
+  list: z.string(),
+  requested_at: z.iso.datetime({ precision: 3 }),
+  id: z.string().refine(isId),
+});
+
+/** The inbox: the actions that the caller may decide, over all sessions. */
+export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/v1/agents/actions',
+      {
+        id: 'listActions',
+        tag: 'Actions',
+        summary: 'The actions that you may decide, newest first',
+        description: 'They are answered in a turn of their session; see the guide to approvals.',
+        query: listQuery,
+        answer: json(pageOf(actionResource), { data: [exampleAction], pagination: examplePage(LIMIT) }),
+        errors: ['invalid_page_token'],
+      },
+      async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
+        const audiences = groupsOf(caller);
+        const list = hashOf({ audiences, order, status, agentName: agentName ?? null });
+        const after = token === undefined ? undefined : decodePageToken(position, token);
+        if (after && after.list !== list) throw invalidPageToken();
+        const found = await catalog.actions.list({
+          audiences,
+          settled: status === 'decided',
+          agentName,
+          order,
+          after: after && { requestedAt: after.requested_at, id: after.id },
+          limit: limit + 1,
+        });
+        const page = new Page<ActionResource>(limit);
+        for (const action of found) {
+          if (page.add(actionToResource(action))) continue;
+          const { id = '', requested_at = '' } = page.items.at(-1) ?? {};
+          return { data: page.items, pagination: pagination(limit, { list, requested_at, id }) };
+        }
+        return { data: page.items, pagination: pagination(limit, undefined) };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/actions/stream',
+      {
+        id: 'streamActions',
+        tag: 'Actions',
+        summary: 'The changes of the actions that you may decide',
+        description:
+          'A server-sent event stream without an end. Without `Last-Event-ID` it starts now: open it, then list the ' +
+          'pending actions. With one it continues after that event, however old it is.',
+        headers: z.object(lastEventId),
+        schemas: { ActionEvent: actionEvent },
+        answer: { written: { 'text/event-stream': json(serverSentActionEvent, exampleActionEvent) } },
+        errors: ['invalid_cursor', 'too_many_streams'],
+      },
+      async ({ headers, caller, request, response }) => {
+        const newest = await catalog.actions.newest();
+        const cursor = cursorOf(headers['Last-Event-ID'], newest);
+        if (request.method === 'HEAD') return void response.type('text/event-stream').end();
+        streamLimits.admit(caller, response);
+        const stream = new EventStream(response, metrics);
+        stream.open();
+        // A client that is cut off before its first event continues from here.
+        stream.setCursor(cursor);
+        await follow(stream, cursor, caller);
+        stream.end();
+      },
+    ),
+  ];
+
+  /** Sends the changes after a number at the reader's pace, until it disconnects. */
+  async function follow(stream: EventStream, from: number, caller: Caller): Promise<void> {
+    const groups = new Set(groupsOf(caller));
+    let wake: () => void = () => undefined;
+    const unlisten = stream.onClosed(() => wake());
+    const leave = actionFeed.open(() => wake());
+    try {
+      for (let cursor = from; !stream.isClosed;) {
+        const { events, through } = await actionFeed.after(cursor);
+        await stream.write(eventsFor(groups, events));
+        cursor = Math.max(cursor, through);
+        if (events.length > 0 || stream.isClosed || actionFeed.isBehind(cursor)) continue;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    } finally {
+      unlisten();
+      leave();
+    }
+  }
+}
+
+/** The events whose actions one of the groups may decide. */
+function* eventsFor(groups: Set<string>, events: ActionEvent[]): Generator<ServerSentEvent> {
+  for (const event of events) {
+    if (event.audiences.some((one) => groups.has(one))) yield { id: event.sequence, data: actionEventToWire(event) };
+  }
+}
+
+/** @throws ApiError `invalid_cursor` */
+function cursorOf(header: string | undefined, newest: number): number {
+  const text = header?.trim() ?? '';
+  if (text === '') return newest;
+  const cursor = /^\d{1,16}$/.test(text) ? Number(text) : Infinity;
+  if (cursor > newest)
+    throw new ApiError('invalid_cursor', 'the cursor is not from this stream: start again without one');
+  return cursor;
+}

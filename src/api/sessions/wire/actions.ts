@@ -1,0 +1,94 @@
+import { z } from 'zod';
+import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/schema.ts';
+import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
+import type { ActionEvent } from '../../../catalog/actions.ts';
+import { approvalPolicy, subject, timestamp } from './events.ts';
+import { policyToWire, subjectToWire } from './events-to-wire.ts';
+
+/** Actions: the tool calls that wait for a person or a client (`docs/approvals.md`). */
+
+const decisionResource = z.object({
+  by: subject.optional().describe('absent if time has decided, and for a response in a running turn'),
+  decision: z.enum(['allow', 'deny', 'respond', 'expired']),
+  at: timestamp,
+  reason: z.string().optional(),
+});
+
+export const actionResource = z
+  .object({
+    id: z.string(),
+    session_id: z.string(),
+    turn_id: z.string().describe('the turn that waits for it'),
+    agent_name: z.string().nullable(),
+    thread_id: z.string(),
+    tool_call_id: z.string(),
+    kind: z.enum(['approval', 'response']),
+    tool: z.object({ server: z.string().nullable(), name: z.string() }),
+    arguments: z
+      .record(z.string(), z.unknown())
+      .nullable()
+      .describe('null if they are larger than 64 KiB: the message of the call has them'),
+    requested_at: timestamp,
+    expires_at: timestamp.optional(),
+    policy: approvalPolicy.optional(),
+    decisions: z.array(decisionResource),
+    status: z
+      .enum(ACTION_STATUSES)
+      .describe('superseded: the conversation continued without it, or its session was closed or deleted'),
+  })
+  .meta({ id: 'Action' });
+
+/** An event of `GET /v1/agents/actions/stream`. */
+export const actionEvent = z
+  .object({
+    type: z.enum(ACTION_EVENT_TYPES),
+    action: actionResource.describe('as it was after the change'),
+  })
+  .meta({ id: 'ActionEvent' });
+
+/** One event of the stream of actions. */
+export const serverSentActionEvent = z
+  .object({
+    id: z.string().regex(/^\d+$/).describe('the cursor after the event'),
+    data: z.string().meta({
+      contentMediaType: 'application/json',
+      contentSchema: { $ref: '#/components/schemas/ActionEvent' },
+    }),
+  })
+  .meta({ id: 'ServerSentActionEvent' });
+
+export type ActionResource = z.infer<typeof actionResource>;
+
+export type WireActionEvent = z.infer<typeof actionEvent>;
+
+export function actionToResource(action: Action): ActionResource {
+  const { id, session_id, turn_id, agent_name, thread_id, tool_call_id, kind, requested_at, status, detail } = action;
+  return {
+    id,
+    session_id,
+    turn_id,
+    agent_name,
+    thread_id,
+    tool_call_id,
+    kind,
+    tool: detail?.tool ?? { server: null, name: '' },
+    arguments: isRecord(detail?.arguments) ? detail.arguments : null,
+    requested_at,
+    ...(action.expires_at !== null && { expires_at: action.expires_at }),
+    ...(detail?.policy && { policy: policyToWire(detail.policy, requested_at) }),
+    decisions: action.decisions.map(decisionToWire),
+    status,
+  };
+}
+
+export function actionEventToWire({ type, action }: Pick<ActionEvent, 'type' | 'action'>): WireActionEvent {
+  return { type, action: actionToResource(action) };
+}
+
+function decisionToWire({ by, decision, at, reason }: ActionDecision): z.infer<typeof decisionResource> {
+  return { ...(by && { by: subjectToWire(by) }), decision, at, ...(reason !== undefined && { reason }) };
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

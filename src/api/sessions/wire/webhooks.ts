@@ -1,0 +1,99 @@
+import { z } from 'zod';
+import type { DeliveryRow } from '../../../catalog/schema.ts';
+import { WEBHOOK_EVENT_TYPES } from '../../../catalog/schema.ts';
+import type { Webhook } from '../../../catalog/webhooks.ts';
+import { bounded, identifier } from '../../../spec/bounds.ts';
+import { actionResource } from './actions.ts';
+import { timestamp } from './events.ts';
+import { turnResource } from './resources.ts';
+
+/** Webhooks and what they are sent (`docs/webhooks.md`). */
+
+const MAX_URL_LENGTH = 2_000;
+
+const URL_RULE = 'must be an http or https URL of at most 2,000 characters, without a user name or password';
+
+const url = z
+  .string()
+  .max(MAX_URL_LENGTH, URL_RULE)
+  .refine((text) => {
+    const parsed = URL.parse(text);
+    return parsed !== null && /^https?:$/.test(parsed.protocol) && !parsed.username && !parsed.password;
+  }, URL_RULE)
+  .meta({
+    override: { type: 'string', maxLength: MAX_URL_LENGTH, pattern: '^https?://[\\w.-]+(:\\d{1,5})?(/[\\w./-]*)?$' },
+  });
+
+export const createWebhookBody = z.object({
+  url,
+  events: bounded(z.array(z.enum(WEBHOOK_EVENT_TYPES)).min(1), WEBHOOK_EVENT_TYPES.length),
+  agent_name: identifier.nullish().describe('only events of this agent; by default those of all agents'),
+});
+
+const fields = {
+  id: z.string(),
+  url: z.string(),
+  events: z.array(z.enum(WEBHOOK_EVENT_TYPES)),
+  agent_name: z.string().nullable(),
+  created_at: timestamp,
+};
+
+export const webhookResource = z.object(fields).meta({ id: 'Webhook' });
+
+export const webhookWithSecret = z
+  .object({ ...fields, secret: z.string().describe('signs the deliveries; it is not shown again') })
+  .meta({ id: 'WebhookWithSecret' });
+
+export const deliveryResource = z
+  .object({
+    id: z.string().describe('the `webhook-id` of the message'),
+    type: z.enum([...WEBHOOK_EVENT_TYPES, 'ping']),
+    session_id: z.string().nullable(),
+    turn_id: z.string().nullable(),
+    status: z.enum(['pending', 'delivered', 'failed']),
+    attempts: z.int(),
+    created_at: timestamp,
+    last_attempt_at: timestamp.nullable(),
+    response_status: z.int().nullable().describe('the HTTP status of the last attempt; null if there was no answer'),
+    error: z.string().nullable().describe('why the last attempt failed'),
+  })
+  .meta({ id: 'WebhookDelivery' });
+
+const place = { session_id: z.string(), turn_id: z.string(), agent_name: z.string().nullable() };
+const message = { id: z.string().describe('the same in every attempt'), created_at: timestamp };
+const actionData = z.object({ ...place, action: actionResource });
+
+/** The body of a delivery. */
+export const webhookMessage = z
+  .discriminatedUnion('type', [
+    z.object({ ...message, type: z.literal('turn.done'), data: z.object({ ...place, turn: turnResource }) }),
+    z.object({ ...message, type: z.literal('action.created'), data: actionData }),
+    z.object({ ...message, type: z.literal('action.decided'), data: actionData }),
+    z.object({ ...message, type: z.literal('action.expired'), data: actionData }),
+    z.object({ ...message, type: z.literal('ping'), data: z.object({}) }),
+  ])
+  .meta({ id: 'WebhookMessage' });
+
+export type WebhookResource = z.infer<typeof webhookResource>;
+export type DeliveryResource = z.infer<typeof deliveryResource>;
+export type WebhookMessage = z.infer<typeof webhookMessage>;
+
+export function webhookToResource({ id, url, events, agent_name, created_at }: Webhook): WebhookResource {
+  return { id, url, events, agent_name, created_at };
+}
+
+export function deliveryToResource(delivery: DeliveryRow): DeliveryResource {
+  const { id, type, turn_id, status, attempts, created_at, last_attempt_at, response_status, error } = delivery;
+  return {
+    id,
+    type,
+    session_id: delivery.session_id || null,
+    turn_id,
+    status,
+    attempts,
+    created_at,
+    last_attempt_at,
+    response_status,
+    error,
+  };
+}

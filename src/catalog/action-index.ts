@@ -1,0 +1,325 @@
+import type { Transaction } from 'kysely';
+import type { Cipher } from '../encryption/cipher.ts';
+import { callKey, type CallKey } from '../core/tool-records.ts';
+import type { ApprovalPolicy } from '../core/records.ts';
+import type { Subject } from '../core/subject.ts';
+import type { OutboxEvent } from './outbox.ts';
+import type { ActionEventType, ActionRow, ActionStatus, Tables } from './schema.ts';
+
+/** The parts of an action that may be confidential, and are encrypted. */
+export interface ActionDetail {
+  tool: { server: string | null; name: string };
+  /** Undefined if they are too large for the index. */
+  arguments?: unknown;
+  policy?: ApprovalPolicy;
+}
+
+/** An action to add to the index. */
+export interface NewAction extends CallKey {
+  id: string;
+  kind: ActionRow['kind'];
+  requestedAt: string;
+  expiresAt: string | null;
+  /** Who may decide it, and who may, too, once it is escalated. */
+  audience: string[];
+  escalatedTo: string[];
+  detail: ActionDetail;
+}
+
+/** What one subject or, without a subject, time has decided. */
+export interface ActionDecision {
+  by?: Subject;
+  decision: 'allow' | 'deny' | 'respond' | 'expired';
+  at: string;
+  reason?: string;
+}
+
+/** What the record at `ordinal` of a turn's log says about the calls that wait. */
+export type ActionChange = { ordinal: number } & (
+  | { type: 'requested'; action: NewAction }
+  /** A vote, or the expiry; `remaining` votes are still needed. */
+  | { type: 'decided'; call: CallKey; decision: ActionDecision; remaining: number }
+  | { type: 'escalated'; call: CallKey }
+  /** The call has a result: `isResponse` if it is the one that it may have waited for. */
+  | { type: 'answered'; call: CallKey; at: string; isResponse: boolean }
+  /** The turn has ended on these calls. */
+  | { type: 'ended'; pending: CallKey[] }
+);
+
+/** How the input of a turn answers the pending calls of the previous turn. */
+export interface Answers {
+  by: Subject;
+  at: string;
+  items: (CallKey & Pick<ActionDecision, 'decision' | 'reason'>)[];
+}
+
+/** An action with its decrypted parts. */
+export interface Action extends Omit<ActionRow, 'detail' | 'decisions'> {
+  detail: ActionDetail | null;
+  decisions: ActionDecision[];
+}
+
+/** A turn of the index. */
+interface IndexedTurn {
+  id: string;
+  session_id: string;
+  previous_turn_id: string | null;
+  sequence: number | null;
+}
+
+/** The new state of an action. */
+interface Outcome {
+  status: ActionStatus;
+  decision?: ActionDecision;
+}
+
+const SUPERSEDED: Outcome = { status: 'superseded' };
+
+/**
+ * Keeps the index of actions in the transactions that change their turns and sessions. The caller holds the lock on the
+ * session's row, so the changes of one session follow each other.
+ */
+export class ActionIndex {
+  readonly #cipher: Cipher;
+
+  constructor(cipher: Cipher) {
+    this.#cipher = cipher;
+  }
+
+  /** Applies what a turn's log says up to `through`, without what was applied before. */
+  async apply(
+    db: Transaction<Tables>,
+    turn: IndexedTurn,
+    { changes, through }: { changes: ActionChange[]; through: number },
+  ): Promise<OutboxEvent[]> {
+    // Read here: the session's row is locked, so no other process applies changes of the turn.
+    const { indexed_through: before } = await db
+      .selectFrom('turns')
+      .select('indexed_through')
+      .where('id', '=', turn.id)
+      .executeTakeFirstOrThrow();
+    if (through <= before) return [];
+    await db.updateTable('turns').set({ indexed_through: through }).where('id', '=', turn.id).execute();
+    const added = changes.filter(({ ordinal }) => ordinal > before);
+    const isAffected = added.some(({ type }) => type === 'requested') || (await this.#pending(db, turn.id)).length > 0;
+    // The turn has tools, but asks for nothing.
+    if (!isAffected) return [];
+    const events: OutboxEvent[] = [];
+    for (const change of added) {
+      const changed =
+        change.type === 'requested'
+          ? await this.#request(db, turn, change.action)
+          : await this.#change(db, turn.id, change);
+      events.push(...changed);
+    }
+    return events;
+  }
+
+  /**
+   * Adds a call that a turn waits for. If the session has gone on in the meantime, it is settled at once: a client may
+   * answer before the turn's end is indexed.
+   */
+  async #request(db: Transaction<Tables>, turn: IndexedTurn, action: NewAction): Promise<OutboxEvent[]> {
+    const { id, threadId, toolCallId, kind, requestedAt, expiresAt, audience, escalatedTo, detail } = action;
+    const session = await db
+      .selectFrom('sessions')
+      .select(['agent_name', 'closed'])
+      .where('id', '=', turn.session_id)
+      .executeTakeFirstOrThrow();
+    const row: ActionRow = {
+      id,
+      session_id: turn.session_id,
+      turn_id: turn.id,
+      thread_id: threadId,
+      tool_call_id: toolCallId,
+      kind,
+      status: 'pending',
+      agent_name: session.agent_name,
+      requested_at: requestedAt,
+      expires_at: expiresAt,
+      escalated_to: JSON.stringify(escalatedTo),
+      detail: this.#cipher.sealText(JSON.stringify(detail), aadFor(id, 'detail')),
+      decisions: this.#seal(id, []),
+    };
+    await db.insertInto('actions').values(row).execute();
+    await addAudience(db, row, audience);
+    const early = await this.#settleEarly(db, turn, { row, isClosed: session.closed === 1 });
+    return [eventOf('action.created', row, 0), ...early];
+  }
+
+  async #change(
+    db: Transaction<Tables>,
+    turnId: string,
+    change: Exclude<ActionChange, { type: 'requested' }>,
+  ): Promise<OutboxEvent[]> {
+    const rows = await this.#pending(db, turnId);
+    if (change.type === 'ended') {
+      const kept = new Set(change.pending.map(callKey));
+      return this.#settle(db, rows, (row) => (kept.has(callKey(callOf(row))) ? undefined : SUPERSEDED));
+    }
+    const asked = rows.filter((row) => callKey(callOf(row)) === callKey(change.call));
+    switch (change.type) {
+      case 'decided':
+        return this.#settle(db, asked, () => ({ status: statusAfter(change), decision: change.decision }));
+      case 'answered': {
+        const decision: ActionDecision = { decision: 'respond', at: change.at };
+        return this.#settle(db, asked, () => (change.isResponse ? { status: 'decided', decision } : SUPERSEDED));
+      }
+      case 'escalated': {
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#request`
+        for (const row of asked) await addAudience(db, row, JSON.parse(row.escalated_to) as string[]);
+        // For those who may decide it from now on, it is new.
+        return asked.map((row) => eventOf('action.created', row, this.#decisionsOf(row).length));
+      }
+    }
+  }
+
+  /** Settles what is pending before an accepted turn: what its input answers is decided, the rest superseded. */
+  async accepted(db: Transaction<Tables>, turn: IndexedTurn, answers: Answers | undefined): Promise<OutboxEvent[]> {
+    const { session_id: sessionId, previous_turn_id: previousTurnId, sequence } = turn;
+    const rows = await db
+      .selectFrom('actions')
+      .innerJoin('turns', 'turns.id', 'actions.turn_id')
+      .selectAll('actions')
+      .where('actions.session_id', '=', sessionId)
+      .where('actions.status', 'in', ['pending', 'superseded'])
+      // A repetition must not settle what later turns wait for.
+      .where('turns.sequence', '<', sequence ?? 0)
+      .orderBy('actions.id')
+      .execute();
+    // A fork may answer what an earlier fork has superseded.
+    const open = rows.filter(({ status, turn_id: turnId }) => status === 'pending' || turnId === previousTurnId);
+    return this.#settle(db, open, (row) => answerTo(row, row.turn_id === previousTurnId ? answers : undefined));
+  }
+
+  /** Supersedes all pending actions of a session that was closed or, with `erase`, deleted. */
+  async sessionEnded(
+    db: Transaction<Tables>,
+    sessionId: string,
+    { erase }: { erase: boolean },
+  ): Promise<OutboxEvent[]> {
+    const all = db.selectFrom('actions').selectAll().where('session_id', '=', sessionId);
+    const rows = await all.where('status', '=', 'pending').orderBy('id').execute();
+    const events = await this.#settle(db, rows, () => SUPERSEDED);
+    if (erase) await db.updateTable('actions').set({ detail: null }).where('session_id', '=', sessionId).execute();
+    return events;
+  }
+
+  /** The stored form of a turn's answers. */
+  sealAnswers(turnId: string, answers: Answers | undefined): string | null {
+    return answers ? this.#cipher.sealText(JSON.stringify(answers), aadForAnswers(turnId)) : null;
+  }
+
+  /** Decrypts an action. */
+  open(row: ActionRow): Action {
+    const detail = row.detail === null ? null : this.#cipher.openText(row.detail, aadFor(row.id, 'detail'));
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `request`
+    const opened = detail === null ? null : (JSON.parse(detail) as ActionDetail);
+    return { ...row, detail: opened, decisions: this.#decisionsOf(row) };
+  }
+
+  /** Settles a new action of a turn that a later turn has followed, or whose session was closed. */
+  async #settleEarly(
+    db: Transaction<Tables>,
+    turn: IndexedTurn,
+    { row, isClosed }: { row: ActionRow; isClosed: boolean },
+  ): Promise<OutboxEvent[]> {
+    const later = await db
+      .selectFrom('turns')
+      .select(['id', 'previous_turn_id', 'answers'])
+      .where('session_id', '=', turn.session_id)
+      .where('sequence', '>', turn.sequence ?? 0)
+      .orderBy('sequence')
+      .execute();
+    if (later.length === 0 && !isClosed) return [];
+    const answering = later.find((one) => one.previous_turn_id === turn.id && one.answers !== null);
+    const answers = answering?.answers && this.#cipher.openText(answering.answers, aadForAnswers(answering.id));
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `sealAnswers`
+    const opened = answers ? (JSON.parse(answers) as Answers) : undefined;
+    return this.#settle(db, [row], () => answerTo(row, opened));
+  }
+
+  /** Gives actions their new states; those without one stay as they are. */
+  async #settle(
+    db: Transaction<Tables>,
+    rows: ActionRow[],
+    outcomeOf: (row: ActionRow) => Outcome | undefined,
+  ): Promise<OutboxEvent[]> {
+    const events: OutboxEvent[] = [];
+    for (const row of rows) {
+      const outcome = outcomeOf(row);
+      if (!outcome) continue;
+      const { status, decision } = outcome;
+      const decisions = [...this.#decisionsOf(row), ...(decision ? [decision] : [])];
+      await db
+        .updateTable('actions')
+        .set({ status, decisions: this.#seal(row.id, decisions) })
+        .where('id', '=', row.id)
+        .execute();
+      const settled = Number(status !== 'pending');
+      await db.updateTable('action_audience').set({ settled }).where('action_id', '=', row.id).execute();
+      const isDecision = status === 'decided' || status === 'pending';
+      events.push(eventOf(isDecision ? 'action.decided' : 'action.expired', { ...row, status }, decisions.length));
+    }
+    return events;
+  }
+
+  #pending(db: Transaction<Tables>, turnId: string): Promise<ActionRow[]> {
+    const actions = db.selectFrom('actions').selectAll().where('turn_id', '=', turnId);
+    return actions.where('status', '=', 'pending').orderBy('id').execute();
+  }
+
+  #seal(id: string, decisions: ActionDecision[]): string {
+    return this.#cipher.sealText(JSON.stringify(decisions), aadFor(id, 'decisions'));
+  }
+
+  #decisionsOf({ id, decisions }: Pick<ActionRow, 'id' | 'decisions'>): ActionDecision[] {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#seal`
+    return JSON.parse(this.#cipher.openText(decisions, aadFor(id, 'decisions'))) as ActionDecision[];
+  }
+}
+
+function callOf({ thread_id: threadId, tool_call_id: toolCallId }: ActionRow): CallKey {
+  return { threadId, toolCallId };
+}
+
+function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange, { type: 'decided' }>): ActionStatus {
+  if (decision === 'expired') return 'expired';
+  return remaining > 0 ? 'pending' : 'decided';
+}
+
+/** What the input of a turn means for an action: one that it does not answer is superseded, if it is pending. */
+function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undefined {
+  const item = answers?.items.find((one) => callKey(one) === callKey(callOf(row)));
+  if (!answers || !item) return row.status === 'pending' ? SUPERSEDED : undefined;
+  const { decision, reason } = item;
+  return {
+    status: 'decided',
+    decision: { by: answers.by, decision, at: answers.at, ...(reason !== undefined && { reason }) },
+  };
+}
+
+/** Adds groups of callers to those that may decide an action. */
+async function addAudience(db: Transaction<Tables>, row: ActionRow, groups: string[]): Promise<void> {
+  const { id: action_id, agent_name: agentName, requested_at } = row;
+  const of = { action_id, settled: 0, agent_name: agentName ?? '', requested_at };
+  if (groups.length === 0) return;
+  await db
+    .insertInto('action_audience')
+    .values([...new Set(groups)].map((audience) => ({ ...of, audience })))
+    .onConflict((conflict) => conflict.columns(['action_id', 'audience']).doNothing())
+    .execute();
+}
+
+function eventOf(type: ActionEventType, row: ActionRow, decisions: number): OutboxEvent {
+  const { id, status, session_id: sessionId, turn_id: turnId, agent_name: agentName } = row;
+  return { type, sessionId, turnId, agentName, action: { id, status, decisions } };
+}
+
+function aadFor(actionId: string, part: 'detail' | 'decisions'): string {
+  return `action/${actionId}/${part}`;
+}
+
+function aadForAnswers(turnId: string): string {
+  return `turn/${turnId}/answers`;
+}

@@ -1,0 +1,131 @@
+import type { Kysely } from 'kysely';
+import type { Action, ActionIndex } from './action-index.ts';
+import type { ActionEventType, ActionRow, Tables } from './schema.ts';
+
+/** A position in a listing: after the action with this time and id. */
+export interface ActionPosition {
+  requestedAt: string;
+  id: string;
+}
+
+export interface ActionPage {
+  /** Groups of callers, as in `src/auth/rights.ts`: the actions that one of them may decide. */
+  audiences: string[];
+  settled: boolean;
+  agentName: string | undefined;
+  order: 'asc' | 'desc';
+  after: ActionPosition | undefined;
+  limit: number;
+}
+
+/** A change of an action, with the action as it was after the change. */
+export interface ActionEvent {
+  sequence: number;
+  type: ActionEventType;
+  action: Action;
+  audiences: string[];
+}
+
+/** Reads the index of actions. */
+export class Actions {
+  readonly #db: Kysely<Tables>;
+  readonly #index: ActionIndex;
+
+  constructor(db: Kysely<Tables>, index: ActionIndex) {
+    this.#db = db;
+    this.#index = index;
+  }
+
+  /**
+   * Lists one page of actions, by the time of their request. The indexes begin with the audience, so only the rows of a
+   * page are read for each.
+   */
+  async list({ audiences, limit, order, ...page }: ActionPage): Promise<Action[]> {
+    const found = await Promise.all(audiences.map((audience) => this.#positions({ ...page, audience, limit, order })));
+    const byId = new Map(found.flat().map((one) => [one.id, one]));
+    const direction = order === 'asc' ? 1 : -1;
+    const ids = [...byId.values()]
+      .sort((a, b) => direction * compare(a.requestedAt + a.id, b.requestedAt + b.id))
+      .slice(0, limit)
+      .map(({ id }) => id);
+    const rows = new Map((await this.#rows(ids)).map((row) => [row.id, row]));
+    return ids.flatMap((id) => rows.get(id) ?? []).map((row) => this.#index.open(row));
+  }
+
+  /** An action as it was after a change; undefined if its session was removed. */
+  async get(id: string, { status, decisions }: Pick<ActionRow, 'status'> & { decisions: number }) {
+    const [row] = await this.#rows([id]);
+    return row && this.#asOf(row, { status, decisions });
+  }
+
+  /** Up to `limit` changes after a number, in order. */
+  async events(after: number, limit: number): Promise<ActionEvent[]> {
+    const events = await this.#db
+      .selectFrom('action_events')
+      .selectAll()
+      .where('sequence', '>', after)
+      .orderBy('sequence')
+      .limit(limit)
+      .execute();
+    const ids = [...new Set(events.map(({ action_id: id }) => id))];
+    const rows = new Map((await this.#rows(ids)).map((row) => [row.id, row]));
+    const audiences = await this.#audiences(ids);
+    return events.flatMap(({ sequence, action_id: id, type, status, decisions }) => {
+      const row = rows.get(id);
+      if (!row) return [];
+      return { sequence, type, action: this.#asOf(row, { status, decisions }), audiences: audiences.get(id) ?? [] };
+    });
+  }
+
+  /** The highest number so far: all changes up to it are committed. */
+  async newest(): Promise<number> {
+    const row = await this.#db.selectFrom('counters').select('value').where('name', '=', 'events').executeTakeFirst();
+    return row?.value ?? 0;
+  }
+
+  async #positions(page: Omit<ActionPage, 'audiences'> & { audience: string }): Promise<ActionPosition[]> {
+    const { audience, settled, agentName, order, after, limit } = page;
+    let query = this.#db
+      .selectFrom('action_audience')
+      .select(['action_id as id', 'requested_at as requestedAt'])
+      .where('audience', '=', audience)
+      .where('settled', '=', settled ? 1 : 0);
+    if (agentName !== undefined) query = query.where('agent_name', '=', agentName);
+    if (after) {
+      query = query.where((eb) =>
+        eb(
+          eb.refTuple('requested_at', 'action_id'),
+          order === 'asc' ? '>' : '<',
+          eb.tuple(after.requestedAt, after.id),
+        ),
+      );
+    }
+    return query.orderBy('requested_at', order).orderBy('action_id', order).limit(limit).execute();
+  }
+
+  async #rows(ids: string[]): Promise<ActionRow[]> {
+    if (ids.length === 0) return [];
+    return this.#db.selectFrom('actions').selectAll().where('id', 'in', ids).execute();
+  }
+
+  async #audiences(ids: string[]): Promise<Map<string, string[]>> {
+    if (ids.length === 0) return new Map();
+    const rows = await this.#db
+      .selectFrom('action_audience')
+      .select(['action_id', 'audience'])
+      .where('action_id', 'in', ids)
+      .execute();
+    const grouped = Map.groupBy(rows, ({ action_id: id }) => id);
+    return new Map([...grouped].map(([id, of]) => [id, of.map(({ audience }) => audience)]));
+  }
+
+  #asOf(row: ActionRow, { status, decisions }: Pick<ActionRow, 'status'> & { decisions: number }): Action {
+    const action = this.#index.open(row);
+    return { ...action, status, decisions: action.decisions.slice(0, decisions) };
+  }
+}
+
+/** Compares like the catalog, by bytes. */
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,165 @@
+import type { Kysely } from 'kysely';
+import type { DeliveryRow, Tables } from './schema.ts';
+
+/** A lane that a worker holds: until the lease ends, no other worker sends its deliveries. */
+export interface Lane {
+  webhookId: string;
+  sessionId: string;
+  lease: string;
+  /** Its deliveries up to this one were there when the lane was taken. */
+  lastSequence: number;
+}
+
+interface Attempt {
+  at: string;
+  responseStatus: number | null;
+  error: string | null;
+}
+
+/**
+ * The deliveries to webhooks. Those of one session to one webhook form a lane: they are sent in order, and a later one
+ * waits for an earlier one.
+ */
+export class Deliveries {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  /** Takes up to `limit` lanes of a webhook that are due, until `until`. */
+  async claim(
+    webhookId: string,
+    { now, until, limit, lease }: { now: string; until: string; limit: number; lease: string },
+  ): Promise<Lane[]> {
+    const due = await this.#db
+      .selectFrom('delivery_lanes')
+      .select(['session_id', 'due_at', 'last_sequence'])
+      .where('webhook_id', '=', webhookId)
+      .where('due_at', '<=', now)
+      .orderBy('due_at')
+      .limit(limit)
+      .execute();
+    const lanes: Lane[] = [];
+    for (const { session_id: sessionId, due_at: dueAt, last_sequence: lastSequence } of due) {
+      const { numUpdatedRows } = await this.#db
+        .updateTable('delivery_lanes')
+        .set({ lease, due_at: until })
+        .where('webhook_id', '=', webhookId)
+        .where('session_id', '=', sessionId)
+        // Another worker that was faster has changed it.
+        .where('due_at', '=', dueAt)
+        .executeTakeFirst();
+      if (numUpdatedRows > 0n) lanes.push({ webhookId, sessionId, lease, lastSequence });
+    }
+    return lanes;
+  }
+
+  /** The first pending delivery of a lane. */
+  async next({ webhookId, sessionId }: Lane): Promise<DeliveryRow | undefined> {
+    return this.#db
+      .selectFrom('deliveries')
+      .selectAll()
+      .where('webhook_id', '=', webhookId)
+      .where('session_id', '=', sessionId)
+      .where('status', '=', 'pending')
+      .orderBy('sequence')
+      .limit(1)
+      .executeTakeFirst();
+  }
+
+  /**
+   * Records an attempt: the delivery is over (`delivered` or `failed`), or stays pending and the lane is free again at
+   * `dueAt`. False, and without effect, if the lease has ended and another worker has the lane.
+   */
+  async record(
+    lane: Lane,
+    delivery: DeliveryRow,
+    {
+      attempt,
+      ...next
+    }: { attempt: Attempt } & ({ status: 'delivered' | 'failed'; until: string } | { dueAt: string }),
+  ): Promise<boolean> {
+    const isOver = 'status' in next;
+    return this.#db.transaction().execute(async (db) => {
+      const { numUpdatedRows } = await db
+        .updateTable('delivery_lanes')
+        .set(isOver ? { due_at: next.until } : { due_at: next.dueAt, lease: null })
+        .where('webhook_id', '=', lane.webhookId)
+        .where('session_id', '=', lane.sessionId)
+        .where('lease', '=', lane.lease)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return false;
+      await db
+        .updateTable('deliveries')
+        .set({
+          ...(isOver && { status: next.status }),
+          attempts: delivery.attempts + 1,
+          last_attempt_at: attempt.at,
+          response_status: attempt.responseStatus,
+          error: attempt.error,
+        })
+        .where('id', '=', delivery.id)
+        .execute();
+      return true;
+    });
+  }
+
+  /** Frees a lane: it is deleted if `last` is its newest delivery, and is otherwise due again at `dueAt`. */
+  async release({ webhookId, sessionId, lease }: Lane, { last, dueAt }: { last: number; dueAt: string }) {
+    const { numDeletedRows } = await this.#db
+      .deleteFrom('delivery_lanes')
+      .where('webhook_id', '=', webhookId)
+      .where('session_id', '=', sessionId)
+      .where('lease', '=', lease)
+      .where('last_sequence', '<=', last)
+      .executeTakeFirst();
+    if (numDeletedRows > 0n) return;
+    await this.#db
+      .updateTable('delivery_lanes')
+      .set({ due_at: dueAt, lease: null })
+      .where('webhook_id', '=', webhookId)
+      .where('session_id', '=', sessionId)
+      .where('lease', '=', lease)
+      .execute();
+  }
+
+  /** When the next lane of any webhook is due; undefined if there is none. */
+  async nextDue(): Promise<string | undefined> {
+    const { due } = await this.#db
+      .selectFrom('delivery_lanes')
+      .select((eb) => eb.fn.min('due_at').as('due'))
+      .executeTakeFirstOrThrow();
+    return due ?? undefined;
+  }
+
+  /** When the oldest pending delivery was created; undefined if there is none. */
+  async oldestPending(): Promise<string | undefined> {
+    const { oldest } = await this.#db
+      .selectFrom('deliveries')
+      .select((eb) => eb.fn.min('created_at').as('oldest'))
+      .where('status', '=', 'pending')
+      .executeTakeFirstOrThrow();
+    return oldest ?? undefined;
+  }
+
+  async get(id: string): Promise<DeliveryRow | undefined> {
+    return this.#db.selectFrom('deliveries').selectAll().where('id', '=', id).executeTakeFirst();
+  }
+
+  /** Up to `limit` deliveries of a webhook, newest first, below the sequence `before`. */
+  async list(webhookId: string, before: number | undefined, limit: number): Promise<DeliveryRow[]> {
+    let query = this.#db.selectFrom('deliveries').selectAll().where('webhook_id', '=', webhookId);
+    if (before !== undefined) query = query.where('sequence', '<', before);
+    return query.orderBy('sequence', 'desc').limit(limit).execute();
+  }
+
+  /** Deletes the deliveries that were created before `time` and are over. */
+  async forget(time: string): Promise<void> {
+    await this.#db
+      .deleteFrom('deliveries')
+      .where('status', 'in', ['delivered', 'failed'])
+      .where('created_at', '<', time)
+      .execute();
+  }
+}

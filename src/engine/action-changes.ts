@@ -1,0 +1,128 @@
+import { decidersFor } from '../auth/rights.ts';
+import type { ActionChange, ActionDetail, Answers } from '../catalog/action-index.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { TurnStart } from '../core/history.ts';
+import type { ActionRequired, AnswerableCall, LogEntry, PendingCall } from '../core/records.ts';
+import { jsonShape } from '../lib/json-shape.ts';
+import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
+
+/** Longer arguments are not in the index, whose pages would otherwise have megabytes; the message has them. */
+const MAX_ARGUMENTS_LENGTH = 64 * 1024;
+const MAX_ARGUMENT_VALUES = 5_000;
+const MAX_ARGUMENT_DEPTH = 100;
+
+/** A longer reason is cut in the index. */
+const MAX_REASON_LENGTH = 1_000;
+
+interface ActionSources {
+  catalog: Pick<Catalog, 'sessions'>;
+  logs: Pick<TurnLogReader, 'message'>;
+  sessionId: string;
+}
+
+/** What these entries of a log say about calls that wait, with what the readers of the index need to know of them. */
+export async function actionChanges(entries: LogEntry[], sources: ActionSources): Promise<ActionChange[]> {
+  const changes: ActionChange[] = [];
+  let subjectId: string | undefined;
+  for (const { ordinal, record } of entries) {
+    if (record.kind === 'tool.approval_required' || record.kind === 'tool.response_required') {
+      subjectId ??= (await sources.catalog.sessions.get(sources.sessionId))?.subject_id;
+      // The session was deleted: nothing of it is indexed.
+      if (subjectId === undefined) return [];
+      for (const [index, call] of record.calls.entries()) {
+        changes.push({ ordinal, type: 'requested', action: await actionOf(record, index, call, subjectId, sources) });
+      }
+    } else if (record.kind === 'tool.decided') {
+      const { decision, by, at, remaining, ...call } = record;
+      if (decision === 'escalated') changes.push({ ordinal, type: 'escalated', call });
+      else
+        changes.push({ ordinal, type: 'decided', call, remaining, decision: { decision, at, ...of(by, call.reason) } });
+    } else if (record.kind === 'tool.response') {
+      const { at, outcome, ...call } = record;
+      changes.push({ ordinal, type: 'answered', call, at, isResponse: outcome === 'succeeded' });
+    } else if (record.kind === 'turn.done') {
+      const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(({ calls }) => calls) : [];
+      changes.push({ ordinal, type: 'ended', pending });
+    }
+  }
+  return changes;
+}
+
+/** How a turn's input answers the pending calls of the previous turn. */
+export function answersOf({
+  input,
+  createdBy,
+  createdAt,
+}: Pick<TurnStart, 'input' | 'createdBy' | 'createdAt'>): Answers | undefined {
+  const items = input.flatMap((item): Answers['items'] => {
+    if (item.type === 'user.message') return [];
+    const { threadId, toolCallId } = item;
+    if (item.type === 'user.tool_response') return [{ threadId, toolCallId, decision: 'respond' }];
+    const { approval } = item;
+    const { reason } = of(undefined, 'reason' in approval ? approval.reason : undefined);
+    return [{ threadId, toolCallId, decision: approval.status, ...(reason && { reason }) }];
+  });
+  return items.length > 0 ? { by: createdBy, at: createdAt, items } : undefined;
+}
+
+/** A reason that was moved into the blob store is left out of the index. */
+function of<S>(by: S | undefined, reason: unknown): { by?: S; reason?: string } {
+  const shown = typeof reason === 'string' ? reason.slice(0, MAX_REASON_LENGTH) : '';
+  return { ...(by && { by }), ...(shown && { reason: shown }) };
+}
+
+async function actionOf(
+  record: ActionRequired,
+  index: number,
+  call: AnswerableCall,
+  subjectId: string,
+  sources: ActionSources,
+) {
+  const { threadId, toolCallId, needs, policy } = call;
+  const expiry = policy?.expiresInSeconds;
+  return {
+    // Derived from the record's id, so that every reader of the log finds the same one.
+    id: `act_${record.id.slice(record.id.indexOf('_') + 1)}_${index}`,
+    threadId,
+    toolCallId,
+    kind: needs,
+    requestedAt: record.at,
+    expiresAt: expiry === undefined ? null : new Date(Date.parse(record.at) + expiry * 1000).toISOString(),
+    ...decidersFor(call, subjectId),
+    detail: await detailOf(call, sources),
+  };
+}
+
+async function detailOf({ source, policy }: PendingCall, sources: ActionSources): Promise<ActionDetail> {
+  const call = (await messageOf(source, sources))?.toolCalls[source.index];
+  // Undefined: an operator has deleted the turn of the message.
+  const { info, arguments: text = '' } = call ?? {};
+  const parsed = parsedArguments(text);
+  return {
+    tool: { server: info?.type === 'mcp' ? info.serverName : null, name: info?.name ?? '' },
+    ...(parsed !== undefined && { arguments: parsed }),
+    ...(policy && { policy }),
+  };
+}
+
+async function messageOf({ turnId, messageId }: PendingCall['source'], { logs, sessionId }: ActionSources) {
+  try {
+    return await logs.message({ sessionId, turnId, messageId });
+  } catch (error) {
+    if (error instanceof TurnNotFound) return undefined;
+    throw error;
+  }
+}
+
+/** The arguments that a model wrote; undefined if they are too large or not JSON. */
+function parsedArguments(text: string): unknown {
+  if (text.trim() === '') return {};
+  if (text.length > MAX_ARGUMENTS_LENGTH) return undefined;
+  const { depth, values } = jsonShape(text);
+  if (depth > MAX_ARGUMENT_DEPTH || values > MAX_ARGUMENT_VALUES) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,57 @@
+import { restore } from '../blobs/offload.ts';
+import type { SessionRow } from '../catalog/schema.ts';
+import type { Elicitation, InputItem, PendingCall } from '../core/records.ts';
+import { callKey } from '../core/tool-records.ts';
+import { isTurnOf } from './access.ts';
+import type { Engine } from './engine.ts';
+import { EngineError } from './errors.ts';
+import type { PreviousTurn } from './start-turn.ts';
+import { turnStatus } from './turn-status.ts';
+
+/** Why the content of a response does not answer a server's question: see `src/tools/elicitation-answer.ts`. */
+export type AnswerCheck = (question: Elicitation, content: string) => string | undefined;
+
+/**
+ * Checks the responses of an input that answer questions of MCP servers on the turn that it follows. Whether the calls
+ * still wait is decided by the session; a turn that cannot be read here yet is checked by the activity.
+ * @throws EngineError `invalid_answer`
+ */
+export async function checkAnswers(
+  engine: Engine,
+  { session, previous, input }: { session: SessionRow; previous: PreviousTurn; input: InputItem[] },
+): Promise<void> {
+  if (!input.some(({ type }) => type === 'user.tool_response')) return;
+  const pending = await pendingCalls(engine, session, previous);
+  await checkAnswersTo(pending, input, engine, session.id);
+}
+
+/** As `checkAnswers`, for calls that are known. @throws EngineError `invalid_answer` */
+export async function checkAnswersTo(
+  pending: PendingCall[],
+  input: InputItem[],
+  { blobs, answerCheck }: Pick<Engine, 'blobs' | 'answerCheck'>,
+  sessionId: string,
+): Promise<void> {
+  const elicitations = new Map(pending.map((call) => [callKey(call), call.elicitation]));
+  for (const [i, item] of input.entries()) {
+    if (item.type !== 'user.tool_response') continue;
+    const elicitation = elicitations.get(callKey(item));
+    if (!elicitation) continue;
+    const { question } = await restore({ question: elicitation.question }, { blobs, sessionId });
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the activity `callTool`
+    const problem = answerCheck(JSON.parse(question) as Elicitation, item.content);
+    if (problem) throw new EngineError('invalid_answer', problem, { param: `input.${i}.content` });
+  }
+}
+
+async function pendingCalls(
+  { catalog, logs }: Engine,
+  session: SessionRow,
+  previous: PreviousTurn,
+): Promise<PendingCall[]> {
+  if (previous.turn === 'none') return [];
+  const { turns } = catalog;
+  const row = await (previous.turn === 'last' ? turns.last(session.id) : turns.get(previous.turnId));
+  if (!row || !isTurnOf(session, row)) return [];
+  return (await turnStatus(row.id, { catalog, logs }))?.pending ?? [];
+}

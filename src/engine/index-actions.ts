@@ -1,0 +1,36 @@
+import { actionChanges } from './action-changes.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { TurnIndex } from './turn-index.ts';
+import type { TurnLogReader } from './turn-log-reader.ts';
+
+interface IndexOptions {
+  catalog: Catalog;
+  logs: TurnLogReader;
+  turnIndex: TurnIndex;
+  turnId: string;
+  /** The last entry to index. */
+  through: number;
+  signal: AbortSignal;
+}
+
+/**
+ * Brings the index of actions up to an entry of a running turn, whose log is archived only later. May be repeated.
+ * @throws TurnNotFound
+ */
+export async function indexActions(options: IndexOptions): Promise<void> {
+  const { catalog, logs, turnIndex, turnId, through, signal } = options;
+  const known = await catalog.turns.get(turnId);
+  // The API process may have died before it indexed the turn that it had started.
+  if (known?.sequence === undefined || known.sequence === null) {
+    if (!(await turnIndex.accept(await logs.start(turnId)))) return;
+  }
+  const from = (known?.indexed_through ?? 0) + 1;
+  if (from > through) return;
+  for await (const { sessionId, entries } of logs.readStored(turnId, { from, follow: signal })) {
+    const batch = entries.filter(({ ordinal }) => ordinal <= through);
+    const last = batch.at(-1);
+    if (!last) continue;
+    const changes = await actionChanges(batch, { catalog, logs, sessionId });
+    if (!(await catalog.archive.index(turnId, changes, last.ordinal)) || last.ordinal === through) return;
+  }
+}

@@ -1,0 +1,304 @@
+import { getEventListeners } from 'node:events';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { CallModelInput } from '../core/history.ts';
+import type { ModelMessage, NewRecord, ToolRoute, UnsequencedRecord } from '../core/records.ts';
+import { InProcessBus } from '../live/in-process-bus.ts';
+import type { ModelChunk } from '../models/provider.ts';
+import { Metrics } from '../telemetry/metrics.ts';
+import type { Annotation } from '../tools/selectors.ts';
+import type { AgentTool } from '../tools/toolset.ts';
+import { StepsAhead, type ClaimedModelCall } from './steps-ahead.ts';
+
+const AT = '2026-01-01T00:00:00.000Z';
+const STAMP = 'stamp of the message';
+const never = new AbortController().signal;
+
+const input: CallModelInput = {
+  turnId: 'turn_1',
+  sessionId: 'ses_1',
+  owner: { subjectId: 'ann', draftRoles: null },
+  threadId: 'main',
+  runId: 'run_1',
+  deadline: Infinity,
+  previousTurnId: null,
+  sequence: 1,
+  specHash: 'a1',
+  messageId: 'msg_1',
+  createdAt: AT,
+  step: 1,
+  upTo: 1,
+  recent: [],
+};
+
+const server = { to: 'server', effect: 'retry', approval: false, callHash: 'h' } as const;
+
+/** A message with a call for each route; the first calls `call_0`, and so on. */
+function messageWith(...routes: ToolRoute[]): ModelMessage {
+  return {
+    kind: 'model.message',
+    id: 'msg_1',
+    at: AT,
+    threadId: 'main',
+    content: '',
+    refusal: '',
+    reasoning: '',
+    finishReason: 'tool_calls',
+    toolCalls: routes.map((route, i) => ({
+      id: `call_${i}`,
+      name: 'look',
+      arguments: '{}',
+      info: { type: 'mcp', serverId: 's', serverName: 's', name: 'look' },
+      route,
+    })),
+  };
+}
+
+function resultOf(toolCallId: string): Extract<NewRecord, { kind: 'tool.response' }> {
+  return { kind: 'tool.response', at: AT, threadId: 'main', toolCallId, outcome: 'succeeded', content: 'seen' };
+}
+
+function toolset(annotation: Annotation = '@read-only'): { tools: ReadonlyMap<string, AgentTool> } {
+  const info = { type: 'mcp', serverId: 's', serverName: 's', name: 'look' } as const;
+  const run = { to: 'server', effect: 'retry', approval: false } as const;
+  return { tools: new Map([['look', { name: 'look', description: '', parameters: {}, info, run, annotation }]]) };
+}
+
+const source = (index = 0) => ({ turnId: 'turn_1', messageId: 'msg_1', stamp: STAMP, index });
+
+let bus: InProcessBus;
+let metrics: Metrics;
+let draining: AbortController;
+/** The signals of the tool calls and model calls that have begun. */
+let tools: AbortSignal[];
+let models: AbortSignal[];
+/** What this worker has in memory of the turn. */
+let known: UnsequencedRecord[] | undefined;
+let steps: StepsAhead;
+let unreported: number;
+const onUnreported = (): void => void unreported++;
+
+beforeEach(() => {
+  [bus, metrics, draining, tools, models, known] = [
+    new InProcessBus(),
+    new Metrics(),
+    new AbortController(),
+    [],
+    [],
+    [],
+  ];
+  unreported = 0;
+  async function* answer(_request: unknown, signal: AbortSignal): AsyncGenerator<ModelChunk> {
+    models.push(signal);
+    yield { content: 'next' };
+    if (models.length > 1) await new Promise((resolve) => void signal.addEventListener('abort', resolve));
+  }
+  const sources = {
+    bus,
+    metrics,
+    draining: draining.signal,
+    config: { tool: { timeoutSeconds: 60 } },
+    conversations: { ahead: () => known && Promise.resolve(known) },
+    catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
+    toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
+    models: { resolve: () => ({ model: 'm', provider: { stream: answer } }) },
+    toolKinds: {
+      mcp: {
+        run: (_call: unknown, { signal, operationId }: { signal: AbortSignal; operationId: string }) => {
+          tools.push(signal);
+          return Promise.resolve({ status: 'result', isError: false, content: [{ type: 'text', text: operationId }] });
+        },
+      },
+    },
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the calls of these tests need
+  steps = new StepsAhead(sources as unknown as ConstructorParameters<typeof StepsAhead>[0]);
+});
+afterEach(() => void vi.useRealTimers());
+
+/** Settles when what could begin has begun. */
+async function begun(): Promise<void> {
+  await new Promise((resolve) => void setImmediate(resolve));
+}
+
+/** Ends a message with these calls and, under `results`, each call. Returns the last answer: whether the next call began. */
+async function run(routes: ToolRoute[], results: string[], more: Partial<CallModelInput> = {}): Promise<boolean> {
+  steps.messageEnded({ ...input, ...more }, STAMP, [messageWith(...routes)], toolset());
+  const ends = results.map((stamp, i) => steps.toolEnded(source(i), stamp, resultOf(`call_${i}`)));
+  await begun();
+  return ends.at(-1) ?? false;
+}
+
+/** The model call that the workflow schedules after `run`. */
+const next = (results: string[], more: Partial<CallModelInput> = {}): CallModelInput => ({
+  ...input,
+  step: 2,
+  messageId: 'msg_2',
+  upTo: 2 + results.length,
+  recent: [STAMP, ...results],
+  isBegun: true,
+  ...more,
+});
+
+async function textOf(claimed: ClaimedModelCall | undefined): Promise<string | undefined> {
+  if (!claimed) return undefined;
+  let text = '';
+  for await (const { content } of claimed.chunks) text += content ?? '';
+  return text;
+}
+
+async function countOf(work: string, outcome: string): Promise<number> {
+  const { values } = await metrics.speculativeSteps.get();
+  return values.find(({ labels }) => labels.work === work && labels.outcome === outcome)?.value ?? 0;
+}
+
+test('a read-only tool runs when its message ends, and its activity gets the outcome', async () => {
+  steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
+  await begun();
+  expect(tools.length).toBe(1);
+  const outcome = await steps.claimTool(source(), never);
+  expect(outcome).toMatchObject({ status: 'result', content: [{ text: `turn_1/call_0/${STAMP}` }] });
+  expect(steps.claimTool(source(), never)).toBeUndefined();
+  expect(await countOf('tool_call', 'claimed')).toBe(1);
+});
+
+test('the outcome of a call is for the message of that stamp alone', async () => {
+  await run([server], []);
+  expect(steps.claimTool({ ...source(), stamp: 'of another attempt' }, never)).toBeUndefined();
+  expect(steps.claimTool(source(1), never)).toBeUndefined();
+});
+
+test.each<[string, ToolRoute, Annotation]>([
+  ['that is not read-only', server, '@write'],
+  ['that needs an approval', { ...server, approval: true }, '@read-only'],
+  ['of the client', { to: 'client' }, '@read-only'],
+  ['that cannot run', { to: 'answered' }, '@read-only'],
+])('a tool %s does not run before it is scheduled', async (_what, route, annotation) => {
+  steps.messageEnded(input, STAMP, [messageWith(route)], toolset(annotation));
+  await begun();
+  expect(tools).toEqual([]);
+});
+
+test('nothing begins for a run that results from a reset', async () => {
+  expect(await run([server], ['r'], { isReset: true })).toBe(false);
+  expect([tools, models]).toEqual([[], []]);
+});
+
+test('the next model call begins with the last result, and its activity reads the answer', async () => {
+  steps.messageEnded(input, STAMP, [messageWith(server, server, { to: 'answered' })], toolset());
+  expect(steps.toolEnded(source(0), 'r0', resultOf('call_0'))).toBe(false);
+  await begun();
+  expect(models.length).toBe(0);
+  expect(steps.toolEnded(source(1), 'r1', resultOf('call_1'))).toBe(true);
+  await begun();
+  expect(models.length).toBe(1);
+  // The history may have the results in another order.
+  const asked = next(['r1', 'r0']);
+  expect(await textOf(await steps.claimModelCall(asked, never, onUnreported))).toBe('next');
+  expect(await steps.claimModelCall({ ...input, step: 2 }, never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(0);
+  expect(await countOf('model_call', 'claimed')).toBe(1);
+});
+
+test.each<[string, Partial<CallModelInput>]>([
+  ['a record came in between', { upTo: 4 }],
+  ['another attempt at a tool was accepted', { recent: [STAMP, 'of another attempt'] }],
+  ['another attempt at the message was accepted', { recent: ['of another attempt', 'r'] }],
+  ['a result was lost', { recent: [STAMP, ''] }],
+  ['there are more results', { recent: [STAMP, 'r', 'more'] }],
+  ['the agent has changed', { specHash: 'b2' }],
+])('a call is ended and counts as unreported if %s', async (_what, more) => {
+  await run([server], ['r']);
+  expect(await steps.claimModelCall(next(['r'], more), never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(1);
+  expect(models.map(({ aborted }) => aborted)).toEqual([true]);
+  expect(await countOf('model_call', 'mismatched')).toBe(1);
+});
+
+test.each<Partial<CallModelInput>>([{ threadId: 'helper' }, { turnId: 'turn_2' }])(
+  'a call is not claimed by another thread or turn (%j)',
+  async (more) => {
+    await run([server], ['r']);
+    expect(await steps.claimModelCall(next(['r'], more), never, onUnreported)).toBeUndefined();
+    expect(models.map(({ aborted }) => aborted)).toEqual([false]);
+  },
+);
+
+test('a call that another worker has begun counts as unreported', async () => {
+  expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(1);
+});
+
+test.each<[string, ToolRoute[], Partial<CallModelInput>]>([
+  ['a call waits for an approval', [server, { ...server, approval: true }], {}],
+  ['a call waits for the client', [server, { to: 'client' }], {}],
+  ['the iteration limit is reached', [server], { isLast: true }],
+])('no model call begins if %s', async (_what, routes, more) => {
+  expect(await run(routes, ['r0', 'r1'], more)).toBe(false);
+  expect(models).toEqual([]);
+});
+
+test('no model call begins after a search for tools: the order of several is that of the history', async () => {
+  steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
+  const record = { ...resultOf('call_0'), foundTools: [] };
+  expect(steps.toolEnded(source(), 'r', record)).toBe(false);
+  await begun();
+  expect(models).toEqual([]);
+});
+
+test('a worker that lacks a part of the conversation asks nothing', async () => {
+  known = undefined;
+  expect(await run([server], ['r'])).toBe(false);
+  expect(models).toEqual([]);
+});
+
+test.each([
+  ['the turn is cancelled', () => bus.hintCancel('turn_1')],
+  ['the worker drains', () => draining.abort()],
+])('what was begun ends when %s', async (_what, stop) => {
+  await run([server], ['r']);
+  stop();
+  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([true, true]);
+  expect(steps.claimTool(source(), never)).toBeUndefined();
+  expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(1);
+});
+
+test('a worker has at most 500 calls of tools that are not claimed', async () => {
+  for (let i = 0; i < 11; i++) {
+    steps.messageEnded(input, `stamp ${i}`, [messageWith(...Array.from({ length: 60 }, () => server))], toolset());
+  }
+  await begun();
+  expect(tools.length).toBe(500);
+});
+
+test('a worker that drains begins nothing', async () => {
+  draining.abort();
+  expect(await run([server], ['r'])).toBe(false);
+  expect([tools, models]).toEqual([[], []]);
+});
+
+test('what is not claimed in time ends, and nothing begins for a while: the activities run elsewhere', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  await run([server], ['r']);
+  vi.advanceTimersByTime(10_000);
+  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([true, true]);
+  expect(await countOf('model_call', 'expired')).toBe(1);
+  expect(await run([server], ['r'])).toBe(false);
+  vi.advanceTimersByTime(60_000);
+  expect(await run([server], ['r'])).toBe(true);
+});
+
+test('the activity that has claimed a call ends it, and its signal keeps no listener afterwards', async () => {
+  await run([server], ['r']);
+  await run([server], ['r']);
+  const activity = new AbortController();
+  const claimed = await steps.claimModelCall(next(['r']), activity.signal, onUnreported);
+  const text = textOf(claimed);
+  expect(getEventListeners(activity.signal, 'abort').length).toBe(1);
+  activity.abort();
+  expect(await text).toBe('next');
+  expect(models.at(-1)?.aborted).toBe(true);
+  const other = new AbortController();
+  await steps.claimTool(source(), other.signal);
+  expect(getEventListeners(other.signal, 'abort').length).toBe(0);
+});

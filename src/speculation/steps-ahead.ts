@@ -1,0 +1,215 @@
+import { LRUCache } from 'lru-cache';
+import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
+import type { CallModelInput } from '../core/history.ts';
+import type { CallSource, NewRecord, ToolCall } from '../core/records.ts';
+import { operationIdOf } from '../core/tool-records.ts';
+import type { Conversations } from '../engine/conversations.ts';
+import type { LiveBus } from '../live/bus.ts';
+import type { CallOutcome } from '../mcp/call-outcome.ts';
+import type { AskingCall } from '../mcp/call-rounds.ts';
+import type { ModelChunk } from '../models/provider.ts';
+import { withoutRequest } from '../telemetry/log-context.ts';
+import type { Metrics, SpeculativeStepOutcome } from '../telemetry/metrics.ts';
+import { inTurn } from '../telemetry/trace-propagation.ts';
+import { runToolCall, type ToolCallSources } from '../tools/run-tool-call.ts';
+import type { Toolset } from '../tools/toolset.ts';
+import { chunksOf, readAhead, type Part } from './read-ahead.ts';
+import type { OnUnreported } from './speculative-calls.ts';
+import { UnclaimedWork } from './unclaimed-work.ts';
+
+interface StepSources extends ModelCallSources, ToolCallSources {
+  conversations: Pick<Conversations, 'ahead'>;
+  bus: Pick<LiveBus, 'onCancelHint'>;
+  metrics: Pick<Metrics, 'speculativeSteps'>;
+  draining: AbortSignal;
+}
+
+/** A message whose tools are running, and the model call that follows when all results are known. */
+interface OpenMessage {
+  next: NextCall;
+  /** How many results are missing. */
+  missing: number;
+}
+
+type NextCall = Pick<
+  CallModelInput,
+  | 'turnId'
+  | 'threadId'
+  | 'sessionId'
+  | 'owner'
+  | 'specHash'
+  | 'previousTurnId'
+  | 'runId'
+  | 'upTo'
+  | 'recent'
+  | 'mayStart'
+>;
+
+/** A model call that was begun. */
+interface BegunCall {
+  call: NextCall;
+  answer: Promise<{ prepared: PreparedModelCall; parts: ReadableStream<Part> }>;
+}
+
+/** A model call that an activity has claimed, as if the activity had begun it. */
+export interface ClaimedModelCall {
+  prepared: PreparedModelCall;
+  chunks: AsyncIterable<ModelChunk>;
+}
+
+/** As many calls of a message as its workflow schedules at once. */
+const MAX_TOOL_CALLS = 50;
+
+const MAX_MESSAGES = 1_000;
+
+/**
+ * The next step of each turn, begun while Temporal still records the current one: the read-only tools of a message as
+ * soon as it is complete, and the next model call as soon as the last result is known. The activity that the workflow
+ * then schedules on the same worker claims what was begun, so a step takes no longer than its model and its tools.
+ *
+ * Nothing is shown or used before the history has accepted the results that it is based on: they are identified by
+ * their stamps, which the workflow passes to the activity. Work that no activity claims costs tokens at most: only tools
+ * run that change nothing and need no approval.
+ */
+export class StepsAhead {
+  readonly #sources: StepSources;
+  readonly #tools: UnclaimedWork<Promise<CallOutcome | AskingCall>>;
+  readonly #calls: UnclaimedWork<BegunCall>;
+  /** By the stamps of the messages. */
+  readonly #messages = new LRUCache<string, OpenMessage>({ max: MAX_MESSAGES });
+
+  constructor(sources: StepSources) {
+    this.#sources = sources;
+    const ofWork = (work: 'tool_call' | 'model_call') => ({
+      ...sources,
+      onEnd: (outcome: SpeculativeStepOutcome) => sources.metrics.speculativeSteps.inc({ work, outcome }),
+    });
+    this.#tools = new UnclaimedWork(ofWork('tool_call'));
+    this.#calls = new UnclaimedWork(ofWork('model_call'));
+  }
+
+  /** A model call is about to return `records` under `stamp`. */
+  messageEnded(input: CallModelInput, stamp: string, records: NewRecord[], { tools }: Pick<Toolset, 'tools'>): void {
+    const message = records.find((record) => record.kind === 'model.message');
+    if (!message || input.isReset) return;
+    const { toolCalls } = message;
+    const { turnId, threadId, sessionId, owner, specHash } = input;
+    for (const [index, call] of toolCalls.slice(0, MAX_TOOL_CALLS).entries()) {
+      if (!runsAtOnce(call) || tools.get(call.name)?.annotation !== '@read-only') continue;
+      // Names the attempt too: the history may accept another one, in which the same id is that of another call.
+      const operationId = `${operationIdOf(turnId, { threadId, toolCallId: call.id })}/${stamp}`;
+      this.#tools.begin(toolKey({ stamp, index }), turnId, (signal) => {
+        const place = { sessionId, owner, specHash, operationId, mayRepeat: true };
+        const outcome = detached(() => runToolCall(this.#sources, call, place, signal));
+        outcome.catch(() => undefined);
+        return outcome;
+      });
+    }
+    // The threads of sub-agents share their log, so what comes in between is not known. Nor is the next model call after a
+    // call that a person, a client or a sub-agent answers.
+    if (input.isLast || input.subAgent || !toolCalls.every((call) => call.route.to === 'answered' || runsAtOnce(call)))
+      return;
+    const missing = toolCalls.filter(runsAtOnce).length;
+    const upTo = input.upTo + records.length + missing;
+    if (missing > 0) this.#messages.set(stamp, { next: { ...input, upTo, recent: [stamp] }, missing });
+  }
+
+  /** A tool call is about to return `record` under `stamp`. Returns whether the next model call has begun. */
+  toolEnded({ stamp: ofMessage }: CallSource, stamp: string, record: NewRecord): boolean {
+    const message = this.#messages.get(ofMessage);
+    this.#messages.delete(ofMessage);
+    // The tools that searches find are offered in the order of their results, which the history decides.
+    if (!message || (record.kind === 'tool.response' && record.foundTools)) return false;
+    const next = { ...message.next, recent: [...message.next.recent, stamp] };
+    const missing = message.missing - 1;
+    if (missing === 0) {
+      return this.#calls.begin(threadKey(next), next.turnId, (signal) => this.#ask(next, signal));
+    }
+    this.#messages.set(ofMessage, { next, missing });
+    return false;
+  }
+
+  /** A tool call waits for the user, for an answer or a sign-in, so when the results of its message are known is open. */
+  toolWaits({ stamp: ofMessage }: CallSource): void {
+    this.#messages.delete(ofMessage);
+  }
+
+  /** The outcome of a tool call, if it was begun. Aborting `signal` ends the call. */
+  claimTool(source: CallSource, signal: AbortSignal): Promise<CallOutcome | AskingCall> | undefined {
+    const claimed = this.#tools.claim(toolKey(source), signal);
+    return claimed && claimed.value.finally(claimed.release);
+  }
+
+  /**
+   * The answer to a model call, if it was begun with the conversation that the history has now. Aborting `signal` ends
+   * the call. `onUnreported` is called if one was begun that is not used.
+   */
+  async claimModelCall(
+    input: CallModelInput,
+    signal: AbortSignal,
+    onUnreported: OnUnreported,
+  ): Promise<ClaimedModelCall | undefined> {
+    const claimed = this.#calls.claim(threadKey(input), signal, ({ call }) => isSame(call, input));
+    if (!claimed) {
+      if (input.isBegun) onUnreported();
+      return undefined;
+    }
+    // A call that could not be prepared fails again in the activity, which reports it.
+    const { value, release } = claimed;
+    const answer = await value.answer.catch(() => undefined);
+    if (answer) return { prepared: answer.prepared, chunks: releasing(chunksOf(answer.parts), release) };
+    release();
+    return undefined;
+  }
+
+  #ask(call: NextCall, signal: AbortSignal): BegunCall | undefined {
+    const records = this.#sources.conversations.ahead(call, signal);
+    if (!records) return undefined;
+    const answer = detached(async () => {
+      const prepared = await prepareModelCall(this.#sources, call, records, signal);
+      signal.throwIfAborted();
+      // Only the activity requests sign-ins.
+      if (prepared.toolset.unavailable.some(({ signIn }) => signIn)) throw new Error('the user has to sign in first');
+      return { prepared, parts: readAhead(prepared.provider.stream(prepared.request, signal)) };
+    });
+    answer.catch(() => undefined);
+    return { call, answer };
+  }
+}
+
+/** Whether a call runs as soon as the workflow has its message. */
+function runsAtOnce({ route }: ToolCall): boolean {
+  return route.to === 'server' && !route.approval;
+}
+
+/** Whether a call that was begun is the one that a workflow asks for. The order of results does not matter to a model. */
+function isSame(begun: NextCall, asked: CallModelInput): boolean {
+  return (
+    begun.specHash === asked.specHash &&
+    begun.upTo === asked.upTo &&
+    begun.mayStart === asked.mayStart &&
+    begun.recent.length === asked.recent.length &&
+    begun.recent.every((stamp) => asked.recent.includes(stamp))
+  );
+}
+
+function toolKey({ stamp, index }: Pick<CallSource, 'stamp' | 'index'>): string {
+  return `${stamp} ${index}`;
+}
+
+function threadKey({ turnId, threadId }: Pick<NextCall, 'turnId' | 'threadId'>): string {
+  return `${turnId} ${threadId}`;
+}
+
+/** Runs work as a part of the turn, not of the activity that begins it and ends before. */
+function detached<T>(work: () => T): T {
+  return inTurn(() => withoutRequest(work));
+}
+
+async function* releasing<T>(source: AsyncIterable<T>, release: () => void): AsyncGenerator<T> {
+  try {
+    yield* source;
+  } finally {
+    release();
+  }
+}

@@ -1,0 +1,41 @@
+import type { Catalog } from '../catalog/catalog.ts';
+import type { Config } from '../config.ts';
+import type { CallToolInput } from '../core/history.ts';
+import type { ToolCall } from '../core/records.ts';
+import type { CallOutcome } from '../mcp/call-outcome.ts';
+import type { AskingCall } from '../mcp/call-rounds.ts';
+import { retryWhileUnavailable } from '../engine/retry.ts';
+import type { ToolKinds } from './kinds.ts';
+import type { RunOptions } from './tool-kind.ts';
+import type { ToolsetLoader } from './toolset-loader.ts';
+
+/** What a tool call is run with. */
+export interface ToolCallSources {
+  catalog: { agents: Pick<Catalog['agents'], 'spec'> };
+  toolKinds: ToolKinds;
+  toolsets: Pick<ToolsetLoader, 'load'>;
+  config: Pick<Config, 'tool'>;
+}
+
+type ToolCallOptions = Pick<CallToolInput, 'sessionId' | 'owner' | 'specHash'> &
+  Pick<RunOptions, 'operationId' | 'mayRepeat' | 'resumed'>;
+
+/** Runs a tool call. @throws only before the call was sent: see `ToolKind.run` */
+export async function runToolCall(
+  { catalog, toolKinds, toolsets, config }: ToolCallSources,
+  call: ToolCall,
+  { operationId, mayRepeat, resumed, specHash, ...scope }: ToolCallOptions,
+  signal: AbortSignal,
+): Promise<CallOutcome | AskingCall> {
+  const spec = await retryWhileUnavailable(() => catalog.agents.spec(specHash), signal);
+  return toolKinds[call.info.type].run(call, {
+    spec,
+    scope,
+    operationId,
+    timeoutMs: config.tool.timeoutSeconds * 1000,
+    signal,
+    mayRepeat,
+    resumed,
+    loadToolset: () => toolsets.load(spec, scope, signal),
+  });
+}

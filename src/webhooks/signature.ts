@@ -1,0 +1,27 @@
+import { createHmac, randomBytes } from 'node:crypto';
+
+const PREFIX = 'whsec_';
+
+/** Standard Webhooks recommends 24 to 64 bytes. */
+const SECRET_BYTES = 32;
+
+/** A new secret, in the form of Standard Webhooks. */
+export function newSecret(): string {
+  return PREFIX + randomBytes(SECRET_BYTES).toString('base64');
+}
+
+/**
+ * The headers of a message as in Standard Webhooks: a signature for each secret, separated by spaces. `timestamp` is the
+ * time of the attempt in milliseconds since 1970; receivers reject old ones, so that a message cannot be replayed.
+ */
+export function signedHeaders(
+  { id, timestamp, body }: { id: string; timestamp: number; body: string },
+  secrets: string[],
+): Record<string, string> {
+  const seconds = Math.floor(timestamp / 1000);
+  const signatures = secrets.map((secret) => {
+    const key = Buffer.from(secret.slice(PREFIX.length), 'base64');
+    return `v1,${createHmac('sha256', key).update(`${id}.${seconds}.${body}`).digest('base64')}`;
+  });
+  return { 'webhook-id': id, 'webhook-timestamp': `${seconds}`, 'webhook-signature': signatures.join(' ') };
+}

@@ -1,0 +1,104 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { turnWorkflowId } from '../../src/core/temporal-names.ts';
+import type { RecordedTurn } from './support/recorder.ts';
+import { OPERATOR, type Subject } from './support/subjects.ts';
+import { World } from './support/world.ts';
+
+/** Decisions in turns that wait for them, while the processes around them are killed. */
+
+let it: World;
+beforeAll(async () => {
+  it = await World.start({ apis: 2, spec: { config: { pause: 'wait' } } });
+});
+afterAll(() => it.checkAndStop());
+
+interface Waiting {
+  turn: RecordedTurn;
+  calls: string[];
+  decide: (status: 'allow' | 'deny', call?: number, by?: Subject) => Promise<number>;
+}
+
+/** A turn that waits for approvals of two refunds. */
+async function waiting(): Promise<Waiting> {
+  const plan = it.plan({ say: 'I will pay back.', tools: [{ name: 'refund' }, { name: 'refund' }] }, { say: 'Paid.' });
+  const sessionId = await it.session();
+  const turn = await it.turn(sessionId, plan);
+  await turn.until((frames) => frames.some(({ type }) => type === 'turn.paused'));
+  const calls = [0, 1].map((i) => `${plan.id}_0_${i}`);
+  const owner = it.recorder.ownerOf(sessionId);
+  return {
+    turn,
+    calls,
+    decide: (status, call = 0, by = owner) =>
+      it.recorder.decide({ sessionId, toolCallId: calls[call] ?? '', status, by }),
+  };
+}
+
+/** Waits until so many commands are in the turn's history. */
+async function received({ turnId }: RecordedTurn, count: number): Promise<void> {
+  const { client } = await it.temporal.operator();
+  const commands = async () => {
+    const { events } = await client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
+    return (events ?? []).filter((event) => event.workflowExecutionSignaledEventAttributes).length;
+  };
+  await expect.poll(commands).toBe(count);
+}
+
+const outcomes = ({ turn, calls }: Waiting) =>
+  calls.map((id) =>
+    turn.frames.flatMap((one) => (one.type === 'tool.response' && one.tool_call_id === id ? [one] : [])),
+  );
+
+test('decided while no worker runs: each decision is acknowledged once the turn has recorded it', async () => {
+  const [worker] = it.workers;
+  const one = await waiting();
+  await it.fault(() => worker?.kill());
+  const sent = [one.decide('allow'), one.decide('deny', 1)];
+  await received(one.turn, 2);
+  await worker?.start();
+  expect(await Promise.all(sent)).toEqual([200, 200]);
+  expect(await one.turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+  expect(outcomes(one)).toMatchObject([[{ outcome: 'succeeded' }], [{ outcome: 'denied' }]]);
+});
+
+test('the API is killed between a decision and its response: the repetition is acknowledged, and counts once', async () => {
+  const [worker] = it.workers;
+  const one = await waiting();
+  await it.fault(() => worker?.kill());
+  const sent = [one.decide('allow'), one.decide('allow', 1)];
+  await received(one.turn, 2);
+  // The responses wait for the turn. With both APIs gone, the recorder repeats both requests.
+  await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
+  await it.up();
+  expect(await Promise.all(sent)).toEqual([200, 200]);
+  expect(await one.turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+  expect(outcomes(one)).toMatchObject([[{ outcome: 'succeeded' }], [{ outcome: 'succeeded' }]]);
+});
+
+test('everything is killed while the turn waits, between two decisions', async () => {
+  const one = await waiting();
+  expect(await one.decide('allow')).toBe(200);
+  await one.turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
+  await it.crash();
+  await it.recover();
+  expect(await one.decide('allow', 1)).toBe(200);
+  expect(await one.turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+});
+
+test('two contrary decisions in one workflow task: the first one counts, the other is told so', async () => {
+  const [worker] = it.workers;
+  const one = await waiting();
+  expect(await one.decide('deny', 1)).toBe(200);
+  await it.fault(() => worker?.kill());
+  const first = one.decide('deny');
+  await received(one.turn, 2);
+  const second = one.decide('allow');
+  await received(one.turn, 3);
+  await worker?.start();
+  expect(await Promise.all([first, second])).toEqual([200, 409]);
+  expect(await one.turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+  expect(outcomes(one)).toMatchObject([[{ outcome: 'denied' }], [{ outcome: 'denied' }]]);
+  expect(
+    await it.recorder.decide({ sessionId: one.turn.sessionId, toolCallId: 'x', status: 'allow', by: OPERATOR }),
+  ).toBe(409);
+});
