@@ -8,6 +8,7 @@ import {
   NO_USAGE,
   ROOT_THREAD,
   UNREPORTED,
+  type FailedAttempt,
   type NewRecord,
   type ServerSignIn,
   type UnsequencedRecord,
@@ -30,9 +31,13 @@ import { errorMessage } from '../src/lib/errors.ts';
 
 /** What an attempt passes to the next one. */
 interface AttemptDetails {
-  /** How often the provider has failed, and the milliseconds of these failures in all, waits included. */
+  /** How many of the agent's models were given up. */
+  fallback: number;
+  /** How often the provider of the current model has failed, and the milliseconds of these failures, waits included. */
   failures: number;
   failingMs: number;
+  /** All attempts that failed, of all models. */
+  failed: FailedAttempt[];
   /** The usage of the first `accounted` attempts, as far as it was reported. */
   usage: Usage;
   accounted: number;
@@ -41,6 +46,12 @@ interface AttemptDetails {
 /** The wait between attempts at a provider that fails, unless the provider says how long to wait. */
 const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 30_000;
+
+/** How long a model is retried if there is another one: short overloads pass, and readers wait no longer than this. */
+const FALLBACK_AFTER_MS = 10_000;
+
+/** Without a wait of its own, the retry would get that of the policy. */
+const FALLBACK_WAIT_MS = 1;
 
 type Outcome = CallModelResult['outcome'];
 
@@ -51,8 +62,10 @@ type Outcome = CallModelResult['outcome'];
  * - If the workflow cancels, the result is the message so far.
  * - If this worker stops, or the provider fails with a transient error, it throws, and another attempt starts the same
  *   message again.
- * - If the provider fails permanently, or for longer than configured, the result is the message so far and the
- *   provider's error.
+ * - If the provider is overloaded or unavailable for `FALLBACK_AFTER_MS` and the agent has another model, the next
+ *   attempt starts the message with that one.
+ * - If the provider fails permanently, or the last model for longer than configured, the result is the message so far
+ *   and the provider's error.
  * - If too many attempts were lost, the result is an empty message and an error that says so.
  */
 export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
@@ -90,8 +103,10 @@ class ModelCallAttempt {
     this.#signal = AbortSignal.any([this.#context.cancellationSignal, dependencies.draining]);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the previous attempt
     this.details = (detailsLeft() as AttemptDetails | undefined) ?? {
+      fallback: 0,
       failures: 0,
       failingMs: 0,
+      failed: [],
       usage: NO_USAGE,
       accounted: 0,
     };
@@ -154,8 +169,9 @@ class ModelCallAttempt {
     conversation.catch(() => undefined);
     const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal, onUnreported) : undefined;
     const requests = { signIns, scope: input, turnId: input.turnId };
+    const call = { ...input, fallback: this.details.fallback };
     const prepared =
-      ahead?.prepared ?? (await prepareModelCall(this.#dependencies, input, conversation, this.#signal, requests));
+      ahead?.prepared ?? (await prepareModelCall(this.#dependencies, call, conversation, this.#signal, requests));
     const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
     this.#begin(message);
     const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
@@ -193,7 +209,7 @@ class ModelCallAttempt {
     const { sessionId } = this.#input;
     const end = outcome.status === 'sign_in_required' ? 'cancelled' : outcome.status;
     this.#recordUsage();
-    const { usage } = this.details;
+    const { usage, failed } = this.details;
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
     const handling = {
       refusal: refusalOf(this.#input),
@@ -206,6 +222,8 @@ class ModelCallAttempt {
       emptyAnswer(this.#input, finishReason, reported(usage).usage);
     const records =
       signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...endOfSubAgent(this.#input, answer, outcome)];
+    const message = records.find((record) => record.kind === 'model.message');
+    if (message && failed.length > 0) message.attempts = failed;
     const stamp = randomUUID();
     // The message is complete and paid for, so an unavailable store is retried.
     const store = () => offloadResult(records, { blobs, sessionId });
@@ -263,15 +281,36 @@ class ModelCallAttempt {
    * provider has failed for too long. The time in which it sent chunks, or in which no worker called it, does not
    * count.
    */
-  #planRetry({ isRetryable, retryAfterMs = 0 }: ModelError): number | undefined {
+  #planRetry(error: ModelError): number | undefined {
+    const { isRetryable, retryAfterMs = 0 } = error;
     if (!isRetryable) return undefined;
     const { details } = this;
     const wait = Math.max(retryAfterMs, backoffMs(details.failures, { first: FIRST_WAIT_MS, max: MAX_WAIT_MS }));
+    const elapsed = Date.now() - (this.#message?.lastChunkAt ?? this.#startedAt);
+    if (error.isOutage && this.#message?.hasFallback && this.#isWorthFallback(details.failingMs + elapsed + wait)) {
+      this.#noteFailure(error);
+      this.#dependencies.metrics.modelFallbacks.inc({ provider: this.#message.target.providerName });
+      details.fallback += 1;
+      details.failures = 0;
+      details.failingMs = 0;
+      return FALLBACK_WAIT_MS;
+    }
     // The first failure is always retried: a stalled model may be silent for longer than the limit.
     if (details.failingMs + wait > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
+    this.#noteFailure(error);
     details.failures += 1;
-    details.failingMs += Date.now() - (this.#message?.lastChunkAt ?? this.#startedAt) + wait;
+    details.failingMs += elapsed + wait;
     return wait;
+  }
+
+  #isWorthFallback(failingMs: number): boolean {
+    return failingMs > Math.min(FALLBACK_AFTER_MS, this.#dependencies.config.model.retrySeconds * 1000);
+  }
+
+  #noteFailure({ failure }: ModelError): void {
+    if (!this.#message) return;
+    const { providerName: provider, model } = this.#message.target;
+    this.details.failed.push({ provider, model, failure });
   }
 
   /** Adds the usage of this attempt, once. It counts also if the next attempt discards the message. */

@@ -13,6 +13,8 @@ interface Schema {
   enum?: unknown[];
   description?: string;
   properties?: Record<string, Schema>;
+  /** Only of a field that must be absent. */
+  not?: Schema;
   required?: string[];
   items?: Schema;
   anyOf?: Schema[];
@@ -135,6 +137,7 @@ function typeText(schema: Schema): string {
     );
     return `{ ${fields.join(', ')} }`;
   }
+  if (schema.not) return 'never';
   return [schema.type ?? 'any'].flat().join(' or ');
 }
 

@@ -24,6 +24,10 @@ const turnEvent = z.object({
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
+  /** In the last event of a message: the model that wrote it, and the attempts that failed before. */
+  provider: z.string().optional(),
+  model: z.string().optional(),
+  attempts: z.array(z.object({ provider: z.string(), model: z.string(), failure: z.string() })).optional(),
   thread_id: z.string().nullish(),
   /** In the events that ask for answers. */
   tool_calls: z

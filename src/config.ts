@@ -59,6 +59,8 @@ export interface Config {
   /** Whether traces are recorded. OpenTelemetry reads its other settings itself. */
   tracing: boolean;
   openai: { apiKey: string | undefined; baseUrl: string | undefined };
+  /** File that registers model providers by name. */
+  modelProvidersFile: string | undefined;
   /** The model of the agent `demo`. */
   demoModel: string;
   temporal: {
@@ -169,6 +171,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       !vars.OTEL_SDK_DISABLED &&
       (vars.OTEL_EXPORTER_OTLP_ENDPOINT ?? vars.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) !== undefined,
     openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
+    modelProvidersFile: vars.EVERTURN_MODEL_PROVIDERS && path.resolve(vars.EVERTURN_MODEL_PROVIDERS),
     demoModel: vars.EVERTURN_DEMO_MODEL,
     temporal: {
       external: vars.TEMPORAL_ADDRESS ? externalTemporal(env) : undefined,
@@ -406,6 +409,7 @@ const schema = z.object({
   OTEL_EXPORTER_OTLP_ENDPOINT: url.optional(),
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url.optional(),
   OTEL_SDK_DISABLED: flag.optional(),
+  EVERTURN_MODEL_PROVIDERS: z.string().optional(),
   OPENAI_API_KEY: z.string().optional(),
   OPENAI_BASE_URL: url.optional(),
   REDIS_URL: redisUrl.optional(),
@@ -472,8 +476,10 @@ const SHARED: [string, string][] = [
 function checkShared(vars: z.output<typeof schema>, role: ProcessRole): void {
   const set = new Set(Object.entries(vars).flatMap(([name, value]) => (value === undefined ? [] : [name])));
   const missing = SHARED.filter(([name]) => !set.has(name)).map(([name, what]) => `${name} must be set: ${what}`);
-  if (!set.has('OPENAI_API_KEY') && !set.has('OPENAI_BASE_URL')) {
-    missing.push('OPENAI_API_KEY or OPENAI_BASE_URL must be set: only everturn start includes the demo model');
+  if (!['OPENAI_API_KEY', 'OPENAI_BASE_URL', 'EVERTURN_MODEL_PROVIDERS'].some((name) => set.has(name))) {
+    missing.push(
+      'OPENAI_API_KEY (or OPENAI_BASE_URL, or EVERTURN_MODEL_PROVIDERS) must be set: only everturn start includes the demo model',
+    );
   }
   if (missing.length === 0) return;
   const hint = 'everturn start runs everything in one process and requires none of these';

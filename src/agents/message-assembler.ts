@@ -24,6 +24,7 @@ import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
 import { callHash } from '../engine/call-hash.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
+import type { ModelTarget } from '../models/providers.ts';
 import { parseArguments } from '../tools/arguments.ts';
 import { decideCall } from '../tools/decision-policy.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
@@ -36,7 +37,7 @@ interface AssemblerOptions {
   plan: MessagePlan;
   /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'spec'>;
+  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'spec' | 'target' | 'hasFallback'>;
   bus: LiveBus;
 }
 
@@ -94,6 +95,14 @@ export class MessageAssembler {
     return this.#options.prepared.toolset;
   }
 
+  get target(): ModelTarget {
+    return this.#options.prepared.target;
+  }
+
+  get hasFallback(): boolean {
+    return this.#options.prepared.hasFallback;
+  }
+
   /** Whether the message is complete but has no content; it may have reasoning. */
   get isEmpty(): boolean {
     const { content, refusal, toolCalls } = this.#text;
@@ -105,7 +114,8 @@ export class MessageAssembler {
     this.lastChunkAt = Date.now();
     for await (const chunk of chunks) {
       this.lastChunkAt = Date.now();
-      this.isStreaming = true;
+      // A call that has waited for the limits of its provider begins with an empty chunk.
+      this.isStreaming ||= Object.keys(chunk).length > 0;
       this.#add(chunk);
     }
   }
@@ -138,7 +148,7 @@ export class MessageAssembler {
       throw new ModelError('bad_request', `the model called more than ${MAX_CALLS} tools in one message`);
     }
     if (finishReason) this.#finishReason = finishReason;
-    if (usage) this.usage = usage;
+    if (usage) this.usage = this.#priced(usage);
     if (providerFields) this.#providerFields = mergeFields(this.#providerFields ?? {}, providerFields);
   }
 
@@ -168,6 +178,8 @@ export class MessageAssembler {
         inputBreakdown: breakDown(usage.inputTokens, inputCharacters(prepared.request)),
       }),
       ...(this.#providerFields && { providerFields: this.#providerFields }),
+      provider: this.target.providerName,
+      model: this.target.model,
     };
     const at = new Date().toISOString();
     const problems = calls.flatMap(({ call: { id: toolCallId }, routed: { problem: content } }): NewRecord[] =>
@@ -233,6 +245,11 @@ export class MessageAssembler {
     if (hasCalls) return 'tool_calls';
     const reason = this.#finishReason ?? 'stop';
     return reason === 'tool_calls' ? 'stop' : reason;
+  }
+
+  #priced(usage: Usage): Usage {
+    const costInUsd = this.target.cost(usage);
+    return costInUsd === undefined ? usage : { ...usage, costInUsd };
   }
 
   #grow(delta: MessageDelta): void {

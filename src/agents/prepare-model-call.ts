@@ -2,11 +2,12 @@ import { offeredTools, type Toolset } from '../tools/toolset.ts';
 import type { ToolsetLoader } from '../tools/toolset-loader.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { ModelProviders } from '../models/providers.ts';
+import { withoutForeignFields } from '../models/foreign-fields.ts';
+import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
-import type { ServerSignIn, UnsequencedRecord } from '../core/records.ts';
-import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
+import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { promptOf } from './prompt.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
@@ -22,6 +23,10 @@ export interface ModelCallSources {
 export interface PreparedModelCall {
   spec: AgentSpec;
   provider: ModelProvider;
+  /** The model that is called. */
+  target: ModelTarget;
+  /** Whether there is another model to try if this one fails. */
+  hasFallback: boolean;
   request: ModelRequest;
   toolset: Toolset;
   conversation: TranscriptItem[];
@@ -30,17 +35,17 @@ export interface PreparedModelCall {
 }
 
 /**
- * Prepares a thread's next model call, after `records`. Sign-ins that the agent's servers require are requested if
- * `requests` is given.
+ * Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it. Sign-ins
+ * that the agent's servers require are requested if `requests` is given.
  */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs }: ModelCallSources,
-  call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'>,
+  call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & { fallback?: number },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
-  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
+  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0 } = call;
   // All three are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, all] = await Promise.all([
@@ -52,17 +57,51 @@ export async function prepareModelCall(
   const { signIns, unavailable } = requests
     ? await requestSignIns(toolset, all, requests)
     : { signIns: [], unavailable: toolset.unavailable };
-  const { provider, model } = models.resolve(subAgent?.model ?? spec.model.name);
+  const names = modelNames(spec, subAgent?.model);
+  const [target, ...rest] = inOrder(
+    names.map((name) => models.resolve(name)),
+    lastMessage(all, threadId),
+  ).slice(fallback);
+  if (!target) throw new Error(`the agent has no model number ${fallback + 1}`);
   const request = promptOf({
     spec,
     // A registered agent is instructed by its own spec alone.
     ...(subAgent && subAgent.agent === undefined && { taskName: subAgent.title }),
-    model,
-    transcript: conversation,
+    model: target.model,
+    transcript: withoutForeignFields(conversation, target),
     tools: offeredTools(toolset, foundTools(all, threadId), mayStart),
     unavailable,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });
-  return { spec, provider, request, toolset: { ...toolset, unavailable }, conversation, signIns };
+  const { provider } = target;
+  return {
+    spec,
+    provider,
+    target,
+    hasFallback: rest.length > 0,
+    request,
+    toolset: { ...toolset, unavailable },
+    conversation,
+    signIns,
+  };
+}
+
+/**
+ * The models of an agent in the order in which they are tried. A turn stays with the model that wrote its last message:
+ * the next step would otherwise wait again for one that fails, and the fields of the message would be of no use.
+ */
+function inOrder(targets: ModelTarget[], last: ModelMessage | undefined): ModelTarget[] {
+  const current = last
+    ? targets.findIndex(({ providerName, model }) => providerName === last.provider && model === last.model)
+    : -1;
+  return current < 0 ? targets : [...targets.slice(current), ...targets.slice(0, current)];
+}
+
+/** The last message of a thread in the turn in progress. */
+function lastMessage(records: UnsequencedRecord[], threadId: string): ModelMessage | undefined {
+  const last = records.findLast(
+    (record) => record.kind === 'turn.created' || (record.kind === 'model.message' && record.threadId === threadId),
+  );
+  return last?.kind === 'model.message' ? last : undefined;
 }

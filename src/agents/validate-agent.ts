@@ -2,7 +2,7 @@ import type { ModelProviders } from '../models/providers.ts';
 import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
-import type { AgentSpec } from '../spec/agent-spec.ts';
+import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { isSchema } from '../tools/arguments.ts';
 import { ASK_USER_QUESTION, systemTools } from '../tools/system-tools.ts';
 
@@ -96,10 +96,15 @@ export class AgentValidator {
       const message = `the name ${twice} is taken: client tools need unique names`;
       return { code: 'invalid_agent', message, param: 'client_tools' };
     }
-    if (!(await this.#models.has(spec.model.name))) {
-      const message = `the model provider has no model ${spec.model.name}`;
-      return { code: 'invalid_agent', message, param: 'model.name' };
-    }
-    return undefined;
+    return this.#unknownModel(spec);
+  }
+
+  async #unknownModel(spec: AgentSpec): Promise<AgentProblem | undefined> {
+    const names = modelNames(spec);
+    const known = await Promise.all(names.map((name) => this.#models.has(name)));
+    const unknown = known.indexOf(false);
+    if (unknown < 0) return undefined;
+    const param = unknown === 0 ? 'model.name' : `model.fallbacks.${unknown - 1}`;
+    return { code: 'invalid_agent', message: `the model provider has no model ${names[unknown]}`, param };
   }
 }

@@ -62,6 +62,7 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('updated_at', 'text', (c) => c.notNull())
     .addColumn('active_at', 'text', (c) => c.notNull())
     .addColumn('unswept_since', 'text')
+    .addColumn('cost_in_usd', 'double precision', (c) => c.defaultTo(0))
     .addColumn('deleted_at', 'text')
     .addColumn('removal_at', 'text')
     .execute();

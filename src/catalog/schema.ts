@@ -77,6 +77,8 @@ interface SessionsTable {
   active_at: string;
   /** Since when unreferenced blobs may have been stored; null if they were collected after the last turn. */
   unswept_since: Generated<string | null>;
+  /** What the ended turns cost; null once one of them used a model of unknown price. */
+  cost_in_usd: Generated<number | null>;
   /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
   deleted_at: Generated<string | null>;
   /** When housekeeping next continues the removal. */

@@ -1,4 +1,5 @@
 import type { Kysely, Transaction } from 'kysely';
+import type { Usage } from '../core/records.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ActionIndex } from './action-index.ts';
 import { Outbox } from './outbox.ts';
@@ -230,4 +231,18 @@ export async function touchSession(db: Transaction<Tables>, session: { id: strin
     .where('deleted_at', 'is', null)
     .executeTakeFirst();
   return numUpdatedRows > 0n;
+}
+
+/** Adds what an ended turn cost, in the transaction that archives its end. The sum with an unknown cost is null. */
+export async function addSessionCost(
+  db: Transaction<Tables>,
+  id: string,
+  { inputTokens, outputTokens, costInUsd }: Usage,
+): Promise<void> {
+  const cost = inputTokens + outputTokens === 0 ? 0 : costInUsd;
+  await db
+    .updateTable('sessions')
+    .set((eb) => ({ cost_in_usd: cost === undefined ? null : eb('cost_in_usd', '+', cost) }))
+    .where('id', '=', id)
+    .execute();
 }

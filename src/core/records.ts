@@ -89,6 +89,8 @@ export interface Usage {
   cacheReadTokens: number;
   cacheWriteTokens: number;
   reasoningTokens: number;
+  /** What the tokens cost; absent if a model's price is unknown. */
+  costInUsd?: number;
   /** Attempts that ended before the provider reported their usage; the token counts do not include them. */
   unreportedAttempts?: number;
 }
@@ -136,6 +138,19 @@ export interface ModelMessage extends Base {
   inputBreakdown?: InputBreakdown;
   /** Opaque fields of the provider, such as reasoning signatures. */
   providerFields?: Record<string, unknown>;
+  /** The provider whose model wrote the message, by its name on this server; absent if none was called. */
+  provider?: string;
+  /** The model's name at that provider. */
+  model?: string;
+  /** The attempts before the one that wrote the message, if there were any: the provider failed. */
+  attempts?: FailedAttempt[];
+}
+
+export interface FailedAttempt {
+  provider: string;
+  model: string;
+  /** The class of the failure. */
+  failure: string;
 }
 
 /** What is known of a message before its model call. */
@@ -437,6 +452,15 @@ export function addUsage(a: Usage, b: Usage | undefined): Usage {
     cacheReadTokens: a.cacheReadTokens + b.cacheReadTokens,
     cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
+    ...addCost(a, b),
     ...(unreportedAttempts > 0 && { unreportedAttempts }),
   };
+}
+
+/** A sum with an unknown part is unknown. A usage without tokens costs nothing, and has no cost of its own. */
+function addCost(a: Usage, b: Usage): Pick<Usage, 'costInUsd'> {
+  const costs = [a, b].filter((usage) => usage.inputTokens + usage.outputTokens > 0).map(({ costInUsd }) => costInUsd);
+  const known = costs.filter((cost) => cost !== undefined);
+  if (known.length === 0 || known.length < costs.length) return {};
+  return { costInUsd: known.reduce((sum, cost) => sum + cost, 0) };
 }

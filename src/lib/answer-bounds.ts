@@ -6,6 +6,8 @@ export interface AnswerBounds {
   maxBytes: number;
   /** Total size of an event stream; without it a stream may last as long as its connection. */
   maxStreamBytes?: number;
+  /** Number of values in a unit that is parsed at once; default `MAX_VALUES`. */
+  maxValues?: number;
 }
 
 const MIB = 1024 * 1024;
@@ -129,10 +131,10 @@ export class AnswerGauge {
   }
 
   #check(): void {
-    const { maxBytes, maxStreamBytes = Infinity } = this.#bounds;
+    const { maxBytes, maxStreamBytes = Infinity, maxValues = MAX_VALUES } = this.#bounds;
     const size = this.#bytes > maxBytes ? maxBytes : this.#streamBytes > maxStreamBytes ? maxStreamBytes : undefined;
     if (size !== undefined) throw new AnswerTooLargeError(`its answer is larger than ${sizeText(size)}`);
-    if (this.#values > MAX_VALUES) throw new AnswerTooLargeError(`its answer has more than ${MAX_VALUES} values`);
+    if (this.#values > maxValues) throw new AnswerTooLargeError(`its answer has more than ${maxValues} values`);
     heldBytes += this.#bytes - this.#held;
     this.#held = this.#bytes;
     if (heldBytes > MAX_HELD_BYTES) throw new Error('too many large answers are being received at once');

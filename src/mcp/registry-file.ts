@@ -1,8 +1,7 @@
-import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { ROLES } from '../core/subject.ts';
 import { ConfigError } from '../config.ts';
-import { registerSecrets } from '../lib/redact.ts';
+import { readSettingsFile } from '../lib/settings-file.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: an HTTP server, or a program that Everturn starts (stdio). */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
@@ -153,43 +152,9 @@ export function parseServer(value: RegisteredServer): ParsedServer {
  * @throws ConfigError that names the file, the path in it and what is expected there, but never a value
  */
 export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Promise<Map<string, ParsedServer>> {
-  const wrong = (problem: string): ConfigError => new ConfigError(`EVERTURN_MCP_SERVERS: ${file}: ${problem}`);
-  let content: unknown;
-  try {
-    content = JSON.parse(await readFile(file, 'utf8'));
-  } catch (error) {
-    throw wrong(error instanceof SyntaxError ? notJson(error) : `cannot be read: ${String(error)}`);
-  }
-  const unset: string[] = [];
-  const variable = (name: string, at: string): string => {
-    const value = env[name];
-    if (!value) unset.push(`${at}: ${name} is not set`);
-    registerSecrets([value]);
-    return value ?? '';
-  };
-  const parsed = registryFile.safeParse(interpolate(content, variable));
-  if (unset.length > 0) throw wrong(unset.join('\n'));
-  if (parsed.success) return new Map(Object.entries(parsed.data.servers));
-  const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`);
-  throw wrong(problems.join('\n'));
-}
-
-/** Omits the excerpt of the file that V8 includes, because it may contain a secret. */
-function notJson({ message }: SyntaxError): string {
-  const [where] = /\(line \d+ column \d+\)$/.exec(message) ?? [];
-  return where === undefined ? 'is not JSON' : `is not JSON ${where}`;
-}
-
-/** Replaces references to variables by what `variable` returns for their names and paths. */
-function interpolate(value: unknown, variable: (name: string, at: string) => string, path: string[] = []): unknown {
-  if (typeof value === 'string') {
-    return value.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => variable(name, path.join('.')));
-  }
-  if (Array.isArray(value)) return value.map((item, i) => interpolate(item, variable, [...path, String(i)]));
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [key, interpolate(item, variable, [...path, key])]),
-  );
+  const fail = (problem: string): ConfigError => new ConfigError(`EVERTURN_MCP_SERVERS: ${file}: ${problem}`);
+  const { servers } = await readSettingsFile(file, { env, schema: registryFile, fail });
+  return new Map(Object.entries(servers));
 }
 
 function httpUrl() {

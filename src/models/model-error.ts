@@ -66,4 +66,9 @@ export class ModelError extends Error {
   get isRetryable(): boolean {
     return RETRYABLE.has(this.failure);
   }
+
+  /** Whether the provider is overloaded or unavailable, so that another provider may answer. */
+  get isOutage(): boolean {
+    return this.isRetryable && this.failure !== 'empty_answer';
+  }
 }

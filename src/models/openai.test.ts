@@ -30,7 +30,12 @@ async function startModel(): Promise<{ call: () => Promise<ServerResponse>; conn
   onTestFinished(() => void server.close());
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- it listens on a port
   const { port } = server.address() as AddressInfo;
-  const provider = new OpenAIProvider({ apiKey: 'k', baseUrl: `http://127.0.0.1:${port}/v1`, idleSeconds: 3600 });
+  const provider = new OpenAIProvider({
+    apiKey: 'k',
+    baseUrl: `http://127.0.0.1:${port}/v1`,
+    headers: {},
+    idleSeconds: 3600,
+  });
   return {
     connections: () => connections,
     call: async () => {

@@ -53,3 +53,12 @@ export interface ModelProvider {
   /** Whether the provider has the model; true if that cannot be determined. */
   has(model: string): Promise<boolean>;
 }
+
+/** The endpoint of a provider. */
+export interface ProviderAccess {
+  apiKey: string;
+  /** Undefined for the provider's own. */
+  baseUrl: string | undefined;
+  /** In addition to those of the protocol. */
+  headers: Record<string, string>;
+}

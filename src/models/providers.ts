@@ -1,21 +1,41 @@
 import { LRUCache } from 'lru-cache';
+import type { Usage } from '../core/records.ts';
 import type { ModelProvider } from './provider.ts';
-import type { Config } from '../config.ts';
+import { costOf } from './price.ts';
+import type { Price } from './provider-file.ts';
 
 /** How long the result of a model lookup is cached, in milliseconds: for a model that exists, and for one that does not. */
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
+/** A provider, and the models that certainly exist, with their prices if they are known. */
+export interface RegisteredProvider {
+  provider: ModelProvider;
+  models: ReadonlyMap<string, Price | undefined>;
+}
+
+/** A model of a provider. */
+export interface ModelTarget {
+  provider: ModelProvider;
+  providerName: string;
+  /** The model's name at that provider. */
+  model: string;
+  /** What a call costs in USD; undefined if the model's price is unknown. */
+  cost: (usage: Usage) => number | undefined;
+}
+
 /** The model providers, by name. */
 export class ModelProviders {
-  readonly #providers: ReadonlyMap<string, ModelProvider>;
-  readonly #default: ModelProvider;
+  readonly #providers: ReadonlyMap<string, RegisteredProvider>;
+  readonly #defaultName: string;
+  readonly #default: RegisteredProvider;
   readonly #known = new LRUCache<string, Promise<boolean>>({ max: 1_000 });
 
-  constructor(defaultProvider: string, providers: Record<string, ModelProvider>) {
-    this.#providers = new Map(Object.entries(providers));
-    const provider = this.#providers.get(defaultProvider);
-    if (!provider) throw new Error(`there is no model provider ${defaultProvider}`);
+  constructor(defaultName: string, providers: ReadonlyMap<string, RegisteredProvider>) {
+    this.#providers = providers;
+    const provider = providers.get(defaultName);
+    if (!provider) throw new Error(`there is no model provider ${defaultName}`);
+    this.#defaultName = defaultName;
     this.#default = provider;
   }
 
@@ -23,35 +43,36 @@ export class ModelProviders {
    * The provider of a model, and the model's name at that provider. `<provider>/<model>` names both; a name without the
    * prefix of a known provider is passed to the default one unchanged.
    */
-  resolve(name: string): { provider: ModelProvider; model: string } {
-    const slash = name.indexOf('/');
-    const provider = slash > 0 ? this.#providers.get(name.slice(0, slash)) : undefined;
-    return provider ? { provider, model: name.slice(slash + 1) } : { provider: this.#default, model: name };
+  resolve(name: string): ModelTarget {
+    const { registered, providerName, model } = this.#find(name);
+    const price = registered.models.get(model);
+    return {
+      provider: registered.provider,
+      providerName,
+      model,
+      cost: (usage) => (price ? costOf(usage, price) : undefined),
+    };
   }
 
   /** Whether a model exists, as far as its provider can tell. */
   async has(name: string): Promise<boolean> {
+    const { registered, model } = this.#find(name);
+    if (registered.models.has(model)) return true;
     const known = this.#known.get(name);
     if (known) return known;
-    const { provider, model } = this.resolve(name);
-    const lookup = provider.has(model);
+    const lookup = registered.provider.has(model);
     this.#known.set(name, lookup, { ttl: KNOWN_FOR_MS });
     const has = await lookup;
     if (!has) this.#known.set(name, lookup, { ttl: UNKNOWN_FOR_MS });
     return has;
   }
-}
 
-/** The endpoint of the models, and its key. */
-export interface ModelAccess {
-  /** The display name of the endpoint. */
-  name: string;
-  openai: { apiKey: string; baseUrl: string | undefined };
-}
-
-/** Access to real models, if a key or a URL is configured. */
-export function modelAccess({ openai: { apiKey, baseUrl } }: Pick<Config, 'openai'>): ModelAccess | undefined {
-  if (!apiKey && !baseUrl) return undefined;
-  // Self-hosted servers often need no key, but the client requires one.
-  return { name: baseUrl ?? 'OpenAI', openai: { apiKey: apiKey ?? 'none', baseUrl } };
+  #find(name: string): { registered: RegisteredProvider; providerName: string; model: string } {
+    const slash = name.indexOf('/');
+    const prefix = name.slice(0, Math.max(0, slash));
+    const registered = this.#providers.get(prefix);
+    return registered
+      ? { registered, providerName: prefix, model: name.slice(slash + 1) }
+      : { registered: this.#default, providerName: this.#defaultName, model: name };
+  }
 }

@@ -9,7 +9,7 @@ import { DEMO, demoAgent } from '../demo/demo-agent.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
 import { startDemoModel } from '../demo/demo-model.ts';
 import type { LiveBus } from '../live/bus.ts';
-import { modelAccess, type ModelAccess } from '../models/providers.ts';
+import { chatAccess, modelAccess, type ModelAccess } from '../models/open-providers.ts';
 import { openServices, type Services } from './services.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { warnIfSlow } from '../temporal/task-queue.ts';
@@ -46,7 +46,7 @@ export async function startAllInOne(
   const temporal = given.temporal ?? (await provision(config, log));
   cleanup.defer(() => temporal.stop());
 
-  const realModel = modelAccess(config);
+  const realModel = await modelAccess(config);
   const model = realModel ?? (await demoAccess(cleanup));
 
   const listening = Promise.withResolvers<string | undefined>();
@@ -56,7 +56,7 @@ export async function startAllInOne(
     log,
     temporal,
     registry,
-    openai: model.openai,
+    model,
     bus: given.bus,
     tracing: given.tracing,
   });
@@ -88,7 +88,8 @@ async function provision(
 }
 
 const NO_DEMO_MODEL =
-  'the demo model is only for a server without API keys: set OPENAI_API_KEY, or OPENAI_BASE_URL for another provider';
+  'the demo model is only for a server without API keys: set OPENAI_API_KEY, or OPENAI_BASE_URL or EVERTURN_MODEL_PROVIDERS for other ' +
+  'providers';
 
 /** Only for servers without keys: the demo keeps one list of notes for all callers. */
 async function addDemo(
@@ -111,8 +112,5 @@ async function removeDemoAgent({ catalog }: Services): Promise<void> {
 async function demoAccess(cleanup: AsyncDisposableStack): Promise<ModelAccess> {
   const demo = await startDemoModel();
   cleanup.defer(() => demo.stop());
-  return {
-    name: 'the demo model, a script (set OPENAI_API_KEY for a real one)',
-    openai: { apiKey: 'none', baseUrl: demo.url },
-  };
+  return chatAccess('the demo model, a script (set OPENAI_API_KEY for a real one)', demo.url);
 }

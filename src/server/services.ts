@@ -19,8 +19,8 @@ import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts
 import { SessionIndex } from '../engine/session-index.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
 import { TurnLogReader } from '../engine/turn-log-reader.ts';
-import { ModelProviders } from '../models/providers.ts';
-import { OpenAIProvider } from '../models/openai.ts';
+import { openProviders, type ModelAccess } from '../models/open-providers.ts';
+import type { ModelProviders } from '../models/providers.ts';
 import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
 import { TurnHistory } from '../temporal/history.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
@@ -28,7 +28,6 @@ import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { Metrics, type SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
-import { InstrumentedModel } from '../models/instrumented-model.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
@@ -76,8 +75,7 @@ interface ServicesOptions {
   registry: McpRegistry;
   /** Default: over Redis if it is configured, else within the process. */
   bus?: LiveBus | undefined;
-  /** The model provider's address and key. */
-  openai: { apiKey: string; baseUrl: string | undefined };
+  model: ModelAccess;
   tracing?: Tracing | undefined;
   /** Where users reach the API, once that is known. Default: the configured address. */
   publicUrl?: Promise<string | undefined>;
@@ -93,7 +91,7 @@ export async function openServices({
   temporal,
   registry,
   bus,
-  openai,
+  model,
   tracing,
   publicUrl = Promise.resolve(config.publicUrl),
 }: ServicesOptions): Promise<Services> {
@@ -134,12 +132,8 @@ export async function openServices({
   const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
   const logs = new TurnLogReader({ catalog, history, blobs });
   const turnIndex = new TurnIndex({ catalog, logs, hintSession });
-  const provider = new InstrumentedModel(
-    new OpenAIProvider({ ...openai, idleSeconds: config.model.idleSeconds }),
-    'openai',
-    metrics,
-  );
-  const models = new ModelProviders('openai', { openai: provider });
+  const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
+  const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
   const urls = async () => signInUrls(await publicUrl);
   const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
   cleanup.defer(() => signIns.close());

@@ -5,7 +5,7 @@ import { createOperationsApp } from '../api/app.ts';
 import { requireKeysIfExposed } from './require-keys.ts';
 import type { Config } from '../config.ts';
 import { serveHttp } from './http-server.ts';
-import { modelAccess } from '../models/providers.ts';
+import { modelAccess } from '../models/open-providers.ts';
 import { Readiness } from './readiness.ts';
 import { openServices, type Services } from './services.ts';
 import type { RunningAllInOne } from './all-in-one.ts';
@@ -84,14 +84,14 @@ async function openStandalone(
   { config, log, tracing }: StandaloneOptions,
   cleanup: AsyncDisposableStack,
 ): Promise<{ services: Services; temporal: ProvisionedTemporal; model: string }> {
-  const model = modelAccess(config);
+  const model = await modelAccess(config);
   if (!model) throw new Error('no model provider is configured');
   const registry = await loadMcpRegistry(config.mcpServersFile);
   const { dataDir, cacheDir } = config;
   const { external, namespace } = config.temporal;
   const temporal = await provisionTemporal({ dataDir, cacheDir, external, namespace, log });
   cleanup.defer(() => temporal.stop());
-  const services = await openServices({ config, log, temporal, registry, openai: model.openai, tracing });
+  const services = await openServices({ config, log, temporal, registry, model, tracing });
   cleanup.defer(() => services.close());
   return { services, temporal, model: model.name };
 }

@@ -131,7 +131,13 @@ const runtimeConfig = z.object({
 
 export const agentSpec = z
   .object({
-    model: z.object({ name, params: modelParams.nullish() }),
+    model: z.object({
+      name: name.describe('<model>, or <provider>/<model>'),
+      params: modelParams.nullish(),
+      fallbacks: bounded(z.array(name), 8)
+        .nullish()
+        .describe('the models that are tried in this order if the provider is overloaded or fails'),
+    }),
     instructions: prompt.nullish(),
     messages: bounded(z.array(z.object({ type: z.literal('user.message'), content: prompt })), 1_000).nullish(),
     variables: bounded(z.record(name, prompt), 1_000).nullish().describe('filled into {{name}}'),
@@ -150,6 +156,11 @@ export type AgentSpec = z.infer<typeof agentSpec>;
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
+
+/** The names of an agent's models, in the order in which they are tried; `first` replaces the first one. */
+export function modelNames({ model }: AgentSpec, first = model.name): string[] {
+  return [first, ...(model.fallbacks ?? [])];
+}
 
 /** The limit of model calls: of an agent's turn, or of its thread if it is a sub-agent. */
 export function iterationLimit({ config }: AgentSpec): number {

@@ -72,6 +72,23 @@ export class Metrics {
     buckets: CALL_BUCKETS,
     registers: [this.registry],
   });
+  readonly modelFallbacks = new Counter({
+    name: 'everturn_model_fallbacks_total',
+    help: 'Models given up for the next one of their agent, by the provider that failed',
+    labelNames: ['provider'] as const,
+    registers: [this.registry],
+  });
+  readonly modelCallsWaiting = new Gauge({
+    name: 'everturn_model_calls_waiting',
+    help: 'Model calls of this process that wait for the limits of their provider',
+    labelNames: ['provider'] as const,
+    registers: [this.registry],
+  });
+  readonly modelCost = new Counter({
+    name: 'everturn_model_cost_usd_total',
+    help: 'Cost of the turns archived by this worker, without turns that used a model of unknown price',
+    registers: [this.registry],
+  });
   readonly speculativeCalls = new Counter({
     name: 'everturn_speculative_calls_total',
     help: 'Model calls started before their turns were accepted, by outcome: claimed, or why they were unused',
@@ -191,6 +208,7 @@ export class Metrics {
       this.modelTokens.inc({ type: 'cache_write' }, usage.cacheWriteTokens);
       this.modelTokens.inc({ type: 'reasoning' }, usage.reasoningTokens);
       this.unreportedAttempts.inc(usage.unreportedAttempts ?? 0);
+      this.modelCost.inc(usage.costInUsd ?? 0);
     }
   }
 }

@@ -5,6 +5,7 @@ import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import type { ServerProcess } from '../support/server-process.ts';
 import type { Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
+import { textOf } from '../support/scripted-model.ts';
 import { World, type Steps } from './support/world.ts';
 
 /** Rows 6 and 8: tool calls that are cut off between decision, start, effect and result. */
@@ -95,7 +96,7 @@ async function expectCutOff(begun: Begun[]): Promise<void> {
   ]);
   // The model is told the outcomes.
   const told = it.model.requests.flatMap(({ messages }) => messages);
-  const unknown = told.filter(({ content }) => String(content).includes('may or may not have taken effect'));
+  const unknown = told.filter((message) => textOf(message).includes('may or may not have taken effect'));
   const ids = new Set(unknown.map(({ tool_call_id: id }) => id));
   expect([pay, sync, look, refund].map((id) => ids.has(id))).toEqual([true, false, false, true]);
 }

@@ -64,6 +64,18 @@ test.concurrent.each([
   expect(await next.done).toMatchObject({ status: 'done', output: { content: TEXT } });
 });
 
+test.concurrent('a model that asks for a long wait is replaced by its fallback', async () => {
+  const agent = 'with-fallback';
+  await it.putAgent(agent, { model: { name: 'planned', fallbacks: ['planned-too'] } });
+  const plan = it.plan({ say: TEXT, sayFirst: 'x', faults: ['come back tomorrow'] });
+  const turn = await it.turn(await it.session({ agent }), plan);
+  expect(await turn.done).toMatchObject({
+    status: 'done',
+    output: { content: TEXT, model: 'planned-too', attempts: [{ model: 'planned', failure: 'rate_limited' }] },
+  });
+  expect(it.planned.attempts(plan, 0)).toBe(2);
+});
+
 test.concurrent('a tool call with invalid arguments does not run; the model is told why', async () => {
   const plan = it.plan({ say: TEXT, faults: ['broken arguments'], tools: [{ name: 'pay' }] }, { say: 'Sorry.' });
   const turn = await it.turn(await it.session(), plan);

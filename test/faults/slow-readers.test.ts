@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { EventReader, folded, frameOf } from '../support/api-client.ts';
-import type { ModelCall } from '../support/scripted-model.ts';
+import { textOf, type ModelCall } from '../support/scripted-model.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { World } from './support/world.ts';
 
@@ -31,7 +31,7 @@ const speeches = new Map<string, (call: ModelCall) => Promise<void>>();
 beforeAll(async () => {
   it = await World.start();
   it.model.otherwise = async (call) => {
-    const speech = speeches.get(String(call.request.messages.findLast(({ role }) => role === 'user')?.content));
+    const speech = speeches.get(textOf(call.request.messages.findLast(({ role }) => role === 'user')));
     await (speech ? speech(call) : it.planned.answer(call));
   };
 });

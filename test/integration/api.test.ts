@@ -243,7 +243,6 @@ test('an agent that cannot run here is rejected with the reason', async () => {
     ],
     [{ model, skills: [{ fqn: 'a/b' }] }, 422, 'feature_not_available', 'skills'],
     [{ model, config: { sandbox: { enabled: true } } }, 422, 'feature_not_available', 'config.sandbox'],
-    [{ model, config: { pause: 'wait' } }, 422, 'feature_not_available', 'config.pause'],
     [
       {
         model,

@@ -9,7 +9,7 @@ import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
 import { turnCreated } from '../../src/core/projection.ts';
-import { NO_USAGE, type LogEntry } from '../../src/core/records.ts';
+import { NO_USAGE, type LogEntry, type Usage } from '../../src/core/records.ts';
 import { Conversations } from '../../src/engine/conversations.ts';
 import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../src/temporal/history.ts';
@@ -371,6 +371,23 @@ const ended: LogEntry[] = [
     },
   },
 ];
+
+test('a session has the cost of its archived turns, once each, and none if one is unknown', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  const tokens = { ...NO_USAGE, inputTokens: 10 };
+  const endOf = (usage: Usage): LogEntry[] =>
+    ended.map(({ ordinal, record }) => ({ ordinal, record: { ...record, usage } as LogEntry['record'] }));
+  const cost = async () => (await catalog.sessions.get('s'))?.cost_in_usd;
+  for (const id of ['t', 'u', 'v', 'w']) await catalog.turns.accept(turnOf(id));
+  await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), { complete: true });
+  await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), { complete: true });
+  await catalog.archive.add('u', endOf({ ...tokens, costInUsd: 0.5 }), { complete: true });
+  await catalog.archive.add('v', endOf(NO_USAGE), { complete: true });
+  expect(await cost()).toBe(0.75);
+  await catalog.archive.add('w', endOf(tokens), { complete: true });
+  expect(await cost()).toBeNull();
+});
 
 test('nothing can be added to a deleted session', async () => {
   const catalog = await open();

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { folded } from '../support/api-client.ts';
-import { held, say, use } from '../support/scripted-model.ts';
+import { held, say, textOf, use } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -73,7 +73,7 @@ test('deferred tools are offered with their schemas after a search has found the
     description: 'Gets an invoice.',
     parameters: inputSchema,
   });
-  expect(JSON.parse(String(chat.requests()[1]?.messages.at(-1)?.content))).toMatchObject({
+  expect(JSON.parse(textOf(chat.requests()[1]?.messages.at(-1)))).toMatchObject({
     tools: [
       { name: 'get_invoice', server: 'test', description: 'Gets an invoice.', input_schema: inputSchema },
       { name: 'delete_invoice' },

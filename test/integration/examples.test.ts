@@ -1,11 +1,12 @@
 import { execFile, spawn } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
+import { failing, PROTOCOLS, sending, startEndpoint } from '../support/model-protocols.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
 const run = promisify(execFile);
@@ -43,9 +44,32 @@ test.each([
   ['delegate-to-sub-agents', /helper 2 starts\n[^]*helper 2: You said: "say hello"[^]*\[turn\] done\n$/],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
 ])('examples/%s.ts does what its description says', async (name, output) => {
-  const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
-  const { stdout } = await run(process.execPath, [file], { env: { ...process.env, EVERTURN_URL: server.api.url } });
-  expect(stdout).toMatch(output);
+  expect(await example(name, server)).toMatch(output);
+});
+
+test('examples/fall-back-to-another-model.ts does what its description says', async () => {
+  const [first, second] = [await startEndpoint(), await startEndpoint()];
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-examples-'));
+  const file = path.join(folder, 'providers.json');
+  const providers = {
+    first: { kind: 'google', base_url: first.url, models: { 'model-1': {} } },
+    second: { kind: 'anthropic', base_url: second.url, models: { 'model-2': {} } },
+  };
+  await writeFile(file, JSON.stringify({ default: 'first', providers }));
+  const own = await ServerProcess.prepare(folder, { EVERTURN_MODEL_PROVIDERS: file });
+  onTestFinished(async () => {
+    await own.stop();
+    await Promise.all([first.stop(), second.stop()]);
+    await rm(folder, { recursive: true, force: true });
+  });
+  await own.start();
+  first.script(
+    failing({ error: { code: 429, message: 'busy', status: 'RESOURCE_EXHAUSTED' } }, 429, { 'retry-after': '60' }),
+  );
+  second.script(sending(...(PROTOCOLS[0]?.events({ text: 'I am the second.' }) ?? [])));
+  expect(await example('fall-back-to-another-model', own, 'model-1', 'second/model-2')).toMatch(
+    /I am the second\.\n\[failed\] first\/model-1: rate_limited\n\[model\] second\/model-2\n$/,
+  );
 });
 
 test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed in', async () => {
@@ -53,15 +77,22 @@ test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed i
   onTestFinished(() => notes.stop());
   const file = fileURLToPath(new URL('../../examples/sign-in-to-an-mcp-server.ts', import.meta.url));
   const env = { ...process.env, EVERTURN_URL: server.api.url };
-  const example = spawn(process.execPath, [file, notes.mcp.url], { env, stdio: ['pipe', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [file, notes.mcp.url], { env, stdio: ['pipe', 'pipe', 'inherit'] });
   let output = '';
-  for await (const chunk of example.stdout.setEncoding('utf8')) {
+  for await (const chunk of child.stdout.setEncoding('utf8')) {
     output += String(chunk);
     const [, url] = /\[sign-in\] mine: open (\S+)\n/.exec(output) ?? [];
-    if (url === undefined || example.stdin.writableEnded) continue;
+    if (url === undefined || child.stdin.writableEnded) continue;
     expect((await new TestBrowser().open(url)).text).toContain('You are signed in to mine');
-    example.stdin.end('\n');
+    child.stdin.end('\n');
   }
   expect(output).toMatch(/I am the demo model[^]*\[turn\] done\n$/);
   expect(notes.used.length).toBeGreaterThan(0);
 });
+
+/** Runs an example and returns its output. */
+async function example(name: string, { api }: ServerProcess, ...args: string[]): Promise<string> {
+  const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
+  const { stdout } = await run(process.execPath, [file, ...args], { env: { ...process.env, EVERTURN_URL: api.url } });
+  return stdout;
+}

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { say, use } from '../support/scripted-model.ts';
+import { say, textOf, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
@@ -25,7 +25,7 @@ test('a turn follows the last one, none, or the one that it names', async () => 
   expect(await ask('c', ids[0])).toBe(ids[0]); // a fork
   expect(await ask('d', null)).toBe(ids[2]); // the tip is the newest turn
   expect(await ask('e', 'none')).toBe(null); // a new root
-  expect(chat.requests().map(({ messages }) => messages.map(({ content }) => content).join(' '))).toEqual([
+  expect(chat.requests().map(({ messages }) => messages.map(textOf).join(' '))).toEqual([
     'a',
     'a A b',
     'a A c',

@@ -3,7 +3,7 @@ import { Agents } from '../../src/catalog/agents.ts';
 import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import { logContext } from '../../src/telemetry/log-context.ts';
 import { folded } from '../support/api-client.ts';
-import { say, use } from '../support/scripted-model.ts';
+import { say, textOf, use } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
@@ -256,7 +256,7 @@ test('a large result is shortened on the wire and for the model, and is complete
   const whole = await fetch(server.api.url + url);
   expect((await whole.text()) === 'A'.repeat(300_000) + 'Z'.repeat(100_000)).toBe(true);
   expect(whole.headers.get('content-security-policy')).toContain('sandbox');
-  const seen = String(chat.requests()[1]?.messages.at(-1)?.content);
+  const seen = textOf(chat.requests()[1]?.messages.at(-1));
   expect(seen.length).toBeLessThan(70_000);
   expect(/^A{40000}.*left out.*Z{10000}$/s.test(seen)).toBe(true);
 });

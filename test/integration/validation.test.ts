@@ -37,11 +37,14 @@ async function paused(): Promise<{ chat: Chat; turnId: string }> {
 
 test('inputs that are rejected while calls are pending', async () => {
   const { chat, turnId } = await paused();
+  // They are not supported, and must not be taken for the ones that run.
+  const edited = { ...approval('allow'), approval: { status: 'allow', arguments: { path: '/' } } };
   const cases: [unknown, number, string][] = [
     [{ input: [message('hi')], previous_turn_id: turnId }, 422, 'actions_pending'],
     [{ input: [], previous_turn_id: turnId }, 422, 'actions_pending'],
     [{ input: [approval('perhaps'), response('q1')] }, 400, 'invalid_request'],
     [{ input: [approval(undefined), response('q1')] }, 400, 'invalid_request'],
+    [{ input: [edited, response('q1')] }, 400, 'invalid_request'],
     ['{"input": [', 400, 'invalid_json'],
     ['', 400, 'invalid_request'],
     [{ input: [response('q1'), message('and hi')] }, 400, 'mixed_input'],

@@ -29,11 +29,13 @@ export function begunCall(
     responseFormat: undefined,
     fileContent: () => Promise.resolve(''),
   };
+  const provider = { stream: () => chunks, has: () => Promise.resolve(true) };
+  const target = { provider, providerName: 'openai', model: 'm', cost: () => undefined };
   const message = new MessageAssembler({
     turnId,
     plan: firstCallOf({ turnId, createdAt, hasServers: servers.length > 0 }),
     attempt: 0,
-    prepared: { toolset, conversation: [], request, spec: { model: { name: 'm' } } },
+    prepared: { toolset, conversation: [], request, spec: { model: { name: 'm' } }, target, hasFallback: false },
     bus,
   });
   return { message, chunks };

@@ -20,6 +20,9 @@ export class ClientFold {
     for (const delta of event.tool_calls ?? []) mergeToolCall(base.tool_calls, delta);
     if (event.finish_reason) base.finish_reason = event.finish_reason;
     if (event.usage) base.usage = event.usage;
+    if (event.provider) base.provider = event.provider;
+    if (event.model) base.model = event.model;
+    if (event.attempts) base.attempts = event.attempts;
   }
 
   get events(): SessionEvent[] {

@@ -22,6 +22,11 @@ const chatRequest = z.looseObject({
 });
 export type ChatRequest = z.infer<typeof chatRequest>;
 
+/** The content of a message that consists of text alone; empty for one with other parts, and for none. */
+export function textOf(message: ChatRequest['messages'][number] | undefined): string {
+  return typeof message?.content === 'string' ? message.content : '';
+}
+
 /** The behaviour of a model for one request. */
 export type Script = (call: ModelCall) => void | Promise<void>;
 

@@ -244,6 +244,7 @@ function metrics(usage: Usage): WireTurnMetrics {
     cacheWriteTokens,
     reasoningTokens,
     unreportedAttempts = 0,
+    costInUsd,
     ...rest
   } = usage;
   rest satisfies NoFields;
@@ -254,6 +255,7 @@ function metrics(usage: Usage): WireTurnMetrics {
     total_cache_read_tokens: cacheReadTokens,
     total_cache_write_tokens: cacheWriteTokens,
     total_reasoning_tokens: reasoningTokens,
+    ...(costInUsd !== undefined && { total_cost_in_usd: dollars(costInUsd) }),
     unreported_attempts: unreportedAttempts,
   };
 }
@@ -332,11 +334,18 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 /** The fields of a message beside its text: its last delta carries them. */
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
-): Pick<WireModelMessageDelta, 'finish_reason' | 'usage'> {
+): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts'> {
   // Only the provider understands its fields.
-  const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...rest } = message;
+  const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
+  const { provider, model, attempts, ...rest } = origin;
   rest satisfies NoFields;
-  return { finish_reason: finishReason, ...(hasTokens(usage) && { usage: usageToWire(usage, inputBreakdown) }) };
+  return {
+    finish_reason: finishReason,
+    ...(hasTokens(usage) && { usage: usageToWire(usage, inputBreakdown) }),
+    ...(provider && { provider }),
+    ...(model && { model }),
+    ...(attempts && { attempts }),
+  };
 }
 
 /** Whether the provider has reported any tokens, and not only that attempts were made. */
@@ -349,15 +358,21 @@ function hasTokens(usage: Usage): boolean {
 function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
   // The metrics of the turn have the other two.
   const { reasoningTokens: _, unreportedAttempts: __, ...shown } = usage;
-  const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, ...rest } = shown;
+  const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, costInUsd, ...rest } = shown;
   rest satisfies NoFields;
   return {
     input_tokens: inputTokens,
     output_tokens: outputTokens,
     cache_read_tokens: cacheReadTokens,
     cache_write_tokens: cacheWriteTokens,
+    ...(costInUsd !== undefined && { cost_in_usd: dollars(costInUsd) }),
     input_tokens_breakdown: breakdownToWire(breakdown ?? { ...NO_BREAKDOWN, messages: inputTokens }),
   };
+}
+
+/** Without the digits that only come from adding fractions in binary: a token costs a multiple of 10^-12 USD. */
+export function dollars(amount: number): number {
+  return Number(amount.toFixed(12));
 }
 
 const NO_BREAKDOWN: InputBreakdown = { harness: 0, skills: 0, instructions: 0, toolDefinitions: 0, messages: 0 };

@@ -57,6 +57,7 @@ export const usage = z
     output_tokens: z.int(),
     cache_read_tokens: z.int(),
     cache_write_tokens: z.int(),
+    cost_in_usd: z.number().optional().describe("absent if a model's price is unknown"),
     input_tokens_breakdown: z
       .object({
         harness: z.int(),
@@ -70,6 +71,16 @@ export const usage = z
   .meta({ id: 'Usage' });
 
 const finishReason = z.enum(['stop', 'length', 'tool_calls', 'content_filter', 'cancelled', 'error']);
+
+/** What is known of a message once it is complete. */
+const messageOrigin = {
+  provider: z.string().optional().describe('the provider of the model, by its name on this server'),
+  model: z.string().optional().describe("the model's name at that provider"),
+  attempts: z
+    .array(z.object({ provider: z.string(), model: z.string(), failure: z.string() }))
+    .optional()
+    .describe('the attempts that failed before, the first one first'),
+};
 
 const base = { id: z.string(), created_at: timestamp };
 
@@ -86,6 +97,7 @@ export const modelMessage = z
       .optional()
       .describe('absent on the event that opens a message on a stream, which has the text so far, possibly none'),
     usage: usage.optional(),
+    ...messageOrigin,
   })
   .meta({ id: 'ModelMessage' });
 
@@ -100,6 +112,7 @@ export const modelMessageDelta = z
     tool_calls: z.array(toolCallDelta).optional(),
     finish_reason: finishReason.optional(),
     usage: usage.optional(),
+    ...messageOrigin,
   })
   .meta({ id: 'ModelMessageDelta' });
 
@@ -257,6 +270,7 @@ export const turnMetrics = z
     total_cache_read_tokens: z.int(),
     total_cache_write_tokens: z.int(),
     total_reasoning_tokens: z.int(),
+    total_cost_in_usd: z.number().optional().describe('absent if the price of a model that was used is unknown'),
     unreported_attempts: z
       .int()
       .describe('attempts at a model that ended before their usage was reported; their tokens are not counted'),

@@ -48,7 +48,10 @@ const userMessage = <P extends z.ZodType>(part: P) =>
   z.object({ type: z.literal('user.message'), content: z.union([z.string(), bounded(z.array(part), MAX_PARTS)]) });
 
 const approval = z.discriminatedUnion('status', [
-  z.object({ status: z.literal('allow') }),
+  z.object({
+    status: z.literal('allow'),
+    arguments: z.never('is not supported: the call runs with the arguments that were shown, or is denied').optional(),
+  }),
   z.object({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() }),
 ]);
 

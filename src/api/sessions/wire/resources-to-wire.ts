@@ -1,7 +1,7 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
-import { inputToWire, stateToWire, subjectToWire } from './events-to-wire.ts';
+import { dollars, inputToWire, stateToWire, subjectToWire } from './events-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
 export function toSession(session: SessionRow): SessionResource {
@@ -24,7 +24,7 @@ export async function toSessionOrDraft(session: SessionRow, catalog: Catalog): P
 
 /** The fields that sessions and drafts share. */
 function commonFields(session: SessionRow) {
-  const { id, title, created_at, updated_at, metadata } = session;
+  const { id, title, created_at, updated_at, metadata, cost_in_usd: cost } = session;
   const owner = subjectToWire({
     subjectId: session.subject_id,
     subjectType: session.subject_type,
@@ -36,6 +36,7 @@ function commonFields(session: SessionRow) {
     created_by_subject: owner,
     created_at,
     updated_at,
+    ...(cost && { total_cost_in_usd: dollars(cost) }),
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
     ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
   };

@@ -24,6 +24,10 @@ const sessionFields = {
   created_at: timestamp,
   updated_at: timestamp,
   metadata: z.record(z.string(), z.unknown()).optional(),
+  total_cost_in_usd: z
+    .number()
+    .optional()
+    .describe('of the ended turns; absent if nothing is known to have cost anything, or a price is unknown'),
 };
 
 export const sessionResource = z

@@ -1,0 +1,412 @@
+import {
+  AISDKError,
+  APICallError,
+  type LanguageModelV4,
+  type LanguageModelV4CallOptions,
+  type LanguageModelV4FilePart,
+  type LanguageModelV4FinishReason,
+  type LanguageModelV4Message,
+  type LanguageModelV4Prompt,
+  type LanguageModelV4StreamPart,
+  type LanguageModelV4TextPart,
+  type LanguageModelV4ToolResultOutput,
+  type LanguageModelV4Usage,
+  type SharedV4ProviderMetadata,
+  type SharedV4ProviderOptions,
+} from '@ai-sdk/provider';
+import { z } from 'zod';
+import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
+import type { ToolItem } from '../core/transcript.ts';
+import type { Fetch } from '../lib/guarded-fetch.ts';
+import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
+import {
+  brokenStreamError,
+  connectionError,
+  failureOfStatus,
+  isAbortError,
+  overflowError,
+  retryAfter,
+} from './http-failure.ts';
+import { blockFields, partsOf, type Block } from './message-blocks.ts';
+import { ModelError } from './model-error.ts';
+import { createModelFetch } from './model-fetch.ts';
+import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+
+/** What distinguishes the providers whose protocol an adapter of the AI SDK speaks. */
+export interface Dialect {
+  /** The key of the provider's options and metadata. */
+  key: string;
+  model: (id: string, fetch: typeof globalThis.fetch) => LanguageModelV4;
+  /** The provider's own options for a request. */
+  options: (request: ModelRequest) => SharedV4ProviderOptions[string];
+  /** The options that mark the end of a part of the request to be cached. */
+  cached?: (request: ModelRequest) => SharedV4ProviderOptions[string] | undefined;
+  /** The usage in an event of the stream, which is reported even if the answer breaks off. */
+  usageIn: (event: unknown) => Usage | undefined;
+  /** What the model said of its refusal. */
+  refusalIn?: (metadata: SharedV4ProviderMetadata[string]) => string | undefined;
+  /** The request that finds a model, and what the response of status 404 contains if the provider does not have it. */
+  lookup: (model: string) => { url: string; headers: Record<string, string>; unknown: string };
+}
+
+/** An adapter may continue an answer of Google that reached the limit of one request. */
+const MAX_REQUESTS = 8;
+
+/** The adapters validate each event against unions: 24,000 values took 440 ms, and these take less than 100 ms. */
+const MAX_VALUES = 5_000;
+
+const LOOKUP_TIMEOUT_MS = 3_000;
+
+/** A provider whose protocol an adapter of the AI SDK speaks. Only the adapter is used: it makes no retries of its own. */
+export class AiSdkProvider implements ModelProvider {
+  readonly #dialect: Dialect;
+  readonly #fetch: Fetch;
+  readonly #idleMs: number;
+
+  constructor(dialect: Dialect, { idleSeconds }: { idleSeconds: number }) {
+    this.#dialect = dialect;
+    this.#fetch = createModelFetch(idleSeconds * 1000, { maxValues: MAX_VALUES });
+    this.#idleMs = idleSeconds * 1000;
+  }
+
+  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
+    const options = await callOptions(request, this.#dialect);
+    yield* guardedAnswer({ signal, idleMs: this.#idleMs, failureOf }, (guard) =>
+      this.#read(request.model, options, guard),
+    );
+  }
+
+  async has(model: string): Promise<boolean> {
+    const { url, headers, unknown } = this.#dialect.lookup(model);
+    try {
+      const response = await this.#fetch(url, { headers, signal: AbortSignal.timeout(LOOKUP_TIMEOUT_MS) });
+      // A gateway without this route also responds with 404.
+      const body = await response.text();
+      return response.status !== 404 || !body.includes(unknown);
+    } catch {
+      return true;
+    }
+  }
+
+  async *#read(
+    model: string,
+    options: LanguageModelV4CallOptions,
+    { controller, watch }: RequestGuard,
+  ): AsyncGenerator<ModelChunk> {
+    let requests = 0;
+    const fetch: typeof globalThis.fetch = async (input, init) => {
+      requests += 1;
+      if (requests > MAX_REQUESTS) throw new ModelError('bad_request', 'the model continues its answer without an end');
+      const response = await this.#fetch(input instanceof Request ? input.url : input, init);
+      return response.ok ? watch(response) : response;
+    };
+    const { stream } = await this.#dialect
+      .model(model, fetch)
+      .doStream({ ...options, abortSignal: controller.signal, includeRawChunks: true });
+    const parts = new StreamParts(this.#dialect);
+    for await (const part of stream) yield* parts.chunks(part);
+  }
+}
+
+/** Converts the parts of a stream to chunks. */
+class StreamParts {
+  readonly #dialect: Dialect;
+  readonly #blocks = new Map<string, Block & { type: 'text' | 'reasoning' }>();
+  readonly #calls = new Map<string, { index: number; hasArguments: boolean }>();
+
+  constructor(dialect: Dialect) {
+    this.#dialect = dialect;
+  }
+
+  *chunks(part: LanguageModelV4StreamPart): Generator<ModelChunk> {
+    switch (part.type) {
+      case 'text-start':
+      case 'reasoning-start':
+        this.#grow(part.id, part.type === 'text-start' ? 'text' : 'reasoning', '', part.providerMetadata);
+        return;
+      case 'text-delta':
+        this.#grow(part.id, 'text', part.delta, part.providerMetadata);
+        if (part.delta) yield { content: part.delta };
+        return;
+      case 'reasoning-delta':
+        this.#grow(part.id, 'reasoning', part.delta, part.providerMetadata);
+        if (part.delta) yield { reasoning: part.delta };
+        return;
+      case 'text-end':
+      case 'reasoning-end': {
+        const type = part.type === 'text-end' ? 'text' : 'reasoning';
+        const block = this.#grow(part.id, type, '', part.providerMetadata);
+        this.#blocks.delete(part.id);
+        yield { providerFields: blockFields(block) };
+        return;
+      }
+      case 'tool-input-start':
+        yield this.#begin(part.id, part.toolName, part.providerMetadata);
+        return;
+      case 'tool-input-delta':
+        yield* this.#arguments(part.id, part.delta);
+        return;
+      case 'tool-call':
+        if (part.providerExecuted) return;
+        if (!this.#calls.has(part.toolCallId)) yield this.#begin(part.toolCallId, part.toolName, part.providerMetadata);
+        if (!this.#calls.get(part.toolCallId)?.hasArguments) yield* this.#arguments(part.toolCallId, part.input);
+        return;
+      case 'raw': {
+        const usage = this.#dialect.usageIn(part.rawValue);
+        if (usage) yield { usage };
+        return;
+      }
+      case 'error':
+        throw part.error;
+      case 'finish':
+        yield this.#finish(part);
+        return;
+      default:
+        return;
+    }
+  }
+
+  #grow(
+    id: string,
+    type: 'text' | 'reasoning',
+    delta: string,
+    metadata: SharedV4ProviderMetadata | undefined,
+  ): Block & { type: 'text' | 'reasoning' } {
+    const block = this.#blocks.get(id) ?? { type, length: 0, fields: {} };
+    block.length += delta.length;
+    Object.assign(block.fields, metadata?.[this.#dialect.key]);
+    this.#blocks.set(id, block);
+    return block;
+  }
+
+  #begin(id: string, name: string, metadata: SharedV4ProviderMetadata | undefined): ModelChunk {
+    const index = this.#calls.size;
+    this.#calls.set(id, { index, hasArguments: false });
+    const fields = metadata?.[this.#dialect.key];
+    return {
+      toolCalls: [{ index, id, name, ...(fields && { providerFields: fields }) }],
+      providerFields: blockFields({ type: 'call' }),
+    };
+  }
+
+  *#arguments(id: string, delta: string): Generator<ModelChunk> {
+    const call = this.#calls.get(id);
+    if (!call || !delta) return;
+    call.hasArguments = true;
+    yield { toolCalls: [{ index: call.index, arguments: delta }] };
+  }
+
+  #finish({ finishReason, usage, providerMetadata }: LanguageModelV4StreamPart & { type: 'finish' }): ModelChunk {
+    if (finishReason.unified === 'error') {
+      throw new ModelError('broken_stream', `the model ended its answer with ${finishReason.raw ?? 'an error'}`);
+    }
+    const metadata = providerMetadata?.[this.#dialect.key];
+    const refusal = metadata && this.#dialect.refusalIn?.(metadata);
+    const reason = FINISH_REASONS[finishReason.unified];
+    const counted = usageOf(usage);
+    return {
+      ...(refusal && { refusal }),
+      ...(counted && { usage: counted }),
+      ...(reason && { finishReason: reason }),
+    };
+  }
+}
+
+/** An interrupted answer has no finish reason: it is requested again. */
+const FINISH_REASONS: Record<Exclude<LanguageModelV4FinishReason['unified'], 'error'>, FinishReason | undefined> = {
+  stop: 'stop',
+  length: 'length',
+  'content-filter': 'content_filter',
+  'tool-calls': 'tool_calls',
+  interrupted: undefined,
+  other: 'stop',
+};
+
+function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage | undefined {
+  if (inputTokens.total === undefined && outputTokens.total === undefined) return undefined;
+  return {
+    inputTokens: inputTokens.total ?? 0,
+    outputTokens: outputTokens.total ?? 0,
+    cacheReadTokens: inputTokens.cacheRead ?? 0,
+    cacheWriteTokens: inputTokens.cacheWrite ?? 0,
+    reasoningTokens: outputTokens.reasoning ?? 0,
+  };
+}
+
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
+
+/** @throws ModelError if the provider has no such reasoning effort */
+function effortOf({ params }: ModelRequest): (typeof EFFORTS)[number] | undefined {
+  const { reasoning_effort: wanted } = params;
+  if (!wanted) return undefined;
+  const effort = EFFORTS.find((one) => one === wanted);
+  if (effort) return effort;
+  throw new ModelError('bad_request', `reasoning_effort is ${wanted}, but must be one of ${EFFORTS.join(', ')}`);
+}
+
+async function callOptions(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4CallOptions> {
+  const { params, tools, responseFormat } = request;
+  const { max_tokens: maxOutputTokens, temperature, top_p: topP, top_k: topK } = params;
+  const effort = effortOf(request);
+  return {
+    prompt: await promptOf(request, dialect),
+    ...(maxOutputTokens && { maxOutputTokens }),
+    ...(typeof temperature === 'number' && { temperature }),
+    ...(typeof topP === 'number' && { topP }),
+    ...(typeof topK === 'number' && { topK }),
+    ...(effort && { reasoning: effort }),
+    ...(tools.length > 0 && {
+      tools: tools.map(({ name, description, parameters }) => ({
+        type: 'function' as const,
+        name,
+        description,
+        inputSchema: parameters,
+      })),
+    }),
+    ...responseFormatOf(responseFormat),
+    providerOptions: { [dialect.key]: dialect.options(request) },
+  };
+}
+
+function responseFormatOf(
+  format: ModelRequest['responseFormat'],
+): Pick<LanguageModelV4CallOptions, 'responseFormat'> | undefined {
+  if (!format || format.type === 'text') return undefined;
+  if (format.type === 'json_object') return { responseFormat: { type: 'json' } };
+  const { name, description, schema } = format.json_schema;
+  return {
+    responseFormat: { type: 'json', name, ...(description && { description }), ...(schema && { schema }) },
+  };
+}
+
+type FileContent = ModelRequest['fileContent'];
+
+/** The system prompt and the last message end the parts of the request that are cached. */
+async function promptOf(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4Prompt> {
+  const { system, transcript, fileContent } = request;
+  const messages: LanguageModelV4Message[] = system ? [{ role: 'system', content: system }] : [];
+  for (const item of transcript) {
+    if (item.role === 'user') messages.push({ role: 'user', content: await userParts(item.content, fileContent) });
+    else if (item.role === 'assistant') messages.push(assistantMessage(item.message, dialect));
+    else messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
+  }
+  const cached = dialect.cached?.(request);
+  const last = messages.length - 1;
+  return messages.map((message, index) =>
+    cached && (message.role === 'system' || index === last)
+      ? { ...message, providerOptions: { [dialect.key]: cached } }
+      : message,
+  );
+}
+
+function userParts(
+  parts: UserContentPart[],
+  fileContent: FileContent,
+): Promise<(LanguageModelV4TextPart | LanguageModelV4FilePart)[]> {
+  return Promise.all(
+    parts.map(async (part) =>
+      part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
+    ),
+  );
+}
+
+async function filePart(
+  file: StoredFile,
+  fileContent: FileContent,
+): Promise<LanguageModelV4TextPart | LanguageModelV4FilePart> {
+  const data = await fileContent(file);
+  if (file.mimeType.startsWith('text/')) {
+    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(data, 'base64').toString()}` };
+  }
+  return { type: 'file', filename: file.name, mediaType: file.mimeType, data: { type: 'data', data } };
+}
+
+async function toolResult(
+  { toolCallId, name: toolName, content, files }: ToolItem,
+  fileContent: FileContent,
+): Promise<Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number]> {
+  const images = files.filter(({ mimeType }) => mimeType.startsWith('image/'));
+  const output: LanguageModelV4ToolResultOutput =
+    images.length === 0
+      ? { type: 'text', value: content }
+      : {
+          type: 'content',
+          value: [
+            { type: 'text', text: content },
+            ...(await Promise.all(
+              images.map(async (image) => ({
+                type: 'file' as const,
+                mediaType: image.mimeType,
+                data: { type: 'data' as const, data: await fileContent(image) },
+              })),
+            )),
+          ],
+        };
+  return { type: 'tool-result', toolCallId, toolName, output };
+}
+
+function assistantMessage(message: ModelMessage, { key }: Dialect): LanguageModelV4Message {
+  const options = (fields: Record<string, unknown> | undefined) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- JSON of the same provider
+    const own = fields as SharedV4ProviderOptions[string] | undefined;
+    return own && Object.keys(own).length > 0 ? { providerOptions: { [key]: own } } : {};
+  };
+  return {
+    role: 'assistant',
+    content: partsOf(message).map((part) => {
+      if (part.type !== 'call') return { type: part.type, text: part.text, ...options(part.fields) };
+      const { id: toolCallId, name: toolName, arguments: args, providerFields } = part.call;
+      return { type: 'tool-call', toolCallId, toolName, input: parsedArguments(args), ...options(providerFields) };
+    }),
+  };
+}
+
+/** Providers reject arguments that are not an object, even from their own model; the result describes the error. */
+function parsedArguments(text: string): unknown {
+  try {
+    return z.record(z.string(), z.unknown()).parse(JSON.parse(text));
+  } catch {
+    return {};
+  }
+}
+
+const streamError = z.object({ message: z.string(), statusCode: z.number().optional(), data: z.unknown() });
+
+/** Converts an error of an adapter to a ModelError with the provider's message; other errors are returned unchanged. */
+export function failureOf(error: unknown): unknown {
+  const overflow = overflowError(error);
+  if (overflow) return overflow;
+  if (error instanceof ModelError || isAbortError(error)) return error;
+  if (APICallError.isInstance(error)) return callError(error);
+  if (error instanceof TypeError) return brokenStreamError(error);
+  if (AISDKError.isInstance(error)) {
+    const isOfAnswer = /JSONParse|TypeValidation|EmptyResponseBody|InvalidResponseData/.test(error.name);
+    return isOfAnswer ? brokenStreamError(error) : new ModelError('bad_request', error.message, { cause: error });
+  }
+  if (error instanceof Error) return error;
+  const sent = streamError.safeParse(error);
+  if (!sent.success) return error;
+  const { message, statusCode = 500, data } = sent.data;
+  return new ModelError(failureOfStatus(statusCode), message, { retryAfterMs: retryDelay(data) });
+}
+
+function callError(error: APICallError): unknown {
+  const { statusCode, responseHeaders, data, message } = error;
+  const { cause } = error;
+  if (statusCode === undefined) return cause instanceof ModelError ? cause : connectionError(error);
+  // The response was a success, and its body could not be read to the end.
+  if (statusCode < 400) return isAbortError(cause) ? cause : brokenStreamError(error);
+  const retryAfterMs = retryAfter(new Headers(responseHeaders)) ?? retryDelay(data);
+  return new ModelError(failureOfStatus(statusCode), message, { cause: error, retryAfterMs });
+}
+
+const retryInfo = z.object({ retryDelay: z.string().regex(/^\d+(\.\d+)?s$/) });
+const errorDetails = z.object({ details: z.array(z.unknown()) });
+
+/** Google sends the wait in the body of the error: `{"error": {"details": [{"retryDelay": "34s"}]}}`. */
+function retryDelay(data: unknown): number | undefined {
+  const { error = data } = z.object({ error: z.unknown() }).partial().safeParse(data).data ?? {};
+  const parsed = errorDetails.safeParse(error);
+  const delays = (parsed.data?.details ?? []).flatMap((one) => retryInfo.safeParse(one).data?.retryDelay ?? []);
+  return delays[0] === undefined ? undefined : Number.parseFloat(delays[0]) * 1000;
+}

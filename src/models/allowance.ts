@@ -1,0 +1,80 @@
+import type { ProviderLimits } from './provider-file.ts';
+
+export interface AllowedCall {
+  id: string;
+  /** An estimate of its tokens. */
+  tokens: number;
+}
+
+/** What a provider's limits currently allow. */
+export interface Allowance {
+  /**
+   * Takes a call's share, if the limits allow it. Returns the milliseconds after which to ask again, 0 if it was taken.
+   */
+  take: (call: AllowedCall) => Promise<number>;
+  /** Ends a call that was taken, and corrects its estimate to the tokens that it used. Without them it was not made. */
+  giveBack: (call: AllowedCall, used?: number) => Promise<void>;
+}
+
+const MINUTE_MS = 60_000;
+
+/** When a full provider is asked again, unless a call of this process ends before. */
+const FULL_WAIT_MS = 250;
+
+/** The limits of the calls of this process. Rates are buckets that hold a minute's worth. */
+export class LocalAllowance implements Allowance {
+  readonly #concurrency: number;
+  readonly #buckets: { requests: Bucket; tokens: Bucket };
+  #running = 0;
+
+  constructor({ concurrency, requestsPerMinute, tokensPerMinute }: ProviderLimits, now: () => number = Date.now) {
+    this.#concurrency = concurrency;
+    this.#buckets = { requests: new Bucket(requestsPerMinute, now), tokens: new Bucket(tokensPerMinute, now) };
+  }
+
+  take({ tokens }: AllowedCall): Promise<number> {
+    if (this.#running >= this.#concurrency) return Promise.resolve(FULL_WAIT_MS);
+    const { requests, tokens: bucket } = this.#buckets;
+    const wait = Math.max(requests.waitFor(1), bucket.waitFor(tokens));
+    if (wait > 0) return Promise.resolve(wait);
+    requests.take(1);
+    bucket.take(tokens);
+    this.#running += 1;
+    return Promise.resolve(0);
+  }
+
+  giveBack({ tokens }: AllowedCall, used?: number): Promise<void> {
+    this.#running -= 1;
+    this.#buckets.tokens.take((used ?? 0) - tokens);
+    if (used === undefined) this.#buckets.requests.take(-1);
+    return Promise.resolve();
+  }
+}
+
+class Bucket {
+  readonly #perMinute: number;
+  readonly #now: () => number;
+  #level: number;
+  #at: number;
+
+  constructor(perMinute: number, now: () => number) {
+    this.#perMinute = perMinute;
+    this.#now = now;
+    this.#level = perMinute;
+    this.#at = now();
+  }
+
+  /** The milliseconds until the bucket holds `amount`, or is full: larger amounts leave it in debt. */
+  waitFor(amount: number): number {
+    if (this.#perMinute === Infinity) return 0;
+    const now = this.#now();
+    this.#level = Math.min(this.#perMinute, this.#level + ((now - this.#at) * this.#perMinute) / MINUTE_MS);
+    this.#at = now;
+    const missing = Math.min(amount, this.#perMinute) - this.#level;
+    return missing > 0 ? Math.ceil((missing * MINUTE_MS) / this.#perMinute) : 0;
+  }
+
+  take(amount: number): void {
+    this.#level -= amount;
+  }
+}

@@ -1,0 +1,43 @@
+import { createGoogle } from '@ai-sdk/google';
+import { z } from 'zod';
+import type { Dialect } from './ai-sdk.ts';
+import type { ProviderAccess } from './provider.ts';
+
+const DEFAULT_URL = 'https://generativelanguage.googleapis.com/v1beta';
+
+/** Every event counts the tokens so far. */
+const counted = z.object({
+  usageMetadata: z.object({
+    promptTokenCount: z.number().default(0),
+    toolUsePromptTokenCount: z.number().default(0),
+    candidatesTokenCount: z.number().default(0),
+    thoughtsTokenCount: z.number().default(0),
+    cachedContentTokenCount: z.number().default(0),
+  }),
+});
+
+/** Google's Gemini API. */
+export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAccess): Dialect {
+  return {
+    key: 'google',
+    model: (id, fetch) => createGoogle({ apiKey, baseURL: baseUrl, headers, fetch })(id),
+    options: ({ params }) => ({ ...(params.reasoning_effort && { thinkingConfig: { includeThoughts: true } }) }),
+    usageIn: (event) => {
+      const parsed = counted.safeParse(event);
+      if (!parsed.success) return undefined;
+      const { usageMetadata: usage } = parsed.data;
+      return {
+        inputTokens: usage.promptTokenCount + usage.toolUsePromptTokenCount,
+        outputTokens: usage.candidatesTokenCount + usage.thoughtsTokenCount,
+        cacheReadTokens: usage.cachedContentTokenCount,
+        cacheWriteTokens: 0,
+        reasoningTokens: usage.thoughtsTokenCount,
+      };
+    },
+    lookup: (model) => ({
+      url: `${baseUrl}/models/${encodeURIComponent(model)}`,
+      headers: { 'x-goog-api-key': apiKey, ...headers },
+      unknown: 'NOT_FOUND',
+    }),
+  };
+}

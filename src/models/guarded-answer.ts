@@ -1,0 +1,125 @@
+import { onAbort } from '../lib/abort.ts';
+import { IdleTimer } from '../lib/timeout.ts';
+import { tooLongError } from './http-failure.ts';
+import { ModelError } from './model-error.ts';
+import type { ModelChunk } from './provider.ts';
+
+/** Characters in the texts, names and arguments of a message: many times what models write, and all that streams live. */
+const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
+
+/** Usage follows the finish reason immediately; some servers then keep the connection open. */
+const AFTER_FINISH_MS = 1_000;
+
+interface AnswerOptions {
+  signal: AbortSignal;
+  /** An answer of which nothing arrives for this long has stalled. */
+  idleMs: number;
+  /** Converts an error of the provider's client to a ModelError; errors that it does not know are returned unchanged. */
+  failureOf: (error: unknown) => unknown;
+}
+
+export interface RequestGuard {
+  /** Aborts the request. Without a reason: clients recognize an aborted stream by the AbortError that results. */
+  controller: AbortController;
+  /** To be applied to the response with the answer: it notices silence. */
+  watch: (response: Response) => Response;
+}
+
+/**
+ * Reads an answer under the limits that hold for every provider: silence, length, and the time after the end. Ends
+ * without an error if `signal` is aborted.
+ * @throws ModelError
+ */
+export async function* guardedAnswer(
+  { signal, idleMs, failureOf }: AnswerOptions,
+  read: (guard: RequestGuard) => AsyncIterable<ModelChunk>,
+): AsyncGenerator<ModelChunk> {
+  const idle = new IdleTimer(idleMs);
+  const controller = new AbortController();
+  let isStopped = false;
+  const stop = (): void => {
+    isStopped = true;
+    controller.abort();
+  };
+  const stopListening = onAbort(signal, stop);
+  onAbort(idle.signal, stop);
+  let finishing: NodeJS.Timeout | undefined;
+  let rest: BodyReader | undefined;
+  let length = 0;
+  const watch = (response: Response): Response =>
+    watchedResponse(response, {
+      onRead: () => idle.reset(),
+      // OpenAI's client does not read on after `[DONE]`.
+      onCancel: (reader) => (finishing ? void (rest = reader) : reader.cancel()),
+    });
+  try {
+    for await (const part of read({ controller, watch })) {
+      length += lengthOf(part);
+      if (length > MAX_TEXT_LENGTH) throw tooLongError(`is longer than ${MAX_TEXT_LENGTH} characters`);
+      if (part.finishReason !== undefined) finishing ??= setTimeout(stop, AFTER_FINISH_MS);
+      yield part;
+    }
+  } catch (error) {
+    // OpenAI's client aborts the request itself when it fails.
+    if (!isStopped) throw failureOf(error);
+  } finally {
+    idle.stop();
+    stopListening();
+    const close = (): void => {
+      clearTimeout(finishing);
+      controller.abort();
+    };
+    // Only a connection whose response was read to its end serves the next call. `finishing` limits the time.
+    if (rest) void readToEnd(rest).then(close);
+    else close();
+  }
+  // Some servers keep the connection open after a complete answer.
+  if (finishing || signal.aborted) return;
+  if (idle.signal.aborted) throw new ModelError('stalled', `the model sent nothing for ${idleMs / 1000} seconds`);
+  throw new ModelError('broken_stream', 'the model ended its answer in the middle');
+}
+
+type BodyReader = ReadableStreamDefaultReader<Uint8Array>;
+
+/** A copy of the response. `onRead` is called for every chunk of the body, `onCancel` if the body is not read to its end. */
+function watchedResponse(
+  response: Response,
+  { onRead, onCancel }: { onRead: () => void; onCancel: (reader: BodyReader) => void | Promise<void> },
+): Response {
+  onRead();
+  const reader = response.body?.getReader();
+  if (!reader) return response;
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const { done, value } = await reader.read();
+        onRead();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel: () => onCancel(reader),
+    },
+    { highWaterMark: 0 },
+  );
+  return new Response(body, response);
+}
+
+/** Never throws: what is left is not used. */
+async function readToEnd(reader: BodyReader): Promise<void> {
+  try {
+    while (!(await reader.read()).done);
+  } catch {
+    // The connection is closed.
+  }
+}
+
+function lengthOf({ content = '', refusal = '', reasoning = '', toolCalls = [], providerFields }: ModelChunk): number {
+  const calls = toolCalls.map(
+    (call) => (call.id ?? '') + (call.name ?? '') + (call.arguments ?? '') + json(call.providerFields),
+  );
+  return [content, refusal, reasoning, json(providerFields), ...calls].reduce((sum, text) => sum + text.length, 0);
+}
+
+function json(fields: object | undefined): string {
+  return fields ? JSON.stringify(fields) : '';
+}

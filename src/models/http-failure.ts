@@ -1,0 +1,53 @@
+import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
+import { ModelError, type ModelFailure } from './model-error.ts';
+
+/** The class of a failure that a provider reports with an HTTP status, in a response or inside a stream. */
+export function failureOfStatus(status: number): ModelFailure {
+  if (status === 429) return 'rate_limited';
+  if (status === 408 || status === 504) return 'timeout';
+  if (status === 401 || status === 403) return 'auth';
+  if (status === 404) return 'refused_model';
+  if (status === 409 || status >= 500) return 'overloaded';
+  return 'bad_request';
+}
+
+/** Reads `Retry-After` (seconds or a date), or `retry-after-ms`, which some servers send. */
+export function retryAfter(headers: Headers | undefined): number | undefined {
+  const inMs = Number(headers?.get('retry-after-ms') ?? Number.NaN);
+  if (inMs >= 0) return inMs;
+  const value = headers?.get('retry-after');
+  if (!value) return undefined;
+  const ms = /^\s*\d+(\.\d+)?\s*$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now();
+  return ms >= 0 ? ms : undefined;
+}
+
+/**
+ * The error for an answer that exceeds a limit; undefined if `error` has no such cause. It is not retryable: the same
+ * request would get the same answer.
+ */
+export function overflowError(error: unknown): ModelError | undefined {
+  if (error instanceof AnswerTooLargeError) return tooLongError(`was not read: ${error.message}`);
+  return error instanceof Error ? overflowError(error.cause) : undefined;
+}
+
+export function tooLongError(reason: string): ModelError {
+  return new ModelError('bad_request', `the model's answer ${reason}`);
+}
+
+export function connectionError(error: Error): ModelError {
+  const reason = error.cause instanceof Error ? ` (${rootMessage(error.cause)})` : '';
+  return new ModelError('connection', `the model cannot be reached${reason}`, { cause: error });
+}
+
+/** The error for an answer that is cut off, or whose connection broke. */
+export function brokenStreamError(error: Error): ModelError {
+  return new ModelError('broken_stream', `the model's answer broke off: ${rootMessage(error)}`, { cause: error });
+}
+
+export function isAbortError(error: unknown): boolean {
+  return error instanceof Error && error.name === 'AbortError';
+}
+
+function rootMessage(error: Error): string {
+  return error.cause instanceof Error ? rootMessage(error.cause) : error.message;
+}

@@ -1,0 +1,63 @@
+import { z } from 'zod';
+import type { ModelMessage, ToolCall } from '../core/records.ts';
+
+/**
+ * The order in which a provider wrote the parts of a message, and the fields that belong to each, such as signatures.
+ * They are kept in the message's provider fields, because a provider may reject reasoning that comes back changed, or in
+ * another place. The texts themselves are in the message: a block has the length of its part of them.
+ */
+const block = z.discriminatedUnion('type', [
+  z.object({ type: z.enum(['reasoning', 'text']), length: z.int().min(0), fields: z.record(z.string(), z.unknown()) }),
+  z.object({ type: z.literal('call') }),
+]);
+
+export type Block = z.infer<typeof block>;
+
+const providerFields = z.object({ blocks: z.array(block) });
+
+export type MessagePart =
+  | { type: 'reasoning' | 'text'; text: string; fields: Record<string, unknown> }
+  | { type: 'call'; call: ToolCall };
+
+/** The provider fields of a message that add blocks to it. */
+export function blockFields(...blocks: Block[]): { blocks: Block[] } {
+  return { blocks };
+}
+
+/**
+ * The parts of a message in the provider's order. A message without blocks, or whose blocks do not cover it because it
+ * was cut off, gives its text and its calls, without its reasoning.
+ */
+export function partsOf(message: ModelMessage): MessagePart[] {
+  const { content, refusal, reasoning, toolCalls } = message;
+  const parsed = providerFields.safeParse(message.providerFields);
+  const parts =
+    parsed.success && !refusal ? partsIn(parsed.data.blocks, { reasoning, text: content }, [...toolCalls]) : undefined;
+  if (parts) return parts;
+  const text = content || refusal;
+  return [
+    ...(text ? [{ type: 'text' as const, text, fields: {} }] : []),
+    ...toolCalls.map((call) => ({ type: 'call' as const, call })),
+  ];
+}
+
+/** Undefined if the blocks are not those of the whole message. */
+function partsIn(
+  blocks: Block[],
+  rest: { reasoning: string; text: string },
+  calls: ToolCall[],
+): MessagePart[] | undefined {
+  const parts: MessagePart[] = [];
+  for (const one of blocks) {
+    if (one.type === 'call') {
+      const call = calls.shift();
+      if (!call) return undefined;
+      parts.push({ type: 'call', call });
+    } else {
+      const { type, length, fields } = one;
+      parts.push({ type, text: rest[type].slice(0, length), fields });
+      rest[type] = rest[type].slice(length);
+    }
+  }
+  return rest.reasoning || rest.text || calls.length > 0 || parts.length === 0 ? undefined : parts;
+}

@@ -1,0 +1,21 @@
+import type { AnswerBounds } from '../lib/answer-bounds.ts';
+import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
+import { traceHeaders } from '../telemetry/trace-propagation.ts';
+
+/**
+ * A stream of 64 MiB has 250,000 tokens of about 260 bytes each, twice what models write. A single event, or an answer
+ * that is not a stream, is parsed as a whole, so its limit is lower.
+ */
+const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
+
+/** The fetch of one provider: with its own connections, bounded answers and the headers of the current trace context. */
+export function createModelFetch(connectTimeoutMs: number, bounds: Pick<AnswerBounds, 'maxValues'> = {}): Fetch {
+  const fetch = createFetch(createAgent({ connectTimeoutMs }), { ...BOUNDS, ...bounds });
+  return (url, init) => fetch(url, withTrace(init));
+}
+
+function withTrace(init: RequestInit = {}): RequestInit {
+  const headers = new Headers(init.headers);
+  for (const [name, value] of Object.entries(traceHeaders())) headers.set(name, value);
+  return { ...init, headers };
+}

@@ -1,0 +1,73 @@
+import OpenAI from 'openai';
+import { ModelError, type ModelFailure } from './model-error.ts';
+import { createModelFetch } from './model-fetch.ts';
+import type { ProviderAccess } from './provider.ts';
+import {
+  brokenStreamError,
+  connectionError,
+  failureOfStatus,
+  isAbortError,
+  overflowError,
+  retryAfter,
+} from './http-failure.ts';
+
+export type OpenAIOptions = ProviderAccess & { idleSeconds: number };
+
+const MAX_ANSWER_MS = 24 * 3_600_000;
+
+/** Time-out for looking up whether the provider has a model. */
+export const LOOKUP_TIMEOUT_MS = 3_000;
+
+export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: OpenAIOptions): OpenAI {
+  const modelFetch = createModelFetch(idleSeconds * 1000);
+  // The client's own retries would multiply the activity's, and hide failures from the turn's log.
+  return new OpenAI({
+    apiKey,
+    baseURL: baseUrl ?? null,
+    maxRetries: 0,
+    // The maximum duration of an answer. A silent answer is ended much earlier, by the idle timer.
+    timeout: MAX_ANSWER_MS,
+    logLevel: 'off',
+    defaultHeaders: headers,
+    fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, init),
+  });
+}
+
+/** Whether a provider with OpenAI's API has the model; true if that cannot be determined. */
+export async function hasModel(client: OpenAI, model: string): Promise<boolean> {
+  const options = { timeout: LOOKUP_TIMEOUT_MS };
+  try {
+    const list = await client.models.list(options);
+    if (list.data.some(({ id }) => id === model)) return true;
+    await client.models.retrieve(model, options);
+    return true;
+  } catch (error) {
+    // Only a server that lists models and reports this one as not found certainly does not have it.
+    return !(error instanceof OpenAI.NotFoundError && error.code === 'model_not_found');
+  }
+}
+
+/** Converts an error of the client to a ModelError with the provider's message; other errors are returned unchanged. */
+export function failureOf(error: unknown): unknown {
+  const overflow = overflowError(error);
+  if (overflow) return overflow;
+  if (error instanceof OpenAI.APIUserAbortError || isAbortError(error)) return error;
+  if (error instanceof OpenAI.APIConnectionTimeoutError)
+    return new ModelError('timeout', error.message, { cause: error });
+  if (error instanceof OpenAI.APIConnectionError) return connectionError(error);
+  if (error instanceof OpenAI.APIError) {
+    return new ModelError(classOf(error), error.message, { cause: error, retryAfterMs: retryAfter(error.headers) });
+  }
+  // JSON cut off in the middle, or a connection that broke while the body was read.
+  if (error instanceof SyntaxError || error instanceof TypeError) return brokenStreamError(error);
+  return error;
+}
+
+function classOf({ status, code, type }: InstanceType<typeof OpenAI.APIError>): ModelFailure {
+  // An account without credit is not retryable.
+  if (code === 'insufficient_quota') return 'auth';
+  if (status !== undefined) return failureOfStatus(status);
+  // An error without a status was sent inside a stream, after a successful start.
+  if (code === 'rate_limit_exceeded') return 'rate_limited';
+  return type === 'invalid_request_error' ? 'bad_request' : 'overloaded';
+}

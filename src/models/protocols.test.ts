@@ -1,0 +1,292 @@
+import { pino } from 'pino';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import {
+  EVENTS,
+  failing,
+  PROTOCOLS,
+  sending,
+  startEndpoint,
+  type Endpoint,
+  type EndpointScript,
+} from '../../test/support/model-protocols.ts';
+import { applyDelta, emptyText, type MessageText } from '../core/message.ts';
+import type { FinishReason, ModelMessage, Usage } from '../core/records.ts';
+import type { TranscriptItem } from '../core/transcript.ts';
+import { Metrics } from '../telemetry/metrics.ts';
+import type { ModelError } from './model-error.ts';
+import { openProviders } from './open-providers.ts';
+import type { ModelProvider, ModelRequest } from './provider.ts';
+
+const log = pino({ level: 'silent' });
+const USER: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'hi' }] };
+const LOOK = { name: 'look', description: 'looks', parameters: { type: 'object', properties: { at: {} } } };
+const never = new AbortController().signal;
+
+function requestOf(more: Partial<ModelRequest> = {}): ModelRequest {
+  return {
+    model: 'm-1',
+    params: {},
+    system: 'Be brief.',
+    instructionsLength: 9,
+    transcript: [USER],
+    tools: [],
+    responseFormat: undefined,
+    fileContent: () => Promise.resolve(Buffer.from('image').toString('base64')),
+    ...more,
+  };
+}
+
+interface Answer extends MessageText {
+  usage: Usage | undefined;
+  finishReason: FinishReason | undefined;
+  blocks: unknown[];
+}
+
+/** Reads an answer to its end. */
+async function read(provider: ModelProvider, request = requestOf(), signal = never): Promise<Answer> {
+  const text = emptyText();
+  const answer = { usage: undefined as Usage | undefined, finishReason: undefined as FinishReason | undefined };
+  const blocks: unknown[] = [];
+  for await (const chunk of provider.stream(request, signal)) {
+    const { toolCalls = [], usage, finishReason, providerFields, ...texts } = chunk;
+    const info = { type: 'system' as const, name: 'look' };
+    applyDelta(text, { ...texts, toolCalls: toolCalls.map((call) => ({ ...call, ...(call.name && { info }) })) });
+    if (usage) answer.usage = usage;
+    if (finishReason) answer.finishReason = finishReason;
+    if (Array.isArray(providerFields?.['blocks'])) blocks.push(...providerFields['blocks']);
+  }
+  return { ...text, ...answer, blocks };
+}
+
+/** The answer as the log keeps it. */
+function messageOf({ content, refusal, reasoning, toolCalls, blocks }: Answer): TranscriptItem {
+  const message: ModelMessage = {
+    kind: 'model.message',
+    id: 'msg_1',
+    at: '2026-01-01T00:00:00.000Z',
+    threadId: 'main',
+    content,
+    refusal,
+    reasoning,
+    toolCalls: toolCalls.map((call) => ({
+      ...call,
+      route: { to: 'server', effect: 'once', approval: false, callHash: '' },
+    })),
+    finishReason: 'tool_calls',
+    providerFields: { blocks },
+  };
+  return { role: 'assistant', message };
+}
+
+function resultOf(toolCallId: string, content: string): TranscriptItem {
+  return { role: 'tool', toolCallId, name: 'look', content, files: [] };
+}
+
+describe.each(PROTOCOLS)('$kind', (protocol) => {
+  const { kind, events } = protocol;
+  let endpoint: Endpoint;
+  let provider: ModelProvider;
+  beforeEach(async () => {
+    endpoint = await startEndpoint();
+    provider = open(1);
+  });
+  afterEach(() => endpoint.stop());
+
+  function open(idleSeconds: number): ModelProvider {
+    const config = { kind, apiKey: 'the-key', baseUrl: endpoint.url, headers: { 'x-team': 'a' }, limits: undefined };
+    const access = { name: '', defaultName: 'p', providers: new Map([['p', { ...config, models: new Map() }]]) };
+    return openProviders(access, { idleSeconds, metrics: new Metrics(), log, shared: undefined }).resolve('m-1')
+      .provider;
+  }
+
+  test('a text arrives word by word, with its usage', async () => {
+    endpoint.script(sending(...events({ text: 'all is well', usage: { input: 12, cached: 4, output: 3 } })));
+    expect(await read(provider)).toMatchObject({
+      content: 'all is well',
+      finishReason: 'stop',
+      usage: { inputTokens: 12, cacheReadTokens: 4, outputTokens: 3 },
+    });
+    const [request] = endpoint.requests;
+    expect(JSON.stringify(request?.headers)).toContain('the-key');
+    expect(request?.headers).toMatchObject({ 'x-team': 'a' });
+    expect(JSON.stringify(request?.body)).toContain('Be brief.');
+  });
+
+  test('parallel calls and their results', async () => {
+    const calls = [
+      { id: 'c1', name: 'look', args: { at: 'sea' } },
+      { id: 'c2', name: 'look', args: {} },
+    ];
+    endpoint.script(sending(...events({ text: 'wait ', calls })), sending(...events({ text: 'done' })));
+    const answer = await read(provider, requestOf({ tools: [LOOK] }));
+    expect(answer.toolCalls.map(({ id, name, arguments: args }) => [id, name, JSON.parse(args)])).toEqual([
+      ['c1', 'look', { at: 'sea' }],
+      ['c2', 'look', {}],
+    ]);
+    const transcript = [USER, messageOf(answer), resultOf('c1', 'blue'), resultOf('c2', 'green')];
+    expect(await read(provider, requestOf({ tools: [LOOK], transcript }))).toMatchObject({ content: 'done' });
+    const sent = JSON.stringify(endpoint.requests[1]?.body);
+    for (const part of ['wait ', '"c1"', '"c2"', 'blue', 'green', 'sea']) expect(sent).toContain(part);
+  });
+
+  test('reasoning and its signature go back across a tool step, unchanged and before the call', async () => {
+    const reasoning = { text: 'the sea, then', signature: 'SIGNATURE-1' };
+    const calls = [{ id: 'c1', name: 'look', args: { at: 'sea' }, signature: 'SIGNATURE-1' }];
+    endpoint.script(
+      sending(...events({ reasoning, calls, usage: { input: 10, output: 9, reasoning: 6 } })),
+      sending(...events({ text: 'done' })),
+    );
+    const request = requestOf({ tools: [LOOK], params: { reasoning_effort: 'low' } });
+    const answer = await read(provider, request);
+    expect(answer).toMatchObject({ reasoning: 'the sea, then', content: '' });
+    if (kind !== 'anthropic') expect(answer.usage).toMatchObject({ outputTokens: 9, reasoningTokens: 6 });
+    await read(provider, { ...request, transcript: [USER, messageOf(answer), resultOf('c1', 'blue')] });
+    const sent = JSON.stringify(endpoint.requests[1]?.body);
+    expect(sent.split('SIGNATURE-1')).toHaveLength(2);
+    expect(sent.indexOf('the sea, then')).toBeLessThan(sent.indexOf('"c1"'));
+    expect(sent).toContain('the sea, then');
+  });
+
+  test('a message that another provider wrote is sent without its reasoning', async () => {
+    endpoint.script(sending(...events({ text: 'done' })));
+    const foreign = messageOf({
+      ...emptyText(),
+      content: 'I looked',
+      reasoning: 'SECRET',
+      usage: undefined,
+      finishReason: 'stop',
+      blocks: [],
+    });
+    await read(provider, requestOf({ transcript: [USER, foreign, USER] }));
+    const sent = JSON.stringify(endpoint.requests[0]?.body);
+    expect(sent).toContain('I looked');
+    expect(sent).not.toContain('SECRET');
+  });
+
+  test('images of users and tools are sent', async () => {
+    const image = { type: 'file' as const, name: 'a.png', mimeType: 'image/png', bytes: 5, blob: 'x' };
+    const calls = [{ id: 'c1', name: 'look', args: {} }];
+    endpoint.script(sending(...events({ calls })), sending(...events({ text: 'a sea' })));
+    const asked: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'what is it?' }, image] };
+    const answer = await read(provider, requestOf({ transcript: [asked], tools: [LOOK] }));
+    const seen: TranscriptItem = { role: 'tool', toolCallId: 'c1', name: 'look', content: 'seen', files: [image] };
+    await read(provider, requestOf({ transcript: [asked, messageOf(answer), seen], tools: [LOOK] }));
+    const base64 = Buffer.from('image').toString('base64');
+    expect(JSON.stringify(endpoint.requests[1]?.body).split(base64)).toHaveLength(3);
+  });
+
+  test('a refusal ends the answer', async () => {
+    endpoint.script(sending(...events({ refusal: 'I cannot do that.' })));
+    const answer = await read(provider);
+    if (kind === 'google') expect(answer.finishReason).toBe('content_filter');
+    else expect(answer).toMatchObject({ refusal: 'I cannot do that.' });
+  });
+
+  test('a limit of output tokens ends the answer with `length`', async () => {
+    endpoint.script(sending(...events({ text: 'and so on and', stop: 'length' })));
+    expect(await read(provider)).toMatchObject({ content: 'and so on and', finishReason: 'length' });
+  });
+
+  test.runIf(kind === 'anthropic')('cache_control marks the system prompt and the last message', async () => {
+    endpoint.script(sending(...events({ text: 'ok' })));
+    const transcript: TranscriptItem[] = [USER, { role: 'user', content: [{ type: 'text', text: 'really?' }] }];
+    await read(provider, requestOf({ transcript, params: { cache_control: { type: 'ephemeral', ttl: '1h' } } }));
+    const marked = { cache_control: { type: 'ephemeral', ttl: '1h' } };
+    const { system, messages } = endpoint.requests[0]?.body ?? {};
+    expect(system).toMatchObject([{ text: 'Be brief.', ...marked }]);
+    const parts = messages.flatMap(({ content }: { content: object[] }) => content);
+    expect(parts).toMatchObject([{ text: 'hi' }, { text: 'really?', ...marked }]);
+    expect(parts[0]).not.toHaveProperty('cache_control');
+    const wrong = read(provider, requestOf({ params: { cache_control: { type: 'forever' } } }));
+    await expect(wrong).rejects.toMatchObject({
+      failure: 'bad_request',
+      message: expect.stringContaining('ephemeral'),
+    });
+  });
+
+  test('parameters are passed on', async () => {
+    endpoint.script(sending(...events({ text: 'ok' })));
+    const params = { max_tokens: 321, temperature: 0.25, top_p: 0.75 };
+    await read(provider, requestOf({ params }));
+    const sent = JSON.stringify(endpoint.requests[0]?.body);
+    for (const value of ['321', '0.25', '0.75']) expect(sent).toContain(value);
+  });
+
+  test.each<[number, Partial<ModelError>]>([
+    [429, { failure: 'rate_limited', isRetryable: true, isRefusal: true }],
+    [503, { failure: 'overloaded', isRetryable: true, isRefusal: true }],
+    [529, { failure: 'overloaded', isRetryable: true }],
+    [504, { failure: 'timeout', isRetryable: true }],
+    [401, { failure: 'auth', isRetryable: false }],
+    [400, { failure: 'bad_request', isRetryable: false }],
+    [404, { failure: 'refused_model', isRetryable: false }],
+  ])('status %i', async (status, expected) => {
+    endpoint.script(failing(protocol.error(status, 'the reason is this'), status, { 'retry-after': '7' }));
+    await expect(read(provider)).rejects.toMatchObject({
+      ...expected,
+      message: expect.stringContaining('the reason is this'),
+      retryAfterMs: 7_000,
+    });
+    // The adapter does not retry by itself.
+    expect(endpoint.requests).toHaveLength(1);
+  });
+
+  test('an error that is an HTML page', async () => {
+    endpoint.script((response) => void response.writeHead(502).end('<html>bad gateway</html>'));
+    await expect(read(provider)).rejects.toMatchObject({ failure: 'overloaded' });
+  });
+
+  test.each(['overloaded', 'bad_request'] as const)('%s in mid-stream', async (failure) => {
+    const [first = '', second = ''] = events({ text: 'I was saying' }).slice(0, 4);
+    endpoint.script(sending(first, second, protocol.lateError(failure, 'the reason is this')));
+    await expect(read(provider)).rejects.toMatchObject({
+      failure,
+      message: expect.stringContaining('the reason is this'),
+    });
+  });
+
+  const broken: Record<string, EndpointScript> = {
+    'a regular end in the middle': sending(...events({ text: 'I was saying' }).slice(0, -2)),
+    'a connection that is cut': async (response) => {
+      response.writeHead(200, EVENTS);
+      for (const event of events({ text: 'I was saying' }).slice(0, -2)) {
+        await new Promise((resolve) => void response.write(event, resolve));
+      }
+      response.destroy();
+    },
+    'an event that is not JSON': (response) => {
+      response.writeHead(200, EVENTS);
+      response.end(`${events({ text: 'I was saying' }).slice(0, 3).join('')}data: {"choices": [{"ind\n\n`);
+    },
+  };
+  test.each(Object.entries(broken))('%s is a broken stream', async (_, script) => {
+    endpoint.script(script);
+    await expect(read(provider)).rejects.toMatchObject({ failure: 'broken_stream', isRetryable: true });
+  });
+
+  test('a server that cannot be reached', async () => {
+    await endpoint.stop();
+    await expect(read(provider)).rejects.toMatchObject({ failure: 'connection', isRetryable: true });
+    endpoint = await startEndpoint();
+  });
+
+  test.each([
+    ['from the beginning', () => undefined],
+    ['in mid-stream', (response) => void response.writeHead(200, EVENTS).write(events({ text: 'I was' })[0])],
+  ] satisfies [string, EndpointScript][])('silence %s is a stall', async (_, script) => {
+    endpoint.script(script);
+    await expect(read(provider)).rejects.toMatchObject({ failure: 'stalled', message: expect.stringContaining('1 s') });
+  });
+
+  test('a cancelled call ends without an error, and closes its connection', async () => {
+    const closed = Promise.withResolvers<void>();
+    const controller = new AbortController();
+    endpoint.script((response) => {
+      response.on('close', () => closed.resolve());
+      response.writeHead(200, EVENTS).write(events({ text: 'I was saying' }).slice(0, 4).join(''));
+    });
+    const chunks = open(3600).stream(requestOf(), controller.signal);
+    for await (const { content } of chunks) if (content) controller.abort();
+    await closed.promise;
+  });
+});

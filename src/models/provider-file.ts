@@ -1,0 +1,111 @@
+import { z } from 'zod';
+import { ConfigError } from '../config.ts';
+import { registerSecrets } from '../lib/redact.ts';
+import { readSettingsFile } from '../lib/settings-file.ts';
+
+const perMillion = z.number({ error: 'must be a number of USD per million tokens' }).min(0, 'must not be negative');
+
+/** USD per million tokens. What has no price of its own costs as much as the input or the output that it is a part of. */
+const price = z
+  .strictObject({
+    input: perMillion,
+    cached_input: perMillion.optional(),
+    cache_write: perMillion.optional(),
+    output: perMillion,
+    reasoning: perMillion.optional(),
+  })
+  .transform(({ input, cached_input: cachedInput = input, cache_write: cacheWrite = input, output, ...rest }) => ({
+    input,
+    cachedInput,
+    cacheWrite,
+    output,
+    reasoning: rest.reasoning ?? output,
+  }));
+
+const count = z.int({ error: 'must be a whole number' }).min(1, 'must be at least 1');
+
+const limits = z
+  .strictObject({
+    concurrency: count.optional(),
+    requests_per_minute: count.optional(),
+    tokens_per_minute: count.optional(),
+  })
+  .transform(({ concurrency, requests_per_minute: requests, tokens_per_minute: tokens }) => ({
+    concurrency: concurrency ?? Infinity,
+    requestsPerMinute: requests ?? Infinity,
+    tokensPerMinute: tokens ?? Infinity,
+  }));
+
+const KINDS = ['openai-chat', 'openai-responses', 'anthropic', 'google'] as const;
+
+const header = z
+  .string({ error: 'must be a string' })
+  .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'must be the value of an HTTP header');
+
+const provider = z.strictObject({
+  kind: z.enum(KINDS, { error: `must be one of ${KINDS.join(', ')}` }),
+  base_url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
+  api_key_env: z
+    .string({ error: 'must be the name of an environment variable' })
+    .regex(/^\w+$/, 'must be the name of an environment variable, not the key itself')
+    .optional(),
+  headers: z
+    .record(z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/), header, {
+      error: ({ code }) => (code === 'invalid_key' ? 'is not the name of an HTTP header' : 'must be an object'),
+    })
+    .default({}),
+  limits: limits.optional(),
+  models: z.record(z.string().min(1), z.strictObject({ price: price.optional() })).default({}),
+});
+
+const providerFile = z
+  .strictObject({
+    default: z.string().optional(),
+    providers: z.record(z.string().regex(/^[\w.-]{1,64}$/), provider, {
+      error: 'must be an object of providers by name (1 to 64 letters, digits and . _ -)',
+    }),
+  })
+  .refine(({ default: name, providers }) => name === undefined || Object.hasOwn(providers, name), {
+    path: ['default'],
+    message: 'must be the name of one of the providers in this file',
+  });
+
+export type Price = z.infer<typeof price>;
+export type ProviderLimits = z.infer<typeof limits>;
+
+/** A provider as it is configured. */
+export interface ProviderConfig {
+  kind: (typeof KINDS)[number];
+  apiKey: string;
+  /** Undefined for the provider's own URL. */
+  baseUrl: string | undefined;
+  headers: Record<string, string>;
+  limits: ProviderLimits | undefined;
+  /** The models that certainly exist, and their prices if they are known. */
+  models: ReadonlyMap<string, Price | undefined>;
+}
+
+/** The client libraries require a key; self-hosted servers often need none. */
+export const NO_KEY = 'none';
+
+/**
+ * Reads the file of `EVERTURN_MODEL_PROVIDERS`: `{"default": "<name>", "providers": {"<name>": {"kind", …}}}`.
+ * @throws ConfigError that names the file, the path in it and what is expected there
+ */
+export async function readProviderFile(
+  file: string,
+  env: NodeJS.ProcessEnv,
+): Promise<{ defaultName: string | undefined; providers: Map<string, ProviderConfig> }> {
+  const fail = (problem: string): ConfigError => new ConfigError(`EVERTURN_MODEL_PROVIDERS: ${file}: ${problem}`);
+  const parsed = await readSettingsFile(file, { env, schema: providerFile, fail });
+  const providers = Object.entries(parsed.providers).map(([name, given]): [string, ProviderConfig] => {
+    const { kind, base_url: baseUrl, api_key_env: variable, headers } = given;
+    const apiKey = variable === undefined ? NO_KEY : env[variable];
+    if (!apiKey) throw fail(`providers.${name}.api_key_env: ${variable} is not set`);
+    // Header values are credentials in most cases.
+    registerSecrets([...(variable === undefined ? [] : [apiKey]), ...Object.values(headers)]);
+    const models = new Map(Object.entries(given.models).map(([model, about]) => [model, about.price]));
+    return [name, { kind, apiKey, baseUrl, headers, limits: given.limits, models }];
+  });
+  return { defaultName: parsed.default, providers: new Map(providers) };
+}
