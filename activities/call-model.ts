@@ -9,6 +9,8 @@ import {
   ROOT_THREAD,
   UNREPORTED,
   type FailedAttempt,
+  type NewRecord,
+  type ServerSignIn,
   type UnsequencedRecord,
   type Usage,
 } from '../src/core/records.ts';
@@ -92,6 +94,8 @@ class ModelCallAttempt {
   #message: MessageAssembler | undefined;
   /** Whether the model may have processed the request of this attempt. */
   #wasCalled = false;
+  /** Whether readers may have been shown the beginning of a message that this attempt does not continue. */
+  #mayBeShown = false;
 
   constructor(dependencies: Dependencies, input: CallModelInput) {
     this.#dependencies = dependencies;
@@ -116,8 +120,9 @@ class ModelCallAttempt {
 
   async run(): Promise<CallModelResult> {
     try {
-      await this.#answer();
+      const signIns = await this.#answer();
       if (this.#signal.aborted) return await this.#stopped();
+      if (signIns.length > 0) return await this.#result({ status: 'sign_in_required' }, signIns);
       // Providers return an empty message occasionally, and a retry mends it. A second one is the model's answer.
       if (this.#message?.isEmpty && this.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
@@ -141,10 +146,11 @@ class ModelCallAttempt {
   /**
    * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
    * is one, and a later one the call that began with the last result. A later attempt does not look for either: the worker
-   * that started it may be the one that was lost. A speculative call that is not used still counts as usage.
+   * that started it may be the one that was lost. A speculative call that is not used still counts as usage. Returns the
+   * sign-ins without which the model was not called.
    */
-  async #answer(): Promise<void> {
-    const { speculativeCalls, stepsAhead, bus } = this.#dependencies;
+  async #answer(): Promise<ServerSignIn[]> {
+    const { speculativeCalls, stepsAhead, bus, signIns } = this.#dependencies;
     const { attempt } = this.#context.info;
     const input = this.#input;
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
@@ -155,25 +161,32 @@ class ModelCallAttempt {
       this.#begin(claimed.message);
       // The next model call extends what this reads.
       this.#conversation().catch(() => undefined);
-      return claimed.ended;
+      await claimed.ended;
+      return [];
     }
     const conversation = this.#conversation();
     // A call that was begun does not need it, but the next one extends what this reads.
     conversation.catch(() => undefined);
     const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal, onUnreported) : undefined;
+    const requests = { signIns, scope: input, turnId: input.turnId };
+    const call = { ...input, fallback: this.details.fallback };
     const prepared =
-      ahead?.prepared ??
-      (await prepareModelCall(
-        this.#dependencies,
-        { ...input, fallback: this.details.fallback },
-        conversation,
-        this.#signal,
-      ));
+      ahead?.prepared ?? (await prepareModelCall(this.#dependencies, call, conversation, this.#signal, requests));
     const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
     this.#begin(message);
     const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
     if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId, onUnreported);
-    return message.read(ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal));
+    if (prepared.signIns.length > 0) {
+      this.#wasCalled = false;
+      this.#mayBeShown = attempt > 1 || relayed !== undefined;
+      if (relayed) {
+        speculativeCalls.withdraw(input.turnId);
+        onUnreported();
+      }
+      return prepared.signIns;
+    }
+    await message.read(ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal));
+    return [];
   }
 
   #begin(message: MessageAssembler): void {
@@ -191,10 +204,10 @@ class ModelCallAttempt {
     return this.#dependencies.conversations.load(this.#input, runId, this.#signal);
   }
 
-  async #result(outcome: Outcome): Promise<CallModelResult> {
+  async #result(outcome: Outcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
     const { conversations, blobs, stepsAhead } = this.#dependencies;
     const { sessionId } = this.#input;
-    const end = outcome.status;
+    const end = outcome.status === 'sign_in_required' ? 'cancelled' : outcome.status;
     this.#recordUsage();
     const { usage, failed } = this.details;
     const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
@@ -204,10 +217,11 @@ class ModelCallAttempt {
       startSubAgent: (call: SubAgentCall) =>
         retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
     };
-    const answer =
+    const answer: NewRecord[] =
       (await this.#message?.records(end, usage, handling)) ??
       emptyAnswer(this.#input, finishReason, reported(usage).usage);
-    const records = [...answer, ...endOfSubAgent(this.#input, answer, outcome)];
+    const records =
+      signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...endOfSubAgent(this.#input, answer, outcome)];
     const message = records.find((record) => record.kind === 'model.message');
     if (message && failed.length > 0) message.attempts = failed;
     const stamp = randomUUID();
@@ -219,6 +233,13 @@ class ModelCallAttempt {
     conversations.remember(stamp, records);
     if (this.#message) stepsAhead.messageEnded(this.#input, stamp, records, this.#message.toolset);
     return { records: stored, stamp, outcome };
+  }
+
+  /** The records of a model call that waits for sign-ins; a message that readers may have seen ends as cancelled. */
+  #pausing(answer: NewRecord[], servers: ServerSignIn[]): NewRecord[] {
+    const shown = answer.filter(({ kind }) => kind !== 'model.message' || this.#mayBeShown);
+    const { threadId } = this.#input;
+    return [...shown, { kind: 'mcp.auth_required', at: new Date().toISOString(), threadId, servers, calls: [] }];
   }
 
   async #stopped(): Promise<CallModelResult> {

@@ -2,9 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
-import type { Elicitation, NewRecord } from '../src/core/records.ts';
+import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn } from '../src/core/records.ts';
 import { operationIdOf, outcomeText } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
+import { requestSignIn } from '../src/agents/request-sign-ins.ts';
 import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
 import { parseAnswer } from '../src/tools/elicitation-answer.ts';
 import { runToolCall } from '../src/tools/run-tool-call.ts';
@@ -23,11 +24,18 @@ const CANCEL_GRACE_MS = 5_000;
 /** How often a tool that may run again is called if it does not answer. */
 const MAX_FAILURES = 5;
 
+/** The call waits for the user to sign in to its server. */
+interface RequiredSignIn {
+  kind: AuthRequired['kind'];
+  server: ServerSignIn;
+}
+
 const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
 
 /**
- * Runs one tool call and returns its outcome, also if it failed, or the question that its server asks. Throws only where another attempt may repeat the call:
- * the tool allows that, and this worker stops or the server did not answer.
+ * Runs one tool call and returns its outcome, also if it failed, or what it waits for: the user's answer to a question of
+ * its server, or a sign-in. Throws only where another attempt may repeat the call: the tool allows that, and this worker
+ * stops or the server did not answer.
  */
 export function createCallTool(dependencies: Dependencies): (input: CallToolInput) => Promise<CallToolResult> {
   return async (input) => {
@@ -61,8 +69,7 @@ class ToolCallAttempt {
   async run(): Promise<CallToolResult> {
     const { signal, release } = this.#stopSignal();
     try {
-      const end = await this.#execute(signal);
-      const appended = 'question' in end ? await this.#storeQuestion(end) : await this.#store(end);
+      const appended = await this.#append(await this.#execute(signal));
       if (!this.#isRetryable) completeReliably(this.#dependencies, appended);
       return appended;
     } finally {
@@ -84,9 +91,9 @@ class ToolCallAttempt {
     return this.#context.info.attempt > 1 || this.#input.answered !== undefined;
   }
 
-  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall> {
+  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn> {
     const { conversations, stepsAhead } = this.#dependencies;
-    const { sessionId, owner, specHash, source } = this.#input;
+    const { sessionId, owner, specHash, source, signIn } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
     const operationId = operationIdOf(source.turnId, this.#input);
     let outcome: CallOutcome | AskingCall;
@@ -95,13 +102,30 @@ class ToolCallAttempt {
       if (resumed && 'status' in resumed) return resumed;
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
       const options = { sessionId, owner, specHash, operationId, mayRepeat: this.#isRetryable, resumed };
-      const begun = resumed ? undefined : stepsAhead.claimTool(source, signal);
+      const begun = resumed || signIn ? undefined : stepsAhead.claimTool(source, signal);
       outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
       return this.#notExecuted(errorMessage(error));
     }
-    return outcome.status === 'asks' ? outcome : this.#resultOf(outcome, signal);
+    if (outcome.status === 'asks') return outcome;
+    return outcome.status === 'sign_in_required' ? this.#requestSignIn(outcome) : this.#resultOf(outcome, signal);
+  }
+
+  /** The server has not executed the call: it runs after the sign-in, or fails without it. */
+  async #requestSignIn({
+    message,
+    signIn,
+  }: Extract<CallOutcome, { status: 'sign_in_required' }>): Promise<UnstoredResult | RequiredSignIn> {
+    const { turnId, signIn: earlier, answered } = this.#input;
+    // The server has begun the call before, so it cannot begin again after a sign-in.
+    if (answered) return this.#notExecuted(message);
+    const requests = { signIns: this.#dependencies.signIns, scope: this.#input, turnId };
+    const known = earlier && { ...earlier, isRecent: true };
+    const requested = await retryWhileUnavailable(() => requestSignIn(signIn, known, requests), NEVER);
+    return 'reason' in requested
+      ? this.#notExecuted(`${message}: ${requested.reason}`)
+      : { kind: 'mcp.auth_required', server: requested };
   }
 
   /** The user's answer with which the call continues. One that does not fit the question asks again. */
@@ -132,12 +156,12 @@ class ToolCallAttempt {
     const [text, blob, keptOpenBy] = await retryWhileUnavailable(store, NEVER, isRetryableStoreError);
     const stamp = randomUUID();
     conversations.remember(stamp, []);
-    stepsAhead.toolAsked(this.#input.source);
+    stepsAhead.toolWaits(this.#input.source);
     const elicitation = { question: text, state: { blob }, ...(keptOpenBy !== undefined && { keptOpenBy }) };
     return { records: [], stamp, elicitation };
   }
 
-  #resultOf(outcome: CallOutcome, signal: AbortSignal): UnstoredResult {
+  #resultOf(outcome: Exclude<CallOutcome, { status: 'sign_in_required' }>, signal: AbortSignal): UnstoredResult {
     switch (outcome.status) {
       case 'result': {
         const { isError, foundTools } = outcome;
@@ -208,6 +232,22 @@ class ToolCallAttempt {
       stopListening();
     };
     return { signal: controller.signal, release };
+  }
+
+  #append(end: UnstoredResult | AskingCall | RequiredSignIn): Promise<CallToolResult> {
+    if ('question' in end) return this.#storeQuestion(end);
+    return 'kind' in end ? Promise.resolve(this.#waitForSignIn(end)) : this.#store(end);
+  }
+
+  #waitForSignIn({ kind, server }: RequiredSignIn): CallToolResult {
+    const { threadId, toolCallId, source } = this.#input;
+    const call: PendingCall = { threadId, toolCallId, needs: 'sign_in', source, signInId: server.signInId };
+    const at = new Date().toISOString();
+    const records: NewRecord[] = [{ kind, at, threadId, servers: [server], calls: [call] }];
+    const stamp = randomUUID();
+    this.#dependencies.conversations.remember(stamp, records);
+    this.#dependencies.stepsAhead.toolWaits(source);
+    return { records, stamp };
   }
 
   /** Stores a result. The effect may have happened, so this is retried for as long as the store fails. */

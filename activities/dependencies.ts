@@ -12,6 +12,7 @@ import type { TurnIndex } from '../src/engine/turn-index.ts';
 import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
 import type { Metrics } from '../src/telemetry/metrics.ts';
 import type { ModelProviders } from '../src/models/providers.ts';
+import type { SignIns } from '../src/mcp/sign-ins.ts';
 import type { ToolKinds } from '../src/tools/kinds.ts';
 
 /** The services that activities use; one object per worker. */
@@ -25,6 +26,7 @@ export interface Dependencies {
   models: ModelProviders;
   toolsets: ToolsetLoader;
   toolKinds: ToolKinds;
+  signIns: Pick<SignIns, 'request' | 'isDeclined'>;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   conversations: Conversations;

@@ -2,8 +2,8 @@ import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { z } from 'zod';
 
 const requiredAction = z.object({
-  type: z.enum(['tool.approval_required', 'tool.response_required']),
-  thread_id: z.string(),
+  type: z.enum(['tool.approval_required', 'tool.response_required', 'mcp.auth_required']),
+  thread_id: z.string().nullable(),
   tool_calls: z.array(
     z.object({
       id: z.string(),
@@ -11,6 +11,8 @@ const requiredAction = z.object({
       elicitation: z.object({ mode: z.string(), message: z.string(), requested_schema: z.unknown() }).optional(),
     }),
   ),
+  /** In `mcp.auth_required`. */
+  mcp_servers: z.array(z.object({ name: z.string(), auth_url: z.string() })).optional(),
 });
 
 /** The fields of an event that the examples use; `docs/api.md` has all fields. */

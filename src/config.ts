@@ -18,6 +18,8 @@ import { errorMessage, StartupError } from './lib/errors.ts';
 export interface Config {
   host: string;
   port: number;
+  /** Where users reach the API, through proxies; unset: only on this machine, if `host` is loopback. */
+  publicUrl: string | undefined;
   /** The port on which an API serves its metrics without a key; unset: only on its own port, with a key. */
   metricsPort: number | undefined;
   /** The port on which a standalone worker serves its health and metrics; unset: none. */
@@ -147,6 +149,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
   return {
     host: vars.EVERTURN_HOST,
     port: vars.EVERTURN_PORT,
+    publicUrl: vars.EVERTURN_PUBLIC_URL,
     metricsPort: vars.EVERTURN_METRICS_PORT,
     workerPort: vars.EVERTURN_WORKER_PORT,
     dataDir,
@@ -235,6 +238,10 @@ function isNetwork(value: string): boolean {
 }
 
 const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' });
+
+const publicUrl = url
+  .refine((value) => !/[?#@]/.test(value), { error: 'must have no user name, query or fragment' })
+  .transform((value) => value.replace(/\/+$/, ''));
 
 const flag = z
   .enum(['true', 'false', '1', '0'], { error: 'must be true or false' })
@@ -351,6 +358,7 @@ const schema = z.object({
     .refine((host) => host === 'localhost' || isIP(host) !== 0, { error: 'must be an IP address or localhost' })
     .default('127.0.0.1'),
   EVERTURN_PORT: port.default(8080),
+  EVERTURN_PUBLIC_URL: publicUrl.optional(),
   EVERTURN_METRICS_PORT: port.optional(),
   EVERTURN_WORKER_PORT: port.optional(),
   EVERTURN_DATA: z.string().default('.everturn'),

@@ -28,6 +28,7 @@ import {
   type SubAgent,
   type Waiting,
 } from '../src/core/records.ts';
+import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
 import { askingCall, openCallsOf } from '../src/core/tool-records.ts';
 import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
@@ -105,6 +106,8 @@ export class Thread {
   #nextIsBegun: boolean;
   /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
   #asking: PendingCall[] = [];
+  /** The calls of the last message that wait for a sign-in. */
+  #unexecuted: PendingCall[] = [];
 
   /** @param agent undefined for the root agent */
   constructor(turn: TurnScope, agent?: OpenThread, known = 0) {
@@ -182,12 +185,13 @@ export class Thread {
     const { actions } = this.#turn;
     if (this.#turn.stopped() || ends.some(({ status }) => status === 'stopped')) return { status: 'stopped' };
     const open = ends.filter((end) => end.status === 'waiting' || end.status === 'continue');
-    // A turn that waits for answers carries its pending calls in its actions.
-    const all = actions.waits ? [] : [...pending, ...this.#asking.splice(0), ...open.flatMap((end) => end.pending)];
+    // A turn that waits for answers carries its pending calls in its actions, except for those that need a sign-in.
+    const answerable = actions.waits ? [] : [...pending, ...this.#asking.splice(0)];
+    const all = [...answerable, ...this.#unexecuted.splice(0), ...open.flatMap((end) => end.pending)];
     const threads = open.flatMap((end) => end.threads);
     const mustContinue = open.some(({ status }) => status === 'continue') || actions.isOpen(this.#place.threadId);
     if (mustContinue) return this.#open('continue', all, threads);
-    return all.length > 0 ? this.#open('waiting', all, threads) : undefined;
+    return all.length > 0 || open.length > 0 ? this.#open('waiting', all, threads) : undefined;
   }
 
   async #runAll(ready: ReadyCall[], subAgents: Thread[]): Promise<ThreadResult[]> {
@@ -262,6 +266,7 @@ export class Thread {
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
     if (outcome.status === 'cancelled') return { status: 'stopped' };
+    if (outcome.status === 'sign_in_required') return this.#open('waiting', [], []);
     if (records.some(({ kind }) => kind === 'thread.done')) return { status: 'done' };
     if (outcome.status === 'error') return { status: 'error', message: outcome.message };
     const message = records.find((record) => record.kind === 'model.message');
@@ -338,9 +343,9 @@ export class Thread {
     return this.#asking.length < MAX_ASKING && this.#asking.push(pending) > 0;
   }
 
-  /** Returns the question if the call waits for an answer of the user. */
-  async #runTool({ toolCallId, source, answered }: ReadyCall): Promise<PendingElicitation | undefined> {
-    const { turnId, sessionId, limits } = this.#turn.start;
+  /** Returns the question if the call waits for an answer of the user. Notes the call if it waits for a sign-in. */
+  async #runTool({ toolCallId, source, answered, signInId }: ReadyCall): Promise<PendingElicitation | undefined> {
+    const { turnId, sessionId, limits, carry, input } = this.#turn.start;
     const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity itself ends a call that takes too long, and needs time to return that.
@@ -354,11 +359,17 @@ export class Thread {
       // Only the process that keeps a call open can continue it; a repeatable one is repeated by any other.
       ...(keptOpenBy && { taskQueue: keptOpenBy, scheduleToStartTimeout: KEPT_OPEN_TIMEOUT }),
     });
-    const call = { toolCallId, source, ...(answered && { answered }) };
+    // A run that continues another repeats its own requests.
+    const mayRepeat = carry !== undefined || mayRepeatSignIns(input);
+    const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
+    const call = { toolCallId, source, ...signIn, ...(answered && { answered }) };
     try {
       const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);
       this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
+      for (const record of result.records) {
+        if (record.kind === 'mcp.auth_required') this.#unexecuted.push(...record.calls);
+      }
       return result.elicitation;
     } catch {
       // Its worker may have been lost after it had begun the next model call.

@@ -6,8 +6,11 @@ import type { TurnActions } from '../src/core/turn-actions.ts';
 import { startable } from '../src/core/sub-agents.ts';
 import { Slots } from './slots.ts';
 
-/** A tool call that may run: it needs no approval, or is approved, or continues with an answer of the user. */
-export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'> & Pick<CallToolInput, 'answered'>;
+/**
+ * A tool call that may run: it needs no approval, is approved, has waited for a sign-in, or continues with an answer of
+ * the user.
+ */
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'> & Pick<CallToolInput, 'answered'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */
 export interface Resumed {
@@ -104,9 +107,12 @@ export class TurnScope {
   resumed(threadId: string): Resumed {
     const { carry, resumes } = this.start;
     const own = resumes.filter((call) => call.threadId === threadId);
+    const carried = (carry?.pending ?? []).filter((call) => call.threadId === threadId);
+    // What waits at the end of a run for a sign-in is tried again: only its own requests are in the log of a run.
+    const needsSignIn = ({ needs }: PendingCall): boolean => needs === 'sign_in';
     return {
-      ready: carry ? [] : own.flatMap((call) => this.#allowed(call)),
-      pending: (carry?.pending ?? []).filter((call) => call.threadId === threadId),
+      ready: carry ? carried.filter(needsSignIn) : own.flatMap((call) => this.#allowed(call)),
+      pending: carried.filter((call) => !needsSignIn(call)),
       threads: ((carry ?? this.start).threads ?? []).filter(({ parent }) => parent.threadId === threadId),
     };
   }

@@ -6,9 +6,10 @@ import { withoutForeignFields } from '../models/foreign-fields.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
-import type { ModelMessage, UnsequencedRecord } from '../core/records.ts';
+import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { promptOf } from './prompt.ts';
+import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 
 /** What the parts of a model request are read from. */
@@ -29,14 +30,20 @@ export interface PreparedModelCall {
   request: ModelRequest;
   toolset: Toolset;
   conversation: TranscriptItem[];
+  /** The sign-ins that were requested: the model is not called before the user has answered them. */
+  signIns: ServerSignIn[];
 }
 
-/** Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it. */
+/**
+ * Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it. Sign-ins
+ * that the agent's servers require are requested if `requests` is given.
+ */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs }: ModelCallSources,
   call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & { fallback?: number },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
+  requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
   const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0 } = call;
   // All three are awaited together, so that none of them can reject unhandled, which would end the process.
@@ -47,6 +54,9 @@ export async function prepareModelCall(
     records,
   ]);
   const conversation = transcript(all, threadId);
+  const { signIns, unavailable } = requests
+    ? await requestSignIns(toolset, all, requests)
+    : { signIns: [], unavailable: toolset.unavailable };
   const names = modelNames(spec, subAgent?.model);
   const [target, ...rest] = inOrder(
     names.map((name) => models.resolve(name)),
@@ -60,12 +70,21 @@ export async function prepareModelCall(
     model: target.model,
     transcript: withoutForeignFields(conversation, target),
     tools: offeredTools(toolset, foundTools(all, threadId), mayStart),
-    unavailable: toolset.unavailable,
+    unavailable,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });
   const { provider } = target;
-  return { spec, provider, target, hasFallback: rest.length > 0, request, toolset, conversation };
+  return {
+    spec,
+    provider,
+    target,
+    hasFallback: rest.length > 0,
+    request,
+    toolset: { ...toolset, unavailable },
+    conversation,
+    signIns,
+  };
 }
 
 /**

@@ -18,10 +18,11 @@ import { UnknownKeyLimiter } from './http/unknown-key-limiter.ts';
 import { withDocument } from './http/openapi.ts';
 import { countRequests, traceRequests } from './http/observe-requests.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
-import { mount, PRIVATE_PATHS, type Route } from './http/route.ts';
+import { mount, PRIVATE_PATHS, PUBLIC_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
 import { RequestLimit } from './http/rate-limit.ts';
 import { sessionListRoutes } from './sessions/session-lists.ts';
+import { signInRoutes } from './sessions/sign-ins.ts';
 import { sessionStreamRoutes } from './sessions/session-stream.ts';
 import { sessionRoutes } from './sessions/sessions.ts';
 import { turnRoutes } from './sessions/turns.ts';
@@ -40,6 +41,10 @@ export function createApp(context: ApiContext): Express {
   });
   if (context.tracing) app.use('/v1', traceRequests);
   app.use(PRIVATE_PATHS, async (request, response, next) => {
+    if (isPublic(request) && request.headers.authorization === undefined) {
+      next();
+      return;
+    }
     setContext(response, { caller: await authenticate(request, response, { keyring, issuer, unknownKeys }) });
     connectionLimit.identified(request.socket);
     await requestLimit.count(request, response);
@@ -114,6 +119,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...sessionStreamRoutes(context),
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
+    ...signInRoutes(context),
     ...actionRoutes(context),
     ...webhookRoutes(context),
     ...agentRoutes(context),
@@ -135,6 +141,10 @@ function answerError(error: unknown, request: Request, response: Response): void
     return;
   }
   response.status(status).set(headers).json(body);
+}
+
+function isPublic({ baseUrl, path }: Request): boolean {
+  return PUBLIC_PATHS.includes(baseUrl + path);
 }
 
 /** Removes the path in front of `/v1`: an SDK's base URL may have one. */

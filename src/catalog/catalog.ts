@@ -12,6 +12,8 @@ import { Idempotency } from './idempotency.ts';
 import { Keys } from './api-keys.ts';
 import { Deliveries } from './deliveries.ts';
 import { Marks } from './marks.ts';
+import { McpGrants } from './mcp-grants.ts';
+import { McpSignIns } from './mcp-sign-ins.ts';
 import { checkDatabase, prepareDatabase } from './migrate.ts';
 import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
@@ -34,6 +36,8 @@ export class Catalog {
   readonly keys: Keys;
   readonly encryptionKeys: EncryptionKeys;
   readonly marks: Marks;
+  readonly mcpSignIns: McpSignIns;
+  readonly mcpGrants: McpGrants;
   readonly outbox: Outbox;
   readonly actions: Actions;
   readonly webhooks: Webhooks;
@@ -58,6 +62,8 @@ export class Catalog {
     this.keys = new Keys(db);
     this.encryptionKeys = new EncryptionKeys(db);
     this.marks = new Marks(db);
+    this.mcpSignIns = new McpSignIns(db, cipher);
+    this.mcpGrants = new McpGrants(db, cipher);
   }
 
   /**

@@ -127,6 +127,30 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('name', 'text', (c) => c.primaryKey())
     .addColumn('at', 'text', (c) => c.notNull())
     .execute();
+  await schema
+    .createTable('mcp_sign_ins')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('turn_id', 'text', (c) => c.notNull())
+    .addColumn('subject_id', 'text', (c) => c.notNull())
+    .addColumn('server', 'text', (c) => c.notNull())
+    .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('data', 'text', (c) => c.notNull())
+    .addColumn('redirects', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('created_at', 'text', (c) => c.notNull())
+    .addColumn('expires_at', 'text', (c) => c.notNull())
+    .execute();
+  await schema
+    .createTable('mcp_grants')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('subject_id', 'text', (c) => c.notNull())
+    .addColumn('server', 'text', (c) => c.notNull())
+    .addColumn('data', 'text', (c) => c.notNull())
+    .addColumn('tokens', 'text', (c) => c.notNull())
+    .addColumn('version', 'integer', (c) => c.notNull())
+    .addColumn('refreshing_until', 'text')
+    .addColumn('created_at', 'text', (c) => c.notNull())
+    .addUniqueConstraint('mcp_grants_by_server', ['subject_id', 'server'])
+    .execute();
 }
 
 async function createActionTables({ schema }: Kysely<unknown>): Promise<void> {
@@ -241,6 +265,8 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['specs_by_retention', 'specs', ['retention_days', 'hash']],
   ['specs_unused', 'specs', ['unused_since']],
   ['idempotency_by_session', 'idempotency', ['session_id']],
+  ['mcp_sign_ins_by_turn', 'mcp_sign_ins', ['turn_id', 'server']],
+  ['mcp_sign_ins_by_time', 'mcp_sign_ins', ['created_at']],
   ['actions_by_session', 'actions', ['session_id', 'status']],
   ['actions_by_turn', 'actions', ['turn_id']],
   ['action_audience_by_time', 'action_audience', ['audience', 'settled', 'requested_at', 'action_id']],

@@ -1,5 +1,5 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
-import type { PendingCall } from '../core/records.ts';
+import type { AnswerableCall } from '../core/records.ts';
 import type { Role } from '../core/subject.ts';
 
 /**
@@ -18,6 +18,8 @@ export interface Tables {
   api_keys: ApiKeysTable;
   encryption_keys: EncryptionKeysTable;
   marks: MarksTable;
+  mcp_sign_ins: McpSignInsTable;
+  mcp_grants: McpGrantsTable;
   actions: ActionsTable;
   action_audience: ActionAudienceTable;
   action_events: ActionEventsTable;
@@ -169,6 +171,47 @@ interface EncryptionKeysTable {
   created_at: string;
 }
 
+/** The sign-ins to MCP servers that turns have requested. */
+interface McpSignInsTable {
+  /** SHA-256 of the `state` in the URLs of the sign-in. */
+  id: string;
+  turn_id: string;
+  subject_id: string;
+  /** Names the server: see `serverKey`. */
+  server: string;
+  status: SignInStatus;
+  /** JSON, encrypted: what `SignIns` keeps. */
+  data: string;
+  /** How often the user was sent to the authorization server. */
+  redirects: Generated<number>;
+  created_at: string;
+  expires_at: string;
+}
+
+/**
+ * - `requested`: the user has not come back from the authorization server.
+ * - `exchanging`: the code is being exchanged for tokens. A code is used once, so a crash leaves this status, and the
+ *   user begins again.
+ */
+export type SignInStatus = 'requested' | 'exchanging' | 'granted' | 'declined';
+
+/** The access of subjects to MCP servers. */
+interface McpGrantsTable {
+  id: string;
+  subject_id: string;
+  /** As in `mcp_sign_ins`. */
+  server: string;
+  /** JSON, encrypted: the server, and how its tokens are refreshed and revoked. */
+  data: string;
+  /** JSON, encrypted. */
+  tokens: string;
+  /** Counts the changes of `tokens`. */
+  version: number;
+  /** Until when one process may refresh the tokens; null if none does. */
+  refreshing_until: string | null;
+  created_at: string;
+}
+
 export const ACTION_STATUSES = ['pending', 'decided', 'expired', 'superseded'] as const;
 
 /**
@@ -185,7 +228,7 @@ interface ActionsTable {
   turn_id: string;
   thread_id: string;
   tool_call_id: string;
-  kind: PendingCall['needs'];
+  kind: AnswerableCall['needs'];
   status: ActionStatus;
   agent_name: string | null;
   requested_at: string;
@@ -287,6 +330,9 @@ interface CountersTable {
 
 export type SessionRow = Selectable<SessionsTable>;
 export type NewSessionRow = Omit<Insertable<SessionsTable>, 'active_at'>;
+export type SignInRow = Selectable<McpSignInsTable>;
+export type NewSignInRow = Insertable<McpSignInsTable>;
+export type GrantRow = Selectable<McpGrantsTable>;
 export type TurnRow = Selectable<TurnsTable>;
 export type AgentRow = Selectable<AgentsTable>;
 export type KeyRow = Selectable<ApiKeysTable>;

@@ -56,6 +56,7 @@ function waitText({ for: what, toolCallId, tool, since, activity }: Wait): strin
     activity: `the activity ${activity?.name}`,
     worker: 'a worker to continue it',
     approval: `an approval of the tool call${call}`,
+    sign_in: `the user to sign in to an MCP server${call && `, for the tool call${call}`}`,
     response: `the client's response to the tool call${call}`,
   };
   const parts = [`${names[what]}${since === undefined ? '' : ` since ${since}`}`];
@@ -81,6 +82,7 @@ function summary(record: LogRecord): string {
     case 'tool.response':
       return `${record.toolCallId} ${record.outcome}: ${shown(responseText(record))}`;
     case 'mcp.initialize':
+    case 'mcp.auth_required':
       return record.servers.map(({ name }) => name).join(', ');
     case 'thread.created':
       return `${record.thread.threadId} ${shown(record.thread.title)}: ${shown(record.input)}`;

@@ -30,7 +30,7 @@ export interface TurnReport {
 
 /** Something that must happen before the turn continues. */
 export interface Wait {
-  for: 'model' | 'tools' | 'tool' | 'activity' | 'worker' | 'approval' | 'response';
+  for: 'model' | 'tools' | 'tool' | 'activity' | 'worker' | 'approval' | 'response' | 'sign_in';
   /** The tool call. */
   toolCallId?: string;
   /** The tool. */
@@ -160,8 +160,10 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
   const tools = namesOf(log);
   if (last?.kind === 'turn.done') {
     if (isFollowed || last.end.status !== 'done') return [];
-    return last.end.requiredActions.flatMap(({ calls, at: since }) =>
-      calls.map(({ toolCallId, needs }) => ({ for: needs, toolCallId, ...named(tools, toolCallId), since })),
+    return last.end.requiredActions.flatMap(({ kind, calls, at: since }): Wait[] =>
+      kind === 'mcp.auth_required' && calls.length === 0
+        ? [{ for: 'sign_in', since }]
+        : calls.map(({ toolCallId, needs }) => ({ for: needs, toolCallId, ...named(tools, toolCallId), since })),
     );
   }
   if (workflow?.status !== 'running') return [];

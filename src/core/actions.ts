@@ -1,4 +1,4 @@
-import type { ApprovalPolicy, LogRecord, PendingCall, ToolCall, ToolDecided, ToolInfo } from './records.ts';
+import type { AnswerableCall, ApprovalPolicy, LogRecord, ToolCall, ToolDecided, ToolInfo } from './records.ts';
 import { callKey } from './tool-records.ts';
 
 /** A tool call that a person or a client was asked about, and what has become of it. */
@@ -47,7 +47,7 @@ export function actionsOf(records: Iterable<LogRecord>): Action[] {
   return [...actions.values()];
 }
 
-function asked({ threadId, toolCallId, needs: kind, policy }: PendingCall, call: ToolCall, at: string): Action {
+function asked({ threadId, toolCallId, needs: kind, policy }: AnswerableCall, call: ToolCall, at: string): Action {
   const expiry = policy?.expiresInSeconds;
   return {
     id: callKey({ threadId, toolCallId }),

@@ -192,6 +192,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   specHash: string;
   toolCallId: string;
   source: CallSource;
+  /** The sign-in that the call has waited for, and whether another one may be requested. */
+  signIn?: { id: string; mayRepeat: boolean };
   /** Set if the call continues with the answer to its server's question; the content may be a reference. */
   answered?: { elicitation: PendingElicitation; content: string };
 }
@@ -214,5 +216,5 @@ export interface CallToolResult extends Appended {
 }
 
 export interface CallModelResult extends Appended {
-  outcome: { status: 'answered' | 'cancelled' } | { status: 'error'; message: string };
+  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' } | { status: 'error'; message: string };
 }

@@ -25,10 +25,11 @@ export interface Refusal {
 
 /**
  * Checks whether `input` can follow a turn with `pending` calls: messages only if none is pending, answers only to
- * pending calls, and then to all of them. Undefined if it can.
+ * pending calls, and then to all of them. Calls that wait for a sign-in allow any input. Undefined if it can.
  */
 export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal | undefined {
-  const waiting = new Map(pending.map((call) => [callKey(call), call]));
+  const answerable = pending.filter(({ needs }) => needs !== 'sign_in');
+  const waiting = new Map(answerable.map((call) => [callKey(call), call]));
   const answered = new Set<string>();
   for (const item of input) {
     if (item.type === 'user.message') continue;
@@ -49,7 +50,7 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
     }
     answered.add(key);
   }
-  const unanswered = pending.filter((call) => !answered.has(callKey(call)));
+  const unanswered = answerable.filter((call) => !answered.has(callKey(call)));
   if (unanswered.length === 0) return undefined;
   const ids = unanswered.map(({ toolCallId }) => toolCallId).join(', ');
   if (answered.size > 0) {

@@ -214,6 +214,76 @@ test('a run that continues another continues its count, and a wrong count is an 
 
 const turnUsage = { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 
+test('a call that waits for a sign-in is required at the end, and was not executed if its turn is cancelled', () => {
+  const message = {
+    kind: 'model.message' as const,
+    id: 'msg_0',
+    at: AT,
+    threadId: 'main',
+    content: '',
+    refusal: '',
+    reasoning: '',
+    toolCalls: [
+      {
+        id: 'a',
+        name: 'add',
+        arguments: '{}',
+        info: { type: 'system' as const, name: 'add' },
+        route: { to: 'server' as const, effect: 'once' as const, approval: false, callHash: 'h' },
+      },
+    ],
+    finishReason: 'tool_calls' as const,
+  };
+  const waiting: PendingCall = { ...call('a'), needs: 'sign_in', signInId: 's1' };
+  const servers = [{ id: 'notes', name: 'notes', signInId: 's1', authUrl: 'https://x/' }];
+  const start = turnStart({});
+  const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main', specHash: 'a1' };
+  const events: HistoryEvent[] = [
+    { type: 'started', at: AT, start },
+    {
+      type: 'scheduled',
+      eventId: 5,
+      at: AT,
+      activity: {
+        name: 'callModel',
+        input: { ...place, ...firstCallOf(start), previousTurnId: null, sequence: 1, step: 1, recent: [] },
+      },
+    },
+    { type: 'ended', scheduledEventId: 5, at: AT, end: { how: 'completed', records: [message], stamp: 's' } },
+    {
+      type: 'scheduled',
+      eventId: 9,
+      at: AT,
+      activity: { name: 'callTool', input: { ...place, toolCallId: 'a', source } },
+    },
+    {
+      type: 'ended',
+      scheduledEventId: 9,
+      at: AT,
+      end: {
+        how: 'completed',
+        records: [{ kind: 'mcp.auth_required', at: AT, threadId: 'main', servers, calls: [waiting] }],
+      },
+    },
+  ];
+  const closed = (close: Extract<HistoryEvent, { type: 'closed' }>['close']): LogEntry[] =>
+    project([...events, { type: 'closed', at: AT, close }]);
+  const done = closed({ how: 'completed', result: { status: 'done', pending: [waiting] } });
+  expect(done.map(({ record }) => record.kind)).toEqual([
+    'turn.created',
+    'model.message',
+    'mcp.auth_required',
+    'turn.done',
+  ]);
+  expect(done.at(-1)?.record).toMatchObject({
+    end: { status: 'done', output: null, requiredActions: [{ kind: 'mcp.auth_required', calls: [waiting] }] },
+  });
+  const cancelled = closed(TERMINATED);
+  expect(cancelled.map(({ record }) => ('outcome' in record ? record.outcome : record.kind)).slice(-2)).toEqual([
+    'cancelled',
+    'turn.done',
+  ]);
+});
 const agent = (threadId: string, parent: OpenThread['parent'], depth: number): OpenThread => ({
   threadId,
   title: `the agent ${threadId}`,

@@ -16,11 +16,13 @@ import {
   NO_USAGE,
   ROOT_THREAD,
   type Approval,
+  type AuthRequired,
   type InputItem,
   type LogEntry,
   type LogRecord,
   type MessagePlan,
   type ModelMessage,
+  type PendingCall,
   type SubAgent,
   type TurnCreated,
   type UnsequencedRecord,
@@ -65,6 +67,8 @@ export class TurnProjection {
   #firstCall: MessagePlan | undefined;
   /** Tool calls without a result; `scheduled` is true once their first activity is scheduled. */
   readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
+  /** The sign-ins that were requested since the last message of their thread. */
+  #signIns: AuthRequired[] = [];
   /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
   readonly #openThreads = new Map<string, Pick<SubAgent, 'threadId' | 'title' | 'parent'>>();
 
@@ -128,6 +132,7 @@ export class TurnProjection {
       // The same as for a reader that begins with this run.
       this.#openCalls.clear();
       this.#openThreads.clear();
+      this.#signIns = [];
       this.#reopen(carry);
       this.#reopen({ pending: this.#actions.open });
       return [];
@@ -218,7 +223,7 @@ export class TurnProjection {
     }
     entries.push(...this.#closeCalls(at));
     const actions = actionsRequired(pending, at).map((action) => this.#append(action));
-    const requiredActions = actions.map(({ record }) => record);
+    const requiredActions = [...this.#signIns, ...actions.map(({ record }) => record)];
     const done = this.#append({
       kind: 'turn.done',
       at,
@@ -226,7 +231,7 @@ export class TurnProjection {
         end.status === 'done'
           ? {
               status: 'done',
-              output: pending.length > 0 ? null : this.#output,
+              output: requiredActions.length > 0 ? null : this.#output,
               requiredActions,
               ...(threads.length > 0 && { threads }),
             }
@@ -256,12 +261,16 @@ export class TurnProjection {
     if (record.kind === 'model.message') {
       this.#usage = addUsage(this.#usage, record.usage);
       if (record.threadId === ROOT_THREAD) this.#output = record;
+      this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
       for (const { id: toolCallId } of record.toolCalls) {
         const call = { threadId: record.threadId, toolCallId };
         this.#openCalls.set(callKey(call), { ...call, scheduled: false });
       }
     } else if (record.kind === 'tool.response') {
       this.#openCalls.delete(callKey(record));
+    } else if (record.kind === 'mcp.auth_required') {
+      this.#signIns.push(record);
+      for (const call of record.calls) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
     } else if (record.kind === 'thread.created') {
       this.#openThreads.set(record.thread.threadId, record.thread);
     } else if (record.kind === 'thread.done') {
@@ -281,9 +290,9 @@ export function turnCreated(start: TurnHeader): TurnCreated {
   return { kind: 'turn.created', id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash };
 }
 
-/** Whether a turn starts with a model call. One that answers calls runs these first. */
-export function startsWithModelCall({ resumes }: Pick<TurnStart, 'resumes'>): boolean {
-  return resumes.length === 0;
+/** Whether a turn starts with a model call. One that answers calls, or continues sub-agents, runs these first. */
+export function startsWithModelCall({ resumes, threads = [] }: Pick<TurnStart, 'resumes' | 'threads'>): boolean {
+  return resumes.length === 0 && threads.length === 0;
 }
 
 /**
@@ -325,8 +334,9 @@ export function countStartRecords(start: TurnStart): number {
 
 export type CallResolution = Approval | { status: 'response'; content: string };
 
-/** How the input of a turn resolves a pending call. */
-export function resolutionOf(call: CallKey, input: InputItem[]): CallResolution {
+/** How the input of a turn resolves a pending call. One that waited for a sign-in runs with any input. */
+export function resolutionOf(call: CallKey & Pick<PendingCall, 'needs'>, input: InputItem[]): CallResolution {
+  if (call.needs === 'sign_in') return { status: 'allow' };
   for (const item of input) {
     if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
     return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };

@@ -229,6 +229,23 @@ export function serversConnected(
   return { kind: 'mcp.initialize', at, threadId, servers };
 }
 
+/** An MCP server to which the owner of the session has to sign in. */
+export interface ServerSignIn {
+  id: string;
+  name: string;
+  signInId: string;
+  authUrl: string;
+}
+
+/** Servers require a sign-in. The thread waits for it. */
+export interface AuthRequired extends Base {
+  kind: 'mcp.auth_required';
+  threadId: string;
+  servers: ServerSignIn[];
+  /** The calls that the servers did not execute, and that run after the sign-in. */
+  calls: PendingCall[];
+}
+
 /** The thread of a sub-agent, and all that is needed to run it: in this run of the turn, in the next, in a later turn. */
 export interface SubAgent {
   threadId: string;
@@ -284,11 +301,19 @@ export interface Waiting {
 export interface PendingCall {
   threadId: string;
   toolCallId: string;
-  needs: 'approval' | 'response';
+  /** A call that needs a sign-in is not answered by an input: the next turn runs it. */
+  needs: 'approval' | 'response' | 'sign_in';
   source: CallSource;
+  /** The sign-in that it needs. */
+  signInId?: string;
   policy?: ApprovalPolicy;
   /** Set if the call has begun, and waits for an answer of the user to its server. */
   elicitation?: PendingElicitation;
+}
+
+/** A call that an input answers. */
+export interface AnswerableCall extends PendingCall {
+  needs: 'approval' | 'response';
 }
 
 /** What an MCP server asks the user while it runs a tool (MCP, "Elicitation"). */
@@ -326,8 +351,11 @@ export interface CallSource {
 export interface ActionRequired extends Base {
   kind: 'tool.approval_required' | 'tool.response_required';
   threadId: string;
-  calls: PendingCall[];
+  calls: AnswerableCall[];
 }
+
+/** What a turn that is done waits for. */
+export type RequiredAction = ActionRequired | AuthRequired;
 
 /** A vote on a call, or what time has decided. */
 export interface ToolDecided extends Base {
@@ -356,7 +384,7 @@ export type TurnOutcome =
   | {
       status: 'done';
       output: ModelMessage | null;
-      requiredActions: ActionRequired[];
+      requiredActions: RequiredAction[];
       /** The sub-agents that wait with the root agent. */
       threads?: OpenThread[];
     }
@@ -383,18 +411,20 @@ export type LogRecord =
   | McpInitialized
   | ThreadCreated
   | ThreadDone
-  | ActionRequired
+  | RequiredAction
   | ToolDecided
   | TurnPaused
   | TurnDone;
 
-type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
+export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
 
 /** A record without a position in its log, and so without an id; only a message has its id in advance. */
 export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, ModelMessage>>;
 
 /** A record as an activity returns it. */
-export type NewRecord = ModelMessage | WithoutId<ToolResponse | McpInitialized | ThreadCreated | ThreadDone>;
+export type NewRecord =
+  | ModelMessage
+  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone>;
 
 /** A record at its position: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {

@@ -110,7 +110,7 @@ export function actionsRequired(pending: PendingCall[], at: string): Omit<Action
       const key = `${needs} ${call.threadId}`;
       const kind = needs === 'approval' ? 'tool.approval_required' : 'tool.response_required';
       const group = groups.get(key) ?? { kind, at, threadId: call.threadId, calls: [] };
-      group.calls.push(call);
+      group.calls.push({ ...call, needs });
       groups.set(key, group);
     }
   }

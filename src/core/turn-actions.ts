@@ -195,6 +195,9 @@ export class TurnActions {
       this.#threads.set(record.threadId, calls);
     } else if (record.kind === 'tool.response') {
       this.ended(record);
+    } else if (record.kind === 'mcp.auth_required') {
+      // The turn ends when everything else is done, and the next one runs these calls.
+      for (const call of record.calls) this.ended(call);
     } else if (record.kind === 'thread.created') {
       this.#threads.set(record.thread.threadId, new Map());
     } else if (record.kind === 'thread.done') {

@@ -2,7 +2,7 @@ import { decidersFor } from '../auth/rights.ts';
 import type { ActionChange, ActionDetail, Answers } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnStart } from '../core/history.ts';
-import type { ActionRequired, LogEntry, PendingCall } from '../core/records.ts';
+import type { ActionRequired, AnswerableCall, LogEntry, PendingCall } from '../core/records.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
@@ -74,7 +74,7 @@ function of<S>(by: S | undefined, reason: unknown): { by?: S; reason?: string } 
 async function actionOf(
   record: ActionRequired,
   index: number,
-  call: PendingCall,
+  call: AnswerableCall,
   subjectId: string,
   sources: ActionSources,
 ) {

@@ -17,6 +17,9 @@ const DELIVERIES_KEPT_MS = 3 * 86_400_000;
 /** From the end of a sweep to the next. */
 const EVERY_MS = 3 * 60_000;
 
+/** How long it is known that a user has declined to sign in to an MCP server. */
+const SIGN_IN_KEPT_MS = 24 * 3_600_000;
+
 interface HousekeepingOptions extends Archiving {
   blobs: BlobStore;
   logs: TurnLogReader;
@@ -29,8 +32,8 @@ interface HousekeepingOptions extends Archiving {
 /**
  * Sweeps periodically, in every worker: archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys and
- * deliveries, and unused specs.
+ * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys, deliveries and
+ * sign-ins, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
@@ -64,6 +67,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       options.wakeDeliverer();
       await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
+      await options.catalog.mcpSignIns.forget(new Date(started.getTime() - SIGN_IN_KEPT_MS).toISOString());
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
       unindexed ??= await runningTurns(options);
       swept = await archiveEnded(options, { ...when, last: swept });

@@ -16,7 +16,7 @@ const PATTERNS: [RegExp, string][] = [
   [/\b([a-z][a-z\d+.-]{0,20}:\/\/)[^\s/?#"'\\]{0,500}@/gi, `$1${HIDDEN}@`],
   [
     new RegExp(
-      `([?&#](?!page_token=)(?:[\\w.-]{0,40}${CREDENTIAL}[\\w.-]{0,40}|key|sig|code)=)[^&#\\s"'\\\\<>]+`,
+      `([?&#](?!page_token=)(?:[\\w.-]{0,40}${CREDENTIAL}[\\w.-]{0,40}|key|sig|code|state)=)[^&#\\s"'\\\\<>]+`,
       'gi',
     ),
     `$1${HIDDEN}`,

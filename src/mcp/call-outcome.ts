@@ -4,11 +4,13 @@ import { NoTokenError } from './client-credentials.ts';
 import type { InputRequest } from './elicitation.ts';
 import { failureReason } from './failure-reason.ts';
 import { isNoAnswer } from './errors.ts';
+import type { SignInNeed } from './sign-in-required.ts';
 
 /**
  * How a tool call ended, in terms of the protocol; it decides whether the call may be repeated.
  * - `result`: the tool returned a result. `foundTools` are those that a search for tools has found.
  * - `rejected`: the server answered that it did not execute the call, or that it failed.
+ * - `sign_in_required`: the server did not execute the call, because the user has to sign in first.
  * - `not_sent`: the call cannot have reached the tool.
  * - `unknown`: the request was sent at least in part, and the reply does not say whether the call was executed.
  *   `isFinal`: a repetition would end the same way.
@@ -21,6 +23,7 @@ export type CallOutcome =
       structuredContent?: unknown;
       foundTools?: FoundTool[];
     }
+  | { status: 'sign_in_required'; message: string; signIn: SignInNeed }
   | { status: 'rejected' | 'not_sent' | 'unknown'; message: string; isFinal?: boolean };
 
 /** How a call's request ended: with the call's outcome, or because the server needs input to continue. */

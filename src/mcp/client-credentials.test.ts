@@ -10,7 +10,7 @@ import type { RegisteredServer } from './registry-file.ts';
 const unaborted = new AbortController().signal;
 const calling = { operationId: 'turn_1/call_1', signal: unaborted, timeoutMs: 60_000 };
 
-type Auth = Extract<RegisteredServer, { url: string }>['auth'];
+type Auth = Extract<Extract<RegisteredServer, { url: string }>['auth'], { type: 'client_credentials' }>;
 
 async function start(auth: Partial<Auth> = {}, isDiscovered = false) {
   const server = await TokenServer.start();

@@ -24,7 +24,7 @@ interface Options {
 }
 
 /** A token is replaced this long before it expires, or in the last tenth of its lifetime if that is shorter. */
-const MARGIN_MS = 30_000;
+export const MARGIN_MS = 30_000;
 
 interface Token {
   value: string;
@@ -183,6 +183,6 @@ export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch 
 }
 
 /** RFC 6749, section 2.3.1. */
-function formEncoded(text: string): string {
+export function formEncoded(text: string): string {
   return new URLSearchParams({ text }).toString().slice('text='.length);
 }

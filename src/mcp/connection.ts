@@ -22,6 +22,7 @@ import { hasCredentials } from './registry-file.ts';
 import { isTooLargeError } from './message-bounds.ts';
 import type { ServerTransport } from './transport.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
+import { signInRequired } from './sign-in-required.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
 
 export interface CallOptions {
@@ -188,7 +189,10 @@ export class McpConnection {
     }
   }
 
-  /** @throws ConnectionLostError if the tool was not called: the server lost the session, or its program or stream ended */
+  /**
+   * @throws ConnectionLostError if the tool was not called: the server lost the session, or its program or stream ended;
+   *   SignInRequiredError if the server rejected the call for its token
+   */
   call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallAnswer> {
     return this.#using(() => this.#call(name, args, options));
   }
@@ -237,6 +241,7 @@ export class McpConnection {
       exchange.end();
       const error = this.#cause(thrown);
       if (isTooLarge(error)) return this.#tooLarge(error);
+      if (signInRequired(error)) throw error;
       if (isSessionLost(error, this.sessionId) || (this.#transport.failure && !exchange.sent)) {
         throw new ConnectionLostError(error);
       }

@@ -1,11 +1,14 @@
 import type { Tool } from '@modelcontextprotocol/client';
+import { LRUCache } from 'lru-cache';
 import { pino, type Logger } from 'pino';
 import type { Agent } from 'undici';
 import type { CallAnswer } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
+import type { Grants } from './grants.ts';
 import { ConnectionLostError } from './errors.ts';
 import { trackRequestSent } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
+import { serverKey, signedIn, signInRequired, takesSignIn, type SignInNeed } from './sign-in-required.ts';
 import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
 import { isPrivateAddress } from '../lib/private-address.ts';
 import type { ToolScope } from '../core/history.ts';
@@ -18,6 +21,8 @@ import type { ServerTransport } from './transport.ts';
 export interface McpPoolOptions {
   /** Whether untrusted servers may currently be at private addresses. */
   allowPrivateUrls: () => boolean;
+  /** The access of subjects to servers that they signed in to; without it nobody can sign in. */
+  grants?: Pick<Grants, 'find' | 'tokensOf'>;
   /** Receives the standard error of the programs that run as servers. */
   log?: Logger;
   /** For connecting and the handshake, and for each page of a list of tools. */
@@ -39,6 +44,8 @@ export interface McpPoolOptions {
 /** Images take a few MiB of a message; text is cut for the model far below this size. */
 const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
+const MAX_GRANT_IDS = 10_000;
+
 /** A connected server, as `mcp.initialize` records it, and its tools. */
 export interface McpServerTools {
   id: string;
@@ -57,21 +64,27 @@ export class McpUnavailableError extends Error {
 
   /** The message without the server's name, as a predicate that continues after it. */
   readonly reason: string;
+  /** Set if the user has to sign in to the server first. */
+  readonly signIn: SignInNeed | undefined;
 
-  constructor(server: string, cause: unknown) {
+  constructor(server: string, cause: unknown, signIn?: SignInNeed) {
     const reason = failureReason(cause);
     super(named(server, reason), { cause });
     this.reason = reason;
+    this.signIn = signIn;
   }
 }
 
 /**
  * Connections to MCP servers (protocol 2026-07-28, or 2025-11-25 and older), over HTTP or to programs that are started
  * on first use. All callers with the same access (URL and headers, or command) share a connection; if it has state at
- * the server, only those of one scope do: see `Isolation`.
+ * the server, only those of one scope do: see `Isolation`. A server to which users sign in has separate connections, and
+ * so separate lists of tools, for each grant.
  */
 export class McpPool {
-  readonly #options: Required<McpPoolOptions>;
+  readonly #options: Required<Omit<McpPoolOptions, 'grants'>> & Pick<McpPoolOptions, 'grants'>;
+  /** The grants that were last used, by subject and server. */
+  readonly #grantIds = new LRUCache<string, string>({ max: MAX_GRANT_IDS });
   readonly #servers = new Map<string, PooledServer>();
   readonly #open: { http: OpenConnections; programs: OpenConnections };
   readonly #agents: Agent[];
@@ -108,14 +121,14 @@ export class McpPool {
   async tools(endpoint: McpEndpoint, scope: ToolScope, signal: AbortSignal): Promise<McpServerTools> {
     const { id, name } = endpoint;
     try {
-      return await this.#withConnection(endpoint, scope, signal, async (connection) => {
+      return await this.#asSubject(endpoint, scope, signal, async (connection) => {
         const tools = await connection.tools(signal);
         const sessionId = endpoint.isolation === 'session' ? connection.sessionId : null;
         return { id, name, sessionId, transport: connection.transport, tools };
       });
     } catch (error) {
       signal.throwIfAborted();
-      throw new McpUnavailableError(name, error);
+      throw new McpUnavailableError(name, error, needOf(endpoint, error));
     }
   }
 
@@ -130,11 +143,15 @@ export class McpPool {
     const { name } = endpoint;
     try {
       const { signal } = options;
-      const outcome = await this.#withConnection(endpoint, scope, signal, (connection) =>
+      const outcome = await this.#asSubject(endpoint, scope, signal, (connection) =>
         connection.call(tool, args, options),
       );
       return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;
     } catch (error) {
+      const signIn = needOf(endpoint, error);
+      if (signIn && !options.signal.aborted) {
+        return { status: 'sign_in_required', message: named(name, failureReason(error)), signIn };
+      }
       const reason = options.signal.aborted ? 'had not received the call when it was cancelled' : failureReason(error);
       return { status: 'not_sent', message: named(name, reason) };
     }
@@ -145,37 +162,72 @@ export class McpPool {
     await Promise.all(this.#agents.map((agent) => agent.destroy()));
   }
 
+  /** Closes the connections of a grant that was revoked, as soon as they are unused. */
+  endGrant(grantId: string): void {
+    for (const server of this.#servers.values()) if (server.grantId === grantId) server.retire();
+  }
+
+  /**
+   * Runs `work` with the grant of the scope's subject, if the server requires one. The catalog is read only if the server
+   * rejects a request, so servers to which nobody signs in cost nothing.
+   */
+  async #asSubject<T>(
+    endpoint: McpEndpoint,
+    scope: ToolScope,
+    signal: AbortSignal,
+    work: (connection: McpConnection) => Promise<T>,
+  ): Promise<T> {
+    const { grants } = this.#options;
+    if (!grants || !takesSignIn(endpoint)) return this.#withConnection(endpoint, undefined, scope, signal, work);
+    const { subjectId } = scope.owner;
+    const key = JSON.stringify([subjectId, serverKey(endpoint)]);
+    const used = this.#grantIds.get(key);
+    try {
+      return await this.#withConnection(endpoint, used, scope, signal, work);
+    } catch (error) {
+      if (!signInRequired(error)) throw error;
+      const current = await grants.find(subjectId, endpoint);
+      if (current === undefined) this.#grantIds.delete(key);
+      else this.#grantIds.set(key, current);
+      // Without a grant, the server says what it requires.
+      if (current === used) throw error;
+      return this.#withConnection(endpoint, current, scope, signal, work);
+    }
+  }
+
   /** Runs `work`, and repeats it once with a new connection if the connection was lost. */
   async #withConnection<T>(
     endpoint: McpEndpoint,
+    grantId: string | undefined,
     scope: ToolScope,
     signal: AbortSignal,
     work: (connection: McpConnection) => Promise<T>,
     isLastTry = false,
   ): Promise<T> {
-    const connection = await this.#server(endpoint).connection(scope, signal);
+    const connection = await this.#server(endpoint, grantId).connection(scope, signal);
     this.#openOf(endpoint).touch(connection);
     try {
       return await work(connection);
     } catch (error) {
-      if (!(error instanceof ConnectionLostError)) throw error;
+      const isGrantOver = grantId !== undefined && signInRequired(error) !== undefined;
+      if (!(error instanceof ConnectionLostError || isGrantOver)) throw error;
       connection.retire();
-      if (isLastTry) throw error;
-      return this.#withConnection(endpoint, scope, signal, work, true);
+      if (isLastTry || isGrantOver) throw error;
+      return this.#withConnection(endpoint, grantId, scope, signal, work, true);
     }
   }
 
-  #server(endpoint: McpEndpoint): PooledServer {
+  #server(endpoint: McpEndpoint, grantId: string | undefined): PooledServer {
     const isGuarded = 'url' in endpoint && !endpoint.trusted && !this.#options.allowPrivateUrls();
-    const key = JSON.stringify([accessTo(endpoint), isGuarded]);
+    const key = JSON.stringify([accessTo(endpoint), isGuarded, grantId]);
     const known = this.#servers.get(key);
     if (known) return known;
     for (const [other, { isUnused }] of this.#servers) if (isUnused) this.#servers.delete(other);
     const maxMessageBytes = MAX_MESSAGE_BYTES;
-    const fetch = this.#fetch(endpoint, isGuarded);
+    const fetch = this.#fetch(endpoint, isGuarded, grantId);
     const options = { ...this.#options, maxMessageBytes, fetch };
     const open = (): Promise<McpConnection> => this.#openOf(endpoint).open(endpoint, options);
-    const server = new PooledServer(endpoint, open, this.#options.now);
+    const server = new PooledServer(endpoint, open, { grantId, now: this.#options.now });
     this.#servers.set(key, server);
     return server;
   }
@@ -184,15 +236,23 @@ export class McpPool {
     return 'command' in endpoint ? this.#open.programs : this.#open.http;
   }
 
-  #fetch(endpoint: McpEndpoint, isGuarded: boolean): Fetch {
+  #fetch(endpoint: McpEndpoint, isGuarded: boolean, grantId: string | undefined): Fetch {
     const { plain, guarded } = this.#fetches;
-    if ('url' in endpoint && endpoint.auth) {
-      const { answerTimeoutMs, now } = this.#options;
+    const { grants, answerTimeoutMs, now } = this.#options;
+    if ('url' in endpoint && endpoint.auth?.type === 'client_credentials') {
       const credentials = new ClientCredentials(endpoint.url, endpoint.auth, { fetch: plain, answerTimeoutMs, now });
       return authorized(plain, credentials);
     }
-    return isGuarded ? guarded : plain;
+    const fetch = isGuarded ? guarded : plain;
+    if (!grants || !takesSignIn(endpoint)) return fetch;
+    return signedIn(fetch, grantId === undefined ? undefined : grants.tokensOf(grantId));
   }
+}
+
+/** The sign-in that an error says is required. */
+function needOf(endpoint: McpEndpoint, error: unknown): SignInNeed | undefined {
+  const required = signInRequired(error);
+  return required && takesSignIn(endpoint) ? { endpoint, challenge: required.challenge } : undefined;
 }
 
 function named(server: string, reason: string): string {

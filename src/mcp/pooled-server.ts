@@ -9,6 +9,8 @@ import { ScopedConnection } from './scoped-connection.ts';
  * every other scope gets its own. Programs always have state.
  */
 export class PooledServer {
+  /** The grant that its connections use. */
+  readonly grantId: string | undefined;
   readonly #endpoint: McpEndpoint;
   readonly #create: () => ScopedConnection;
   readonly #scoped = new Map<string, ScopedConnection>();
@@ -16,7 +18,12 @@ export class PooledServer {
   #common: ScopedConnection;
   #keepsState: boolean;
 
-  constructor(endpoint: McpEndpoint, open: () => Promise<McpConnection>, now: () => number) {
+  constructor(
+    endpoint: McpEndpoint,
+    open: () => Promise<McpConnection>,
+    { grantId, now }: { grantId: string | undefined; now: () => number },
+  ) {
+    this.grantId = grantId;
     this.#endpoint = endpoint;
     this.#create = () => new ScopedConnection(open, now);
     this.#common = this.#create();
@@ -26,6 +33,11 @@ export class PooledServer {
   /** Whether it holds no state and can be dropped. */
   get isUnused(): boolean {
     return [this.#common, ...this.#scoped.values()].every(({ isUnused }) => isUnused);
+  }
+
+  /** Closes its connections as soon as they are unused. */
+  retire(): void {
+    for (const connection of [this.#common, ...this.#scoped.values()]) connection.retire();
   }
 
   /** @throws the reason of the signal, or the error with which the connection could not be opened */

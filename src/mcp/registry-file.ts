@@ -7,6 +7,7 @@ import { readSettingsFile } from '../lib/settings-file.ts';
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
 export type ParsedServer = z.infer<typeof httpServer> | z.infer<typeof stdioServer>;
 export type ClientCredentialsConfig = z.infer<typeof clientCredentials>;
+export type AuthorizationCodeConfig = z.infer<typeof authorizationCode>;
 
 const idempotentTools = z.array(z.string().min(1), { error: 'must be a list of tool names, or ["@all"]' }).default([]);
 
@@ -22,7 +23,7 @@ const NO_TARGET =
 
 const clientCredentials = z
   .strictObject({
-    type: z.literal('client_credentials', { error: 'must be client_credentials' }),
+    type: z.literal('client_credentials'),
     token_url: secretTarget.optional(),
     issuer: secretTarget.optional(),
     client_id: credential,
@@ -41,6 +42,19 @@ const clientCredentials = z
     context.addIssue({ code: 'custom', message: NO_TARGET });
     return z.NEVER;
   });
+
+/** The client with which users sign in to a server. */
+const authorizationCode = z.strictObject({
+  type: z.literal('authorization_code'),
+  issuer: secretTarget,
+  client_id: credential,
+  client_secret: credential.optional(),
+  scope: credential.optional(),
+});
+
+const auth = z.discriminatedUnion('type', [clientCredentials, authorizationCode], {
+  error: 'must be client_credentials or authorization_code',
+});
 
 /**
  * Which callers share a connection that has a state at its server: the turns of one session, all sessions of one
@@ -85,7 +99,7 @@ const httpServer = z.strictObject({
       { error: ({ code }) => (code === 'invalid_key' ? 'is not the name of an HTTP header' : 'must be an object') },
     )
     .default({}),
-  auth: clientCredentials.optional(),
+  auth: auth.optional(),
   idempotent_tools: idempotentTools,
   isolation: isolation('session'),
   ...policy,

@@ -4,11 +4,13 @@ import type { McpServer } from '../spec/agent-spec.ts';
 import {
   parseServer,
   readRegistryFile,
+  type AuthorizationCodeConfig,
   type ClientCredentialsConfig,
   type Isolation,
   type ParsedServer,
   type RegisteredServer,
 } from './registry-file.ts';
+import type { OAuthClient } from './authorization-server.ts';
 import { NO_POLICY, type ServerPolicy } from './server-policy.ts';
 
 /** An MCP server: its address, and its configuration on this side. */
@@ -27,8 +29,8 @@ interface Endpoint {
 export interface HttpEndpoint extends Endpoint {
   url: string;
   headers: Record<string, string>;
-  /** How the bearer token for its requests is obtained. */
-  auth?: ClientCredentialsConfig | undefined;
+  /** How the bearer token for its requests is obtained. Without it, users can sign in. */
+  auth?: ClientCredentialsConfig | AuthorizationCodeConfig | undefined;
   /** Registered by the operator, so it may be at a private address. */
   trusted: boolean;
 }
@@ -74,6 +76,15 @@ export class McpRegistry {
     return { ...endpoint, command, args, env, cwd };
   }
 
+  /** The client with which users sign in to a registered server; undefined if the operator has configured none. */
+  clientOf({ id, url }: Pick<HttpEndpoint, 'id' | 'url'>): OAuthClient | undefined {
+    const server = this.#servers.get(id);
+    if (!server || !('url' in server) || server.url !== url || server.auth?.type !== 'authorization_code')
+      return undefined;
+    const { client_id: clientId, client_secret: secret } = server.auth;
+    return { client_id: clientId, ...(secret !== undefined && { client_secret: secret }) };
+  }
+
   /** The operator's policy for an agent's server. */
   policy({ type, name }: McpServer): ServerPolicy {
     const server = type === 'inline' ? undefined : this.#servers.get(name);
@@ -96,5 +107,8 @@ export async function loadMcpRegistry(
 function secretsOf(server: ParsedServer): string[] {
   if ('command' in server) return credentialsIn(server.env);
   // Header values are credentials in most cases, and the header's name does not tell which are not.
-  return [...Object.values(server.headers), ...(server.auth ? [server.auth.client_secret] : [])];
+  return [
+    ...Object.values(server.headers),
+    ...(server.auth?.client_secret !== undefined ? [server.auth.client_secret] : []),
+  ];
 }

@@ -24,6 +24,11 @@ export class ScopedConnection {
     return !this.isOpen && this.#opening.isIdle;
   }
 
+  /** Closes the connection as soon as it is unused. */
+  retire(): void {
+    this.#connection?.retire();
+  }
+
   /** @throws the reason of the signal, or the error with which the connection could not be opened */
   async get(signal: AbortSignal): Promise<McpConnection> {
     signal.throwIfAborted();

@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
 import { startApi } from './api.ts';
 import { requireKeysIfExposed } from './require-keys.ts';
-import { ConfigError, type Config } from '../config.ts';
+import { ConfigError, isLoopback, type Config } from '../config.ts';
 import { DEMO, demoAgent } from '../demo/demo-agent.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
 import { startDemoModel } from '../demo/demo-model.ts';
@@ -49,8 +49,10 @@ export async function startAllInOne(
   const realModel = await modelAccess(config);
   const model = realModel ?? (await demoAccess(cleanup));
 
+  const listening = Promise.withResolvers<string | undefined>();
   const services = await openServices({
     config,
+    publicUrl: listening.promise,
     log,
     temporal,
     registry,
@@ -70,6 +72,7 @@ export async function startAllInOne(
   cleanup.defer(() => worker.stop());
   const api = await startApi(services, worker.check);
   cleanup.defer(() => api.stop());
+  listening.resolve(config.publicUrl ?? (isLoopback(config.host) ? api.url : undefined));
   if (!temporal.embedded) void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
   const running = cleanup.move();

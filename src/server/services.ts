@@ -31,6 +31,8 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { SignIns } from '../mcp/sign-ins.ts';
+import { signInUrls } from '../api/sessions/sign-ins.ts';
 
 /** What the API and the worker need. They share it in one process; in separate processes each opens its own. */
 export interface Services {
@@ -59,6 +61,8 @@ export interface Services {
   models: ModelProviders;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
+  signIns: SignIns;
+  toolPool: McpPool;
   agentCheck: AgentValidator;
   answerCheck: AnswerCheck;
   close: () => Promise<void>;
@@ -73,6 +77,8 @@ interface ServicesOptions {
   bus?: LiveBus | undefined;
   model: ModelAccess;
   tracing?: Tracing | undefined;
+  /** Where users reach the API, once that is known. Default: the configured address. */
+  publicUrl?: Promise<string | undefined>;
 }
 
 /** A page of history may hold several hundred payloads of 128 KiB; gRPC's default limit is 4 MiB. */
@@ -87,6 +93,7 @@ export async function openServices({
   bus,
   model,
   tracing,
+  publicUrl = Promise.resolve(config.publicUrl),
 }: ServicesOptions): Promise<Services> {
   await using cleanup = new AsyncDisposableStack();
   const { connectionOptions, namespace } = temporal;
@@ -127,7 +134,10 @@ export async function openServices({
   const turnIndex = new TurnIndex({ catalog, logs, hintSession });
   const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
   const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
-  const toolPool = new McpPool({ allowPrivateUrls, log });
+  const urls = async () => signInUrls(await publicUrl);
+  const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
+  cleanup.defer(() => signIns.close());
+  const toolPool = new McpPool({ allowPrivateUrls, grants: signIns.grants, log });
   cleanup.defer(() => toolPool.close());
   const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });
   const toolsets = new ToolsetLoader(toolKinds);
@@ -153,6 +163,8 @@ export async function openServices({
     models,
     toolKinds,
     toolsets,
+    signIns,
+    toolPool,
     agentCheck: new AgentValidator({ models, registry }),
     answerCheck: answerProblem,
     close: () => opened.disposeAsync(),

@@ -73,6 +73,8 @@ let tools: AbortSignal[];
 let models: AbortSignal[];
 /** What this worker has in memory of the turn. */
 let known: UnsequencedRecord[] | undefined;
+/** The servers of the agent that cannot be used. */
+let unavailable: object[];
 let steps: StepsAhead;
 let unreported: number;
 const onUnreported = (): void => void unreported++;
@@ -87,6 +89,7 @@ beforeEach(() => {
     [],
   ];
   unreported = 0;
+  unavailable = [];
   async function* answer(_request: unknown, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     models.push(signal);
     yield { content: 'next' };
@@ -99,7 +102,7 @@ beforeEach(() => {
     config: { tool: { timeoutSeconds: 60 } },
     conversations: { ahead: () => known && Promise.resolve(known) },
     catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
-    toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
+    toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable }) },
     models: { resolve: () => ({ model: 'm', provider: { stream: answer } }) },
     toolKinds: {
       mcp: {
@@ -243,6 +246,21 @@ test('no model call begins after a search for tools: the order of several is tha
   expect(steps.toolEnded(source(), 'r', record)).toBe(false);
   await begun();
   expect(models).toEqual([]);
+});
+
+test('no model call begins after a call that waits for the user', async () => {
+  steps.messageEnded(input, STAMP, [messageWith(server, server)], toolset());
+  steps.toolWaits(source(0));
+  expect(steps.toolEnded(source(1), 'r1', resultOf('call_1'))).toBe(false);
+  await begun();
+  expect(models).toEqual([]);
+});
+
+test('a call that may need a sign-in is left to its activity: the model is not asked, and nothing is unreported', async () => {
+  unavailable = [{ server: 's', reason: 'requires the user to sign in', signIn: {} }];
+  await run([server], ['r']);
+  expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
+  expect([models, unreported]).toEqual([[], 0]);
 });
 
 test('a worker that lacks a part of the conversation asks nothing', async () => {

@@ -129,8 +129,8 @@ export class StepsAhead {
     return false;
   }
 
-  /** A tool call waits for an answer of the user, so when the results of its message are known is open. */
-  toolAsked({ stamp: ofMessage }: CallSource): void {
+  /** A tool call waits for the user, for an answer or a sign-in, so when the results of its message are known is open. */
+  toolWaits({ stamp: ofMessage }: CallSource): void {
     this.#messages.delete(ofMessage);
   }
 
@@ -168,6 +168,8 @@ export class StepsAhead {
     const answer = detached(async () => {
       const prepared = await prepareModelCall(this.#sources, call, records, signal);
       signal.throwIfAborted();
+      // Only the activity requests sign-ins.
+      if (prepared.toolset.unavailable.some(({ signIn }) => signIn)) throw new Error('the user has to sign in first');
       return { prepared, parts: readAhead(prepared.provider.stream(prepared.request, signal)) };
     });
     answer.catch(() => undefined);

@@ -6,6 +6,7 @@ import { instrumentCall } from '../mcp/instrument-call.ts';
 import { OpenCalls } from '../mcp/open-calls.ts';
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
 import type { McpEndpoint, McpRegistry } from '../mcp/registry.ts';
+import type { SignInNeed } from '../mcp/sign-in-required.ts';
 import { approvalFloor, mayUse } from '../mcp/server-policy.ts';
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -56,7 +57,13 @@ export class McpTools implements ToolKind {
     const { spec, scope, operationId, timeoutMs, signal, mayRepeat, resumed } = options;
     const { info } = call;
     if (info.type !== this.type) throw new TypeError(`not a tool of an MCP server: ${call.name}`);
-    const endpoint = await this.#endpoint(spec, scope, info, signal);
+    let endpoint: McpEndpoint;
+    try {
+      endpoint = await this.#endpoint(spec, scope, info, signal);
+    } catch (error) {
+      if (!(error instanceof McpUnavailableError) || !error.signIn) throw error;
+      return { status: 'sign_in_required', message: error.message, signIn: error.signIn };
+    }
     const parsed = parseArguments({}, call.arguments);
     if (!parsed.ok) return { status: 'result', isError: true, content: [{ type: 'text', text: parsed.message }] };
     const { name: tool } = info;
@@ -98,10 +105,10 @@ export class McpTools implements ToolKind {
     signal: AbortSignal,
   ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: McpTool[] }> {
     const { endpoint, policy, refusal } = this.#lookUp(spec, scope);
-    const unavailable = (reason: string) => ({
+    const unavailable = (reason: string, signIn?: SignInNeed) => ({
       connected: [],
       tools: [],
-      unavailable: [{ server: spec.name, reason }],
+      unavailable: [{ server: spec.name, reason, ...(signIn && { signIn }) }],
     });
     if (!endpoint) return unavailable('it is not registered on this server');
     if (refusal) return unavailable(`it ${refusal}`);
@@ -110,7 +117,7 @@ export class McpTools implements ToolKind {
       offered = await this.#pool.tools(endpoint, scope, signal);
     } catch (error) {
       if (!(error instanceof McpUnavailableError)) throw error;
-      return unavailable(`it ${error.reason}`);
+      return unavailable(`it ${error.reason}`, error.signIn);
     }
     const { id, name, sessionId, transport } = offered;
     const { idempotentTools } = endpoint;

@@ -1,5 +1,6 @@
 import { toolKey } from '../core/transcript.ts';
 import type { FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
+import type { SignInNeed } from '../mcp/sign-in-required.ts';
 import type { OfferedTool } from '../models/provider.ts';
 import type { Annotation } from './selectors.ts';
 
@@ -24,8 +25,8 @@ export interface Toolset {
   /** By the name under which the model calls the tool. */
   tools: ReadonlyMap<string, AgentTool>;
   servers: McpInitialized['servers'];
-  /** Servers whose tools cannot be offered, and why. */
-  unavailable: { server: string; reason: string }[];
+  /** Servers whose tools cannot be offered, and why; `signIn` if the user has to sign in to them. */
+  unavailable: { server: string; reason: string; signIn?: SignInNeed }[];
 }
 
 /**

@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/server';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { byThread, folded } from '../support/api-client.ts';
+import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
 import { held, say, ScriptedModel, use } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
@@ -265,3 +266,40 @@ test('repeated crashes after a session was deleted: it stays deleted, and its re
   // Completed calls did not run again.
   expect([...ledger.values()]).toEqual([1]);
 }, 120_000);
+
+test('crashes while a sign-in is requested, during it and after it: it is requested once, and completes', async () => {
+  const notes = await ProtectedMcpServer.start();
+  onTestFinished(() => notes.stop());
+  const crash = async (): Promise<void> => {
+    await server.kill();
+    await server.start();
+  };
+  const reached = Promise.withResolvers<void>();
+  notes.onMetadata = async () => {
+    reached.resolve();
+    await new Promise(() => undefined);
+  };
+  const spec = { model: { name: 'm' }, mcp_servers: [{ type: 'inline', name: 'notes', url: notes.mcp.url }] };
+  const created = await server.api.send('POST', '/v1/agents/draft-sessions', { agent_spec: spec });
+  const sessionId = String(created.body.data.id);
+  const cut = server.api.turn(sessionId, 'list');
+  const turnId = await cut.turnId();
+  await reached.promise;
+  notes.onMetadata = () => Promise.resolve();
+  await crash();
+  const frames = await server.api.subscribe(sessionId, turnId).done;
+  const requests = frames.filter(({ type }) => type === 'mcp.auth_required');
+  expect(requests).toHaveLength(1);
+  const [request] = requests;
+  if (request?.type !== 'mcp.auth_required') throw new Error('no sign-in is required');
+  const isCallback = ({ pathname }: URL): boolean => pathname.endsWith('/callback');
+  const { url } = await new TestBrowser().open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
+  await crash();
+  expect((await new TestBrowser().open(url.href)).text).toContain('You are signed in to notes');
+  await crash();
+  expect((await new TestBrowser().open(url.href)).text).toContain('You are signed in to notes');
+  model.script('m', use({ name: 'list' }), say('Milk.'));
+  expect(await server.api.turn(sessionId, []).end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
+  expect(notes.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
+  expect(notes.tokenRequests).toEqual(['authorization_code']);
+});

@@ -1,10 +1,11 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { failing, PROTOCOLS, sending, startEndpoint } from '../support/model-protocols.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
@@ -69,6 +70,24 @@ test('examples/fall-back-to-another-model.ts does what its description says', as
   expect(await example('fall-back-to-another-model', own, 'model-1', 'second/model-2')).toMatch(
     /I am the second\.\n\[failed\] first\/model-1: rate_limited\n\[model\] second\/model-2\n$/,
   );
+});
+
+test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed in', async () => {
+  const notes = await ProtectedMcpServer.start();
+  onTestFinished(() => notes.stop());
+  const file = fileURLToPath(new URL('../../examples/sign-in-to-an-mcp-server.ts', import.meta.url));
+  const env = { ...process.env, EVERTURN_URL: server.api.url };
+  const child = spawn(process.execPath, [file, notes.mcp.url], { env, stdio: ['pipe', 'pipe', 'inherit'] });
+  let output = '';
+  for await (const chunk of child.stdout.setEncoding('utf8')) {
+    output += String(chunk);
+    const [, url] = /\[sign-in\] mine: open (\S+)\n/.exec(output) ?? [];
+    if (url === undefined || child.stdin.writableEnded) continue;
+    expect((await new TestBrowser().open(url)).text).toContain('You are signed in to mine');
+    child.stdin.end('\n');
+  }
+  expect(output).toMatch(/I am the demo model[^]*\[turn\] done\n$/);
+  expect(notes.used.length).toBeGreaterThan(0);
 });
 
 /** Runs an example and returns its output. */

@@ -81,6 +81,8 @@ export interface TestMcpServerOptions {
   unknownSession?: { status: number; body: string };
   /** Whether the event streams of a `2025-11-25` server can be resumed. */
   resumable?: boolean;
+  /** Answers requests in place of the server, if it returns an answer. */
+  guard?: (request: IncomingMessage, body: string) => Promise<HttpAnswer | undefined>;
   /** Tools per page of `tools/list`. */
   pageSize?: number;
 }
@@ -244,6 +246,12 @@ export class TestMcpServer {
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await text(request);
+    const guarded = await this.#options.guard?.(request, body);
+    if (guarded) {
+      const headers = { 'content-type': guarded.contentType ?? 'text/plain', ...guarded.headers };
+      response.writeHead(guarded.status, headers).end(guarded.body);
+      return;
+    }
     const { method, id } = body ? message.parse(JSON.parse(body)) : { method: request.method };
     this.received.push(method ?? 'response');
     const fault = this.faults.get(method ?? '');

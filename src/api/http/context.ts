@@ -5,6 +5,8 @@ import type { SessionWatches } from '../../live/session-watches.ts';
 import type { ActionFeed } from '../../live/action-feed.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
 import type { Engine } from '../../engine/engine.ts';
+import type { McpPool } from '../../mcp/pool.ts';
+import type { SignIns } from '../../mcp/sign-ins.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
 import type { Redis } from '../../lib/redis.ts';
@@ -41,6 +43,8 @@ export interface ApiContext extends Engine {
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
   tails: TurnTailPool;
+  signIns: SignIns;
+  toolPool: Pick<McpPool, 'endGrant'>;
   sessionWatches: SessionWatches;
   actionFeed: ActionFeed;
   /** Whether URLs in requests may currently lead to private addresses. */

@@ -4,6 +4,7 @@ import { BlobNotFound } from '../../blobs/blob-store.ts';
 import { EncryptionKeyMissing } from '../../encryption/cipher.ts';
 import { EngineError, type EngineErrorCode } from '../../engine/errors.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
+import { SignInError } from '../../mcp/sign-ins.ts';
 
 /**
  * All errors of the API: HTTP status, the type that groups codes for clients, and a description for the documentation.
@@ -69,6 +70,16 @@ export const ERRORS = {
   },
   turn_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such turn' },
   file_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such file' },
+  sign_in_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    description: 'the sign-in to an MCP server does not exist, has expired, or belongs to another subject',
+  },
+  connection_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    description: 'the caller has no such connection to an MCP server',
+  },
   webhook_not_found: { status: 404, type: 'not_found_error', description: 'the webhook does not exist' },
   method_not_allowed: {
     status: 405,
@@ -166,6 +177,11 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'the texts and arguments of the request are too large',
   },
+  sign_in_failed: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the authorization server of an MCP server did not complete a sign-in; the message says why',
+  },
   too_many_webhooks: {
     status: 422,
     type: 'unprocessable_error',
@@ -261,6 +277,7 @@ export function toApiError(error: unknown): ApiError {
   if (error instanceof EngineError) {
     return new ApiError(error.code, error.message, { param: error.param, cause: error.cause ?? error });
   }
+  if (error instanceof SignInError) return new ApiError(error.code, error.message, { cause: error.cause ?? error });
   if (error instanceof BlobNotFound) return new ApiError('file_not_found', 'there is no such file', { cause: error });
   // An operator can configure the key, after which the request succeeds.
   if (error instanceof EncryptionKeyMissing) return new ApiError('unavailable', error.message, { cause: error });

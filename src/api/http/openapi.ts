@@ -8,7 +8,7 @@ import { z } from 'zod';
 import packageJson from '../../../package.json' with { type: 'json' };
 import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
 import { isOptional } from './request.ts';
-import { json, METHODS, PATH_PARAMETERS, PRIVATE_PATHS, route, TAGS, type Route } from './route.ts';
+import { json, METHODS, PATH_PARAMETERS, PRIVATE_PATHS, PUBLIC_PATHS, route, TAGS, type Route } from './route.ts';
 
 /** Adds the route `/openapi.json`, which describes all routes; with authentication, if keys are currently required. */
 export function withDocument(routes: Route[], { hasKeys }: { hasKeys: () => boolean }): Route[] {
@@ -149,7 +149,7 @@ function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObjec
       ...success(declaration, responseHeaders),
       ...failures(refusals(described, { hasKeys }), responseHeaders),
     },
-    security: hasKeys && isPrivate(path) ? [{ key: [] }] : [],
+    security: hasKeys && isPrivate(path) ? [...(PUBLIC_PATHS.includes(path) ? [{}] : []), { key: [] }] : [],
   };
 }
 

@@ -17,6 +17,7 @@ export const TAGS = {
   'Draft sessions': 'conversations with an agent that is still being edited',
   Turns: 'the turns of sessions and drafts: an input, and everything that follows from it, streamed as it happens',
   Events: 'the events of turns, and the files in them',
+  'MCP sign-in': 'the connections of users to MCP servers that require a sign-in',
   Actions: 'the tool calls of all sessions that wait for a person or a client',
   Webhooks: 'notifications of ended turns and changed actions; only for admins',
   Operations: 'health, metrics and this description',
@@ -24,6 +25,9 @@ export const TAGS = {
 
 /** The paths that require a key, if the server has any. */
 export const PRIVATE_PATHS = ['/v1', '/metrics'];
+
+/** The paths below them that a browser is sent to, which has no key. A key that is sent nevertheless is checked. */
+export const PUBLIC_PATHS = ['/v1/agents/mcp/authorize', '/v1/agents/mcp/callback', '/v1/agents/mcp/client-metadata'];
 
 /** The path parameters of all routes. */
 export const PATH_PARAMETERS = {
@@ -34,6 +38,10 @@ export const PATH_PARAMETERS = {
   file_id: z.string().meta({
     description: 'id of a file of the session, from the URL in an event',
     example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
+  }),
+  connection_id: z.string().meta({
+    description: 'id of a connection to an MCP server',
+    example: 'con_01kac6dw3e8h4v0m6f2q9x7r5t',
   }),
   webhook_id: z.string().meta({ description: 'id of a webhook', example: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv' }),
   asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),

@@ -21,7 +21,7 @@ import { json, route, type Route } from '../http/route.ts';
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._:@/ -]{0,127}$/u;
 
 /** Paths of other resources under `/v1/agents`. */
-const RESERVED = new Set(['sessions', 'draft-sessions', 'sandbox', 'actions']);
+const RESERVED = new Set(['sessions', 'draft-sessions', 'sandbox', 'mcp', 'actions']);
 
 const LIMIT = 10;
 const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 });

@@ -7,6 +7,7 @@ import type { WireInputItem } from './wire/input.ts';
 import type {
   AgentResource,
   AgentVersionResource,
+  ConnectionResource,
   DraftResource,
   SessionResource,
   TurnResource,
@@ -91,6 +92,14 @@ export const exampleTurn: TurnResource = {
     },
   },
   created_by_subject: sessionFields.created_by_subject,
+  created_at,
+};
+
+export const exampleConnection: ConnectionResource = {
+  id: 'con_01kac6dw3e8h4v0m6f2q9x7r5t',
+  mcp_server: { id: 'crm', name: 'crm', url: 'https://crm.example.com/mcp' },
+  issuer: 'https://login.example.com',
+  scopes: ['crm.read'],
   created_at,
 };
 

@@ -5,13 +5,16 @@ import {
   NO_USAGE,
   type ActionRequired,
   type ApprovalPolicy,
+  type AuthRequired,
   type Elicitation,
   type InputBreakdown,
   type InputItem,
   type LogRecord,
   type McpInitialized,
   type ModelMessage,
+  type PendingCall,
   type PendingElicitation,
+  type RequiredAction,
   type StoredFile,
   type SubAgent,
   type ThreadCreated,
@@ -67,6 +70,7 @@ export function toWire(record: LogRecord): SessionEvent {
       return threadDoneToWire(record);
     case 'tool.approval_required':
     case 'tool.response_required':
+    case 'mcp.auth_required':
       return actionToWire(record);
     case 'tool.decided':
       return toolDecidedToWire(record);
@@ -440,24 +444,53 @@ function toolCallDeltaToWire(call: ToolCallDelta): NonNullable<WireModelMessageD
   };
 }
 
-function actionToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRequired): WireRequiredAction {
+function actionToWire(record: RequiredAction): WireRequiredAction {
+  return record.kind === 'mcp.auth_required' ? authRequiredToWire(record) : callsToWire(record);
+}
+
+function authRequiredToWire(record: AuthRequired): WireRequiredAction {
+  const { kind: type, id, at, threadId, servers, calls, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    mcp_servers: servers.map((server) => {
+      const { id, name, authUrl, signInId: _, ...rest } = server;
+      rest satisfies NoFields;
+      return { id, name, auth_url: authUrl };
+    }),
+    servers: servers.map(({ name, authUrl }) => ({
+      mcp_server_name: name,
+      auth_url: authUrl,
+      thread_ids: [threadId],
+    })),
+    tool_calls: calls.map((call) => callRef(call, at)),
+  };
+}
+
+function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRequired): WireRequiredAction {
   rest satisfies NoFields;
   return {
     type,
     id,
     created_at: at,
     thread_id: threadId,
-    tool_calls: calls.map((call) => {
-      const { toolCallId, source, policy, elicitation, threadId: _, needs: __, ...rest } = call;
-      rest satisfies NoFields;
-      return {
-        id: toolCallId,
-        source_event_id: source.messageId,
-        event_id: source.messageId,
-        ...(policy && { policy: policyToWire(policy, at) }),
-        ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
-      };
-    }),
+    tool_calls: calls.map((call) => callRef(call, at)),
+  };
+}
+
+/** `at`: when the log asked for the answer. */
+function callRef(call: PendingCall, at: string) {
+  const { toolCallId, source, policy, elicitation, threadId: _, needs: __, signInId: ___, ...rest } = call;
+  rest satisfies NoFields;
+  return {
+    id: toolCallId,
+    source_event_id: source.messageId,
+    event_id: source.messageId,
+    ...(policy && { policy: policyToWire(policy, at) }),
+    ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
   };
 }
 

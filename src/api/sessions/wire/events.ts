@@ -175,7 +175,24 @@ export const responseRequired = z
   .object({ type: z.literal('tool.response_required'), ...required })
   .meta({ id: 'ToolResponseRequired' });
 
-export const requiredAction = z.discriminatedUnion('type', [approvalRequired, responseRequired]);
+export const authRequired = z
+  .object({
+    type: z.literal('mcp.auth_required'),
+    ...base,
+    thread_id: z.null(),
+    mcp_servers: z.array(
+      z.object({
+        id: z.string(),
+        name: z.string(),
+        auth_url: z.string().describe('where the user signs in, for 10 minutes'),
+      }),
+    ),
+    tool_calls: z.array(toolCallRef).describe('the calls that run after the sign-in'),
+    servers: z.array(z.object({ mcp_server_name: z.string(), auth_url: z.string(), thread_ids: z.array(z.string()) })),
+  })
+  .meta({ id: 'McpAuthRequired' });
+
+export const requiredAction = z.discriminatedUnion('type', [approvalRequired, responseRequired, authRequired]);
 
 export const toolDecided = z
   .object({
@@ -318,6 +335,7 @@ export const turnEvent = z
     turnPaused,
     turnResumed,
     mcpInitialize,
+    authRequired,
     threadCreated,
     threadDone,
   ])

@@ -73,6 +73,17 @@ export const agentResource = z
 /** One version of an agent, which is immutable. */
 export const agentVersionResource = agentResource.omit({ updated_at: true }).meta({ id: 'AgentVersion' });
 
+/** The access of a subject to an MCP server that requires a sign-in. */
+export const connectionResource = z
+  .object({
+    id: z.string(),
+    mcp_server: z.object({ id: z.string(), name: z.string(), url: z.string() }),
+    issuer: z.string().describe('the authorization server'),
+    scopes: z.array(z.string()),
+    created_at: timestamp,
+  })
+  .meta({ id: 'McpConnection' });
+
 /** Sessions and drafts in one list. */
 export const anySessionResource = z.discriminatedUnion('type', [sessionResource, draftResource]);
 
@@ -97,3 +108,4 @@ export type AgentResource = z.infer<typeof agentResource>;
 export type AgentVersionResource = z.infer<typeof agentVersionResource>;
 export type AnySessionResource = z.infer<typeof anySessionResource>;
 export type SessionEventItem = z.infer<typeof sessionEventItem>;
+export type ConnectionResource = z.infer<typeof connectionResource>;

@@ -1,0 +1,192 @@
+import type { Request, Response } from 'express';
+import { z } from 'zod';
+import { clientMetadataFor } from '../../mcp/authorization-server.ts';
+import type { Grant } from '../../mcp/grants.ts';
+import { SignInError, type EndedSignIn, type SignInUrls } from '../../mcp/sign-ins.ts';
+import { isId } from '../../core/ids.ts';
+import type { Caller } from '../../core/subject.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError, errorAnswer, toApiError } from '../http/errors.ts';
+import { decodePageToken, Page, pageQuery, pagination } from '../http/pagination.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { exampleConnection, examplePage } from './examples.ts';
+import { connectionResource, pageOf, type ConnectionResource } from './wire/resources.ts';
+
+const AUTHORIZE = '/v1/agents/mcp/authorize';
+const CALLBACK = '/v1/agents/mcp/callback';
+const CLIENT_METADATA = '/v1/agents/mcp/client-metadata';
+
+/** The addresses of a server whose users reach it at `publicUrl`. */
+export function signInUrls(publicUrl: string | undefined): SignInUrls | undefined {
+  if (publicUrl === undefined) return undefined;
+  return {
+    authorize: (state) => `${publicUrl}${AUTHORIZE}?state=${state}`,
+    redirectUri: `${publicUrl}${CALLBACK}`,
+    clientMetadata: `${publicUrl}${CLIENT_METADATA}`,
+  };
+}
+
+const MAX_STATE_LENGTH = 100;
+const state = z.string().max(MAX_STATE_LENGTH).describe('identifies the sign-in');
+const authorizeQuery = z.object({ state });
+const callbackQuery = z.object({
+  state,
+  code: z.string().max(4_000).optional(),
+  iss: z.string().max(2_000).optional().describe('RFC 9207'),
+  error: z.string().max(200).optional(),
+});
+
+const LIMIT = 25;
+const connectionsQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 });
+const connectionPosition = z.object({ connection: z.string() });
+
+const page = { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } };
+
+/** `/v1/agents/mcp`: the sign-ins of users to MCP servers (docs/mcp-servers.md, "Sign-in"). */
+export function signInRoutes({ signIns, toolPool }: Pick<ApiContext, 'signIns' | 'toolPool'>): Route[] {
+  return [
+    route(
+      'get',
+      AUTHORIZE,
+      {
+        id: 'authorizeMcpServer',
+        tag: 'MCP sign-in',
+        summary: 'Go to the authorization server of an MCP server: the `auth_url` of `mcp.auth_required`',
+        description: 'Redirects (302). A key is not needed; one of another subject than the session is rejected.',
+        query: authorizeQuery,
+        answer: page,
+        errors: ['sign_in_not_found', 'sign_in_failed'],
+      },
+      ({ query, caller, request, response }) =>
+        toBrowser(request, response, async () => {
+          const url = await signIns.begin(query.state, subjectOf(caller));
+          // The state in this page's address must not reach another server.
+          response.set('referrer-policy', 'no-referrer').set('cache-control', 'no-store').redirect(url);
+        }),
+    ),
+    route(
+      'get',
+      CALLBACK,
+      {
+        id: 'completeMcpSignIn',
+        tag: 'MCP sign-in',
+        summary: 'Come back from the authorization server, and read on a page what to do next',
+        query: callbackQuery,
+        answer: page,
+        errors: ['sign_in_not_found', 'sign_in_failed'],
+      },
+      ({ query, caller, request, response }) =>
+        toBrowser(request, response, async () => {
+          const ended = await signIns.finish(query, subjectOf(caller));
+          sendPage(response, ...textOf(ended));
+        }),
+    ),
+    route(
+      'get',
+      CLIENT_METADATA,
+      {
+        id: 'getMcpClientMetadata',
+        tag: 'MCP sign-in',
+        summary: 'Describe this server to authorization servers (OAuth client id metadata document)',
+        answer: json(z.looseObject({ client_id: z.string(), redirect_uris: z.array(z.string()) }), {
+          client_id: `https://everturn.example.com${CLIENT_METADATA}`,
+          redirect_uris: [`https://everturn.example.com${CALLBACK}`],
+        }),
+        errors: ['not_found'],
+      },
+      async () => {
+        const urls = await signIns.urls();
+        if (!urls) throw new ApiError('not_found', 'EVERTURN_PUBLIC_URL is not set');
+        const { clientMetadata, redirectUri } = urls;
+        return { client_id: clientMetadata, ...clientMetadataFor(redirectUri), token_endpoint_auth_method: 'none' };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/mcp/connections',
+      {
+        id: 'listMcpConnections',
+        tag: 'MCP sign-in',
+        summary: 'The MCP servers that the caller is signed in to, oldest first',
+        query: connectionsQuery,
+        answer: json(pageOf(connectionResource), { data: [exampleConnection], pagination: examplePage(LIMIT) }),
+        errors: ['invalid_page_token'],
+      },
+      async ({ caller, query: { limit, page_token: token } }) => {
+        const after = token === undefined ? '' : decodePageToken(connectionPosition, token).connection;
+        const found = new Page<ConnectionResource>(limit);
+        for (const grant of await signIns.connections(caller.subject.subjectId, after, limit + 1)) {
+          if (found.add(toResource(grant))) continue;
+          return { data: found.items, pagination: pagination(limit, { connection: found.items.at(-1)?.id ?? '' }) };
+        }
+        return { data: found.items, pagination: pagination(limit, undefined) };
+      },
+    ),
+    route(
+      'delete',
+      '/v1/agents/mcp/connections/:connection_id',
+      {
+        id: 'deleteMcpConnection',
+        tag: 'MCP sign-in',
+        summary: 'Sign out of an MCP server',
+        description: 'Also revokes the tokens at the authorization server, if it can.',
+        errors: ['connection_not_found'],
+      },
+      async ({ caller, params: { connection_id: id } }) => {
+        if (!isId(id) || !(await signIns.revoke(caller.subject.subjectId, id))) {
+          throw new ApiError('connection_not_found', `you have no connection ${JSON.stringify(id)}`);
+        }
+        toolPool.endGrant(id);
+      },
+    ),
+  ];
+}
+
+/** The subject of a caller; a browser has none. */
+function subjectOf(caller: Caller | undefined): string | undefined {
+  return caller?.subject.subjectId;
+}
+
+function toResource({ id, server, target, tokens, created_at }: Grant): ConnectionResource {
+  const scope = tokens.scope ?? target.scope;
+  return {
+    id,
+    mcp_server: { id: server.id, name: server.name, url: server.url },
+    issuer: target.server.issuer,
+    scopes: scope === undefined ? [] : scope.split(' '),
+    created_at,
+  };
+}
+
+/** Shows an error as a page to a browser, and as JSON to all other clients. */
+async function toBrowser(request: Request, response: Response, handle: () => Promise<void>): Promise<void> {
+  try {
+    await handle();
+  } catch (error) {
+    if (!(error instanceof SignInError) || request.accepts(['json', 'html']) !== 'html') throw error;
+    sendPage(response.status(errorAnswer(toApiError(error)).status), 'You are not signed in', `${error.message}.`);
+  }
+}
+
+function textOf({ status, server }: EndedSignIn): [title: string, text: string] {
+  if (status === 'granted') {
+    const next = 'You can close this page and continue the conversation.';
+    return [`You are signed in to ${server}`, next];
+  }
+  const next = 'You can close this page: the conversation continues without this server.';
+  return [`You have declined to sign in to ${server}`, next];
+}
+
+function sendPage(response: Response, title: string, text: string): void {
+  response.set('referrer-policy', 'no-referrer').set('cache-control', 'no-store').type('html');
+  response.send(
+    `<!doctype html>\n<html lang="en"><meta charset="utf-8" /><title>${escaped(title)}</title>` +
+      `<h1>${escaped(title)}</h1><p>${escaped(text)}</p></html>\n`,
+  );
+}
+
+const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+
+function escaped(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
+}

@@ -1,0 +1,314 @@
+import { randomBytes, randomInt } from 'node:crypto';
+import { validateAuthorizationResponseIssuer } from '@modelcontextprotocol/client';
+import type { Logger } from 'pino';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { SignInRow } from '../catalog/schema.ts';
+import type { ToolScope } from '../core/history.ts';
+import { DIGITS, ulid } from '../core/ids.ts';
+import type { ServerSignIn } from '../core/records.ts';
+import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
+import { sha256 } from '../lib/hash.ts';
+import { isPrivateAddress } from '../lib/private-address.ts';
+import {
+  authorizationUrl,
+  discoverTarget,
+  exchangeCode,
+  registerAt,
+  revokeTokens,
+  type OAuthClient,
+} from './authorization-server.ts';
+import { McpServerError } from './errors.ts';
+import { failureReason } from './failure-reason.ts';
+import { grantOf, Grants, type Grant, type GrantData } from './grants.ts';
+import type { McpRegistry } from './registry.ts';
+import { serverKey, type SignInNeed } from './sign-in-required.ts';
+
+/** The paths of this server that users are sent to. */
+export interface SignInUrls {
+  /** Where a sign-in begins. */
+  authorize: (state: string) => string;
+  /** Where the authorization server sends the user back to. */
+  redirectUri: string;
+  /** Where authorization servers read about this server. */
+  clientMetadata: string;
+}
+
+interface SignInsOptions {
+  catalog: Pick<Catalog, 'mcpSignIns' | 'mcpGrants'>;
+  registry: McpRegistry;
+  /** Undefined if the address at which users reach this server is unknown. */
+  urls: () => Promise<SignInUrls | undefined>;
+  /** Whether untrusted servers may currently be at private addresses. */
+  allowPrivateUrls: () => boolean;
+  log: Logger;
+  /** Milliseconds since 1970. */
+  now?: () => number;
+  /** For each request to an authorization server. */
+  answerTimeoutMs?: number;
+}
+
+/** What is kept of a sign-in: the JSON in `mcp_sign_ins.data`. */
+interface SignInData extends Omit<GrantData, 'client'> {
+  state: string;
+  /** Set once the user was sent to the authorization server. */
+  flow?: { redirectUri: string; codeVerifier: string; client?: OAuthClient };
+}
+
+/** The answer of an authorization server, as the user's browser brings it (RFC 6749, section 4.1.2; RFC 9207). */
+export interface SignInAnswer {
+  state: string;
+  code?: string | undefined;
+  iss?: string | undefined;
+  error?: string | undefined;
+}
+
+/** How a sign-in ended, and at which server. */
+export interface EndedSignIn {
+  status: 'granted' | 'declined';
+  server: string;
+}
+
+/** The request of a user about a sign-in cannot be fulfilled. The message says what to do. */
+export class SignInError extends Error {
+  static {
+    this.prototype.name = 'SignInError';
+  }
+
+  readonly code: 'sign_in_not_found' | 'sign_in_failed';
+
+  constructor(code: SignInError['code'], message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+const VALID_MS = 10 * 60_000;
+/** A sign-in that another call of the same turn has requested is used if it is valid for this long. */
+const MIN_LEFT_MS = 60_000;
+/** Each may register a client. */
+const MAX_REDIRECTS = 10;
+
+const ASK_AGAIN = 'continue the conversation without a message, and it gives you a new link';
+
+/** The sign-ins of users to MCP servers: OAuth 2.1 as MCP uses it ("Authorization"). */
+export class SignIns {
+  readonly grants: Grants;
+  readonly urls: SignInsOptions['urls'];
+  readonly #options: SignInsOptions;
+  readonly #now: () => number;
+  readonly #fetches: { plain: Fetch; guarded: Fetch };
+  readonly #close: () => Promise<unknown>;
+
+  constructor(options: SignInsOptions) {
+    const { catalog, registry, now = Date.now, answerTimeoutMs = 10_000 } = options;
+    const agents = {
+      plain: createAgent({ connectTimeoutMs: answerTimeoutMs }),
+      guarded: createAgent({ connectTimeoutMs: answerTimeoutMs, refuses: isPrivateAddress }),
+    };
+    const limited = (fetch: Fetch): Fetch => {
+      return async (url, init) => {
+        const response = await fetch(url, { ...init, signal: AbortSignal.timeout(answerTimeoutMs) });
+        const { status, headers } = response;
+        // The SDK reads errors only from the Response of Node, which is another class than undici's.
+        return new Response((await response.text()) || null, { status, headers: Object.fromEntries(headers) });
+      };
+    };
+    this.urls = options.urls;
+    this.#options = options;
+    this.#now = now;
+    this.#fetches = {
+      plain: limited(createFetch(agents.plain, BOUNDS)),
+      guarded: limited(createFetch(agents.guarded, BOUNDS)),
+    };
+    this.#close = () => Promise.all([agents.plain.destroy(), agents.guarded.destroy()]);
+    this.grants = new Grants({ catalog, registry, now, fetchFor: (server) => this.#fetchFor(server) });
+  }
+
+  async close(): Promise<void> {
+    await this.#close();
+  }
+
+  /**
+   * Requests a sign-in of the session's owner, for a turn. A turn that requests it again gets the same one.
+   * @throws McpServerError if nobody can sign in to the server
+   */
+  async request({ endpoint, challenge }: SignInNeed, scope: ToolScope, turnId: string): Promise<ServerSignIn> {
+    const { catalog } = this.#options;
+    const { id, name, url, trusted } = endpoint;
+    const ours = await this.urls();
+    if (!ours) {
+      throw new McpServerError('requires the user to sign in, for which its operator must set EVERTURN_PUBLIC_URL');
+    }
+    const server = serverKey(endpoint);
+    const signInTo = (signInId: string, state: string): ServerSignIn => {
+      return { id, name, signInId, authUrl: ours.authorize(state) };
+    };
+    const now = this.#now();
+    const known = await catalog.mcpSignIns.requested({ turnId, server }, isoTime(now + MIN_LEFT_MS));
+    if (known) return signInTo(known.id, dataOf(known).state);
+    const target = await discoverTarget(endpoint, challenge, this.#fetchFor(endpoint)).catch((error: unknown) => {
+      throw new McpServerError(failureReason(error), { cause: error });
+    });
+    const state = randomBytes(32).toString('base64url');
+    const data: SignInData = { state, server: { id, name, url, trusted }, target };
+    const signInId = sha256(state);
+    await catalog.mcpSignIns.insert({
+      id: signInId,
+      turn_id: turnId,
+      subject_id: scope.owner.subjectId,
+      server,
+      status: 'requested',
+      data: JSON.stringify(data),
+      created_at: isoTime(now),
+      expires_at: isoTime(now + VALID_MS),
+    });
+    return signInTo(signInId, state);
+  }
+
+  /** Whether the user has declined a sign-in. */
+  async isDeclined(signInId: string): Promise<boolean> {
+    return (await this.#options.catalog.mcpSignIns.get(signInId))?.status === 'declined';
+  }
+
+  /**
+   * The URL at which the user signs in. `subjectId` is that of the caller, if the request has a key.
+   * @throws SignInError
+   */
+  async begin(state: string, subjectId: string | undefined): Promise<string> {
+    const { catalog } = this.#options;
+    const row = await this.#find(state, subjectId);
+    const data = dataOf(row);
+    const { server } = data;
+    try {
+      const ours = await this.urls();
+      if (!ours) throw new McpServerError('cannot be used, because EVERTURN_PUBLIC_URL is not set');
+      const { redirectUri } = ours;
+      const own = this.#options.registry.clientOf(server);
+      const client = own ?? (await this.#client(data, ours));
+      const { url, codeVerifier } = await authorizationUrl(data.target, { client, redirectUri, state });
+      const flow = { redirectUri, codeVerifier, ...(!own && { client }) };
+      if (!(await catalog.mcpSignIns.redirect(row.id, JSON.stringify({ ...data, flow }), MAX_REDIRECTS))) {
+        throw new SignInError('sign_in_not_found', `this sign-in has ended: ${ASK_AGAIN}`);
+      }
+      return url;
+    } catch (error) {
+      throw this.#failed(error, data);
+    }
+  }
+
+  /**
+   * Ends a sign-in with the answer of the authorization server. The same answer twice gives the same result.
+   * @throws SignInError
+   */
+  async finish({ state, code, iss, error }: SignInAnswer, subjectId: string | undefined): Promise<EndedSignIn> {
+    const { catalog, registry } = this.#options;
+    const row = await this.#find(state, subjectId);
+    const data = dataOf(row);
+    const { server, target, flow } = data;
+    if (row.status === 'granted' || row.status === 'declined') return { status: row.status, server: server.name };
+    try {
+      if (!flow) throw new McpServerError('was not asked for this sign-in: open the link of the conversation');
+      // Before anything else in the answer is believed: another authorization server may have sent it (RFC 9207).
+      validateAuthorizationResponseIssuer({
+        iss,
+        expectedIssuer: target.server.issuer,
+        issParameterSupported: target.server.authorization_response_iss_parameter_supported === true,
+      });
+      if (error === 'access_denied') {
+        await catalog.mcpSignIns.change(row.id, 'requested', 'declined');
+        return { status: 'declined', server: server.name };
+      }
+      if (error !== undefined) throw new McpServerError(`did not let you sign in: ${error.slice(0, 100)}`);
+      if (code === undefined) throw new McpServerError('sent neither a code nor an error');
+      const client = flow.client ?? registry.clientOf(server);
+      if (!client) throw new McpServerError('is not registered any more');
+      if (!(await catalog.mcpSignIns.change(row.id, 'requested', 'exchanging'))) {
+        throw new McpServerError('is already being asked for this: open the link of the conversation again');
+      }
+      const now = this.#now();
+      const fetch = this.#fetchFor(server);
+      const tokens = await exchangeCode(target, { ...flow, client, code, iss }, { fetch, now }).catch(
+        async (reason: unknown) => {
+          // A visit in another window may still bring the right code.
+          await catalog.mcpSignIns.change(row.id, 'exchanging', 'requested');
+          throw reason;
+        },
+      );
+      const grant: GrantData = { server, target, ...(flow.client && { client: flow.client }) };
+      const isGranted = await catalog.mcpSignIns.grant(row.id, {
+        id: ulid('con', now, () => randomInt(DIGITS)),
+        subject_id: row.subject_id,
+        server: row.server,
+        data: JSON.stringify(grant),
+        tokens: JSON.stringify(tokens),
+        created_at: isoTime(now),
+      });
+      if (!isGranted) throw new McpServerError('is being asked again');
+      return { status: 'granted', server: server.name };
+    } catch (thrown) {
+      throw this.#failed(thrown, data);
+    }
+  }
+
+  /** The grants of a subject after the id `after`, oldest first. */
+  async connections(subjectId: string, after: string, limit: number): Promise<Grant[]> {
+    return (await this.#options.catalog.mcpGrants.list(subjectId, after, limit)).map(grantOf);
+  }
+
+  /** Ends a grant of the subject, also at the authorization server if it can. Returns false if there is none. */
+  async revoke(subjectId: string, id: string): Promise<boolean> {
+    const { catalog, registry, log } = this.#options;
+    const row = await catalog.mcpGrants.take(subjectId, id);
+    if (!row) return false;
+    const { server, target, tokens, client = registry.clientOf(server) } = grantOf(row);
+    try {
+      if (client) await revokeTokens(target, { client, tokens }, this.#fetchFor(server));
+    } catch (error) {
+      const { issuer } = target.server;
+      log.warn({ issuer, reason: failureReason(error) }, 'a grant was removed, but could not be revoked at its issuer');
+    }
+    return true;
+  }
+
+  /** The client of this server at an authorization server to which the operator has given none. */
+  async #client({ server, target, flow }: SignInData, urls: SignInUrls): Promise<OAuthClient> {
+    const { redirectUri, clientMetadata } = urls;
+    if (flow?.client && flow.redirectUri === redirectUri) return flow.client;
+    const readsMetadata = target.server.client_id_metadata_document_supported === true;
+    if (readsMetadata && clientMetadata.startsWith('https:')) return { client_id: clientMetadata };
+    return registerAt(target.server, redirectUri, this.#fetchFor(server));
+  }
+
+  /** @throws SignInError */
+  async #find(state: string, subjectId: string | undefined): Promise<SignInRow> {
+    const row = await this.#options.catalog.mcpSignIns.get(sha256(state));
+    const isCallers = subjectId === undefined || row?.subject_id === subjectId;
+    if (row && isCallers && isoTime(this.#now()) < row.expires_at) return row;
+    throw new SignInError('sign_in_not_found', `this sign-in does not exist or has expired: ${ASK_AGAIN}`);
+  }
+
+  #failed(error: unknown, { server, target }: SignInData): SignInError {
+    if (error instanceof SignInError) return error;
+    const reason = failureReason(error);
+    this.#options.log.warn({ mcpServer: server.id, issuer: target.server.issuer, reason }, 'a sign-in failed');
+    const message = `the authorization server of ${JSON.stringify(server.name)} ${reason}`;
+    return new SignInError('sign_in_failed', message, { cause: error });
+  }
+
+  #fetchFor({ trusted }: { trusted: boolean }): Fetch {
+    const { plain, guarded } = this.#fetches;
+    return trusted || this.#options.allowPrivateUrls() ? plain : guarded;
+  }
+}
+
+/** Metadata and tokens take some KiB. */
+const BOUNDS = { maxBytes: 256 * 1024 };
+
+function dataOf({ data }: SignInRow): SignInData {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by this class
+  return JSON.parse(data) as SignInData;
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString();
+}
