@@ -263,7 +263,9 @@ class ToolCallAttempt {
     }
     const stamp = randomUUID();
     this.#dependencies.conversations.remember(stamp, [saved.record]);
-    const isBegun = this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);
+    // A turn that is being cancelled makes no further model call.
+    const isStopped = this.#context.cancellationSignal.aborted;
+    const isBegun = !isStopped && this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);
     // An attempt that was lost may have begun the call as well.
     return { records: saved.stored, stamp, ...((isBegun || this.#context.info.attempt > 1) && { nextIsBegun: true }) };
   }
