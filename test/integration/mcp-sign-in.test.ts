@@ -1,8 +1,9 @@
+import { inputRequired } from '@modelcontextprotocol/server';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
 import { ApiClient, folded, type EventReader } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { say, use } from '../support/scripted-model.ts';
-import { startTestServer, type TestServer } from '../support/test-server.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 import { find, readTemporal } from '../support/raw-stores.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 
@@ -15,6 +16,7 @@ beforeAll(async () => {
   server = await startTestServer({
     env: { EVERTURN_API_KEYS: 'root:admin=key-of-root,ann=key-of-ann,bob=key-of-bob' },
     servers: { notes: { url: notes.mcp.url } },
+    mcp: { tools: [{ name: 'book', handler: (_, { inputResponses }) => (inputResponses ? 'booked' : askWhereTo()) }] },
     log: createLogger({ logLevel: 'trace' }, { write: (line: string) => void logged.push(line) }),
   });
   root = new ApiClient(server.server.url, 'key-of-root');
@@ -25,6 +27,7 @@ afterAll(async () => {
 });
 beforeEach(() => {
   notes.user = { name: 'ann@idp', consents: true };
+  notes.rejectsCalls = false;
 });
 afterEach(async () => {
   for (const subject of ['ann', 'bob'] as const) {
@@ -34,6 +37,11 @@ afterEach(async () => {
   }
   notes.mcp.calls.length = 0;
 });
+
+function askWhereTo(): ReturnType<typeof inputRequired> {
+  const requestedSchema = { type: 'object' as const, properties: { place: { type: 'string' as const } } };
+  return inputRequired({ inputRequests: { place: inputRequired.elicit({ message: 'Where to?', requestedSchema }) } });
+}
 
 function clientOf(subject: 'ann' | 'bob'): ApiClient {
   return new ApiClient(server.server.url, `key-of-${subject}`);
@@ -297,6 +305,64 @@ describe('calls that the server rejects for their token', () => {
     );
     expect(await reader.end()).toMatchObject({ output: { content: 'Not added.' } });
     expect(notes.mcp.calls).toEqual([]);
+  });
+});
+
+describe('beside a question of another server, a call that is rejected for its token', () => {
+  const answer = {
+    type: 'user.tool_response',
+    thread_id: 'main',
+    tool_call_id: 'b1',
+    content: JSON.stringify({ action: 'accept', content: { place: 'Rome' } }),
+  };
+
+  /** A turn with both calls, while the server rejects. */
+  async function begin(pause: 'end' | 'wait'): Promise<{ api: ApiClient; id: string; reader: EventReader }> {
+    await signIn('ann');
+    notes.rejectsCalls = true;
+    agents += 1;
+    const name = `both-${agents}`;
+    const servers = [...onNotes.mcp_servers, ...onTestServer.mcp_servers];
+    await root.putAgent(name, { model: { name }, mcp_servers: servers, config: { pause } });
+    server.model.script(name, use({ name: 'notes__list', id: 'l1' }, { name: 'test__book', id: 'b1' }), say('Done.'));
+    const api = clientOf('ann');
+    const id = await api.createSession(name);
+    return { api, id, reader: api.turn(id, 'list and book') };
+  }
+
+  /** What the turn waits for: the calls by the types of the actions. */
+  async function waiting(reader: EventReader): Promise<[type: string, calls: string[]][]> {
+    const end = await reader.end();
+    const actions = end.status === 'done' ? end.required_actions : [];
+    notes.rejectsCalls = false;
+    for (const action of actions) {
+      if (action.type === 'mcp.auth_required') await new TestBrowser().open(action.mcp_servers[0]?.auth_url ?? '');
+    }
+    return actions.map(({ type, tool_calls: calls }) => [type, calls.map(({ id }) => id)]);
+  }
+
+  async function continued(reader: EventReader): Promise<Record<string, string>> {
+    expect(await reader.end()).toMatchObject({ output: { content: 'Done.' } });
+    const responses = reader.frames.filter((frame) => frame.type === 'tool.response');
+    return Object.fromEntries(responses.map(({ tool_call_id: id, content }) => [id, content]));
+  }
+
+  test('runs in the turn that has the answer', async () => {
+    const { api, id, reader } = await begin('end');
+    expect(await waiting(reader)).toEqual([
+      ['mcp.auth_required', ['l1']],
+      ['tool.response_required', ['b1']],
+    ]);
+    expect(await continued(api.turn(id, [answer]))).toEqual({ l1: 'milk', b1: 'booked' });
+  });
+
+  test('runs in the turn after one that has waited for the answer', async () => {
+    const { api, id, reader } = await begin('wait');
+    await reader.type('turn.paused');
+    expect((await api.send('POST', `/v1/agents/sessions/${id}/actions`, { input: [answer] })).status).toBe(200);
+    expect(await waiting(reader)).toEqual([['mcp.auth_required', ['l1']]]);
+    expect(reader.frames).toContainEqual(expect.objectContaining({ type: 'tool.response', content: 'booked' }));
+    expect(await continued(api.turn(id, []))).toEqual({ l1: 'milk' });
   });
 });
 
