@@ -11,7 +11,7 @@ export const CORE = `test/integration/{${[
 export const ON_POSTGRES = `test/integration/{${[
   'actions,agents,apart,api,approvals,catalog,collect-blobs,continue-as-new,delete-session,errors,forks,idempotency,keys',
   'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,session-index,session-lists,session-streams',
-  'streams,temporal-on-postgres,turns,unavailable,webhook-deliverer,webhooks',
+  'streams,temporal-on-postgres,turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;
 
 /** These run on PostgreSQL only. The generated requests of `openapi` find more faults there than on SQLite. */
