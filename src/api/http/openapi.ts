@@ -113,7 +113,8 @@ function completeParameter(parameter: object): void {
   // OpenAPI allows a schema or content, not both.
   if ('content' in parameter && 'schema' in parameter) delete parameter.schema;
   // An empty value counts as absent; see `parseQuery`.
-  if ('in' in parameter && parameter.in === 'query') Object.assign(parameter, { allowEmptyValue: true });
+  const isRequired = 'required' in parameter && parameter.required === true;
+  if ('in' in parameter && parameter.in === 'query' && !isRequired) Object.assign(parameter, { allowEmptyValue: true });
 }
 
 /** Corrects JSON schemas that the library renders differently from how they behave. */

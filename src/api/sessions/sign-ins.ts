@@ -27,7 +27,7 @@ export function signInUrls(publicUrl: string | undefined): SignInUrls | undefine
 }
 
 const MAX_STATE_LENGTH = 100;
-const state = z.string().max(MAX_STATE_LENGTH).describe('identifies the sign-in');
+const state = z.string().min(1).max(MAX_STATE_LENGTH).describe('identifies the sign-in');
 const authorizeQuery = z.object({ state });
 const callbackQuery = z.object({
   state,
