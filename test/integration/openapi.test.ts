@@ -37,6 +37,14 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
+/** These need a sign-in, or a turn that waits, in the moment of the request: other tests have them. */
+const UNREACHED = [
+  'DELETE /v1/agents/mcp/connections/{connection_id}',
+  'GET /v1/agents/mcp/authorize',
+  'GET /v1/agents/mcp/callback',
+  'POST /v1/agents/sessions/{session_id}/actions',
+];
+
 const report = z.object({
   failures: z.array(z.unknown()),
   errors: z.array(z.unknown()),
@@ -53,7 +61,7 @@ test(`every response is one that the document declares (SEED=${SEED} EXAMPLES=${
   const { failures, errors, valid_rates: rates } = report.parse(JSON.parse(await readFile(result, 'utf8')));
   expect([failures.length, errors.length], output).toEqual([0, 0]);
   const never = Object.entries(rates).filter(([, phases]) => Object.values(phases).every(({ accepted }) => !accepted));
-  expect(never.map(([operation]) => operation)).toEqual([]);
+  expect(never.map(([operation]) => operation).toSorted()).toEqual(UNREACHED);
 }, 900_000);
 
 interface Names {
