@@ -104,6 +104,8 @@ export class Thread {
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
   #nextIsBegun: boolean;
+  /** The message for which the conversation was compacted. */
+  #planned: MessagePlan | undefined;
   /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
   #asking: PendingCall[] = [];
   /** The calls of the last message that wait for a sign-in. */
@@ -170,6 +172,7 @@ export class Thread {
 
   async #step(): Promise<ThreadResult | undefined> {
     const answer = await this.#callModel();
+    if (!answer) return undefined;
     if ('status' in answer) return answer;
     const { message, stamp, started } = answer;
     const calls = openCallsOf(message, { turnId: this.#turn.start.turnId, stamp });
@@ -229,7 +232,10 @@ export class Thread {
     if (this.#agent) this.#turn.slots.release();
   }
 
-  async #callModel(): Promise<{ message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult> {
+  /** Undefined if the conversation was compacted instead. */
+  async #callModel(): Promise<
+    { message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult | undefined
+  > {
     const { turnId, sessionId, previousTurnId, sequence, agents } = this.#turn.start;
     this.#steps += 1;
     const isFirst = !this.#agent && this.#steps === 1;
@@ -266,6 +272,11 @@ export class Thread {
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
     if (outcome.status === 'cancelled') return { status: 'stopped' };
+    if (outcome.status === 'compacted') {
+      this.#steps -= 1;
+      this.#planned = plan;
+      return undefined;
+    }
     if (outcome.status === 'sign_in_required') return this.#open('waiting', [], []);
     if (records.some(({ kind }) => kind === 'thread.done')) return { status: 'done' };
     if (outcome.status === 'error') return { status: 'error', message: outcome.message };
@@ -278,10 +289,13 @@ export class Thread {
   #plan(isFirst: boolean): MessagePlan {
     const { start, ordinal } = this.#turn;
     const mayStart = this.#turn.reserve(this.#agent?.depth ?? 0);
-    if (isFirst && startsWithModelCall(start)) return firstCallOf(start);
+    const planned = this.#planned;
+    this.#planned = undefined;
+    if (isFirst && startsWithModelCall(start)) return { ...firstCallOf(start), upTo: ordinal };
     const { threadId } = this.#place;
-    const createdAt = new Date().toISOString();
-    return { threadId, messageId: newMessageId(), createdAt, upTo: ordinal, ...(mayStart > 0 && { mayStart }) };
+    // Readers may have been shown the beginning of a message that is planned again.
+    const { messageId, createdAt } = planned ?? { messageId: newMessageId(), createdAt: new Date().toISOString() };
+    return { threadId, messageId, createdAt, upTo: ordinal, ...(mayStart > 0 && { mayStart }) };
   }
 
   async #callTools(calls: ReadyCall[]): Promise<void> {

@@ -81,7 +81,9 @@ export class TurnScope {
     this.#ordinal += records;
     for (const record of result?.records ?? []) {
       this.actions.add(record, result?.stamp);
-      if (record.kind === 'model.message') this.#usage = addUsage(this.#usage, record.usage);
+      if (record.kind === 'model.message' || record.kind === 'context.compacted') {
+        this.#usage = addUsage(this.#usage, record.usage);
+      }
     }
   }
 

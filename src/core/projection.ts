@@ -258,7 +258,9 @@ export class TurnProjection {
   }
 
   #track(record: LogRecord): void {
-    if (record.kind === 'model.message') {
+    if (record.kind === 'context.compacted') {
+      this.#usage = addUsage(this.#usage, record.usage);
+    } else if (record.kind === 'model.message') {
       this.#usage = addUsage(this.#usage, record.usage);
       if (record.threadId === ROOT_THREAD) this.#output = record;
       this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);

@@ -213,6 +213,18 @@ export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause })
 
 export const turnResumed = z.object({ type: z.literal('turn.resumed'), ...pause }).meta({ id: 'TurnResumed' });
 
+export const contextCompacted = z
+  .object({
+    type: z.literal('context.compacted'),
+    ...base,
+    thread_id: z.string(),
+    through: z.int().describe('sequence number of the last event of this turn that is replaced; 0: none'),
+    summary: z.string().nullable().describe('null if only the results of tools were cleared'),
+    tokens_before: z.int().describe('input of the next model call, estimated'),
+    tokens_after: z.int(),
+  })
+  .meta({ id: 'ContextCompacted' });
+
 export const mcpInitialize = z
   .object({
     type: z.literal('mcp.initialize'),
@@ -332,6 +344,7 @@ export const turnEvent = z
     approvalRequired,
     responseRequired,
     toolDecided,
+    contextCompacted,
     turnPaused,
     turnResumed,
     mcpInitialize,
