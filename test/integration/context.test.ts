@@ -173,6 +173,7 @@ test('the results of earlier steps are cleared first, without a model call, and 
   ]);
   expect(offersRead(chat, 3)).toBe(true);
   expect(lastText(chat, 4)).toBe(`[characters 0 to 6 of ${LOG.length}]\nline 0`);
+  expect(chat.requests()).toHaveLength(5);
   // Clients that may not know the event do not get it.
   expect((await reader.done).some(({ type }) => type === 'context.compacted')).toBe(false);
   const listed = await server.api.get(`${chat.path}/events`);

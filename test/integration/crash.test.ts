@@ -8,7 +8,7 @@ import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { byThread, folded } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
-import { held, say, ScriptedModel, use } from '../support/scripted-model.ts';
+import { held, say, ScriptedModel, textOf, use } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
 import { onTestServer } from '../support/test-server.ts';
 
@@ -137,6 +137,41 @@ test('a crash while sub-agents work: each continues with its conversation, and n
   expect(answers?.map(({ content }) => content)).toEqual(names.map((name) => `${name} is done`));
   const replay = await server.api.subscribe(sessionId, turnId).done;
   expect(byThread(folded(reader.frames, await rest.done))).toEqual(byThread(folded(replay)));
+});
+
+test('a crash while the conversation is summarized: it is summarized once in the log, and the turn continues', async () => {
+  const config = { context_management: { compaction: { compaction_threshold_tokens: 1_000 } } };
+  await server.api.putAgent('long', { model: { name: 'm' }, config });
+  const usage = { prompt_tokens: 3_000, completion_tokens: 1, total_tokens: 3_001 };
+  const summary = held(
+    (call) => call.text('The begin'),
+    () => undefined,
+  );
+  model.script(
+    'm',
+    (call) => call.text('First.').finish('stop', usage),
+    summary.script,
+    say('All of it.'),
+    say('Second.'),
+  );
+  const sessionId = await server.api.createSession('long');
+  await server.api.turn(sessionId, 'x'.repeat(3_000)).done;
+  const reader = server.api.turn(sessionId, 'go on');
+  await summary.reached;
+  await server.kill();
+  await reader.done.catch(() => undefined);
+  summary.release();
+  await server.start();
+  const turnId = await reader.turnId();
+  const end = await server.api.subscribe(sessionId, turnId).end();
+  // The usage of the attempt that was lost was never reported.
+  expect(end).toMatchObject({
+    output: { content: 'Second.' },
+    metrics: { total_input_tokens: 20, unreported_attempts: 1 },
+  });
+  await server.api.turn(sessionId, 'more').done;
+  expect(model.requestsTo('m').map(({ messages }) => messages.length)).toEqual([1, 2, 2, 2, 4]);
+  expect(textOf(model.requestsTo('m')[4]?.messages[0])).toMatch(/All of it\.$/);
 });
 
 test('a crash during a tool call: an effect happens at most once, and repeated calls have the same operation id', async () => {
