@@ -147,8 +147,16 @@ export class Thread {
     if (this.#connectsFirst() && !this.#mustEnd()) await this.#connectTools();
     const subAgents = threads.map((thread) => new Thread(this.#turn, thread));
     let end = await this.#settle(ready, pending, subAgents);
-    while (!end) end = this.#mustEnd() ?? (await this.#step());
+    while (!end) {
+      if (!this.#isBegunByStart) await this.#turn.untilMayBegin(() => workflowInfo().continueAsNewSuggested);
+      end = this.#mustEnd() ?? (await this.#step());
+    }
     return end;
+  }
+
+  /** Whether the next model call is the one that the start of the turn has begun: readers may have seen its answer. */
+  get #isBegunByStart(): boolean {
+    return !this.#agent && this.#steps === 0 && startsWithModelCall(this.#turn.start);
   }
 
   /** Why the thread may not call its model again. */
@@ -287,7 +295,10 @@ export class Thread {
   async #callTools(calls: ReadyCall[]): Promise<void> {
     const waiting = [...calls];
     const lane = async (): Promise<void> => {
-      for (let call = waiting.shift(); call && !this.#turn.stopped(); call = waiting.shift()) {
+      while (waiting.length > 0) {
+        await this.#turn.untilMayBegin();
+        const call = this.#turn.stopped() ? undefined : waiting.shift();
+        if (!call) return;
         await this.#callTool(call);
       }
     };
@@ -309,14 +320,16 @@ export class Thread {
       stopped() || (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
     const lane = async (): Promise<void> => {
       while (!isOver()) {
-        const call = next();
+        const call = this.#turn.mayBegin ? next() : undefined;
         if (call) {
           if (call === waiting[0]) waiting.shift();
           started.add(call.toolCallId);
           // A call that asks the user is allowed again, by the answer.
           if (await this.#callTool(call)) started.delete(call.toolCallId);
         } else {
-          await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
+          await CancellationScope.nonCancellable(() =>
+            condition(() => isOver() || (this.#turn.mayBegin && next() !== undefined)),
+          );
         }
       }
     };

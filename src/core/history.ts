@@ -134,7 +134,6 @@ export interface TurnContinuation extends Partial<Waiting> {
   previousRunId: string;
   /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
   deadline: number;
-  /** Present if the turn waits for answers. */
   actions?: TurnActionsState;
   /** The previous run resulted from an operator's reset, or continued such a run. */
   isReset?: true;

@@ -13,6 +13,7 @@ export type Rejection =
   | 'call_answered_twice'
   | 'calls_unanswered'
   | 'nothing_pending'
+  | 'nothing_running'
   | 'already_decided'
   | 'not_an_approver';
 

@@ -370,11 +370,18 @@ export interface ToolDecided extends Base {
   remaining: number;
 }
 
-/** The turn has nothing to do until somebody answers, or goes on. While it is paused its time limit stops. */
+/**
+ * Why a turn is paused. While there is a reason, its time limit stops.
+ * - `action`: it has nothing to do until it gets answers.
+ * - `requested`: a command holds it.
+ */
+export type PauseReason = 'action' | 'requested';
+
+/** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends Base {
   kind: 'turn.paused' | 'turn.resumed';
-  reason: 'action';
-  /** Who made it go on; absent if time did. */
+  reason: PauseReason;
+  /** Whose command caused it; absent if there was none. */
   by?: Subject;
 }
 

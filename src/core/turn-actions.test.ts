@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
-import type { HistoryEvent } from './history.ts';
+import type { HistoryEvent, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import type { ApprovalPolicy, LogEntry, ModelMessage, ToolCall } from './records.ts';
-import { TurnActions, type Answer, type AnswerCommand } from './turn-actions.ts';
+import { NO_USAGE, type ApprovalPolicy, type LogEntry, type ModelMessage, type ToolCall } from './records.ts';
+import { TurnActions, type Answer, type AnswerCommand, type PauseCommand, type TurnCommand } from './turn-actions.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
@@ -31,6 +31,18 @@ function messageOf(toolCalls: ToolCall[], threadId = 'main'): ModelMessage {
   const id = `msg_${threadId}`;
   const texts = { content: '', refusal: '', reasoning: '' };
   return { kind: 'model.message', id, at, threadId, ...texts, toolCalls, finishReason: 'tool_calls' };
+}
+
+/** What a run passes on when the log has `ordinal` records. */
+function carryOf(actions: TurnActions, ordinal = 2): TurnContinuation {
+  return {
+    ordinal,
+    step: 1,
+    usage: NO_USAGE,
+    previousRunId: 'r',
+    deadline: 0,
+    actions: structuredClone(actions.state),
+  };
 }
 
 let commands = 0;
@@ -66,8 +78,13 @@ function waitingOn(...calls: ToolCall[]): TurnActions {
   return actions;
 }
 
+const hold = (type: PauseCommand['type'], who = 'ann'): PauseCommand => {
+  const { id, subject } = command(who);
+  return { type, id, subject };
+};
+
 /** The records of the end of a task, in short. */
-function endTask(actions: TurnActions, given: AnswerCommand[], after = 0): string[] {
+function endTask(actions: TurnActions, given: TurnCommand[], after = 0): string[] {
   return actions.endTask(given, BEGIN + after).records.map((record) => {
     if (record.kind === 'tool.decided') {
       return `${record.toolCallId} ${record.decision} ${record.by?.subjectSlug ?? 'time'} ${record.remaining}`;
@@ -193,6 +210,31 @@ test('a turn that does not wait takes no commands', () => {
   expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'nothing_pending' });
 });
 
+test('a pause holds any turn until it is resumed, once, and is counted as time that it waited', () => {
+  const actions = new TurnActions(turnStart());
+  expect(actions.isRepetition(hold('resume'))).toBe(true);
+  expect(actions.endTask([hold('pause'), hold('pause', 'bob')], BEGIN).records).toMatchObject([
+    { kind: 'turn.paused', reason: 'requested', by: { subjectId: 'ann' } },
+  ]);
+  expect([actions.isHeld, actions.isPaused, actions.isRepetition(hold('pause'))]).toEqual([true, true, true]);
+  const next = new TurnActions(turnStart({ carry: carryOf(actions) }));
+  expect(next.isHeld).toBe(true);
+  expect(next.endTask([hold('resume', 'bob')], BEGIN + 3_000).records).toMatchObject([
+    { kind: 'turn.resumed', reason: 'requested', by: { subjectId: 'bob' } },
+  ]);
+  expect([next.isHeld, next.isPaused, next.waitedMs]).toEqual([false, false, 3_000]);
+});
+
+test('a turn that waits for answers and is held is paused until both have ended; its time is counted once', () => {
+  const actions = waitingOn(asking('a'));
+  expect(endTask(actions, [hold('pause')], 1_000)).toEqual(['turn.paused']);
+  expect(actions.pauses).toEqual(['action', 'requested']);
+  expect(endTask(actions, [command('ann', vote('a'))], 2_000)).toEqual(['a allow ann 0', 'turn.resumed']);
+  expect(actions.pauses).toEqual(['requested']);
+  expect(endTask(actions, [hold('resume')], 5_000)).toEqual(['turn.resumed']);
+  expect(actions.waitedMs).toBe(5_000);
+});
+
 /** What happens to a turn with three open calls. */
 const happening = fc.oneof(
   fc.record({
@@ -201,6 +243,7 @@ const happening = fc.oneof(
     calls: fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'x'), { minLength: 1, maxLength: 3 }),
     status: fc.constantFrom('allow' as const, 'deny' as const),
   }),
+  fc.record({ type: fc.constant('hold' as const), command: fc.constantFrom('pause' as const, 'resume' as const) }),
   fc.record({ type: fc.constant('result' as const) }),
   fc.record({ type: fc.constant('task' as const), after: fc.integer({ min: 0, max: 20_000 }) }),
   fc.record({ type: fc.constant('continue' as const) }),
@@ -226,7 +269,7 @@ test('the workflow and the projection agree on the log, in any order of commands
       // What the workflow does: it counts results at once, and ends a task when no microtask is left.
       let actions = new TurnActions(start);
       let count = 1;
-      let queue: AnswerCommand[] = [];
+      let queue: TurnCommand[] = [];
       let eventId = 10;
       let [now, runs] = [BEGIN, 0];
       const scheduled: number[] = [];
@@ -249,7 +292,7 @@ test('the workflow and the projection agree on the log, in any order of commands
         if (queue.length > 0 || actions.isUnsettled(now)) count += actions.endTask(queue, now).records.length;
         queue = [];
         feed({ type: 'taskCompleted' });
-        for (const { toolCallId, source } of actions.allowed('main')) {
+        for (const { toolCallId, source } of actions.isHeld ? [] : actions.allowed('main')) {
           if (ran.includes(toolCallId)) continue;
           ran.push(toolCallId);
           scheduled.push(eventId);
@@ -261,6 +304,10 @@ test('the workflow and the projection agree on the log, in any order of commands
       for (const one of happenings) {
         if (one.type === 'command') {
           const given = command(one.who, ...one.calls.map((id) => vote(id, one.status)));
+          queue.push(given);
+          feed({ type: 'commanded', command: given });
+        } else if (one.type === 'hold') {
+          const given = hold(one.command);
           queue.push(given);
           feed({ type: 'commanded', command: given });
         } else if (one.type === 'result') {
@@ -275,15 +322,8 @@ test('the workflow and the projection agree on the log, in any order of commands
         } else if (one.type === 'task') {
           endTask(one.after);
         } else if (scheduled.length === 0 && queue.length === 0) {
-          const carry = {
-            ordinal: count,
-            step: 1,
-            usage: { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
-            previousRunId: `r${runs++}`,
-            deadline: 0,
-            actions: structuredClone(actions.state),
-          };
-          const next = turnStart({ pause: 'wait', carry });
+          runs += 1;
+          const next = turnStart({ pause: 'wait', carry: carryOf(actions, count) });
           feed({ type: 'continued', at: at(), runId: 'r' });
           // Every other time by a reader that begins with the run.
           if (runs % 2 === 0) projection = new TurnProjection();
@@ -292,7 +332,15 @@ test('the workflow and the projection agree on the log, in any order of commands
         }
       }
       expect(log.length).toBe(count);
+      const resume = hold('resume');
+      queue.push(resume);
+      feed({ type: 'commanded', command: resume });
       endTask(0);
+      expect(actions.isHeld).toBe(false);
+      const pauses = log.flatMap(({ record }) => ('reason' in record && record.reason === 'requested' ? [record] : []));
+      expect(pauses.map(({ kind }) => kind)).toEqual(
+        pauses.map((_, i) => (i % 2 === 0 ? 'turn.paused' : 'turn.resumed')),
+      );
       feed({ type: 'closed', at: at(), close: { how: 'terminated', reason: 'abandoned' } });
       expect(log.map(({ ordinal }) => ordinal)).toEqual(log.map((_, i) => i + 1));
       const records = log.map(({ record }) => record);

@@ -1,6 +1,7 @@
 import type { CallToolInput, TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
-import type { Approvers, InputItem, PendingCall, ToolDecided, UnsequencedRecord } from './records.ts';
+import { Pauses, type PausesState } from './pauses.ts';
+import type { Approvers, InputItem, PauseReason, PendingCall, ToolDecided, UnsequencedRecord } from './records.ts';
 import type { Caller, Subject } from './subject.ts';
 import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
 
@@ -8,7 +9,7 @@ import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallK
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
  * it is in the history, and becomes records of the log if `TurnActions` accepts it.
  */
-export type TurnCommand = AnswerCommand;
+export type TurnCommand = AnswerCommand | PauseCommand;
 
 /** Answers to calls that wait in the turn: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {
@@ -16,6 +17,16 @@ export interface AnswerCommand extends Answerer {
   /** Minted by the API, which waits for the verdict on it. */
   id: string;
   answers: Answer[];
+}
+
+/**
+ * Holds the turn, or lets it continue: no thread of a turn that is held begins a model call or a tool call. What runs
+ * ends normally. A repetition changes nothing.
+ */
+export interface PauseCommand {
+  type: 'pause' | 'resume';
+  id: string;
+  subject: Subject;
 }
 
 /** A caller, with what it may do in the session, apart from what policies allow it. */
@@ -60,8 +71,7 @@ interface TrackedCall {
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnActionsState {
   threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
-  pausedAt?: number;
-  waitedMs: number;
+  pauses: PausesState;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
@@ -77,8 +87,8 @@ interface TaskEnd {
 }
 
 /**
- * The calls of a running turn that wait for a person or a client (`pause: "wait"`), as a state machine without time and
- * I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
+ * What people do to a running turn: the calls that wait for a person or a client (`pause: "wait"`), and the pauses of any
+ * turn, as a state machine without time and I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
  * commands, so both get the same state from the same history. Everything that is not an activity's result happens at
  * the end of a workflow task, in this order:
  *
@@ -90,45 +100,51 @@ interface TaskEnd {
  * `Date.now()`.
  */
 export class TurnActions {
-  /** Whether the turn waits for answers. Otherwise it ends when it needs some, and takes no commands. */
+  /** Whether the turn waits for answers. Otherwise it ends when it needs some, and accepts none. */
   readonly waits: boolean;
   readonly #turnId: string;
   /** Live threads; one without calls is calling its model. */
   readonly #threads: Map<string, Map<string, TrackedCall>>;
-  #pausedAt: number | undefined;
-  #waitedMs: number;
+  readonly #pauses: Pauses;
   #failure: string | undefined;
 
   constructor(start: Pick<TurnStart, 'turnId' | 'pause' | 'carry' | 'threads' | 'resumes'>) {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pausedAt, waitedMs = 0 } = carry?.actions ?? {};
+    const { threads = [], pauses } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
     this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(copies(calls))]));
     if (!carry) this.#resume(start);
-    this.#pausedAt = pausedAt;
-    this.#waitedMs = waitedMs;
+    this.#pauses = new Pauses(pauses);
   }
 
   get state(): TurnActionsState {
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
-      ...(this.#pausedAt !== undefined && { pausedAt: this.#pausedAt }),
-      waitedMs: this.#waitedMs,
+      pauses: this.#pauses.state,
     };
   }
 
-  /** Whether the turn does nothing but wait, according to its log. */
+  /** Why the turn is paused, according to its log. */
+  get pauses(): PauseReason[] {
+    return this.#pauses.reasons;
+  }
+
   get isPaused(): boolean {
-    return this.#pausedAt !== undefined;
+    return this.pauses.length > 0;
+  }
+
+  /** Whether no thread may begin a model call or a tool call. */
+  get isHeld(): boolean {
+    return this.#pauses.has('requested');
   }
 
   /** How long the turn was paused in all, up to the last time it was resumed. */
   get waitedMs(): number {
-    return this.#waitedMs;
+    return this.#pauses.waitedMs;
   }
 
   /** Why the turn must end: an approval has expired whose policy says so. */
@@ -235,7 +251,9 @@ export class TurnActions {
   isUnsettled(now: number): boolean {
     if (this.#threads.size === 0) return false;
     const due = this.nextDue;
-    return (due !== undefined && due <= now) || this.#mustPause !== this.isPaused || this.#all('new').length > 0;
+    return (
+      (due !== undefined && due <= now) || this.#mustPause !== this.#pauses.has('action') || this.#all('new').length > 0
+    );
   }
 
   /** When a call expires or is escalated next: milliseconds since 1970. */
@@ -254,16 +272,32 @@ export class TurnActions {
       const verdict = this.refuse(command);
       verdicts.set(command.id, verdict);
       if (verdict) continue;
+      if (command.type !== 'answer') {
+        records.push(...this.#pauses.set('requested', command.type === 'pause', now, command.subject));
+        continue;
+      }
       const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
       if (accepted.length > 0) by = command.subject;
       records.push(...accepted);
     }
-    records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
+    const advanced = this.#advance(now);
+    const mustPause = this.#mustPause;
+    // The last answer has resumed the turn.
+    records.push(...advanced, ...this.#pauses.set('action', mustPause, now, mustPause ? undefined : by));
     return { records, verdicts };
   }
 
   /** Why the turn refuses a command now. */
-  refuse({ answers, ...caller }: Omit<AnswerCommand, 'id'>): Verdict {
+  refuse(command: TurnCommand): Verdict {
+    return command.type === 'answer' ? this.#refuseAnswers(command) : undefined;
+  }
+
+  /** Whether the turn is in the state already that a command asks for. */
+  isRepetition({ type }: PauseCommand): boolean {
+    return this.isHeld === (type === 'pause');
+  }
+
+  #refuseAnswers({ answers, ...caller }: AnswerCommand): Verdict {
     if (this.#all('waiting').length === 0 && !answers.some((answer) => this.#find(answer)?.pending)) {
       return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
     }
@@ -362,19 +396,6 @@ export class TurnActions {
     call.state = 'settled';
     if (onExpiry === 'end') this.#failure ??= `The approval of tool call ${pending.toolCallId} expired.`;
     return [expired, toolResponse(pending, 'expired', at)];
-  }
-
-  #pauseOrResume(now: number, by: Subject | undefined): UnsequencedRecord[] {
-    const mustPause = this.#mustPause;
-    if (mustPause === this.isPaused) return [];
-    const at = isoTime(now);
-    if (mustPause) {
-      this.#pausedAt = now;
-      return [{ kind: 'turn.paused', at, reason: 'action' }];
-    }
-    this.#waitedMs += now - (this.#pausedAt ?? now);
-    this.#pausedAt = undefined;
-    return [{ kind: 'turn.resumed', at, reason: 'action', ...(by && { by }) }];
   }
 
   /** Whether calls wait, and no thread does anything else. */

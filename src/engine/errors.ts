@@ -18,6 +18,7 @@ const EFFECTS = {
   calls_unanswered: 'rejected',
   invalid_answer: 'rejected',
   nothing_pending: 'rejected',
+  nothing_running: 'rejected',
   already_decided: 'rejected',
   not_an_approver: 'rejected',
   invalid_agent: 'rejected',

@@ -147,6 +147,11 @@ export const ERRORS = {
     type: 'conflict_error',
     description: 'no tool call of the session waits for an answer',
   },
+  nothing_running: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the session has no running turn',
+  },
   already_decided: {
     status: 409,
     type: 'conflict_error',

@@ -207,7 +207,11 @@ export const toolDecided = z
   })
   .meta({ id: 'ToolDecided' });
 
-const pause = { ...base, thread_id: z.null(), reason: z.enum(['action']), by: subject.optional() };
+const pauseReason = z
+  .enum(['action', 'requested'])
+  .describe('`action`: it waits for answers to its tool calls; `requested`: somebody has paused it');
+
+const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
 
 export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
 
@@ -302,6 +306,7 @@ export const turnState = z
         .array(z.string())
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
+      paused: z.array(pauseReason).optional().describe('why the turn is paused; absent if it is not'),
     }),
     ...turnDoneState.options,
   ])
