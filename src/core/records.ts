@@ -9,6 +9,7 @@
  */
 
 import type { Role, Subject } from './subject.ts';
+import type { TurnTotals } from './turn-totals.ts';
 
 /** The thread of the root agent; sub-agents get threads of their own. */
 export const ROOT_THREAD = 'main';
@@ -398,10 +399,11 @@ export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
-export interface TurnDone extends Base {
+export interface TurnDone extends Base, TurnTotals {
   kind: 'turn.done';
   end: TurnOutcome;
-  usage: Usage;
+  /** How long the turn was paused. */
+  waitedMs: number;
 }
 
 export type LogRecord =
