@@ -41,6 +41,11 @@ export class Pauses {
     return this.#waitedMs;
   }
 
+  /** How long it was paused in all until `now`, in milliseconds since 1970. */
+  waitedUntil(now: number): number {
+    return this.#waitedMs + now - (this.#since ?? now);
+  }
+
   has(reason: PauseReason): boolean {
     return this.#reasons.has(reason);
   }
@@ -54,7 +59,7 @@ export class Pauses {
     } else {
       this.#reasons.delete(reason);
       if (this.#reasons.size === 0) {
-        this.#waitedMs += now - (this.#since ?? now);
+        this.#waitedMs = this.waitedUntil(now);
         this.#since = undefined;
       }
     }

@@ -4,8 +4,9 @@ import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
 import type { HistoryEvent, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import { NO_USAGE, type ApprovalPolicy, type LogEntry, type ModelMessage, type ToolCall } from './records.ts';
+import type { ApprovalPolicy, LogEntry, ModelMessage, ToolCall } from './records.ts';
 import { TurnActions, type Answer, type AnswerCommand, type PauseCommand, type TurnCommand } from './turn-actions.ts';
+import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
@@ -38,7 +39,7 @@ function carryOf(actions: TurnActions, ordinal = 2): TurnContinuation {
   return {
     ordinal,
     step: 1,
-    usage: NO_USAGE,
+    ...NO_TOTALS,
     previousRunId: 'r',
     deadline: 0,
     actions: structuredClone(actions.state),

@@ -147,6 +147,11 @@ export class TurnActions {
     return this.#pauses.waitedMs;
   }
 
+  /** How long the turn was paused in all until `now`, in milliseconds since 1970. */
+  waitedUntil(now: number): number {
+    return this.#pauses.waitedUntil(now);
+  }
+
   /** Why the turn must end: an approval has expired whose policy says so. */
   get failure(): string | undefined {
     return this.#failure;
