@@ -370,10 +370,11 @@ export interface ToolDecided extends Base {
   remaining: number;
 }
 
-/** The turn has nothing to do until somebody answers, or goes on. While it is paused its time limit stops. */
+/** The turn has nothing to do until a person answers or signs in, or goes on. While it is paused its time limit stops. */
 export interface TurnPaused extends Base {
   kind: 'turn.paused' | 'turn.resumed';
-  reason: 'action';
+  /** What it waits for, or what made it go on: time counts as an action. */
+  reason: 'action' | 'sign_in';
   /** Who made it go on; absent if time did. */
   by?: Subject;
 }

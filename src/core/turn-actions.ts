@@ -1,14 +1,24 @@
 import type { CallToolInput, TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
-import type { Approvers, InputItem, PendingCall, ToolDecided, UnsequencedRecord } from './records.ts';
+import type {
+  Approvers,
+  AuthRequired,
+  InputItem,
+  PendingCall,
+  ToolDecided,
+  TurnPaused,
+  UnsequencedRecord,
+  WithoutId,
+} from './records.ts';
 import type { Caller, Subject } from './subject.ts';
 import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
+import { TurnSignIns, type SignInCommand, type TurnSignInsState } from './turn-sign-ins.ts';
 
 /**
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
  * it is in the history, and becomes records of the log if `TurnActions` accepts it.
  */
-export type TurnCommand = AnswerCommand;
+export type TurnCommand = AnswerCommand | SignInCommand;
 
 /** Answers to calls that wait in the turn: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {
@@ -42,8 +52,8 @@ interface TrackedCall {
    * - `running`: the server runs it, or is about to.
    * - `delegated`: a sub-agent answers it, in its own thread.
    * - `new`: it waits, and the log does not say so yet.
-   * - `waiting`: the log has it in a `tool.approval_required` or `tool.response_required`.
-   * - `allowed`: it was approved, or its server's question was answered, and is to run.
+   * - `waiting`: the log has it in a `tool.approval_required`, `tool.response_required` or `mcp.auth_required`.
+   * - `allowed`: it was approved, its server's question was answered, or its sign-in has ended, and is to run.
    * - `settled`: it was denied, has expired, or was answered.
    */
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
@@ -60,6 +70,7 @@ interface TrackedCall {
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnActionsState {
   threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
+  signIns: TurnSignInsState;
   pausedAt?: number;
   waitedMs: number;
 }
@@ -69,6 +80,9 @@ export const MAX_ASKING = 32;
 
 /** A call that waits. */
 type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
+
+/** What a paused turn goes on with. */
+type ResumeCause = Pick<TurnPaused, 'reason' | 'by'>;
 
 interface TaskEnd {
   records: UnsequencedRecord[];
@@ -95,6 +109,7 @@ export class TurnActions {
   readonly #turnId: string;
   /** Live threads; one without calls is calling its model. */
   readonly #threads: Map<string, Map<string, TrackedCall>>;
+  readonly #signIns: TurnSignIns;
   #pausedAt: number | undefined;
   #waitedMs: number;
   #failure: string | undefined;
@@ -109,6 +124,7 @@ export class TurnActions {
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
     this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(copies(calls))]));
     if (!carry) this.#resume(start);
+    this.#signIns = new TurnSignIns(carry?.actions?.signIns);
     this.#pausedAt = pausedAt;
     this.#waitedMs = waitedMs;
   }
@@ -116,6 +132,7 @@ export class TurnActions {
   get state(): TurnActionsState {
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
+      signIns: this.#signIns.state,
       ...(this.#pausedAt !== undefined && { pausedAt: this.#pausedAt }),
       waitedMs: this.#waitedMs,
     };
@@ -136,7 +153,12 @@ export class TurnActions {
     return this.#failure;
   }
 
-  /** The calls that wait for an answer, and since when: milliseconds since 1970. */
+  /** Whether a thread cannot call its model before sign-ins to its servers have ended. */
+  needsSignIn(threadId: string): boolean {
+    return this.#signIns.isWaiting(threadId);
+  }
+
+  /** The calls that wait for an answer or a sign-in, and since when: milliseconds since 1970, for answers. */
   get waiting(): { call: PendingCall; askedAt: number; isEscalated: boolean }[] {
     return this.#all('waiting').map(({ pending, askedAt = 0, isEscalated = false }) => ({
       call: pending,
@@ -162,7 +184,13 @@ export class TurnActions {
     return this.isWaiting(threadId) || this.allowed(threadId).length > 0;
   }
 
-  /** The thread's calls that were approved or answered and have no result. */
+  /** Whether a call waits, or was approved and has no result. */
+  isUnfinished(call: CallKey): boolean {
+    const found = this.#find(call);
+    return found?.pending !== undefined && found.state !== 'settled';
+  }
+
+  /** The thread's calls that were approved or answered, or whose sign-in has ended, and that have no result. */
   allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered'>)[] {
     const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
     return calls.flatMap(({ state, pending, answer }) => {
@@ -196,12 +224,23 @@ export class TurnActions {
     } else if (record.kind === 'tool.response') {
       this.ended(record);
     } else if (record.kind === 'mcp.auth_required') {
-      // The turn ends when everything else is done, and the next one runs these calls.
-      for (const call of record.calls) this.ended(call);
+      this.#needSignIn(record);
     } else if (record.kind === 'thread.created') {
       this.#threads.set(record.thread.threadId, new Map());
     } else if (record.kind === 'thread.done') {
       this.#threads.delete(record.threadId);
+      this.#signIns.threadEnded(record.threadId);
+    }
+  }
+
+  /** Without calls it is the thread's model that was not called. */
+  #needSignIn({ threadId, servers, calls }: WithoutId<AuthRequired>): void {
+    const tracked = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
+    this.#threads.set(threadId, tracked);
+    if (calls.length === 0) this.#signIns.require({ threadId, servers });
+    for (const pending of calls) {
+      const state = this.#signIns.hasEnded(pending.signInId) ? 'allowed' : 'waiting';
+      tracked.set(pending.toolCallId, { state, pending, votes: [] });
     }
   }
 
@@ -222,6 +261,7 @@ export class TurnActions {
   /** A sub-agent has ended without a result of its model call. */
   threadEnded({ threadId, parent }: { threadId: string; parent: CallKey }): void {
     this.#threads.delete(threadId);
+    this.#signIns.threadEnded(threadId);
     this.ended(parent);
   }
 
@@ -249,17 +289,28 @@ export class TurnActions {
   endTask(commands: readonly TurnCommand[], now: number): TaskEnd {
     const records = this.#ask(now);
     const verdicts = new Map<string, Verdict>();
-    let by: Subject | undefined;
+    let cause: ResumeCause | undefined;
     for (const command of commands) {
+      if (command.type === 'sign_in') {
+        this.#endSignIn(command.signInId);
+        cause = { reason: 'sign_in', by: command.by };
+        continue;
+      }
       const verdict = this.refuse(command);
       verdicts.set(command.id, verdict);
       if (verdict) continue;
       const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
-      if (accepted.length > 0) by = command.subject;
+      if (accepted.length > 0) cause = { reason: 'action', by: command.subject };
       records.push(...accepted);
     }
-    records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
+    records.push(...this.#advance(now), ...this.#pauseOrResume(now, cause));
     return { records, verdicts };
+  }
+
+  /** A repetition changes nothing. */
+  #endSignIn(signInId: string): void {
+    this.#signIns.end(signInId);
+    for (const call of this.#all('waiting')) if (call.pending.signInId === signInId) call.state = 'allowed';
   }
 
   /** Why the turn refuses a command now. */
@@ -286,6 +337,9 @@ export class TurnActions {
     // A repetition stays accepted, also when others have decided in the meantime.
     if (vote?.answer === answerText(answer)) return undefined;
     if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
+    if (call.pending.needs === 'sign_in') {
+      return { code: 'call_not_pending', message: `${what} waits for a sign-in, which no answer replaces` };
+    }
     const expected = call.pending.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
     if (answer.type !== expected) {
       return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
@@ -364,24 +418,30 @@ export class TurnActions {
     return [expired, toolResponse(pending, 'expired', at)];
   }
 
-  #pauseOrResume(now: number, by: Subject | undefined): UnsequencedRecord[] {
+  #pauseOrResume(now: number, cause: ResumeCause = { reason: 'action' }): UnsequencedRecord[] {
     const mustPause = this.#mustPause;
     if (mustPause === this.isPaused) return [];
     const at = isoTime(now);
     if (mustPause) {
       this.#pausedAt = now;
-      return [{ kind: 'turn.paused', at, reason: 'action' }];
+      const needsAnswers = this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in');
+      return [{ kind: 'turn.paused', at, reason: needsAnswers ? 'action' : 'sign_in' }];
     }
     this.#waitedMs += now - (this.#pausedAt ?? now);
     this.#pausedAt = undefined;
-    return [{ kind: 'turn.resumed', at, reason: 'action', ...(by && { by }) }];
+    return [{ kind: 'turn.resumed', at, ...cause }];
   }
 
-  /** Whether calls wait, and no thread does anything else. */
+  /** Whether calls or threads wait, and no thread does anything else. */
   get #mustPause(): boolean {
-    const threads = [...this.#threads.values()].map((calls) => [...calls.values()]);
-    const isIdle = (calls: TrackedCall[]) => calls.some(isWaitedFor) && !calls.some(isActive);
-    return threads.some((calls) => calls.some(isUnanswered)) && threads.every(isIdle);
+    const threads = [...this.#threads].map(([id, calls]) => ({
+      needsSignIn: this.#signIns.isWaiting(id),
+      calls: [...calls.values()],
+    }));
+    return (
+      threads.some(({ needsSignIn, calls }) => needsSignIn || calls.some(isUnanswered)) &&
+      threads.every(({ needsSignIn, calls }) => (needsSignIn || calls.some(isWaitedFor)) && !calls.some(isActive))
+    );
   }
 
   #find(key: CallKey): TrackedCall | undefined {

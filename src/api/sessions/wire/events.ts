@@ -207,7 +207,7 @@ export const toolDecided = z
   })
   .meta({ id: 'ToolDecided' });
 
-const pause = { ...base, thread_id: z.null(), reason: z.enum(['action']), by: subject.optional() };
+const pause = { ...base, thread_id: z.null(), reason: z.enum(['action', 'sign_in']), by: subject.optional() };
 
 export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
 
