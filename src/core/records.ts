@@ -385,9 +385,10 @@ export interface ToolDecided extends Base {
 /**
  * Why a turn is paused. While there is a reason, its time limit stops.
  * - `action`: it has nothing to do until it gets answers.
+ * - `sign_in`: the same, and it waits for sign-ins only.
  * - `requested`: a command holds it.
  */
-export type PauseReason = 'action' | 'requested';
+export type PauseReason = 'action' | 'sign_in' | 'requested';
 
 /** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends Base {

@@ -208,8 +208,10 @@ export const toolDecided = z
   .meta({ id: 'ToolDecided' });
 
 const pauseReason = z
-  .enum(['action', 'requested'])
-  .describe('`action`: it waits for answers to its tool calls; `requested`: somebody has paused it');
+  .enum(['action', 'sign_in', 'requested'])
+  .describe(
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: somebody has paused it',
+  );
 
 const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
 
