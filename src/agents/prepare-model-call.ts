@@ -9,6 +9,7 @@ import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { promptOf } from './prompt.ts';
+import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 
@@ -30,6 +31,8 @@ export interface PreparedModelCall {
   request: ModelRequest;
   toolset: Toolset;
   conversation: TranscriptItem[];
+  /** How often the model may be asked for another answer if one does not fit its schema. */
+  repairs: number;
   /** The sign-ins that were requested: the model is not called before the user has answered them. */
   signIns: ServerSignIn[];
 }
@@ -83,6 +86,7 @@ export async function prepareModelCall(
     request,
     toolset: { ...toolset, unavailable },
     conversation,
+    repairs: repairsLeft(spec, all, threadId),
     signIns,
   };
 }
