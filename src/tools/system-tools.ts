@@ -2,6 +2,7 @@ import type { ToolCall } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { createSubAgent } from './create-sub-agent.ts';
+import { READ_TOOL_RESPONSE } from './read-tool-response.ts';
 import { SEARCH_TOOLS, searchResult, searchTools } from './search-tools.ts';
 import { mayDefer } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
@@ -33,6 +34,7 @@ export function systemTools(spec: AgentSpec): AgentTool[] {
     ...(spec.config?.ask_user_questions?.enabled === false ? [] : [ASK_USER_QUESTION]),
     ...(deferring.length > 0 ? [searchTools(deferring)] : []),
     ...(subAgents ? [subAgents] : []),
+    ...(spec.config?.context_management?.large_tool_response?.enabled === false ? [] : [READ_TOOL_RESPONSE]),
   ];
 }
 
