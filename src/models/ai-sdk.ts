@@ -17,6 +17,7 @@ import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } f
 import type { ToolItem } from '../core/transcript.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { failureOf } from './ai-sdk-failure.ts';
+import { AnswerEnd } from './answer-end.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { blockFields, partsOf, type Block } from './message-blocks.ts';
 import { ModelError } from './model-error.ts';
@@ -32,6 +33,8 @@ export interface Dialect {
   options: (request: ModelRequest) => SharedV4ProviderOptions[string];
   /** The options that mark the end of a part of the request to be cached. */
   cached?: (request: ModelRequest) => SharedV4ProviderOptions[string] | undefined;
+  /** Whether an event is the last one of an answer. Default: the adapter knows, and does not wait for the connection. */
+  isLast?: (event: unknown) => boolean;
   /** The usage in an event of the stream, which is reported even if the answer breaks off. */
   usageIn: (event: unknown) => Usage | undefined;
   /** What the model said of its refusal. */
@@ -85,17 +88,25 @@ export class AiSdkProvider implements ModelProvider {
     { controller, watch }: RequestGuard,
   ): AsyncGenerator<ModelChunk> {
     let requests = 0;
+    const end = new AnswerEnd();
     const fetch: typeof globalThis.fetch = async (input, init) => {
       requests += 1;
       if (requests > MAX_REQUESTS) throw new ModelError('bad_request', 'the model continues its answer without an end');
       const response = await this.#fetch(input instanceof Request ? input.url : input, init);
-      return response.ok ? watch(response) : response;
+      return response.ok ? end.watch(watch(response)) : response;
     };
     const { stream } = await this.#dialect
       .model(model, fetch)
       .doStream({ ...options, abortSignal: controller.signal, includeRawChunks: true });
     const parts = new StreamParts(this.#dialect);
-    for await (const part of stream) yield* parts.chunks(part);
+    try {
+      for await (const part of stream) {
+        if (part.type === 'raw' && this.#dialect.isLast?.(part.rawValue)) end.reached();
+        yield* parts.chunks(part);
+      }
+    } finally {
+      end.stop();
+    }
   }
 }
 
