@@ -19,6 +19,7 @@ import type {
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
 import {
+  isMisfit,
   ROOT_THREAD,
   type MessagePlan,
   type ModelMessage,
@@ -299,7 +300,8 @@ export class Thread {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
-    return message.toolCalls.length === 0 ? { status: 'done' } : { message, stamp, started };
+    const isDone = message.toolCalls.length === 0 && !isMisfit(message);
+    return isDone ? { status: 'done' } : { message, stamp, started };
   }
 
   #plan(isFirst: boolean): MessagePlan {

@@ -10,6 +10,7 @@ import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/reco
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
+import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 
@@ -31,6 +32,8 @@ export interface PreparedModelCall {
   request: ModelRequest;
   toolset: Toolset;
   conversation: TranscriptItem[];
+  /** How often the model may be asked for another answer if one does not fit its schema. */
+  repairs: number;
   /** The sign-ins that were requested: the model is not called before the user has answered them. */
   signIns: ServerSignIn[];
 }
@@ -88,6 +91,7 @@ export async function prepareModelCall(
     request,
     toolset: { ...toolset, unavailable },
     conversation,
+    repairs: repairsLeft(spec, all, threadId),
     signIns,
   };
 }

@@ -146,6 +146,13 @@ export interface ModelMessage extends Base {
   model?: string;
   /** The attempts before the one that wrote the message, if there were any: the provider failed. */
   attempts?: FailedAttempt[];
+  /** The check of an answer for which the agent has a JSON Schema. */
+  structured?: { fits: true } | { fits: false; problem: string };
+}
+
+/** Whether a message is an answer that is not accepted. The model is asked for another one, unless the turn ends. */
+export function isMisfit({ structured }: ModelMessage): boolean {
+  return structured?.fits === false;
 }
 
 export interface FailedAttempt {

@@ -128,6 +128,10 @@ const runtimeConfig = z.object({
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()
     .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),
+  structured_output: z
+    .object({ max_repairs: z.int().min(0).max(10).nullish() })
+    .nullish()
+    .describe('how often a turn may ask for another answer if one does not fit its json_schema; default 2'),
   retention_days: z
     .int()
     .min(1)
