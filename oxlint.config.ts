@@ -21,6 +21,7 @@ const LAYERS = [
   'src/engine',
   'workflows',
   'src/mcp',
+  'src/skills',
   'src/models',
   'src/telemetry',
   'src/auth',

@@ -6,6 +6,7 @@ import { withoutForeignFields } from '../models/foreign-fields.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
+import type { Skills } from '../skills/skills.ts';
 import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { promptOf } from './prompt.ts';
@@ -18,6 +19,7 @@ export interface ModelCallSources {
   toolsets: Pick<ToolsetLoader, 'load'>;
   models: Pick<ModelProviders, 'resolve'>;
   blobs: Pick<BlobStore, 'get'>;
+  skills: Pick<Skills, 'list'>;
 }
 
 export interface PreparedModelCall {
@@ -39,18 +41,19 @@ export interface PreparedModelCall {
  * that the agent's servers require are requested if `requests` is given.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs }: ModelCallSources,
+  { catalog, toolsets, models, blobs, skills }: ModelCallSources,
   call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & { fallback?: number },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
   const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0 } = call;
-  // All three are awaited together, so that none of them can reject unhandled, which would end the process.
+  // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
-  const [spec, toolset, all] = await Promise.all([
+  const [spec, toolset, listedSkills, all] = await Promise.all([
     loadingSpec,
     loadingSpec.then((loaded) => toolsets.load(loaded, { sessionId, owner }, signal)),
+    loadingSpec.then((loaded) => skills.list(loaded)),
     records,
   ]);
   const conversation = transcript(all, threadId);
@@ -71,6 +74,7 @@ export async function prepareModelCall(
     transcript: withoutForeignFields(conversation, target),
     tools: offeredTools(toolset, foundTools(all, threadId), mayStart),
     unavailable,
+    skills: listedSkills,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });

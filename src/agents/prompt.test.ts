@@ -33,6 +33,7 @@ function promptFor(records: UnsequencedRecord[]) {
     transcript: transcript(records, threadId),
     tools: [],
     unavailable: [],
+    skills: { skills: [], unavailable: [] },
     fileContent: () => Promise.reject(new Error('there is no file')),
   });
 }
