@@ -216,6 +216,7 @@ class ModelCallAttempt {
       maxWaiting: this.#input.subAgent ? MAX_WAITING_CALLS : Infinity,
       startSubAgent: (call: SubAgentCall) =>
         retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
+      loadBlob: (blob: string) => retryWhileUnavailable(() => blobs.get(sessionId, blob), this.#signal),
     };
     const answer: NewRecord[] =
       (await this.#message?.records(end, usage, handling)) ??

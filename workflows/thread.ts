@@ -255,7 +255,7 @@ export class Thread {
     try {
       result = await callModel(input);
     } catch (error) {
-      this.#turn.count(undefined, countFailureRecords('callModel', input));
+      this.#turn.countFailedCall(input);
       this.#turn.unreserve(plan.mayStart ?? 0);
       if (this.#agent) this.#turn.actions.threadEnded(this.#agent);
       if (isCancellation(error)) return { status: 'stopped' };

@@ -1,9 +1,17 @@
 import { workflowInfo } from '@temporalio/workflow';
-import type { Appended, CallToolInput, RunGuard, TurnContinuation, TurnStart } from '../src/core/history.ts';
-import { countStartRecords, resolutionOf } from '../src/core/projection.ts';
-import { addUsage, NO_USAGE, type OpenThread, type PendingCall, type Usage } from '../src/core/records.ts';
+import type {
+  Appended,
+  CallModelInput,
+  CallToolInput,
+  RunGuard,
+  TurnContinuation,
+  TurnStart,
+} from '../src/core/history.ts';
+import { countFailureRecords, countStartRecords, resolutionOf } from '../src/core/projection.ts';
+import type { OpenThread, PendingCall } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import { startable } from '../src/core/sub-agents.ts';
+import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from '../src/core/turn-totals.ts';
 import { Slots } from './slots.ts';
 
 /**
@@ -39,7 +47,7 @@ export class TurnScope {
   readonly #deadline: () => number;
   readonly #run: Omit<RunGuard, 'deadline'>;
   #ordinal: number;
-  #usage: Usage;
+  #totals: TurnTotals;
   #started: number;
   /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
   readonly #results: { stamp: string; after: number }[];
@@ -53,7 +61,8 @@ export class TurnScope {
     this.slots = new Slots(limits.subAgents);
     this.#ordinal = carry?.ordinal ?? countStartRecords(start);
     this.#results = (carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
-    this.#usage = carry?.usage ?? NO_USAGE;
+    const { usage, modelCalls, toolCalls } = carry ?? NO_TOTALS;
+    this.#totals = { usage, modelCalls, toolCalls };
     this.#started = carry?.started ?? threads?.length ?? 0;
     // Only the activities check the run, since this code must replay the events before a reset.
     const { originalExecutionRunId: runId } = workflowInfo();
@@ -69,8 +78,13 @@ export class TurnScope {
     return this.#ordinal;
   }
 
-  get progress(): Pick<TurnContinuation, 'ordinal' | 'usage' | 'started'> {
-    return { ordinal: this.#ordinal, usage: this.#usage, ...(this.#started > 0 && { started: this.#started }) };
+  /** What the turn has used. */
+  get totals(): TurnTotals {
+    return this.#totals;
+  }
+
+  get progress(): Pick<TurnContinuation, 'ordinal' | 'started' | keyof TurnTotals> {
+    return { ordinal: this.#ordinal, ...this.#totals, ...(this.#started > 0 && { started: this.#started }) };
   }
 
   /** Counts the records of a result or, without a result, the `failureRecords` that the projection adds. */
@@ -81,8 +95,14 @@ export class TurnScope {
     this.#ordinal += records;
     for (const record of result?.records ?? []) {
       this.actions.add(record, result?.stamp);
-      if (record.kind === 'model.message') this.#usage = addUsage(this.#usage, record.usage);
+      this.#totals = addRecord(this.#totals, record);
     }
+  }
+
+  /** Counts the records that the projection adds for a model call whose activity has failed. */
+  countFailedCall(input: CallModelInput): void {
+    this.count(undefined, countFailureRecords('callModel', input));
+    this.#totals = addFailedCall(this.#totals);
   }
 
   /** The stamps of the results that came after the log had `ordinal` records. */

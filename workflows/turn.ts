@@ -29,12 +29,16 @@ const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
 });
 
 /** Sinks of the worker; calls to them are not part of the history. */
-export interface CancelSinks extends Sinks {
-  /** The turn cancels its activities, which hear of it with their next heartbeat. */
-  cancels: { cancelling(turnId: string): void };
+export interface TurnSinks extends Sinks {
+  turns: {
+    /** The turn cancels its activities, which hear of it with their next heartbeat. */
+    cancelling(turnId: string): void;
+    /** The log grows without the result of an activity: commands were recorded, or the turn ends. */
+    growing(turnId: string): void;
+  };
 }
 
-const { cancels } = proxySinks<CancelSinks>();
+const { turns } = proxySinks<TurnSinks>();
 
 /** A turn: one request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnResult> {
@@ -47,7 +51,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
   const stop = (why: CancelReason) => {
-    if (!reason) cancels.cancelling(turnId);
+    if (!reason) turns.cancelling(turnId);
     reason ??= why;
     steps.cancel();
   };
@@ -60,6 +64,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped });
   const onRecords = (count: number) => {
     scope.count(undefined, count);
+    if (count > 0) turns.growing(turnId);
     return scope.ordinal;
   };
   const commands = new TurnCommands({ turnId, sessionId, actions, onRecords });
@@ -91,6 +96,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     // Rethrown, it would fail the workflow task for ever.
     end = { status: 'error', message: errorMessage(error) };
   }
+  turns.growing(turnId);
   return resultOf(end, reason);
 }
 

@@ -9,6 +9,7 @@ import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { Skills } from '../skills/skills.ts';
 import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
+import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
@@ -57,6 +58,7 @@ export async function prepareModelCall(
     records,
   ]);
   const conversation = transcript(all, threadId);
+  const shown = withCutResults(spec, conversation);
   const { signIns, unavailable } = requests
     ? await requestSignIns(toolset, all, requests)
     : { signIns: [], unavailable: toolset.unavailable };
@@ -71,8 +73,11 @@ export async function prepareModelCall(
     // A registered agent is instructed by its own spec alone.
     ...(subAgent && subAgent.agent === undefined && { taskName: subAgent.title }),
     model: target.model,
-    transcript: withoutForeignFields(conversation, target),
-    tools: offeredTools(toolset, foundTools(all, threadId), mayStart),
+    transcript: withoutForeignFields(shown, target),
+    tools: offeredTools(toolset, foundTools(all, threadId), {
+      mayStart,
+      mayRead: shown.some((item, i) => item !== conversation[i]),
+    }),
     unavailable,
     skills: listedSkills,
     fileContent: async (file) =>

@@ -1,14 +1,10 @@
-import { truncateMiddle } from '../core/text.ts';
 import { memoized } from '../lib/memoized.ts';
 import type { StoredFile } from '../core/records.ts';
-import type { ToolItem, TranscriptItem } from '../core/transcript.ts';
+import type { TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { ListedSkills } from '../skills/skills.ts';
 import { READ_SKILL } from '../tools/read-skill.ts';
 import type { ModelRequest, OfferedTool } from '../models/provider.ts';
-
-/** A longer tool result (in JSON bytes) is cut for the model, unless the agent disables that. */
-const LARGE_RESULT_BYTES = 64 * 1024;
 
 interface PromptParts {
   spec: AgentSpec;
@@ -39,14 +35,13 @@ export function promptOf(parts: PromptParts): ModelRequest {
     ),
   ];
   const skillList = skillsNote(skills.skills);
-  const cutsResults = spec.config?.context_management?.large_tool_response?.enabled !== false;
   return {
     model,
     params: spec.model.params ?? {},
     system: [instructions, skillList, ...notes].filter(Boolean).join('\n\n'),
     instructionsLength: instructions.length,
     skillsLength: skillList.length,
-    transcript: [...(isRoot ? prepended : []), ...(cutsResults ? transcript.map(cutResult) : transcript)],
+    transcript: [...(isRoot ? prepended : []), ...transcript],
     tools,
     responseFormat: isRoot ? spec.response_format : undefined,
     fileContent,
@@ -80,17 +75,6 @@ const filledTexts = memoized((spec: AgentSpec): { instructions: string; prepende
       content: [{ type: 'text', text: fill(content, variables) }],
     })),
   };
-});
-
-function cutResult(item: TranscriptItem): TranscriptItem {
-  return item.role === 'tool' ? cutItem(item) : item;
-}
-
-/** Memoized, since every model call contains all results before it. */
-const cutItem = memoized((item: ToolItem): ToolItem => {
-  const note = (omitted: number) =>
-    `[${omitted} characters of this result were left out; request less data to see them]`;
-  return { ...item, content: truncateMiddle(item.content, LARGE_RESULT_BYTES, note) };
 });
 
 /** Fills `{{name}}`; a name without a value stays as it is. */

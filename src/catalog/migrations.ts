@@ -63,6 +63,11 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('active_at', 'text', (c) => c.notNull())
     .addColumn('unswept_since', 'text')
     .addColumn('cost_in_usd', 'double precision', (c) => c.defaultTo(0))
+    .addColumn('input_tokens', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('output_tokens', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('model_calls', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('tool_calls', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('waited_ms', 'bigint', (c) => c.notNull().defaultTo(0))
     .addColumn('deleted_at', 'text')
     .addColumn('removal_at', 'text')
     .execute();

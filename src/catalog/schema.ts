@@ -79,6 +79,12 @@ interface SessionsTable {
   unswept_since: Generated<string | null>;
   /** What the ended turns cost; null once one of them used a model of unknown price. */
   cost_in_usd: Generated<number | null>;
+  /** The sums of the ended turns. */
+  input_tokens: Generated<number>;
+  output_tokens: Generated<number>;
+  model_calls: Generated<number>;
+  tool_calls: Generated<number>;
+  waited_ms: Generated<number>;
   /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
   deleted_at: Generated<string | null>;
   /** When housekeeping next continues the removal. */

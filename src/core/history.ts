@@ -8,11 +8,11 @@ import type {
   PendingCall,
   PendingElicitation,
   SubAgent,
-  Usage,
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
 import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
+import type { TurnTotals } from './turn-totals.ts';
 
 /**
  * The input of the projection: the events of a turn workflow's history, decoded and without Temporal's own types
@@ -121,11 +121,10 @@ export interface TurnLimits {
   subAgents: number;
 }
 
-export interface TurnContinuation extends Partial<Waiting> {
+export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   ordinal: number;
   /** The model calls of the root agent. */
   step: number;
-  usage: Usage;
   /** Of the root thread. */
   next?: NextModelCall;
   /** How many sub-agents the turn has started. */

@@ -8,6 +8,7 @@ export type Rejection =
   | 'session_closed'
   | 'request_expired'
   | 'turn_not_found'
+  | 'turn_running'
   | 'actions_pending'
   | 'call_not_pending'
   | 'call_answered_twice'

@@ -9,6 +9,7 @@
  */
 
 import type { Role, Subject } from './subject.ts';
+import type { TurnTotals } from './turn-totals.ts';
 
 /** The thread of the root agent; sub-agents get threads of their own. */
 export const ROOT_THREAD = 'main';
@@ -46,7 +47,8 @@ export type ToolInfo =
  *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`.
  * - `client`: the client answers it.
  * - `thread`: a sub-agent answers it; the record of its thread follows the message.
- * - `answered`: it cannot run (unknown tool, invalid arguments); its result directly follows the message.
+ * - `answered`: it cannot run (unknown tool, invalid arguments), or the conversation itself answers it; its result
+ *   directly follows the message.
  */
 export type ToolRoute =
   | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string; policy?: ApprovalPolicy }
@@ -189,6 +191,16 @@ export function emptyAnswer(
   return plan.connectsServers ? [serversConnected(plan, []), message] : [message];
 }
 
+/** A result that is too long for its record: a blob of the session. */
+export interface FullText {
+  name: string;
+  mimeType: string;
+  bytes: number;
+  characters: number;
+  blob: string;
+  sessionId: string;
+}
+
 export interface ToolResponse extends Base {
   kind: 'tool.response';
   threadId: string;
@@ -201,8 +213,8 @@ export interface ToolResponse extends Base {
   content: string;
   /** Images and other binary results. */
   files?: StoredFile[];
-  /** The whole text, if `content` was cut: a blob of this session. */
-  fullText?: { name: string; mimeType: string; bytes: number; blob: string; sessionId: string };
+  /** The whole text, if `content` was cut. */
+  fullText?: FullText;
   /** For a search for tools: the tools that are offered to the model from now on. */
   foundTools?: FoundTool[];
   /** The thread of the sub-agent that has answered. Only the model reads its answer here. */
@@ -398,10 +410,11 @@ export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
-export interface TurnDone extends Base {
+export interface TurnDone extends Base, TurnTotals {
   kind: 'turn.done';
   end: TurnOutcome;
-  usage: Usage;
+  /** How long the turn was paused. */
+  waitedMs: number;
 }
 
 export type LogRecord =

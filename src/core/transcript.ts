@@ -1,5 +1,6 @@
 import {
   ROOT_THREAD,
+  type FullText,
   type InputItem,
   type ModelMessage,
   type StoredFile,
@@ -22,6 +23,8 @@ export interface ToolItem {
   name: string;
   content: string;
   files: StoredFile[];
+  /** The whole text of a result that was cut when it was stored. */
+  fullText?: FullText;
 }
 
 /** The result of a call that was pending on a turn, on a branch that continued without resolving it. */
@@ -91,7 +94,12 @@ function toolItem(call: ToolCall, result: ToolResult): ToolItem {
   if (known) return known;
   const item =
     'kind' in result
-      ? { ...itemOf(call), content: responseText(result), files: result.files ?? [] }
+      ? {
+          ...itemOf(call),
+          content: responseText(result),
+          files: result.files ?? [],
+          ...(result.fullText && { fullText: result.fullText }),
+        }
       : { ...itemOf(call), content: result.content, files: [] };
   TOOL_ITEMS.set(result, item);
   return item;

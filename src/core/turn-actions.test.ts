@@ -6,6 +6,7 @@ import type { HistoryEvent } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import type { ApprovalPolicy, LogEntry, ModelMessage, ToolCall } from './records.ts';
 import { TurnActions, type Answer, type AnswerCommand } from './turn-actions.ts';
+import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
@@ -278,7 +279,7 @@ test('the workflow and the projection agree on the log, in any order of commands
           const carry = {
             ordinal: count,
             step: 1,
-            usage: { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
+            ...NO_TOTALS,
             previousRunId: `r${runs++}`,
             deadline: 0,
             actions: structuredClone(actions.state),

@@ -131,6 +131,11 @@ export class TurnActions {
     return this.#waitedMs;
   }
 
+  /** How long the turn was paused in all until `now`, in milliseconds since 1970. */
+  waitedUntil(now: number): number {
+    return this.#waitedMs + (this.#pausedAt === undefined ? 0 : now - this.#pausedAt);
+  }
+
   /** Why the turn must end: an approval has expired whose policy says so. */
   get failure(): string | undefined {
     return this.#failure;
@@ -372,7 +377,7 @@ export class TurnActions {
       this.#pausedAt = now;
       return [{ kind: 'turn.paused', at, reason: 'action' }];
     }
-    this.#waitedMs += now - (this.#pausedAt ?? now);
+    this.#waitedMs = this.waitedUntil(now);
     this.#pausedAt = undefined;
     return [{ kind: 'turn.resumed', at, reason: 'action', ...(by && { by }) }];
   }

@@ -26,7 +26,7 @@ import { sessionIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import type { ArchiveSinks } from '../../workflows/session.ts';
 import type { PauseSinks } from '../../workflows/turn-commands.ts';
-import type { CancelSinks } from '../../workflows/turn.ts';
+import type { TurnSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
 import { LeanWorker } from '../temporal/workflow-threads.ts';
 
@@ -97,7 +97,10 @@ export async function startWorker(
           callDuringReplay: false,
         },
       },
-      cancels: { cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false } },
+      turns: {
+        cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false },
+        growing: { fn: (_workflow, turnId) => bus.hintGrowth(turnId), callDuringReplay: false },
+      },
     },
     buildId: config.temporal.buildId,
     shutdownSeconds,
@@ -167,7 +170,7 @@ interface WorkerSettings extends ActivitySettings {
   workflowBundle: { code: string };
   activities: ReturnType<typeof createActivities>;
   /** Called by workflows on this worker. */
-  sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks & PauseSinks>;
+  sinks: InjectedSinks<TraceSinks & ArchiveSinks & TurnSinks & PauseSinks>;
   /** The version of its workflow code; undefined: one that gets the tasks of all versions. */
   buildId: string | undefined;
   /** Whether the worker knows where its workflows wait. */

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ON_RUNNING } from '../core/session.ts';
 import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
 import { agentSkill } from './skill-spec.ts';
@@ -119,6 +120,12 @@ const runtimeConfig = z.object({
     .enum(['end', 'wait'])
     .nullish()
     .describe('what a turn does that needs an answer to a tool call: end (default), or wait for it'),
+  on_running: z
+    .enum(ON_RUNNING)
+    .nullish()
+    .describe(
+      'what a new turn does while another one runs: cancel it (default), or reject: it fails with turn_running',
+    ),
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()
     .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),

@@ -4,6 +4,7 @@ import type { Skills } from '../skills/skills.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { createSubAgent } from './create-sub-agent.ts';
 import { READ_SKILL, readSkill, skillResult } from './read-skill.ts';
+import { READ_TOOL_RESPONSE } from './read-tool-response.ts';
 import { SEARCH_TOOLS, searchResult, searchTools } from './search-tools.ts';
 import { mayDefer } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
@@ -37,6 +38,7 @@ export function systemTools(spec: AgentSpec): AgentTool[] {
     ...(deferring.length > 0 ? [searchTools(deferring)] : []),
     ...(subAgents ? [subAgents] : []),
     ...(skills ? [skills] : []),
+    ...(spec.config?.context_management?.large_tool_response?.enabled === false ? [] : [READ_TOOL_RESPONSE]),
   ];
 }
 

@@ -96,6 +96,11 @@ export const ERRORS = {
     type: 'conflict_error',
     description: 'the session is closed and accepts no further turns',
   },
+  turn_running: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'another turn of the session runs, and `on_running` does not let this one replace it',
+  },
   request_expired: {
     status: 409,
     type: 'conflict_error',

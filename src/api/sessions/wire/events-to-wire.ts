@@ -199,9 +199,8 @@ export function subjectToWire({ subjectId, subjectType, subjectSlug, ...rest }: 
   return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
 }
 
-export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
-  rest satisfies NoFields;
-  const ended = { completed_at: at, metrics: metrics(usage) };
+export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
+  const ended = { completed_at: at, metrics: metrics(totals) };
   switch (end.status) {
     case 'done': {
       // The next turn continues the threads.
@@ -236,7 +235,14 @@ function shortened(message: ModelMessage, maxBytes = MAX_TEXT_BYTES): WireModelM
   return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
 }
 
-function metrics(usage: Usage): WireTurnMetrics {
+function metrics({
+  usage,
+  modelCalls,
+  toolCalls,
+  waitedMs,
+  ...more
+}: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end'>): WireTurnMetrics {
+  more satisfies NoFields;
   const {
     inputTokens,
     outputTokens,
@@ -256,6 +262,9 @@ function metrics(usage: Usage): WireTurnMetrics {
     total_cache_write_tokens: cacheWriteTokens,
     total_reasoning_tokens: reasoningTokens,
     ...(costInUsd !== undefined && { total_cost_in_usd: dollars(costInUsd) }),
+    model_calls: modelCalls,
+    tool_calls: toolCalls,
+    waited_ms: waitedMs,
     unreported_attempts: unreportedAttempts,
   };
 }

@@ -271,6 +271,9 @@ export const turnMetrics = z
     total_cache_write_tokens: z.int(),
     total_reasoning_tokens: z.int(),
     total_cost_in_usd: z.number().optional().describe('absent if the price of a model that was used is unknown'),
+    model_calls: z.int().describe('messages of models, with those of sub-agents'),
+    tool_calls: z.int().describe('calls in these messages'),
+    waited_ms: z.int().describe('how long the turn was paused'),
     unreported_attempts: z
       .int()
       .describe('attempts at a model that ended before their usage was reported; their tokens are not counted'),

@@ -24,7 +24,7 @@ export async function toSessionOrDraft(session: SessionRow, catalog: Catalog): P
 
 /** The fields that sessions and drafts share. */
 function commonFields(session: SessionRow) {
-  const { id, title, created_at, updated_at, metadata, cost_in_usd: cost } = session;
+  const { id, title, created_at, updated_at, metadata } = session;
   const owner = subjectToWire({
     subjectId: session.subject_id,
     subjectType: session.subject_type,
@@ -36,9 +36,22 @@ function commonFields(session: SessionRow) {
     created_by_subject: owner,
     created_at,
     updated_at,
-    ...(cost && { total_cost_in_usd: dollars(cost) }),
+    metrics: metricsOf(session),
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
     ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
+  };
+}
+
+function metricsOf(session: SessionRow): SessionResource['metrics'] {
+  const { input_tokens: input, output_tokens: output, cost_in_usd: cost, model_calls, tool_calls, waited_ms } = session;
+  return {
+    total_input_tokens: input,
+    total_output_tokens: output,
+    total_tokens: input + output,
+    ...(cost && { total_cost_in_usd: dollars(cost) }),
+    model_calls,
+    tool_calls,
+    waited_ms,
   };
 }
 
