@@ -22,6 +22,7 @@ const LAYERS = [
   'workflows',
   'src/mcp',
   'src/skills',
+  'src/files',
   'src/models',
   'src/telemetry',
   'src/auth',
