@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { ON_RUNNING } from '../core/session.ts';
 import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
+import { agentSkill } from './skill-spec.ts';
 
 /** An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
 
@@ -158,7 +159,9 @@ export const agentSpec = z
     agents: bounded(z.array(z.string().min(1).max(128)), 20)
       .nullish()
       .describe('registered agents that the model may start as sub-agents, with their own tools and models'),
-    skills: bounded(z.array(z.looseObject({})), 100).nullish(),
+    skills: bounded(z.array(agentSkill), 100)
+      .nullish()
+      .describe('instructions for particular tasks, which the model reads when it needs them'),
     config: runtimeConfig.nullish(),
   })
   .meta({ id: 'AgentSpec' });
