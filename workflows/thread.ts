@@ -344,7 +344,13 @@ export class Thread {
   }
 
   /** Returns the question if the call waits for an answer of the user. Notes the call if it waits for a sign-in. */
-  async #runTool({ toolCallId, source, answered, signInId }: ReadyCall): Promise<PendingElicitation | undefined> {
+  async #runTool({
+    toolCallId,
+    source,
+    edited,
+    answered,
+    signInId,
+  }: ReadyCall): Promise<PendingElicitation | undefined> {
     const { turnId, sessionId, limits, carry, input } = this.#turn.start;
     const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
@@ -362,7 +368,7 @@ export class Thread {
     // A run that continues another repeats its own requests.
     const mayRepeat = carry !== undefined || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
-    const call = { toolCallId, source, ...signIn, ...(answered && { answered }) };
+    const call = { toolCallId, source, ...(edited && { edited }), ...signIn, ...(answered && { answered }) };
     try {
       const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);

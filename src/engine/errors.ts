@@ -17,6 +17,8 @@ const EFFECTS = {
   call_answered_twice: 'rejected',
   calls_unanswered: 'rejected',
   invalid_answer: 'rejected',
+  invalid_arguments: 'rejected',
+  edit_not_allowed: 'rejected',
   nothing_pending: 'rejected',
   already_decided: 'rejected',
   not_an_approver: 'rejected',
