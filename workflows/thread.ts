@@ -387,7 +387,13 @@ export class Thread {
   }
 
   /** Returns the question if the call waits for an answer of the user. Notes the call if it waits for a sign-in. */
-  async #runTool({ toolCallId, source, answered, signInId }: ReadyCall): Promise<PendingElicitation | undefined> {
+  async #runTool({
+    toolCallId,
+    source,
+    edited,
+    answered,
+    signInId,
+  }: ReadyCall): Promise<PendingElicitation | undefined> {
     const { turnId, sessionId, limits, carry, input, resumes } = this.#turn.start;
     const { threadId } = this.#place;
     const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
@@ -407,7 +413,7 @@ export class Thread {
     const isResumed = carry === undefined && resumes.some((one) => callKey(one) === callKey({ threadId, toolCallId }));
     const mayRepeat = !isResumed || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
-    const call = { toolCallId, source, ...signIn, ...(answered && { answered }) };
+    const call = { toolCallId, source, ...(edited && { edited }), ...signIn, ...(answered && { answered }) };
     try {
       const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);

@@ -1,11 +1,13 @@
 import { mayOnSession } from '../auth/rights.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
+import type { Approval } from '../core/records.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import { commandTurn, errorOf } from './command-turn.ts';
+import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
@@ -52,19 +54,19 @@ export async function answerCalls(
     mayRespond: mayOnSession(caller, session, 'send'),
     answers: stored,
   };
-  const { actions, done } = await logs.currentRun(last.id);
-  if (!actions || done) throw nothingPending();
+  const { actions, done, start, threads } = await logs.currentRun(last.id);
+  if (!actions || !start || done) throw nothingPending();
   const refusal = actions.refuse(command);
   if (refusal && !(await wasAccepted(engine, last.id, command))) throw errorOf(refusal);
   const accepted = answers.map(({ toolCallId }) => toolCallId);
-  if (!refusal)
-    await checkAnswersTo(
-      actions.waiting.map(({ call }) => call),
-      answers,
-      engine,
-      session.id,
-    );
-  if (refusal) return { accepted, waiting: actions.waiting.map(({ call }) => call.toolCallId) };
+  const pending = actions.waiting.map(({ call }) => call);
+  if (refusal) return { accepted, waiting: pending.map(({ toolCallId }) => toolCallId) };
+  await checkAnswersTo(pending, answers, engine, session.id);
+  if (hasEdits(answers)) {
+    const { owner, specHash } = start;
+    const checked = await checkEdits(engine, { session, owner, specHash, threads, pending }, answers);
+    command.answers = await storeEdits(checked, { blobs, sessionId: session.id });
+  }
   const after = await commandTurn(engine, last.id, command);
   if (!after) throw nothingPending();
   return { accepted, waiting: after.waiting.map(({ call }) => call.toolCallId) };
@@ -79,12 +81,18 @@ async function wasAccepted({ logs }: Engine, turnId: string, { answers, subject 
   for await (const { entries } of logs.readStored(turnId)) {
     for (const { record } of entries) {
       if (record.kind !== 'tool.decided' || record.by?.subjectId !== subject.subjectId) continue;
-      decided.add(`${record.decision} ${callKey(record)}`);
+      decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
     }
   }
   return answers.every(
-    (answer) => answer.type === 'user.tool_approval' && decided.has(`${answer.approval.status} ${callKey(answer)}`),
+    (answer) =>
+      answer.type === 'user.tool_approval' &&
+      decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`),
   );
+}
+
+function editedHash(approval: Approval): string | undefined {
+  return approval.status === 'allow' ? approval.edited?.hash : undefined;
 }
 
 function nothingPending(): EngineError {

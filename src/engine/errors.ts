@@ -18,6 +18,8 @@ const EFFECTS = {
   call_answered_twice: 'rejected',
   calls_unanswered: 'rejected',
   invalid_answer: 'rejected',
+  invalid_arguments: 'rejected',
+  edit_not_allowed: 'rejected',
   nothing_pending: 'rejected',
   nothing_running: 'rejected',
   already_decided: 'rejected',

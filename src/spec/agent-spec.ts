@@ -101,6 +101,10 @@ const decisionPolicy = z
     expires_in_seconds: delay.nullish(),
     on_expiry: z.enum(['deny', 'allow', 'end']).nullish().describe('default deny; end: the turn ends with an error'),
     escalate: z.object({ after_seconds: delay, to: approvers }).nullish().describe('who may decide later, too'),
+    may_edit_arguments: z
+      .boolean()
+      .nullish()
+      .describe('whether an approval may change the arguments of the call; default true'),
   })
   .meta({ id: 'DecisionPolicy' });
 

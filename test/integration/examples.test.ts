@@ -34,7 +34,7 @@ test.each([
   ['receive-webhooks', /\[webhook\] action.created [^]*\[webhook\] turn.done .*: done\n$/],
   [
     'decide-in-a-running-turn',
-    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\]\n[^]*\[turn\.done\]\n$/,
+    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\] ran with {"note":"water the plants, and the tree"}\n[^]*\[turn\.done\]\n$/,
   ],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
   [
