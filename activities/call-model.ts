@@ -24,6 +24,7 @@ import { compactConversation } from '../src/agents/compact-conversation.ts';
 import { prepareModelCall, type Compaction, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
 import { endOfSubAgent, refusalOf } from '../src/agents/end-sub-agent.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
+import { outcomeOf } from '../src/agents/structured-answer.ts';
 import { MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
@@ -75,6 +76,7 @@ type Instead = NewRecord | ServerSignIn[];
  * - If the conversation has become too long, the result is what it is compacted to, and the workflow calls again.
  * - If the provider fails permanently, or the last model for longer than configured, the result is the message so far
  *   and the provider's error.
+ * - If the model's answer does not fit the agent's schema too often, the result is that message and an error.
  * - If too many attempts were lost, the result is an empty message and an error that says so.
  */
 export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
@@ -254,13 +256,13 @@ class ModelCallAttempt {
     return this.#dependencies.conversations.load(this.#input, runId, this.#signal);
   }
 
-  async #result(outcome: MessageOutcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
+  async #result(end: MessageOutcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
     const { blobs } = this.#dependencies;
     const { sessionId } = this.#input;
-    const end = outcome.status === 'sign_in_required' ? 'cancelled' : outcome.status;
+    const status = end.status === 'sign_in_required' ? 'cancelled' : end.status;
     this.#recordUsage();
     const { usage, failed } = this.details;
-    const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
+    const finishReason = status === 'cancelled' ? 'cancelled' : 'error';
     const handling = {
       refusal: refusalOf(this.#input),
       maxWaiting: this.#input.subAgent ? MAX_WAITING_CALLS : Infinity,
@@ -269,11 +271,12 @@ class ModelCallAttempt {
       loadBlob: (blob: string) => retryWhileUnavailable(() => blobs.get(sessionId, blob), this.#signal),
     };
     const answer: NewRecord[] =
-      (this.#isCompacting ? undefined : await this.#message?.records(end, usage, handling)) ??
+      (this.#isCompacting ? undefined : await this.#message?.records(status, usage, handling)) ??
       emptyAnswer(this.#input, finishReason, reported(usage).usage);
+    const message = answer.find((record) => record.kind === 'model.message');
+    const outcome = outcomeOf(end, message, this.#message?.repairs ?? 0);
     const records =
       signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...endOfSubAgent(this.#input, answer, outcome)];
-    const message = records.find((record) => record.kind === 'model.message');
     if (message && failed.length > 0) message.attempts = failed;
     return this.#append(records, outcome);
   }

@@ -221,7 +221,15 @@ test('the input is what the last answer reported with what was added, or an esti
   const tokens = (last: ModelMessage, compactedAt = -1) => {
     const conversation = placedTranscript([userSays('x'.repeat(400)), last, result], 'main');
     const transcript = conversation.map(({ item }) => item);
-    const request = { system: 'y'.repeat(80), instructionsLength: 80, tools: [], transcript, model: 'm', params: {} };
+    const request = {
+      system: 'y'.repeat(80),
+      instructionsLength: 80,
+      skillsLength: 0,
+      tools: [],
+      transcript,
+      model: 'm',
+      params: {},
+    };
     const fileContent = () => Promise.resolve('');
     return inputTokens({ ...request, responseFormat: undefined, fileContent }, conversation, compactedAt);
   };

@@ -7,12 +7,14 @@ import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { compactedBy } from '../core/compacted.ts';
 import { foundTools, placedTranscript, type PlacedItem, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
+import type { Skills } from '../skills/skills.ts';
 import type { FoundTool, ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { withCompacted } from './compacted-conversation.ts';
 import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
 import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
+import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 
@@ -22,6 +24,7 @@ export interface ModelCallSources {
   toolsets: Pick<ToolsetLoader, 'load'>;
   models: Pick<ModelProviders, 'resolve'>;
   blobs: Pick<BlobStore, 'get'>;
+  skills: Pick<Skills, 'list'>;
 }
 
 export interface PreparedModelCall {
@@ -35,6 +38,8 @@ export interface PreparedModelCall {
   toolset: Toolset;
   /** The conversation without compaction, as far as it was read. */
   conversation: TranscriptItem[];
+  /** How often the model may be asked for another answer if one does not fit its schema. */
+  repairs: number;
   /** The conversation has to be compacted before the model is called. */
   compaction?: Compaction;
   /** The sign-ins that were requested: the model is not called before the user has answered them. */
@@ -52,7 +57,7 @@ export interface Compaction extends CompactionPlan {
  * requested if `requests` is given.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs }: ModelCallSources,
+  { catalog, toolsets, models, blobs, skills }: ModelCallSources,
   call: ToolScope &
     Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & {
       fallback?: number;
@@ -63,11 +68,12 @@ export async function prepareModelCall(
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
   const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0, isTooLong = false } = call;
-  // All three are awaited together, so that none of them can reject unhandled, which would end the process.
+  // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
-  const [spec, toolset, all] = await Promise.all([
+  const [spec, toolset, listedSkills, all] = await Promise.all([
     loadingSpec,
     loadingSpec.then((loaded) => toolsets.load(loaded, { sessionId, owner }, signal)),
+    loadingSpec.then((loaded) => skills.list(loaded)),
     records,
   ]);
   const placed = placedTranscript(all, threadId);
@@ -95,6 +101,7 @@ export async function prepareModelCall(
     ),
     tools: offeredTools(toolset, found, { mayStart, mayRead: hasHidden(conversation, shown) }),
     unavailable,
+    skills: listedSkills,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });
@@ -112,6 +119,7 @@ export async function prepareModelCall(
     request,
     toolset: { ...toolset, unavailable },
     conversation,
+    repairs: repairsLeft(spec, all, threadId),
     ...(plan && { compaction: { ...plan, threshold, foundTools: found } }),
     signIns,
   };

@@ -9,6 +9,7 @@ const base: ModelRequest = {
   params: { max_tokens: 10, temperature: 0.5 },
   system: 'instructions',
   instructionsLength: 12,
+  skillsLength: 0,
   transcript: [],
   tools: [{ name: 't', description: '', parameters: {} }],
   responseFormat: { type: 'json_object' },

@@ -71,6 +71,7 @@ function summaryRequest(base: ModelRequest, prompt: string): ModelRequest {
     params: { ...base.params, max_tokens: null },
     system: INSTRUCTIONS,
     instructionsLength: 0,
+    skillsLength: 0,
     transcript: [userText(prompt)],
     tools: [],
     responseFormat: undefined,
