@@ -39,7 +39,10 @@ interface AssemblerOptions {
   plan: MessagePlan;
   /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'spec' | 'target' | 'hasFallback'>;
+  prepared: Pick<
+    PreparedModelCall,
+    'toolset' | 'conversation' | 'files' | 'request' | 'spec' | 'target' | 'hasFallback'
+  >;
   bus: LiveBus;
 }
 
@@ -189,6 +192,7 @@ export class MessageAssembler {
       ...(this.#providerFields && { providerFields: this.#providerFields }),
       provider: this.target.providerName,
       model: this.target.model,
+      ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
     const at = new Date().toISOString();
     const answers = calls.flatMap(
@@ -232,7 +236,7 @@ export class MessageAssembler {
     if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
-    const { toolset, request, spec, conversation } = this.#options.prepared;
+    const { toolset, request, spec, conversation, files } = this.#options.prepared;
     const tool = toolset.tools.get(name);
     if (!tool) {
       const known = request.tools.map((one) => one.name).join(', ') || 'none';
@@ -248,7 +252,10 @@ export class MessageAssembler {
     }
     if (tool.run.to === 'conversation') {
       if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };
-      return { route: { to: 'answered' }, ...(await readToolResponse(conversation, parsed.value, loadBlob)) };
+      return {
+        route: { to: 'answered' },
+        ...(await readToolResponse(conversation, parsed.value, { ...files, loadBlob })),
+      };
     }
     const { effect } = tool.run;
     const { decision, policy } = decideCall(spec, tool, parsed.value);

@@ -31,6 +31,7 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { FileTexts } from '../files/file-texts.ts';
 import { Skills } from '../skills/skills.ts';
 import { SignIns } from '../mcp/sign-ins.ts';
 import { signInUrls } from '../api/sessions/sign-ins.ts';
@@ -63,6 +64,7 @@ export interface Services {
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
   skills: Skills;
+  files: FileTexts;
   signIns: SignIns;
   toolPool: McpPool;
   agentCheck: AgentValidator;
@@ -167,6 +169,7 @@ export async function openServices({
     toolKinds,
     toolsets,
     skills,
+    files: new FileTexts({ blobs, log }),
     signIns,
     toolPool,
     agentCheck: new AgentValidator({ models, registry, skills }),

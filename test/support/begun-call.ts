@@ -36,7 +36,15 @@ export function begunCall(
     turnId,
     plan: firstCallOf({ turnId, createdAt, hasServers: servers.length > 0 }),
     attempt: 0,
-    prepared: { toolset, conversation: [], request, spec: { model: { name: 'm' } }, target, hasFallback: false },
+    prepared: {
+      toolset,
+      conversation: [],
+      files: { extracted: [], loadFile: () => undefined },
+      request,
+      spec: { model: { name: 'm' } },
+      target,
+      hasFallback: false,
+    },
     bus,
   });
   return { message, chunks };

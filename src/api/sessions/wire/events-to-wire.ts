@@ -344,9 +344,9 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
 ): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts'> {
-  // Only the provider understands its fields.
+  // Only the provider understands its fields, and only models read the texts of files.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, ...rest } = origin;
+  const { provider, model, attempts, fileTexts: ___, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,
