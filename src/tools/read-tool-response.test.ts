@@ -65,7 +65,7 @@ test('reads the whole text of a result that was cut when it was stored', async (
   expect(await read((blob) => Promise.resolve(Buffer.from(`whole ${blob}`)))).toEqual({
     content: '[characters 0 to 8 of 8]\nwhole b1',
   });
-  expect(await read(noBlobs)).toEqual({ problem: 'It cannot be read: no blobs' });
+  expect(await read(noBlobs)).toEqual({ problem: 'The text cannot be read: no blobs' });
 });
 
 test('reads nothing but the results of its conversation', async () => {
@@ -78,7 +78,7 @@ test('reads nothing but the results of its conversation', async () => {
     problem: '',
     ...(await readToolResponse([result('a')], { tool_call_id: 'c2' }, { loadBlob: load, loadFile })),
   };
-  expect([problem, asked]).toEqual(['It cannot be read: this conversation has no result of such a tool call.', []]);
+  expect([problem, asked]).toEqual(['This conversation has no result of a tool call with the id c2.', []]);
   for (const args of [{ offset: 1 }, { offset: -1 }, { length: 0 }, { search: '' }, { search: 'x'.repeat(201) }]) {
     expect(await answer('a', args)).toMatch(/^problem: /);
   }
@@ -93,10 +93,10 @@ test('reads a file of the conversation by its id', async () => {
     content: '[characters 2 to 5 of 5]\nole',
   });
   expect(await ask({ file: 'file_1' }, { problem: 'it is damaged' })).toEqual({
-    problem: 'It cannot be read: it is damaged.',
+    problem: 'The file cannot be read: it is damaged.',
   });
   expect(await ask({ file: 'file_2' })).toEqual({
-    problem: 'It cannot be read: this conversation has no such file.',
+    problem: 'The file cannot be read: this conversation has no such file.',
   });
   for (const args of [{}, { tool_call_id: 'c1', file: 'file_1' }]) {
     expect(await ask(args, { text: 'whole' })).toEqual({ problem: 'Name either a tool_call_id or a file.' });

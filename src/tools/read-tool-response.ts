@@ -74,8 +74,6 @@ interface TextSources {
 
 type LoadedText = { text: string } | { problem: string };
 
-const UNKNOWN_FILE: LoadedText = { problem: 'this conversation has no such file' };
-
 /** Answers a call. Only results and files of `conversation`, the one that the model sees, are read. */
 export async function readToolResponse(
   conversation: readonly TranscriptItem[],
@@ -86,27 +84,31 @@ export async function readToolResponse(
   if (!parsed.success) return { problem: z.prettifyError(parsed.error) };
   const { tool_call_id: callId, file, offset, length, search } = parsed.data;
   if ((callId === undefined) === (file === undefined)) return { problem: 'Name either a tool_call_id or a file.' };
-  let text: string;
+  let loaded: LoadedText;
   try {
-    const loaded =
-      file === undefined ? await resultOf(conversation, callId, loadBlob) : await (loadFile(file) ?? UNKNOWN_FILE);
-    if ('problem' in loaded) return { problem: `It cannot be read: ${loaded.problem}.` };
-    ({ text } = loaded);
+    loaded = file === undefined ? await resultOf(conversation, callId, loadBlob) : await fileOf(file, loadFile);
   } catch (error) {
-    return { problem: `It cannot be read: ${errorMessage(error)}` };
+    return { problem: `The text cannot be read: ${errorMessage(error)}` };
   }
-  if (offset >= text.length) return { problem: `It has ${text.length} characters: offset is behind its end.` };
+  if ('problem' in loaded) return loaded;
+  const { text } = loaded;
+  if (offset >= text.length) return { problem: `The text has ${text.length} characters: offset is behind its end.` };
   return { content: search === undefined ? read(text, offset, length) : find(text, offset, search) };
 }
 
 async function resultOf(
   conversation: readonly TranscriptItem[],
-  callId: string | undefined,
+  callId = '',
   loadBlob: TextSources['loadBlob'],
 ): Promise<LoadedText> {
   const item = conversation.find((one): one is ToolItem => one.role === 'tool' && one.toolCallId === callId);
-  if (!item) return { problem: 'this conversation has no result of such a tool call' };
+  if (!item) return { problem: `This conversation has no result of a tool call with the id ${callId.slice(0, 64)}.` };
   return { text: item.fullText ? (await loadBlob(item.fullText.blob)).toString() : item.content };
+}
+
+async function fileOf(id: string, loadFile: TextSources['loadFile']): Promise<LoadedText> {
+  const loaded = (await loadFile(id)) ?? { problem: 'this conversation has no such file' };
+  return 'problem' in loaded ? { problem: `The file cannot be read: ${loaded.problem}.` } : loaded;
 }
 
 function read(text: string, offset: number, length: number): string {
