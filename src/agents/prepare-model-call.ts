@@ -13,6 +13,7 @@ import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
 import { readFiles, type ReadFiles } from './read-files.ts';
+import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 
@@ -37,6 +38,8 @@ export interface PreparedModelCall {
   toolset: Toolset;
   conversation: TranscriptItem[];
   files: Pick<ReadFiles, 'extracted' | 'loadFile'>;
+  /** How often the model may be asked for another answer if one does not fit its schema. */
+  repairs: number;
   /** The sign-ins that were requested: the model is not called before the user has answered them. */
   signIns: ServerSignIn[];
 }
@@ -98,6 +101,7 @@ export async function prepareModelCall(
     toolset: { ...toolset, unavailable },
     conversation,
     files: read,
+    repairs: repairsLeft(spec, all, threadId),
     signIns,
   };
 }

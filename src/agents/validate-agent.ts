@@ -5,6 +5,7 @@ import { mayUse } from '../mcp/server-policy.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { isSchema } from '../tools/arguments.ts';
+import { answerSchema, isAnswerSchema } from './structured-answer.ts';
 import { ASK_USER_QUESTION, systemTools } from '../tools/system-tools.ts';
 
 /** Why an agent cannot run on this server. */
@@ -47,6 +48,13 @@ function policyProblem({ config }: AgentSpec): AgentProblem | undefined {
     }
   }
   return undefined;
+}
+
+function formatProblem({ response_format: format }: AgentSpec): AgentProblem | undefined {
+  const schema = answerSchema(format);
+  if (!schema || isAnswerSchema(schema)) return undefined;
+  const message = 'the schema is not a valid JSON Schema, refers to another document, or is too large';
+  return { code: 'invalid_agent', message, param: 'response_format.json_schema.schema' };
 }
 
 function isGiven(value: unknown): boolean {
@@ -97,8 +105,8 @@ export class AgentValidator {
       const message = `${unsupported.param} is not available on this server; omit it`;
       return { code: 'feature_not_available', message, param: unsupported.param };
     }
-    const policy = policyProblem(spec);
-    if (policy) return policy;
+    const problem = policyProblem(spec) ?? formatProblem(spec);
+    if (problem) return problem;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;
       if (!this.#registry.resolve(server)) {

@@ -2,12 +2,14 @@ import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentValidator } from '../agents/validate-agent.ts';
 import { answerProblem } from '../tools/elicitation-answer.ts';
+import { createEditCheck } from '../tools/edit-problem.ts';
 import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { openBlobStore } from '../blobs/open-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { AnswerCheck } from '../engine/check-answers.ts';
+import type { EditCheck } from '../engine/edited-arguments.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
@@ -69,6 +71,7 @@ export interface Services {
   toolPool: McpPool;
   agentCheck: AgentValidator;
   answerCheck: AnswerCheck;
+  editCheck: EditCheck;
   close: () => Promise<void>;
 }
 
@@ -174,6 +177,7 @@ export async function openServices({
     toolPool,
     agentCheck: new AgentValidator({ models, registry, skills }),
     answerCheck: answerProblem,
+    editCheck: createEditCheck({ catalog, toolsets }),
     close: () => opened.disposeAsync(),
   };
 }

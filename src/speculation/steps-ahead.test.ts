@@ -282,6 +282,30 @@ test.each([
   expect(unreported).toBe(1);
 });
 
+test('a model call that was begun ends when a command changes what comes next, and the tools keep their results', async () => {
+  await run([server], ['r']);
+  steps.commanded('turn_1', false);
+  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([false, true]);
+  expect(await steps.claimModelCall(next(['r'], { isBegun: true }), never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(1);
+});
+
+test('no model call begins after a command that arrives while a tool runs', async () => {
+  steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
+  steps.commanded('turn_1', false);
+  expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(false);
+  await begun();
+  expect(models).toEqual([]);
+});
+
+test('a turn that is held begins nothing until it is resumed', async () => {
+  steps.commanded('turn_1', true);
+  expect(await run([server], ['r'])).toBe(false);
+  expect([tools, models]).toEqual([[], []]);
+  steps.commanded('turn_1', false);
+  expect(await run([server], ['r'])).toBe(true);
+});
+
 test('a worker has at most 500 calls of tools that are not claimed', async () => {
   for (let i = 0; i < 11; i++) {
     steps.messageEnded(input, `stamp ${i}`, [messageWith(...Array.from({ length: 60 }, () => server))], toolset());

@@ -34,9 +34,13 @@ test.each([
   ['receive-webhooks', /\[webhook\] action.created [^]*\[webhook\] turn.done .*: done\n$/],
   [
     'decide-in-a-running-turn',
-    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\]\n[^]*\[turn\.done\]\n$/,
+    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\] ran with {"note":"water the plants, and the tree"}\n[^]*\[turn\.done\]\n$/,
   ],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
+  [
+    'answer-in-a-schema',
+    /^Here you are: {.*}\n\[not accepted\] it is not valid JSON: .*\n{.*}\n\[turn\] done { city: 'text', people: 1 }\n$/,
+  ],
   ['answer-an-elicitation', /\[question\] Which notes [^]*The tool answered: Deleted 1 notes[^]*\[turn\] done\n$/],
   [
     'follow-a-session',

@@ -44,6 +44,7 @@ export function begunCall(
       spec: { model: { name: 'm' } },
       target,
       hasFallback: false,
+      repairs: 0,
     },
     bus,
   });
