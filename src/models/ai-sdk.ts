@@ -13,6 +13,7 @@ import type {
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
 import { z } from 'zod';
+import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
@@ -316,10 +317,8 @@ async function filePart(
   file: StoredFile,
   fileContent: FileContent,
 ): Promise<LanguageModelV4TextPart | LanguageModelV4FilePart> {
+  if (!isImage(file)) return { type: 'text', text: describeFile(file) };
   const data = await fileContent(file);
-  if (file.mimeType.startsWith('text/')) {
-    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(data, 'base64').toString()}` };
-  }
   return { type: 'file', filename: file.name, mediaType: file.mimeType, data: { type: 'data', data } };
 }
 
@@ -327,7 +326,7 @@ async function toolResult(
   { toolCallId, name: toolName, content, files }: ToolItem,
   fileContent: FileContent,
 ): Promise<Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number]> {
-  const images = files.filter(({ mimeType }) => mimeType.startsWith('image/'));
+  const images = files.filter(isImage);
   const output: LanguageModelV4ToolResultOutput =
     images.length === 0
       ? { type: 'text', value: content }
