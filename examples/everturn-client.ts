@@ -39,6 +39,7 @@ const turnEvent = z.object({
   /** The name of a sub-agent. */
   title: z.string().optional(),
   /** The last message of a sub-agent that is done. */
+  arguments: z.record(z.string(), z.unknown()).optional(),
   output: z.object({ content: z.string() }).optional(),
   state: z
     .object({

@@ -1,4 +1,4 @@
-import { workflowInfo } from '@temporalio/workflow';
+import { CancellationScope, condition, workflowInfo } from '@temporalio/workflow';
 import type {
   Appended,
   CallModelInput,
@@ -18,7 +18,8 @@ import { Slots } from './slots.ts';
  * A tool call that may run: it needs no approval, is approved, has waited for a sign-in, or continues with an answer of
  * the user.
  */
-export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'> & Pick<CallToolInput, 'answered'>;
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited'> &
+  Pick<CallToolInput, 'answered'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */
 export interface Resumed {
@@ -36,6 +37,8 @@ interface TurnScopeOptions {
   deadline: () => number;
   actions: TurnActions;
   stopped: () => boolean;
+  /** Whether commands have arrived that are not recorded yet. */
+  hasCommands: () => boolean;
 }
 
 /** What the threads of a turn share: its log, its limits, and what it was started with. */
@@ -44,6 +47,7 @@ export class TurnScope {
   readonly actions: TurnActions;
   readonly slots: Slots;
   readonly stopped: () => boolean;
+  readonly #hasCommands: () => boolean;
   readonly #deadline: () => number;
   readonly #run: Omit<RunGuard, 'deadline'>;
   #ordinal: number;
@@ -52,11 +56,12 @@ export class TurnScope {
   /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
   readonly #results: { stamp: string; after: number }[];
 
-  constructor({ start, deadline, actions, stopped }: TurnScopeOptions) {
+  constructor({ start, deadline, actions, stopped, hasCommands }: TurnScopeOptions) {
     const { carry, limits, threads } = start;
     this.start = start;
     this.actions = actions;
     this.stopped = stopped;
+    this.#hasCommands = hasCommands;
     this.#deadline = deadline;
     this.slots = new Slots(limits.subAgents);
     this.#ordinal = carry?.ordinal ?? countStartRecords(start);
@@ -71,6 +76,20 @@ export class TurnScope {
 
   get run(): RunGuard {
     return { ...this.#run, deadline: this.#deadline() };
+  }
+
+  /**
+   * Whether a thread may begin a model call or a tool call. Commands that have arrived are recorded first, at the end of
+   * the workflow task: they may hold the turn, or belong to what the model reads.
+   */
+  get mayBegin(): boolean {
+    return !this.actions.isHeld && !this.#hasCommands();
+  }
+
+  /** Waits until a thread may begin a call, or `isOver`; both end at once when the turn stops. */
+  async untilMayBegin(isOver = (): boolean => false): Promise<void> {
+    const isClear = () => this.mayBegin || this.stopped() || isOver();
+    if (!isClear()) await CancellationScope.nonCancellable(() => condition(isClear));
   }
 
   /** How many records the log has. */
@@ -144,6 +163,7 @@ export class TurnScope {
     if (resolution.status === 'response' && elicitation) {
       return [{ ...call, answered: { elicitation, content: resolution.content } }];
     }
-    return source.run && resolution.status === 'allow' ? [call] : [];
+    if (!source.run || resolution.status !== 'allow') return [];
+    return [resolution.edited ? { ...call, edited: resolution.edited } : call];
   }
 }

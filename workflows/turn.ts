@@ -40,6 +40,9 @@ export interface TurnSinks extends Sinks {
 
 const { turns } = proxySinks<TurnSinks>();
 
+/** The clocks of workers and of Temporal differ less than this. */
+const MAX_CLOCK_DIFFERENCE_MS = 60_000;
+
 /** A turn: one request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnResult> {
   const { carry, turnId, sessionId } = start;
@@ -55,13 +58,18 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     reason ??= why;
     steps.cancel();
   };
-  setHandler(cancelTurn, stop);
+  setHandler(cancelTurn, (why) => {
+    // The worker that runs an activity does not know that the turn was paused since.
+    const isOverdue = !actions.isPaused && Date.now() + MAX_CLOCK_DIFFERENCE_MS >= deadlineNow();
+    if (why !== 'server-execution-timeout' || isOverdue) stop(why);
+  });
   const stopped = () => {
     if (!actions.isPaused && Date.now() >= deadlineNow()) stop('server-execution-timeout');
     if (actions.failure !== undefined) steps.cancel();
     return reason !== undefined || actions.failure !== undefined;
   };
-  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped });
+  const hasCommands = () => commands.haveArrived;
+  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped, hasCommands });
   const onRecords = (count: number) => {
     scope.count(undefined, count);
     if (count > 0) turns.growing(turnId);
@@ -86,7 +94,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
         next: thread.next,
         previousRunId,
         deadline,
-        ...(actions.waits && { actions: actions.state }),
+        actions: actions.state,
         ...(isReset && { isReset }),
       };
       return await continueAsNew<typeof turn>({ ...start, carry: next });

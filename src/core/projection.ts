@@ -64,11 +64,11 @@ export class TurnProjection {
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
   /** Tool calls without a result; `scheduled` is true once their first activity is scheduled. */
-  readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
+  readonly #openCalls = new Map<string, CallKey & Pick<PendingCall, 'edited'> & { scheduled: boolean }>();
   /** The sign-ins that were requested since the last message of their thread. */
   #signIns: AuthRequired[] = [];
   /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
-  readonly #openThreads = new Map<string, Pick<SubAgent, 'threadId' | 'title' | 'parent'>>();
+  readonly #openThreads = new Map<string, SubAgent>();
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -78,6 +78,11 @@ export class TurnProjection {
   /** The calls of the turn that wait for answers; undefined before its first event. */
   get actions(): TurnActions | undefined {
     return this.#actions;
+  }
+
+  /** The sub-agents that are not done. */
+  get threads(): SubAgent[] {
+    return [...this.#openThreads.values()];
   }
 
   /** The ordinal of the last entry. */
@@ -168,6 +173,7 @@ export class TurnProjection {
       const open = this.#openCalls.get(callKey(activity.input));
       if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
       open.scheduled = true;
+      if (activity.input.edited) open.edited = activity.input.edited;
     }
     return [];
   }

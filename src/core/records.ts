@@ -28,7 +28,15 @@ export type InputItem =
   | { type: 'user.tool_approval'; threadId: string; toolCallId: string; approval: Approval }
   | { type: 'user.tool_response'; threadId: string; toolCallId: string; content: string };
 
-export type Approval = { status: 'allow' } | { status: 'deny'; reason?: string };
+export type Approval = { status: 'allow'; edited?: EditedArguments } | { status: 'deny'; reason?: string };
+
+/** Arguments with which a call runs instead of those that the model wrote. */
+export interface EditedArguments {
+  /** A JSON object. */
+  arguments: string;
+  /** Equal for equal objects, whatever the order of their keys: see `editedArguments`. */
+  hash: string;
+}
 
 export type ToolInfo =
   | {
@@ -72,6 +80,8 @@ export interface ApprovalPolicy {
   onExpiry: 'deny' | 'allow' | 'end';
   /** Who may decide, too, if nobody has after this time. */
   escalate?: { afterSeconds: number; to: Approvers };
+  /** The call runs with the arguments that the model wrote, or not at all. */
+  mayEditArguments?: false;
 }
 
 export interface ToolCall {
@@ -213,6 +223,8 @@ export interface ToolResponse extends Base {
   threadId: string;
   toolCallId: string;
   outcome: ToolOutcome;
+  /** The arguments with which the call ran, if a person has edited those of the model: a JSON object. */
+  arguments?: string;
   /**
    * The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut, and `fullText` has all of it. For a denied call
    * the reason, if there is one. `responseText` turns it into what model and client read.
@@ -326,6 +338,8 @@ export interface PendingCall {
   /** The sign-in that it needs. */
   signInId?: string;
   policy?: ApprovalPolicy;
+  /** The call was approved with these arguments. */
+  edited?: EditedArguments;
   /** Set if the call has begun, and waits for an answer of the user to its server. */
   elicitation?: PendingElicitation;
 }
@@ -385,15 +399,25 @@ export interface ToolDecided extends Base {
   /** Absent if time has decided. */
   by?: Subject;
   reason?: string;
+  /** What was allowed, if not the arguments that the model wrote. */
+  edited?: EditedArguments;
   /** How many votes are still needed before the call runs. */
   remaining: number;
 }
 
-/** The turn has nothing to do until somebody answers, or goes on. While it is paused its time limit stops. */
+/**
+ * Why a turn is paused. While there is a reason, its time limit stops.
+ * - `action`: it has nothing to do until it gets answers.
+ * - `sign_in`: the same, and it waits for sign-ins only.
+ * - `requested`: a command holds it.
+ */
+export type PauseReason = 'action' | 'sign_in' | 'requested';
+
+/** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends Base {
   kind: 'turn.paused' | 'turn.resumed';
-  reason: 'action';
-  /** Who made it go on; absent if time did. */
+  reason: PauseReason;
+  /** Whose command caused it; absent if there was none. */
   by?: Subject;
 }
 

@@ -107,13 +107,23 @@ function toolItem(call: ToolCall, result: ToolResult): ToolItem {
     'kind' in result
       ? {
           ...itemOf(call),
-          content: responseText(result),
+          content: textForModel(result),
           files: result.files ?? [],
           ...(result.fullText && { fullText: result.fullText }),
         }
       : { ...itemOf(call), content: result.content, files: [] };
   TOOL_ITEMS.set(result, item);
   return item;
+}
+
+/**
+ * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
+ * others the call ran.
+ */
+function textForModel(result: Extract<ToolResult, { kind: 'tool.response' }>): string {
+  const text = responseText(result);
+  if (result.arguments === undefined) return text;
+  return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
 }
 
 function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'toolCallId' | 'name'> {

@@ -98,6 +98,10 @@ function replyTo({ messages, tools, response_format: format }: ChatRequest): Rep
     const to = Math.min(60, Math.max(1, Number(count)));
     return { text: 'I will count. ', calls: [{ tool: 'count_slowly', arguments: { to } }] };
   }
+  const [, skill] = /\bskill ([a-z0-9-]+)/.exec(said) ?? [];
+  if (skill && has('read_skill')) {
+    return { text: 'I will read it first. ', calls: [{ tool: 'read_skill', arguments: { name: skill } }] };
+  }
   if (/\b(search|find|show|list)\b/i.test(said) && has('search_notes')) {
     return { text: 'Let me look. ', calls: [{ tool: 'search_notes', arguments: {} }] };
   }

@@ -7,7 +7,7 @@ import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
-import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
+import type { LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
 import { EngineError } from './errors.ts';
@@ -63,6 +63,8 @@ export interface TurnEnds {
   done: TurnDone | undefined;
   /** The ids of the calls that wait for answers while the turn runs. */
   waiting?: string[];
+  /** Why it is paused. */
+  paused?: PauseReason[];
 }
 
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
@@ -376,9 +378,11 @@ export class TurnLogReader {
       const start = await this.start(turnId);
       if (!(await this.close(turnId))) {
         const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
-        if (start.pause !== 'wait') return { created, done: undefined };
+        // Most turns neither wait nor are paused: their history need not be read.
+        if (start.pause !== 'wait' && row?.paused !== 1) return { created, done: undefined };
         const { actions } = await this.currentRun(turnId);
-        return { created, done: undefined, waiting: actions?.waiting.map(({ call }) => call.toolCallId) ?? [] };
+        const waiting = actions?.waiting.map(({ call }) => call.toolCallId) ?? [];
+        return { created, done: undefined, waiting, paused: actions?.pauses ?? [] };
       }
     }
     const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });

@@ -28,6 +28,7 @@ function requestOf(more: Partial<ModelRequest> = {}): ModelRequest {
     params: {},
     system: 'Be brief.',
     instructionsLength: 9,
+    skillsLength: 0,
     transcript: [USER],
     tools: [],
     responseFormat: undefined,

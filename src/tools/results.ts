@@ -158,7 +158,14 @@ async function storeFullText(
 ): Promise<FullText> {
   const bytes = Buffer.from(text);
   const blob = await blobs.put(sessionId, bytes);
-  return { name: FULL_TEXT_NAME, mimeType: 'text/plain', bytes: bytes.length, characters: text.length, blob, sessionId };
+  return {
+    name: FULL_TEXT_NAME,
+    mimeType: 'text/plain',
+    bytes: bytes.length,
+    characters: text.length,
+    blob,
+    sessionId,
+  };
 }
 
 /** The first files, as many as fit in a record. */

@@ -24,6 +24,7 @@ export function begunCall(
     params: {},
     system: '',
     instructionsLength: 0,
+    skillsLength: 0,
     transcript: [],
     tools: [],
     responseFormat: undefined,

@@ -4,6 +4,7 @@ import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../
 import {
   NO_USAGE,
   type ActionRequired,
+  type Approval,
   type ApprovalPolicy,
   type AuthRequired,
   type Elicitation,
@@ -42,7 +43,7 @@ import type {
   WireTurnMetrics,
   WireUsage,
 } from './events.ts';
-import type { WireInputItem } from './input.ts';
+import type { WireApproval, WireInputItem } from './input.ts';
 
 /** The texts of one event share this many bytes: a `data:` line must stay below 1 MiB, or the Python client fails. */
 const MAX_TEXT_BYTES = 512 * 1024;
@@ -109,7 +110,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -120,6 +121,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     // The thread of a sub-agent has its answer.
     content: fromThread === undefined ? contentOf(record) : '',
     outcome,
+    ...(executed !== undefined && { arguments: objectOf(executed) }),
   };
 }
 
@@ -294,8 +296,7 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
       case 'user.tool_approval': {
         const { type, threadId, toolCallId, approval, ...rest } = item;
         rest satisfies NoFields;
-        const shown = 'reason' in approval ? { ...approval, reason: fit(approval.reason ?? '') } : approval;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown };
+        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: approvalToWire(approval, fit) };
       }
       case 'user.tool_response': {
         const { type, threadId, toolCallId, content, ...rest } = item;
@@ -304,6 +305,23 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
       }
     }
   });
+}
+
+function approvalToWire(approval: Approval, fit: (text: string) => string): WireApproval {
+  if (approval.status === 'deny') {
+    const { status, reason, ...rest } = approval;
+    rest satisfies NoFields;
+    return { status, ...(reason !== undefined && { reason: fit(reason) }) };
+  }
+  const { status, edited, ...rest } = approval;
+  rest satisfies NoFields;
+  return { status, ...(edited && { arguments: objectOf(edited.arguments) }) };
+}
+
+/** Arguments that a person has edited. */
+function objectOf(json: string): Record<string, unknown> {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object: see `editedArguments`
+  return JSON.parse(json) as Record<string, unknown>;
 }
 
 function fileData(file: StoredFile, sessionId: string): string {
@@ -495,7 +513,17 @@ function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionReq
 
 /** `at`: when the log asked for the answer. */
 function callRef(call: PendingCall, at: string) {
-  const { toolCallId, source, policy, elicitation, threadId: _, needs: __, signInId: ___, ...rest } = call;
+  const {
+    toolCallId,
+    source,
+    policy,
+    elicitation,
+    threadId: _,
+    needs: __,
+    signInId: ___,
+    edited: ____,
+    ...rest
+  } = call;
   rest satisfies NoFields;
   return {
     id: toolCallId,
@@ -523,7 +551,7 @@ export function policyToWire(
 ): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
   // What happens at the expiry is a matter of the agent.
   const { onExpiry: _, ...shown } = policy;
-  const { approvers, quorum, expiresInSeconds, escalate, ...rest } = shown;
+  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
   rest satisfies NoFields;
   const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
   return {
@@ -531,11 +559,12 @@ export function policyToWire(
     ...(approvers && { approvers }),
     ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
     ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
+    may_edit_arguments: mayEditArguments,
   };
 }
 
 function toolDecidedToWire(record: ToolDecided): SessionEvent {
-  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, remaining, ...rest } = record;
+  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, edited, remaining, ...rest } = record;
   rest satisfies NoFields;
   return {
     type,
@@ -546,6 +575,7 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
     decision,
     ...(by && { by: subjectToWire(by) }),
     ...(reason && { reason }),
+    ...(edited && { arguments: objectOf(edited.arguments) }),
     remaining,
   };
 }

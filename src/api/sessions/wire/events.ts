@@ -28,6 +28,8 @@ export const toolInfo = z
   ])
   .meta({ id: 'ToolInfo' });
 
+const args = z.record(z.string(), z.unknown());
+
 const providerFields = z.record(z.string(), z.unknown());
 
 export const toolCall = z
@@ -130,6 +132,7 @@ export const toolResponse = z
     outcome: z
       .enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'])
       .describe('how the call ended; unknown_outcome: it was started and may or may not have taken effect'),
+    arguments: args.optional().describe('the arguments with which it ran, if they were edited'),
   })
   .meta({ id: 'ToolResponse' });
 
@@ -156,6 +159,7 @@ export const approvalPolicy = z
     approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
     expires_at: timestamp.optional(),
     escalates_at: timestamp.optional(),
+    may_edit_arguments: z.boolean(),
   })
   .describe("the agent's policy for the call, if it has one");
 
@@ -207,11 +211,18 @@ export const toolDecided = z
     decision: z.enum(['allow', 'deny', 'expired', 'escalated']),
     by: subject.optional().describe('absent if time has decided'),
     reason: z.string().optional(),
+    arguments: args.optional().describe('what was allowed, if not the arguments that the model wrote'),
     remaining: z.int().describe('how many votes are still needed before the call runs'),
   })
   .meta({ id: 'ToolDecided' });
 
-const pause = { ...base, thread_id: z.null(), reason: z.enum(['action']), by: subject.optional() };
+const pauseReason = z
+  .enum(['action', 'sign_in', 'requested'])
+  .describe(
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: somebody has paused it',
+  );
+
+const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
 
 export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
 
@@ -313,6 +324,7 @@ export const turnState = z
         .array(z.string())
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
+      paused: z.array(pauseReason).optional().describe('why the turn is paused; absent if it is not'),
     }),
     ...turnDoneState.options,
   ])

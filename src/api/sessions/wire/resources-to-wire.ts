@@ -55,14 +55,18 @@ function metricsOf(session: SessionRow): SessionResource['metrics'] {
   };
 }
 
-export function toTurnResource({ created, done, waiting = [] }: TurnEnds): TurnResource {
+export function toTurnResource({ created, done, ...running }: TurnEnds): TurnResource {
   return {
     id: created.turnId,
     session_id: created.sessionId,
     previous_turn_id: created.previousTurnId,
     input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : { status: 'running', ...(waiting.length > 0 && { waiting }) },
+    state: done ? stateToWire(done) : runningToWire(running),
     created_by_subject: subjectToWire(created.createdBy),
     created_at: created.at,
   };
+}
+
+function runningToWire({ waiting = [], paused = [] }: Pick<TurnEnds, 'waiting' | 'paused'>): TurnResource['state'] {
+  return { status: 'running', ...(waiting.length > 0 && { waiting }), ...(paused.length > 0 && { paused }) };
 }
