@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import type { DeliveryResource, WebhookMessage } from '../../../src/api/sessions/wire/webhooks.ts';
 import type { ApiClient } from '../../support/api-client.ts';
 import type { WebhookReceiver } from '../../support/webhook-receiver.ts';
-import { END_MS, type Stored } from './check.ts';
+import type { Stored } from './check.ts';
 
 /**
  * 11: a webhook has got the end of each turn and each action once, or repeatedly with the same id, in the order of the
@@ -11,10 +11,9 @@ import { END_MS, type Stored } from './check.ts';
  */
 export async function checkWebhooks(
   { id, secret, receiver }: { id: string; secret: string; receiver: WebhookReceiver },
-  api: ApiClient,
-  sessions: Map<string, Stored[]>,
+  { api, sessions, timeoutMs }: { api: ApiClient; sessions: Map<string, Stored[]>; timeoutMs: number },
 ): Promise<void> {
-  await allDelivered(api, id);
+  await allDelivered(api, { id, timeoutMs });
   const messages = Map.groupBy(receiver.messages(secret).flatMap(placed), ({ sessionId }) => sessionId);
   for (const [sessionId, turns] of sessions) {
     const its = messages.get(sessionId) ?? [];
@@ -51,10 +50,10 @@ function placed({ id, type, data }: WebhookMessage): Placed[] {
 }
 
 /** The lane of a worker that was killed is taken over after half a minute. */
-async function allDelivered(api: ApiClient, webhookId: string): Promise<void> {
-  const end = performance.now() + END_MS;
+async function allDelivered(api: ApiClient, { id, timeoutMs }: { id: string; timeoutMs: number }): Promise<void> {
+  const end = performance.now() + timeoutMs;
   for (;;) {
-    const deliveries = await api.list<DeliveryResource>(`/v1/webhooks/${webhookId}/deliveries`);
+    const deliveries = await api.list<DeliveryResource>(`/v1/webhooks/${id}/deliveries`);
     const left = deliveries.filter(({ status }) => status !== 'delivered');
     if (left.length === 0) return;
     expect(performance.now(), `not delivered: ${JSON.stringify(left)}`).toBeLessThan(end);

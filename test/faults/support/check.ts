@@ -59,7 +59,7 @@ export async function checkInvariants(world: World): Promise<number> {
   expect(missingAttempts, 'attempts that no turn accounts for').toBeLessThanOrEqual(MAX_MISSING_ATTEMPTS);
   checkEffects(ledger.effects, turns);
   await checkSubjects(world, sessions);
-  if (world.webhook) await checkWebhooks(world.webhook, recorder.api, sessions);
+  if (world.webhook) await checkWebhooks(world.webhook, { api: recorder.api, sessions, timeoutMs: END_MS });
 
   await expectReplays(config); // 8
   if (world.isEncrypted) await checkSecrecy(world.folder);
