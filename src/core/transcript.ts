@@ -1,5 +1,6 @@
 import {
   ROOT_THREAD,
+  type FullText,
   type InputItem,
   type ModelMessage,
   type StoredFile,
@@ -22,6 +23,8 @@ export interface ToolItem {
   name: string;
   content: string;
   files: StoredFile[];
+  /** The whole text of a result that was cut when it was stored. */
+  fullText?: FullText;
 }
 
 /** The result of a call that was pending on a turn, on a branch that continued without resolving it. */
@@ -76,14 +79,25 @@ function assistantItems(
   { results, asked }: { results: Map<string, ToolResult>; asked: Set<string> },
 ): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
-  if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
+  if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const result = results.get(call.id);
     if (result) return toolItem(call, result);
     const hasAsked = asked.has(callKey({ threadId: message.threadId, toolCallId: call.id }));
     return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
   });
-  return [{ role: 'assistant', message }, ...toolItems];
+  return [{ role: 'assistant', message }, ...toolItems, ...misfit(message)];
+}
+
+/** What the model is told of an answer that does not fit the agent's JSON Schema. */
+function misfit({ structured }: ModelMessage): TranscriptItem[] {
+  if (!structured || structured.fits) return [];
+  return [
+    userText(
+      `This answer is not accepted, because it does not fit the required JSON Schema:\n${structured.problem}\n` +
+        'Answer with JSON that fits it, and with nothing else.',
+    ),
+  ];
 }
 
 function toolItem(call: ToolCall, result: ToolResult): ToolItem {
@@ -91,10 +105,25 @@ function toolItem(call: ToolCall, result: ToolResult): ToolItem {
   if (known) return known;
   const item =
     'kind' in result
-      ? { ...itemOf(call), content: responseText(result), files: result.files ?? [] }
+      ? {
+          ...itemOf(call),
+          content: textForModel(result),
+          files: result.files ?? [],
+          ...(result.fullText && { fullText: result.fullText }),
+        }
       : { ...itemOf(call), content: result.content, files: [] };
   TOOL_ITEMS.set(result, item);
   return item;
+}
+
+/**
+ * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
+ * others the call ran.
+ */
+function textForModel(result: Extract<ToolResult, { kind: 'tool.response' }>): string {
+  const text = responseText(result);
+  if (result.arguments === undefined) return text;
+  return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
 }
 
 function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'toolCallId' | 'name'> {

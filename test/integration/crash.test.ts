@@ -7,6 +7,7 @@ import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/s
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
 import { byThread, folded } from '../support/api-client.ts';
+import { findDevServers } from '../../src/temporal-server/dev-server.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { eventually } from '../support/eventually.ts';
 import { TestMcpServer, type RunningCall, type TestTool } from '../support/mcp-server.ts';
@@ -323,15 +324,61 @@ test.concurrent('crashes while a sign-in is requested, during it and after it: i
   const [request] = requests;
   if (request?.type !== 'mcp.auth_required') throw new Error('no sign-in is required');
   const isCallback = ({ pathname }: URL): boolean => pathname.endsWith('/callback');
-  const { url } = await new TestBrowser().open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
+  const browser = new TestBrowser();
+  const { url } = await browser.open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
   await crash();
-  expect((await new TestBrowser().open(url.href)).text).toContain('You are signed in to notes');
+  expect((await browser.visit(url.href)).text).toContain('You are signed in to notes');
   await crash();
-  expect((await new TestBrowser().open(url.href)).text).toContain('You are signed in to notes');
+  expect((await browser.visit(url.href)).text).toContain('You are signed in to notes');
   model.script(name, use({ name: 'list' }), say('Milk.'));
   expect(await server.api.turn(sessionId, []).end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
   expect(notes.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
   expect(notes.tokenRequests).toEqual(['authorization_code']);
+});
+
+test('a crash after a sign-in, before its waiting turn was told of it: the turn goes on once', async ({
+  onTestFinished,
+}) => {
+  const notes = await ProtectedMcpServer.start();
+  onTestFinished(() => notes.stop());
+  const name = newId('req');
+  const spec = {
+    model: { name },
+    mcp_servers: [{ type: 'inline', name: 'notes', url: notes.mcp.url }],
+    config: { pause: 'wait' },
+  };
+  const created = await server.api.send('POST', '/v1/agents/draft-sessions', { agent_spec: spec });
+  const sessionId = String(created.body.data.id);
+  model.script(name, use({ name: 'list' }), say('Milk.'));
+  const reader = server.api.turn(sessionId, 'list');
+  const turnId = await reader.turnId();
+  const request = await reader.type('mcp.auth_required');
+  await reader.type('turn.paused');
+  const browser = new TestBrowser();
+  const isCallback = ({ pathname }: URL): boolean => pathname.endsWith('/callback');
+  const { url } = await browser.open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
+  const [temporal] = await findDevServers(path.join(dataDir, 'temporal', 'temporal.db'));
+  if (!temporal) throw new Error('the embedded Temporal does not run');
+  // While Temporal does not answer, the sign-in is complete, and its turn is not told of it.
+  process.kill(temporal.pid, 'SIGSTOP');
+  const page = browser.visit(url.href).catch(() => undefined);
+  const catalog = new DatabaseSync(path.join(dataDir, 'catalog.db'), { readOnly: true });
+  onTestFinished(() => catalog.close());
+  const signIn = () => ({
+    ...catalog.prepare('SELECT status, told FROM mcp_sign_ins WHERE turn_id = ?').get(turnId),
+  });
+  await expect.poll(signIn, { timeout: 10_000 }).toEqual({ status: 'granted', told: 0 });
+  await server.kill();
+  process.kill(temporal.pid, 'SIGCONT');
+  expect(await page).toBeUndefined();
+  await reader.done.catch(() => undefined);
+  await server.start();
+  const rest = server.api.subscribe(sessionId, turnId, reader.frames.at(-1)?.sequence_number);
+  expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
+  const whole = folded(reader.frames, await rest.done) as { type: string }[];
+  expect(whole.filter(({ type }) => type === 'turn.resumed')).toMatchObject([{ reason: 'sign_in' }]);
+  expect(notes.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
+  expect(signIn()).toEqual({ status: 'granted', told: 1 });
 });
 
 test('a graceful stop: model calls are handed over and tools finish', async () => {

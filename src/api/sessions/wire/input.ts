@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ON_RUNNING } from '../../../core/session.ts';
 import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
 
 /** Turn input (`docs/sessions-api.md`, section 4), by the names of current and of older clients (section 6). */
@@ -6,6 +7,9 @@ import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
 const MAX_ITEMS = 1_000;
 const MAX_PARTS = 1_000;
 const MAX_REASON_LENGTH = 10_000;
+
+/** In bytes of JSON. */
+const MAX_EDIT_BYTES = 64 * 1024;
 
 const textPart = z.object({ type: z.literal('text'), text: z.string() });
 
@@ -50,7 +54,11 @@ const userMessage = <P extends z.ZodType>(part: P) =>
 const approval = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('allow'),
-    arguments: z.never('is not supported: the call runs with the arguments that were shown, or is denied').optional(),
+    arguments: z
+      .record(z.string(), z.unknown())
+      .refine((edited) => Buffer.byteLength(JSON.stringify(edited)) <= MAX_EDIT_BYTES, 'must have at most 64 KiB')
+      .nullish()
+      .describe('the call runs with these arguments instead of those that the model wrote'),
   }),
   z.object({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() }),
 ]);
@@ -101,6 +109,10 @@ export const createTurnBody = z.object({
   input: sentItems.nullish(),
   previous_turn_id: z.string().nullish(),
   stream: z.boolean().nullish(),
+  on_running: z
+    .enum(ON_RUNNING)
+    .nullish()
+    .describe('what happens if another turn runs; default: `config.on_running` of the agent'),
 });
 
 const MAX_ANSWERS = 50;
@@ -111,5 +123,6 @@ export const actionsBody = z.object({
 });
 
 export type ActionsBody = z.infer<typeof actionsBody>;
+export type WireApproval = z.infer<typeof approval>;
 export type WireInputItem = z.infer<typeof inputItem>;
 export type CreateTurnBody = z.infer<typeof createTurnBody>;
