@@ -87,6 +87,19 @@ export class Turns {
     );
   }
 
+  /** The accepted turns of a session below a sequence whose logs are not in the archive, oldest first. */
+  async unarchivedBefore(sessionId: string, sequence: number): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('turns')
+      .select('id')
+      .where('archived', '=', sql.lit(0))
+      .where('session_id', '=', sessionId)
+      .where('sequence', '<', sequence)
+      .orderBy('sequence')
+      .execute();
+    return rows.map(({ id }) => id);
+  }
+
   /** The turns of a session without a following turn: the ends of its branches. */
   async branchEnds(sessionId: string): Promise<TurnRow[]> {
     return this.#db
