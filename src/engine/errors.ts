@@ -20,6 +20,7 @@ const EFFECTS = {
   invalid_answer: 'rejected',
   nothing_pending: 'rejected',
   nothing_running: 'rejected',
+  too_many_messages: 'rejected',
   already_decided: 'rejected',
   not_an_approver: 'rejected',
   invalid_agent: 'rejected',
