@@ -31,6 +31,7 @@ import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-respo
 import { decideCall } from '../tools/decision-policy.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
+import { checkAnswer } from './structured-answer.ts';
 import type { Toolset } from '../tools/toolset.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
@@ -39,7 +40,10 @@ interface AssemblerOptions {
   plan: MessagePlan;
   /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'spec' | 'target' | 'hasFallback'>;
+  prepared: Pick<
+    PreparedModelCall,
+    'toolset' | 'conversation' | 'request' | 'spec' | 'target' | 'hasFallback' | 'repairs'
+  >;
   bus: LiveBus;
 }
 
@@ -110,6 +114,11 @@ export class MessageAssembler {
 
   get hasFallback(): boolean {
     return this.#options.prepared.hasFallback;
+  }
+
+  /** How often the model may be asked for another answer if this one does not fit its schema. */
+  get repairs(): number {
+    return this.#options.prepared.repairs;
   }
 
   /** Whether the message is complete but has no content; it may have reasoning. */
@@ -190,6 +199,9 @@ export class MessageAssembler {
       provider: this.target.providerName,
       model: this.target.model,
     };
+    const isAnswer = isWhole && calls.length === 0;
+    const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message) : undefined;
+    if (structured) message.structured = structured;
     const at = new Date().toISOString();
     const answers = calls.flatMap(
       ({ call: { id: toolCallId }, routed: { problem, content = problem } }): NewRecord[] => {

@@ -179,7 +179,7 @@ interface EncryptionKeysTable {
 
 /** The sign-ins to MCP servers that turns have requested. */
 interface McpSignInsTable {
-  /** SHA-256 of the `state` in the URLs of the sign-in. */
+  /** SHA-256 of the `state` in the link to the sign-in. */
   id: string;
   turn_id: string;
   subject_id: string;
@@ -190,6 +190,10 @@ interface McpSignInsTable {
   data: string;
   /** How often the user was sent to the authorization server. */
   redirects: Generated<number>;
+  /** The grant whose access is not enough for what the turn does; null if there was none. */
+  replaces: string | null;
+  /** Whether the turn knows that it has ended. */
+  told: Generated<number>;
   created_at: string;
   expires_at: string;
 }

@@ -146,6 +146,13 @@ export interface ModelMessage extends Base {
   model?: string;
   /** The attempts before the one that wrote the message, if there were any: the provider failed. */
   attempts?: FailedAttempt[];
+  /** The check of an answer for which the agent has a JSON Schema. */
+  structured?: { fits: true } | { fits: false; problem: string };
+}
+
+/** Whether a message is an answer that is not accepted. The model is asked for another one, unless the turn ends. */
+export function isMisfit({ structured }: ModelMessage): boolean {
+  return structured?.fits === false;
 }
 
 export interface FailedAttempt {
@@ -385,9 +392,10 @@ export interface ToolDecided extends Base {
 /**
  * Why a turn is paused. While there is a reason, its time limit stops.
  * - `action`: it has nothing to do until it gets answers.
+ * - `sign_in`: the same, and it waits for sign-ins only.
  * - `requested`: a command holds it.
  */
-export type PauseReason = 'action' | 'requested';
+export type PauseReason = 'action' | 'sign_in' | 'requested';
 
 /** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends Base {

@@ -83,14 +83,25 @@ function assistantItems(
   { results, asked }: { results: Map<string, ToolResult>; asked: Set<string> },
 ): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
-  if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
+  if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const result = results.get(call.id);
     if (result) return toolItem(call, result);
     const hasAsked = asked.has(callKey({ threadId: message.threadId, toolCallId: call.id }));
     return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
   });
-  return [{ role: 'assistant', message }, ...toolItems];
+  return [{ role: 'assistant', message }, ...toolItems, ...misfit(message)];
+}
+
+/** What the model is told of an answer that does not fit the agent's JSON Schema. */
+function misfit({ structured }: ModelMessage): TranscriptItem[] {
+  if (!structured || structured.fits) return [];
+  return [
+    userText(
+      `This answer is not accepted, because it does not fit the required JSON Schema:\n${structured.problem}\n` +
+        'Answer with JSON that fits it, and with nothing else.',
+    ),
+  ];
 }
 
 function toolItem(call: ToolCall, result: ToolResult): ToolItem {

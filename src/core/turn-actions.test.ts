@@ -4,8 +4,9 @@ import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
 import type { HistoryEvent, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import type { ApprovalPolicy, LogEntry, ModelMessage, ToolCall } from './records.ts';
+import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
 import { TurnActions, type Answer, type AnswerCommand, type PauseCommand, type TurnCommand } from './turn-actions.ts';
+import type { SignInCommand } from './turn-sign-ins.ts';
 import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
@@ -70,6 +71,21 @@ const respond = (toolCallId: string, content: string): Answer => ({
   threadId: 'main',
   toolCallId,
   content,
+});
+
+/** A call, or without one the model of a thread, needs a sign-in. */
+function requiring(signInId: string, threadId = 'main', toolCallId?: string): WithoutId<AuthRequired> {
+  const source = { turnId: TURN_ID, messageId: 'msg_main', stamp: 's', index: 0 };
+  const calls = toolCallId === undefined ? [] : [{ threadId, toolCallId, needs: 'sign_in' as const, source, signInId }];
+  const servers = [{ id: signInId, name: signInId, signInId, authUrl: 'https://x/' }];
+  return { kind: 'mcp.auth_required', at: isoTime(BEGIN), threadId, servers, calls };
+}
+
+const signedIn = (signInId: string): SignInCommand => ({
+  type: 'sign_in',
+  id: `sign-in ${signInId}`,
+  signInId,
+  by: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
 });
 
 function waitingOn(...calls: ToolCall[]): TurnActions {
@@ -236,6 +252,30 @@ test('a turn that waits for answers and is held is paused until both have ended;
   expect(actions.waitedMs).toBe(5_000);
 });
 
+test('a turn waits for sign-ins, of which one may have ended before a thread has asked for it', () => {
+  const actions = new TurnActions(start);
+  actions.add(requiring('s1'), 's');
+  expect([endTask(actions, []), actions.needsSignIn('main')]).toEqual([['turn.paused'], true]);
+  const { records } = actions.endTask([signedIn('s2'), signedIn('s1'), signedIn('s1')], BEGIN + 1_000);
+  expect(records).toMatchObject([{ kind: 'turn.resumed', reason: 'sign_in', by: { subjectId: 'ann' } }]);
+  expect([actions.needsSignIn('main'), actions.waitedMs]).toEqual([false, 1_000]);
+  // The result of another thread, which had begun before.
+  actions.add(requiring('s1', 't1'), 's');
+  actions.add(messageOf([running('a'), running('b')]), 's');
+  actions.add(requiring('s2', 'main', 'a'), 's');
+  actions.add(requiring('s3', 'main', 'b'), 's');
+  expect(actions.needsSignIn('t1')).toBe(false);
+  expect(actions.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a']);
+  expect(actions.waiting.map(({ call }) => call.toolCallId)).toEqual(['b']);
+  expect(actions.refuse(command('ann', vote('b')))).toMatchObject({
+    code: 'call_not_pending',
+    message: expect.stringContaining('waits for a sign-in'),
+  });
+  const next = new TurnActions(turnStart({ pause: 'wait', carry: carryOf(actions) }));
+  expect(endTask(next, [signedIn('s3')])).toEqual([]);
+  expect(next.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a', 'b']);
+});
+
 /** What happens to a turn with three open calls. */
 const happening = fc.oneof(
   fc.record({
@@ -245,7 +285,8 @@ const happening = fc.oneof(
     status: fc.constantFrom('allow' as const, 'deny' as const),
   }),
   fc.record({ type: fc.constant('hold' as const), command: fc.constantFrom('pause' as const, 'resume' as const) }),
-  fc.record({ type: fc.constant('result' as const) }),
+  fc.record({ type: fc.constant('result' as const), needs: fc.constantFrom(undefined, 's1', 's2') }),
+  fc.record({ type: fc.constant('sign_in' as const), signInId: fc.constantFrom('s1', 's2') }),
   fc.record({ type: fc.constant('task' as const), after: fc.integer({ min: 0, max: 20_000 }) }),
   fc.record({ type: fc.constant('continue' as const) }),
 );
@@ -273,8 +314,8 @@ test('the workflow and the projection agree on the log, in any order of commands
       let queue: TurnCommand[] = [];
       let eventId = 10;
       let [now, runs] = [BEGIN, 0];
-      const scheduled: number[] = [];
-      const ran: string[] = [];
+      const scheduled: { id: number; toolCallId: string }[] = [];
+      const ran = new Set<string>();
       const at = () => isoTime(now);
       const input = { ...start, threadId: 'main', messageId: message.id, upTo: 1, step: 1, recent: [], specHash: 'a1' };
       feed({ type: 'started', at: at(), start });
@@ -294,9 +335,9 @@ test('the workflow and the projection agree on the log, in any order of commands
         queue = [];
         feed({ type: 'taskCompleted' });
         for (const { toolCallId, source } of actions.isHeld ? [] : actions.allowed('main')) {
-          if (ran.includes(toolCallId)) continue;
-          ran.push(toolCallId);
-          scheduled.push(eventId);
+          if (scheduled.some((one) => one.toolCallId === toolCallId)) continue;
+          ran.add(toolCallId);
+          scheduled.push({ id: eventId, toolCallId });
           const called = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId, source };
           feed({ type: 'scheduled', eventId: eventId++, at: at(), activity: { name: 'callTool', input: called } });
         }
@@ -312,14 +353,19 @@ test('the workflow and the projection agree on the log, in any order of commands
           queue.push(given);
           feed({ type: 'commanded', command: given });
         } else if (one.type === 'result') {
-          const id = scheduled.shift();
-          const toolCallId = ran[ran.length - scheduled.length - 1];
+          const { id, toolCallId } = scheduled.shift() ?? {};
           if (id === undefined || toolCallId === undefined) continue;
           const result = { kind: 'tool.response' as const, at: at(), threadId: 'main', toolCallId, content: 'ok' };
-          const records = [{ ...result, outcome: 'succeeded' as const }];
+          const records = one.needs
+            ? [requiring(one.needs, 'main', toolCallId)]
+            : [{ ...result, outcome: 'succeeded' as const }];
           feed({ type: 'ended', scheduledEventId: id, at: at(), end: { how: 'completed', records, stamp: 't' } });
           for (const record of records) actions.add(record, 't');
           count += 1;
+        } else if (one.type === 'sign_in') {
+          const given = signedIn(one.signInId);
+          queue.push(given);
+          feed({ type: 'commanded', command: given });
         } else if (one.type === 'task') {
           endTask(one.after);
         } else if (scheduled.length === 0 && queue.length === 0) {
@@ -355,7 +401,7 @@ test('the workflow and the projection agree on the log, in any order of commands
           ({ decision, remaining }) =>
             (decision === 'allow' && remaining === 0) || (decision === 'expired' && policy?.onExpiry === 'allow'),
         );
-        expect(ran.includes(id)).toBe(isAllowed);
+        expect(ran.has(id)).toBe(isAllowed);
       }
       expect(actionsOf(records).map(({ toolCallId, status }) => [toolCallId, status === 'pending'])).toEqual([
         ['a', false],

@@ -2,15 +2,25 @@ import type { CallToolInput, TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
-import type { Approvers, InputItem, PauseReason, PendingCall, ToolDecided, UnsequencedRecord } from './records.ts';
+import type {
+  Approvers,
+  AuthRequired,
+  InputItem,
+  PauseReason,
+  PendingCall,
+  ToolDecided,
+  UnsequencedRecord,
+  WithoutId,
+} from './records.ts';
 import type { Caller, Subject } from './subject.ts';
 import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
+import { TurnSignIns, type SignInCommand, type TurnSignInsState } from './turn-sign-ins.ts';
 
 /**
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
  * it is in the history, and becomes records of the log if `TurnActions` accepts it.
  */
-export type TurnCommand = AnswerCommand | PauseCommand | SteerCommand;
+export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand | SteerCommand;
 
 /** Answers to calls that wait in the turn: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {
@@ -57,8 +67,8 @@ interface TrackedCall {
    * - `running`: the server runs it, or is about to.
    * - `delegated`: a sub-agent answers it, in its own thread.
    * - `new`: it waits, and the log does not say so yet.
-   * - `waiting`: the log has it in a `tool.approval_required` or `tool.response_required`.
-   * - `allowed`: it was approved, or its server's question was answered, and is to run.
+   * - `waiting`: the log has it in a `tool.approval_required`, `tool.response_required` or `mcp.auth_required`.
+   * - `allowed`: it was approved, its server's question was answered, or its sign-in has ended, and is to run.
    * - `settled`: it was denied, has expired, or was answered.
    */
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
@@ -77,6 +87,7 @@ export interface TurnActionsState {
   threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
   pauses: PausesState;
   steering: SteeringState;
+  signIns: TurnSignInsState;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
@@ -84,6 +95,9 @@ export const MAX_ASKING = 32;
 
 /** A call that waits. */
 type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
+
+/** The pauses of a turn that has nothing to do. */
+const IDLE_REASONS = ['action', 'sign_in'] as const;
 
 interface TaskEnd {
   records: UnsequencedRecord[];
@@ -113,13 +127,14 @@ export class TurnActions {
   readonly #pauses: Pauses;
   readonly steering: Steering;
   #isCancelled = false;
+  readonly #signIns: TurnSignIns;
   #failure: string | undefined;
 
   constructor(start: Pick<TurnStart, 'turnId' | 'pause' | 'carry' | 'threads' | 'resumes'>) {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pauses, steering } = carry?.actions ?? {};
+    const { threads = [], pauses, steering, signIns } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
@@ -127,6 +142,7 @@ export class TurnActions {
     if (!carry) this.#resume(start);
     this.#pauses = new Pauses(pauses);
     this.steering = new Steering(steering);
+    this.#signIns = new TurnSignIns(signIns);
   }
 
   get state(): TurnActionsState {
@@ -134,6 +150,7 @@ export class TurnActions {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
       pauses: this.#pauses.state,
       steering: this.steering.state,
+      signIns: this.#signIns.state,
     };
   }
 
@@ -166,7 +183,12 @@ export class TurnActions {
     return this.#failure;
   }
 
-  /** The calls that wait for an answer, and since when: milliseconds since 1970. */
+  /** Whether a thread cannot call its model before sign-ins to its servers have ended. */
+  needsSignIn(threadId: string): boolean {
+    return this.#signIns.isWaiting(threadId);
+  }
+
+  /** The calls that wait for an answer or a sign-in, and since when: milliseconds since 1970, for answers. */
   get waiting(): { call: PendingCall; askedAt: number; isEscalated: boolean }[] {
     return this.#all('waiting').map(({ pending, askedAt = 0, isEscalated = false }) => ({
       call: pending,
@@ -192,7 +214,13 @@ export class TurnActions {
     return this.isWaiting(threadId) || this.allowed(threadId).length > 0;
   }
 
-  /** The thread's calls that were approved or answered and have no result. */
+  /** Whether a call waits, or was approved and has no result. */
+  isUnfinished(call: CallKey): boolean {
+    const found = this.#find(call);
+    return found?.pending !== undefined && found.state !== 'settled';
+  }
+
+  /** The thread's calls that were approved or answered, or whose sign-in has ended, and that have no result. */
   allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered'>)[] {
     const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
     return calls.flatMap(({ state, pending, answer }) => {
@@ -226,12 +254,23 @@ export class TurnActions {
     } else if (record.kind === 'tool.response') {
       this.ended(record);
     } else if (record.kind === 'mcp.auth_required') {
-      // The turn ends when everything else is done, and the next one runs these calls.
-      for (const call of record.calls) this.ended(call);
+      this.#needSignIn(record);
     } else if (record.kind === 'thread.created') {
       this.#threads.set(record.thread.threadId, new Map());
     } else if (record.kind === 'thread.done') {
       this.#threads.delete(record.threadId);
+      this.#signIns.threadEnded(record.threadId);
+    }
+  }
+
+  /** Without calls it is the thread's model that was not called. */
+  #needSignIn({ threadId, servers, calls }: WithoutId<AuthRequired>): void {
+    const tracked = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
+    this.#threads.set(threadId, tracked);
+    if (calls.length === 0) this.#signIns.require({ threadId, servers });
+    for (const pending of calls) {
+      const state = this.#signIns.hasEnded(pending.signInId) ? 'allowed' : 'waiting';
+      tracked.set(pending.toolCallId, { state, pending, votes: [] });
     }
   }
 
@@ -252,6 +291,7 @@ export class TurnActions {
   /** A sub-agent has ended without a result of its model call. */
   threadEnded({ threadId, parent }: { threadId: string; parent: CallKey }): void {
     this.#threads.delete(threadId);
+    this.#signIns.threadEnded(threadId);
     this.ended(parent);
   }
 
@@ -266,9 +306,9 @@ export class TurnActions {
     if (this.steering.mustRecord) return true;
     if (this.#threads.size === 0) return false;
     const due = this.nextDue;
-    return (
-      (due !== undefined && due <= now) || this.#mustPause !== this.#pauses.has('action') || this.#all('new').length > 0
-    );
+    const waitsFor = this.#waitsFor;
+    const isOtherwisePaused = IDLE_REASONS.some((reason) => this.#pauses.has(reason) !== (reason === waitsFor));
+    return (due !== undefined && due <= now) || isOtherwisePaused || this.#all('new').length > 0;
   }
 
   /** When a call expires or is escalated next: milliseconds since 1970. */
@@ -291,24 +331,28 @@ export class TurnActions {
       const verdict = this.refuse(command);
       verdicts.set(command.id, verdict);
       if (verdict) continue;
-      if (command.type === 'steer') {
+      if (command.type === 'sign_in') {
+        this.#endSignIn(command.signInId);
+        by = command.by;
+      } else if (command.type === 'answer') {
+        const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
+        if (accepted.length > 0) by = command.subject;
+        records.push(...accepted);
+      } else if (command.type === 'steer') {
         this.steering.accept(command, isoTime(now));
         records.push(...this.steering.record());
-        continue;
-      }
-      if (command.type !== 'answer') {
+      } else {
         records.push(...this.#pauses.set('requested', command.type === 'pause', now, command.subject));
-        continue;
       }
-      const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
-      if (accepted.length > 0) by = command.subject;
-      records.push(...accepted);
     }
-    const advanced = this.#advance(now);
-    const mustPause = this.#mustPause;
-    // The last answer has resumed the turn.
-    records.push(...advanced, ...this.#pauses.set('action', mustPause, now, mustPause ? undefined : by));
+    records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
     return { records, verdicts };
+  }
+
+  /** A repetition changes nothing. */
+  #endSignIn(signInId: string): void {
+    this.#signIns.end(signInId);
+    for (const call of this.#all('waiting')) if (call.pending.signInId === signInId) call.state = 'allowed';
   }
 
   /** Why the turn refuses a command now. */
@@ -348,6 +392,9 @@ export class TurnActions {
     // A repetition stays accepted, also when others have decided in the meantime.
     if (vote?.answer === answerText(answer)) return undefined;
     if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
+    if (call.pending.needs === 'sign_in') {
+      return { code: 'call_not_pending', message: `${what} waits for a sign-in, which no answer replaces` };
+    }
     const expected = call.pending.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
     if (answer.type !== expected) {
       return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
@@ -426,11 +473,26 @@ export class TurnActions {
     return [expired, toolResponse(pending, 'expired', at)];
   }
 
-  /** Whether calls wait, and no thread does anything else. */
-  get #mustPause(): boolean {
-    const threads = [...this.#threads.values()].map((calls) => [...calls.values()]);
-    const isIdle = (calls: TrackedCall[]) => calls.some(isWaitedFor) && !calls.some(isActive);
-    return threads.some((calls) => calls.some(isUnanswered)) && threads.every(isIdle);
+  /** Begins or ends the pauses of a turn that has nothing to do. `by`: whose command has given it something to do. */
+  #pauseOrResume(now: number, by: Subject | undefined): UnsequencedRecord[] {
+    const waitsFor = this.#waitsFor;
+    return IDLE_REASONS.flatMap((reason) => {
+      const isPaused = reason === waitsFor;
+      return this.#pauses.set(reason, isPaused, now, isPaused ? undefined : by);
+    });
+  }
+
+  /** What the turn waits for, if calls or threads wait and no thread does anything else. */
+  get #waitsFor(): (typeof IDLE_REASONS)[number] | undefined {
+    const threads = [...this.#threads].map(([id, calls]) => ({
+      needsSignIn: this.#signIns.isWaiting(id),
+      calls: [...calls.values()],
+    }));
+    const isIdle =
+      threads.some(({ needsSignIn, calls }) => needsSignIn || calls.some(isUnanswered)) &&
+      threads.every(({ needsSignIn, calls }) => (needsSignIn || calls.some(isWaitedFor)) && !calls.some(isActive));
+    if (!isIdle) return undefined;
+    return this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in') ? 'action' : 'sign_in';
   }
 
   #find(key: CallKey): TrackedCall | undefined {

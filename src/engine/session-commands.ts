@@ -64,6 +64,12 @@ export async function startRemoval({ client, taskQueue }: RemovalOptions, sessio
   );
 }
 
+/** Sends a command to a running turn, in whose history it is when this returns. */
+export async function signalTurn(client: Client, turnId: string, command: TurnCommand): Promise<void> {
+  const turn = client.workflow.getHandle(turnWorkflowId(turnId));
+  await client.connection.withDeadline(Date.now() + SIGNAL_TIMEOUT_MS, () => turn.signal(commandTurn, command));
+}
+
 /** Sends commands to session workflows, and starts those that are not running. */
 export class SessionCommands {
   readonly #client: Client;
@@ -106,11 +112,8 @@ export class SessionCommands {
    * by the turn. False if the turn has ended. @throws EngineError `unavailable` if its outcome is unknown
    */
   async commandTurn(turnId: string, command: TurnCommand): Promise<boolean> {
-    const turn = this.#client.workflow.getHandle(turnWorkflowId(turnId));
     try {
-      await this.#client.connection.withDeadline(Date.now() + SIGNAL_TIMEOUT_MS, () =>
-        turn.signal(commandTurn, command),
-      );
+      await signalTurn(this.#client, turnId, command);
       return true;
     } catch (error) {
       if (isNotFound(error)) return false;

@@ -31,6 +31,7 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { Skills } from '../skills/skills.ts';
 import { SignIns } from '../mcp/sign-ins.ts';
 import { signInUrls } from '../api/sessions/sign-ins.ts';
 
@@ -61,6 +62,7 @@ export interface Services {
   models: ModelProviders;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
+  skills: Skills;
   signIns: SignIns;
   toolPool: McpPool;
   agentCheck: AgentValidator;
@@ -96,6 +98,7 @@ export async function openServices({
   publicUrl = Promise.resolve(config.publicUrl),
 }: ServicesOptions): Promise<Services> {
   await using cleanup = new AsyncDisposableStack();
+  const skills = await Skills.open(config.skillFolders);
   const { connectionOptions, namespace } = temporal;
   const cipher = new Cipher(config.encryptionKeys);
   const catalog = await Catalog.open(config.database, log, cipher);
@@ -139,7 +142,7 @@ export async function openServices({
   cleanup.defer(() => signIns.close());
   const toolPool = new McpPool({ allowPrivateUrls, grants: signIns.grants, log });
   cleanup.defer(() => toolPool.close());
-  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });
+  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills });
   const toolsets = new ToolsetLoader(toolKinds);
   const opened = cleanup.move();
   return {
@@ -163,9 +166,10 @@ export async function openServices({
     models,
     toolKinds,
     toolsets,
+    skills,
     signIns,
     toolPool,
-    agentCheck: new AgentValidator({ models, registry }),
+    agentCheck: new AgentValidator({ models, registry, skills }),
     answerCheck: answerProblem,
     close: () => opened.disposeAsync(),
   };

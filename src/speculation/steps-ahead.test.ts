@@ -102,6 +102,7 @@ beforeEach(() => {
     config: { tool: { timeoutSeconds: 60 } },
     conversations: { ahead: () => known && Promise.resolve(known) },
     catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
+    skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
     toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable }) },
     models: { resolve: () => ({ model: 'm', provider: { stream: answer } }) },
     toolKinds: {

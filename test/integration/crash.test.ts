@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/server';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { byThread, folded } from '../support/api-client.ts';
+import { findDevServers } from '../../src/temporal-server/dev-server.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { TestMcpServer, type RunningCall } from '../support/mcp-server.ts';
 import { held, say, ScriptedModel, use } from '../support/scripted-model.ts';
@@ -293,13 +294,53 @@ test('crashes while a sign-in is requested, during it and after it: it is reques
   const [request] = requests;
   if (request?.type !== 'mcp.auth_required') throw new Error('no sign-in is required');
   const isCallback = ({ pathname }: URL): boolean => pathname.endsWith('/callback');
-  const { url } = await new TestBrowser().open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
+  const browser = new TestBrowser();
+  const { url } = await browser.open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
   await crash();
-  expect((await new TestBrowser().open(url.href)).text).toContain('You are signed in to notes');
+  expect((await browser.visit(url.href)).text).toContain('You are signed in to notes');
   await crash();
-  expect((await new TestBrowser().open(url.href)).text).toContain('You are signed in to notes');
+  expect((await browser.visit(url.href)).text).toContain('You are signed in to notes');
   model.script('m', use({ name: 'list' }), say('Milk.'));
   expect(await server.api.turn(sessionId, []).end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
   expect(notes.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
   expect(notes.tokenRequests).toEqual(['authorization_code']);
+});
+
+test('a crash after a sign-in, before its waiting turn was told of it: the turn goes on once', async () => {
+  const notes = await ProtectedMcpServer.start();
+  onTestFinished(() => notes.stop());
+  const spec = {
+    model: { name: 'm' },
+    mcp_servers: [{ type: 'inline', name: 'notes', url: notes.mcp.url }],
+    config: { pause: 'wait' },
+  };
+  const created = await server.api.send('POST', '/v1/agents/draft-sessions', { agent_spec: spec });
+  const sessionId = String(created.body.data.id);
+  model.script('m', use({ name: 'list' }), say('Milk.'));
+  const reader = server.api.turn(sessionId, 'list');
+  const request = await reader.type('mcp.auth_required');
+  await reader.type('turn.paused');
+  const browser = new TestBrowser();
+  const isCallback = ({ pathname }: URL): boolean => pathname.endsWith('/callback');
+  const { url } = await browser.open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
+  const [temporal] = await findDevServers(path.join(dataDir, 'temporal', 'temporal.db'));
+  if (!temporal) throw new Error('the embedded Temporal does not run');
+  // While Temporal does not answer, the sign-in is complete, and its turn is not told of it.
+  process.kill(temporal.pid, 'SIGSTOP');
+  const page = browser.visit(url.href).catch(() => undefined);
+  const catalog = new DatabaseSync(path.join(dataDir, 'catalog.db'), { readOnly: true });
+  onTestFinished(() => catalog.close());
+  const signIn = () => ({ ...catalog.prepare('SELECT status, told FROM mcp_sign_ins').get() });
+  await expect.poll(signIn, { timeout: 10_000 }).toEqual({ status: 'granted', told: 0 });
+  await server.kill();
+  process.kill(temporal.pid, 'SIGCONT');
+  expect(await page).toBeUndefined();
+  await reader.done.catch(() => undefined);
+  await server.start();
+  const rest = server.api.subscribe(sessionId, await reader.turnId(), reader.frames.at(-1)?.sequence_number);
+  expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
+  const whole = folded(reader.frames, await rest.done) as { type: string }[];
+  expect(whole.filter(({ type }) => type === 'turn.resumed')).toMatchObject([{ reason: 'sign_in' }]);
+  expect(notes.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
+  expect(signIn()).toEqual({ status: 'granted', told: 1 });
 });

@@ -211,6 +211,8 @@ export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'
       return {
         status,
         output: output && shortened(output),
+        // Its length was checked with its schema.
+        ...(output?.structured?.fits && { output_json: JSON.parse(output.content) as unknown }),
         required_actions: requiredActions.map(actionToWire),
         ...ended,
       };
@@ -358,10 +360,10 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 /** The fields of a message beside its text: its last delta carries them. */
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
-): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts'> {
+): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
   // Only the provider understands its fields.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, ...rest } = origin;
+  const { provider, model, attempts, structured, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,
@@ -369,6 +371,7 @@ export function messageEnd(
     ...(provider && { provider }),
     ...(model && { model }),
     ...(attempts && { attempts }),
+    ...(structured?.fits === false && { misfit: structured.problem }),
   };
 }
 

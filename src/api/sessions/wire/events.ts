@@ -80,6 +80,10 @@ const messageOrigin = {
     .array(z.object({ provider: z.string(), model: z.string(), failure: z.string() }))
     .optional()
     .describe('the attempts that failed before, the first one first'),
+  misfit: z
+    .string()
+    .optional()
+    .describe("why it is not accepted as an answer: it does not fit the agent's json_schema"),
 };
 
 const base = { id: z.string(), created_at: timestamp };
@@ -208,8 +212,10 @@ export const toolDecided = z
   .meta({ id: 'ToolDecided' });
 
 const pauseReason = z
-  .enum(['action', 'requested'])
-  .describe('`action`: it waits for answers to its tool calls; `requested`: somebody has paused it');
+  .enum(['action', 'sign_in', 'requested'])
+  .describe(
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: somebody has paused it',
+  );
 
 const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
 
@@ -300,6 +306,10 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('done'),
     output: modelMessage.nullable().describe('the last message; null if the turn waits for required_actions'),
+    output_json: z
+      .unknown()
+      .optional()
+      .describe("the output as JSON, if the agent's response_format has a json_schema"),
     required_actions: z.array(requiredAction),
     ...ended,
   }),
