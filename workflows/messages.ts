@@ -1,6 +1,6 @@
 import { defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { CancelReason } from '../src/core/records.ts';
-import { TURN_COMMAND } from '../src/core/temporal-names.ts';
+import { CANCEL_TURN, TURN_COMMAND } from '../src/core/temporal-names.ts';
 import type { TurnCommand } from '../src/core/turn-actions.ts';
 import type { CancelCommand, CreateTurnCommand, TurnAccepted } from '../src/core/session.ts';
 
@@ -11,7 +11,7 @@ export const createTurn = defineUpdate<TurnAccepted, [CreateTurnCommand]>('creat
 export const cancelSession = defineUpdate<void, [CancelCommand]>('cancelSession');
 
 /** To a turn: cancels it. From its session or, at its deadline, from the worker that runs its activity. */
-export const cancelTurn = defineSignal<[CancelReason]>('cancelTurn');
+export const cancelTurn = defineSignal<[CancelReason]>(CANCEL_TURN);
 
 /** To a turn: a command of the API, which the turn's log records if it is accepted. */
 export const commandTurn = defineSignal<[TurnCommand]>(TURN_COMMAND);

@@ -61,15 +61,16 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   setHandler(cancelTurn, (why) => {
     // The worker that runs an activity does not know that the turn was paused since.
     const isOverdue = !actions.isPaused && Date.now() + MAX_CLOCK_DIFFERENCE_MS >= deadlineNow();
-    if (why !== 'server-execution-timeout' || isOverdue) stop(why);
+    if (why !== 'server-execution-timeout') commands.cancelled();
+    else if (!isOverdue) return;
+    stop(why);
   });
   const stopped = () => {
     if (!actions.isPaused && Date.now() >= deadlineNow()) stop('server-execution-timeout');
     if (actions.failure !== undefined) steps.cancel();
     return reason !== undefined || actions.failure !== undefined;
   };
-  const hasCommands = () => commands.haveArrived;
-  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped, hasCommands });
+  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped, commandsDue: () => commands.areDue });
   const onRecords = (count: number) => {
     scope.count(undefined, count);
     if (count > 0) turns.growing(turnId);

@@ -63,6 +63,23 @@ export class Turns {
     );
   }
 
+  /**
+   * The accepted turns of a session of which one was the newest when `id` was minted, oldest first: the newest one with a
+   * lower id, and the two after it, since the clocks of servers differ.
+   */
+  async around(sessionId: string, id: string): Promise<Pick<TurnRow, 'id'>[]> {
+    const accepted = this.#db
+      .selectFrom('turns')
+      .select('id')
+      .where('session_id', '=', sessionId)
+      .where('sequence', 'is not', null);
+    const [before, after] = await Promise.all([
+      accepted.where('id', '<', id).orderBy('sequence', 'desc').limit(1).execute(),
+      accepted.where('id', '>', id).orderBy('sequence').limit(2).execute(),
+    ]);
+    return [...before, ...after];
+  }
+
   /** The requests of a session that were neither accepted nor withdrawn. */
   async requests(sessionId: string): Promise<TurnRow[]> {
     return this.#db

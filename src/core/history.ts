@@ -12,7 +12,7 @@ import type {
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
-import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
+import type { TurnActionsState, TurnEvent } from './turn-actions.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
 /**
@@ -24,7 +24,7 @@ export type HistoryEvent =
   /** `activityId` is the name of the activity in Temporal's descriptions. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }
-  | { type: 'commanded'; command: TurnCommand }
+  | { type: 'commanded'; command: TurnEvent }
   | { type: 'taskStarted'; at: string }
   /** The task that started last was completed; its commands follow. */
   | { type: 'taskCompleted' }

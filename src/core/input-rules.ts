@@ -15,6 +15,7 @@ export type Rejection =
   | 'calls_unanswered'
   | 'nothing_pending'
   | 'nothing_running'
+  | 'too_many_messages'
   | 'already_decided'
   | 'edit_not_allowed'
   | 'not_an_approver';

@@ -8,7 +8,7 @@ import {
   toolResponse,
   type CallKey,
 } from './tool-records.ts';
-import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
+import { TurnActions, type TurnEvent, type Verdict } from './turn-actions.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
@@ -55,7 +55,7 @@ export class TurnProjection {
   #done = false;
   #actions: TurnActions | undefined;
   /** Commands that arrived before the end of the current workflow task. */
-  #commands: TurnCommand[] = [];
+  #commands: TurnEvent[] = [];
   /** When the current workflow task started: milliseconds since 1970. */
   #taskStartedAt = 0;
   /** The answers to the commands of this run, by their ids. */
@@ -129,6 +129,7 @@ export class TurnProjection {
     this.#start = start;
     this.#actions = new TurnActions(start);
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
+    if (this.#firstCall) this.#actions.steering.modelCalled();
     if (carry) {
       this.#ordinal = carry.ordinal;
       const { usage, modelCalls, toolCalls } = carry;
@@ -168,7 +169,10 @@ export class TurnProjection {
 
   #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
     this.#running.set(id, activity);
-    if (activity.name === 'callModel') this.#firstCall = undefined;
+    if (activity.name === 'callModel') {
+      this.#firstCall = undefined;
+      if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
+    }
     if (activity.name === 'callTool') {
       const open = this.#openCalls.get(callKey(activity.input));
       if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
@@ -185,6 +189,7 @@ export class TurnProjection {
     const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
+    if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
     if (end.how === 'completed' && end.elicitation && activity.name === 'callTool') {
       this.#actions?.ask(askingCall(activity.input, end.elicitation));
     }
@@ -212,6 +217,8 @@ export class TurnProjection {
       entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
     }
     this.#running.clear();
+    this.#actions?.steering.modelEnded();
+    entries.push(...(this.#actions?.steering.record() ?? []).map((record) => this.#append(record)));
     const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
     for (const { threadId, parent } of threads) {
       this.#openThreads.delete(threadId);

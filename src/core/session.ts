@@ -19,9 +19,10 @@ export interface SessionState {
 }
 
 /**
- * What a new turn does while another one runs: it cancels that turn, or the command is rejected.
+ * What the request for a turn does while another one runs: the new turn cancels that turn, that turn gets the messages,
+ * or the request is rejected.
  */
-export const ON_RUNNING = ['cancel', 'reject'] as const;
+export const ON_RUNNING = ['cancel', 'steer', 'reject'] as const;
 
 export type OnRunning = (typeof ON_RUNNING)[number];
 
@@ -59,7 +60,7 @@ export interface CreateTurnCommand extends Pick<
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;
   /** Default: cancel. */
-  onRunning?: Exclude<OnRunning, 'cancel'>;
+  onRunning?: 'reject';
   /** The session's last turn, no turn, or the one with this id. */
   previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };
 }

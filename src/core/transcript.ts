@@ -7,6 +7,7 @@ import {
   type ToolCall,
   type UnsequencedRecord,
   type UserContentPart,
+  type UserSteered,
   type FoundTool,
 } from './records.ts';
 import { callKey, responseText } from './tool-records.ts';
@@ -56,6 +57,7 @@ export function transcript(records: UnsequencedRecord[], threadId: string): Tran
   const items: TranscriptItem[] = [];
   for (const record of records) {
     if (record.kind === 'turn.created' && threadId === ROOT_THREAD) items.push(...record.input.flatMap(userMessage));
+    if (record.kind === 'user.steered' && threadId === ROOT_THREAD) items.push(userItem(record.content));
     if (record.kind === 'thread.created' && record.thread.threadId === threadId) items.push(userText(record.input));
     if (record.kind === 'model.message' && record.threadId === threadId)
       items.push(...assistantItems(record, { results, asked }));
@@ -64,9 +66,11 @@ export function transcript(records: UnsequencedRecord[], threadId: string): Tran
 }
 
 function userMessage(item: InputItem): TranscriptItem[] {
-  if (item.type !== 'user.message') return [];
-  const { content } = item;
-  return [typeof content === 'string' ? userText(content) : { role: 'user', content }];
+  return item.type === 'user.message' ? [userItem(item.content)] : [];
+}
+
+function userItem(content: UserSteered['content']): TranscriptItem {
+  return typeof content === 'string' ? userText(content) : { role: 'user', content };
 }
 
 function userText(text: string): TranscriptItem {

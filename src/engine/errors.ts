@@ -22,6 +22,7 @@ const EFFECTS = {
   edit_not_allowed: 'rejected',
   nothing_pending: 'rejected',
   nothing_running: 'rejected',
+  too_many_messages: 'rejected',
   already_decided: 'rejected',
   not_an_approver: 'rejected',
   invalid_agent: 'rejected',

@@ -128,6 +128,11 @@ export async function runnableAgent(
 
 const storedRoles = z.array(z.string());
 
+/** What a request does while another turn runs, which the agent decides by default. */
+export function onRunningOf(requested: OnRunning | undefined, { config }: AgentSpec): OnRunning {
+  return requested ?? config?.on_running ?? 'cancel';
+}
+
 /** The session's owner. If the caller is not the owner, the owner's roles are those stored with the draft. */
 export function ownerOf(session: SessionRow, caller: Caller): SessionOwner {
   const { subject_id: subjectId, type, draft_roles: stored } = session;
@@ -149,7 +154,7 @@ async function commandOf(
   { agent, input, createdAt }: { agent: RunnableAgent; input: InputItem[]; createdAt: string },
 ): Promise<CreateTurnCommand> {
   const { spec, agents } = agent;
-  const onRunning = requested ?? spec.config?.on_running ?? 'cancel';
+  const onRunning = onRunningOf(requested, spec);
   const stored = await storeEdits(input, { blobs, sessionId: session.id });
   return {
     turnId: claim.resourceId,
@@ -160,7 +165,8 @@ async function commandOf(
     title: titleOf(input),
     previous,
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
-    ...(onRunning !== 'cancel' && { onRunning }),
+    // Messages that could be given to a running turn were: see `steerTurn`.
+    ...(onRunning !== 'cancel' && { onRunning: 'reject' }),
     specHash: session.spec_hash,
     ...(agents && { agents }),
     hasServers: hasServers(spec),

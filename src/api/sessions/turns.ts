@@ -75,7 +75,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         summary: 'Start a turn',
         description:
           'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
-          'client disconnects. By default it cancels the running turn, which requires the right to cancel.',
+          'client disconnects. By default it cancels the running turn, which requires the right to cancel. With `on_running: "steer"` the running turn ' +
+          'gets the messages, and the answer is that turn.',
         headers: z.object(idempotencyKey),
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
         schemas,
@@ -91,6 +92,8 @@ export function turnRoutes(context: ApiContext): Route[] {
           'session_closed',
           'request_expired',
           'empty_message',
+          'messages_required',
+          'too_many_messages',
           'actions_pending',
           'call_not_pending',
           'call_answered_twice',

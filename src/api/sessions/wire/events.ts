@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ROLES } from '../../../core/subject.ts';
-import { inputItem } from './input.ts';
+import { inputItem, messageContent } from './input.ts';
 
 /**
  * The events of a turn as clients see them (`docs/sessions-api.md`, section 3). Fields that also have an older name are
@@ -228,6 +228,16 @@ export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause })
 
 export const turnResumed = z.object({ type: z.literal('turn.resumed'), ...pause }).meta({ id: 'TurnResumed' });
 
+export const userSteered = z
+  .object({
+    type: z.literal('user.steered'),
+    ...base,
+    thread_id: z.null(),
+    by: subject,
+    content: messageContent,
+  })
+  .meta({ id: 'UserSteered' });
+
 export const mcpInitialize = z
   .object({
     type: z.literal('mcp.initialize'),
@@ -357,6 +367,7 @@ export const turnEvent = z
     toolDecided,
     turnPaused,
     turnResumed,
+    userSteered,
     mcpInitialize,
     authRequired,
     threadCreated,
