@@ -29,15 +29,27 @@ import {
   type CancelCommand,
   type CreateTurnCommand,
   type SessionStart,
+  type SeenTurn,
   type SessionState,
   type Tip,
   type TurnAccepted,
+  type TurnCreation,
+  type TurnEnqueued,
 } from '../src/core/session.ts';
+import {
+  insertQueued,
+  isForQueue,
+  nextInQueue,
+  refuseQueued,
+  type BeginTurn,
+  type QueuedTurn,
+} from '../src/core/turn-queue.ts';
 import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import { errorMessage } from './errors.ts';
-import { cancelSession, cancelTurn, createTurn } from './messages.ts';
+import { beginTurn, cancelSession, cancelTurn, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
+import { asUpdateFailure, refused } from './update-handlers.ts';
 
 /**
  * Short reads of the catalog and of histories, retried while these are unavailable, since no command can be decided
@@ -55,7 +67,10 @@ const reading = {
  */
 const { loadSession } = proxyLocalActivities<Pick<Activities, 'loadSession'>>(reading);
 
-const { inspectTurn } = proxyActivities<Pick<Activities, 'inspectTurn'>>({ ...reading, heartbeatTimeout: '4 seconds' });
+const { inspectTurn, loadSession: reloadSession } = proxyActivities<Pick<Activities, 'inspectTurn' | 'loadSession'>>({
+  ...reading,
+  heartbeatTimeout: '4 seconds',
+});
 
 /**
  * Terminates a turn that does not end: two quick calls to Temporal, retried for ever, since the session waits for it.
@@ -81,6 +96,9 @@ const { archive } = proxySinks<ArchiveSinks>();
 const CANCEL_GRACE = '10 seconds';
 /** The additional time for a turn that runs a tool which must not be aborted. */
 const TOOL_GRACE = '20 seconds';
+
+const FIRST_POLL_MS = 1_000;
+const MAX_POLL_MS = 60_000;
 
 /** Beyond these a session continues as new although a turn is open. */
 const MAX_HISTORY_EVENTS = 10_000;
@@ -109,11 +127,13 @@ export async function session(start: SessionStart): Promise<void> {
 class SessionRun {
   readonly #sessionId: string;
   readonly #begins: string | undefined;
-  #state: SessionState = { tip: null, open: false, closed: false };
+  #state: SessionState = { tip: null, open: false, closed: false, queue: [], newest: null };
   #loaded: boolean;
   /** Why the session cannot be loaded. */
   #failure: Error | undefined;
-  /** Settles when the last turn has started, or could not be started. */
+  /** The turns for whose end this run waits as their parent. */
+  readonly #children = new Set<string>();
+  /** Settles when the last turn has started or begun, or could not. */
   #starting: Promise<void> = Promise.resolve();
   #isStarting = false;
   readonly #stopping = new Set<string>();
@@ -130,6 +150,7 @@ class SessionRun {
     if (!this.#loaded) await this.#load();
     const { tip, open } = this.#state;
     if (open && tip) runInBackground(() => this.#poll(tip.turnId));
+    this.#advanceLater();
     await condition(() => this.#mayContinue());
     return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
   }
@@ -161,24 +182,30 @@ class SessionRun {
   #mayContinue(): boolean {
     const { continueAsNewSuggested, historyLength, historySize } = workflowInfo();
     const isLong = historyLength >= MAX_HISTORY_EVENTS || historySize >= MAX_HISTORY_BYTES;
-    if (!isLong && !(continueAsNewSuggested && !this.#state.open)) return false;
+    const { open, queue } = this.#state;
+    const isBusy = open || queue.length > 0;
+    if (!isLong && !(continueAsNewSuggested && !isBusy)) return false;
     return !this.#isStarting && this.#stopping.size === 0 && allHandlersFinished();
   }
 
-  createTurn(command: CreateTurnCommand): Promise<TurnAccepted> {
+  createTurn(command: CreateTurnCommand): Promise<TurnCreation> {
     return this.#commands.run(async () => {
       await this.#untilReady();
-      const { tip, open } = this.#state;
-      if (tip?.turnId === command.turnId) return accepted(tip); // a repeated command
+      const repeated = this.#known(command.turnId);
+      if (repeated) return repeated;
       if (this.#mayExistAlready(command)) {
         const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
         if (known) return this.#adoptExisting(known);
       }
       // A client reads the end of a turn in its log, and may answer it before the session has been notified.
-      if (open && tip && mustHaveEnded(command)) await this.#reconcile(tip.turnId);
+      const running = this.#state.tip;
+      if (running && mustHaveEnded(command)) await this.#reconcile(running.turnId);
+      await this.#advance();
+      if (isForQueue(command, this.#state)) return this.#enqueue(command);
       let previous = await this.#validate(command);
-      if (this.#state.open && tip) {
-        if (command.onRunning === 'reject') throw refused(RUNNING);
+      const { open, tip } = this.#state;
+      if (open && tip) {
+        if (command.onRunning) throw refused(RUNNING);
         if (command.sparesRunning) throw refused(MAY_NOT_CANCEL);
         this.#stop(tip.turnId, 'cancelled-for-next-turn');
         await condition(() => !this.#state.open);
@@ -189,23 +216,31 @@ class SessionRun {
     });
   }
 
+  /** The result of a command that was carried out before, if its turn is the newest one, or waits in the queue. */
+  #known(turnId: string): TurnCreation | undefined {
+    const { tip, queue } = this.#state;
+    if (tip?.turnId === turnId) return accepted(tip);
+    const queued = queue.find((one) => one.turnId === turnId);
+    return queued && enqueued(queued);
+  }
+
   /**
-   * Whether the turn may exist: its id is older than the newest one, so another may have followed, or the command is
+   * Whether the turn may exist: its id is not newer than the newest one, so another may have followed, or the command is
    * too old to start it. Temporal repeats such commands to a run that results from an operator's reset.
    */
   #mayExistAlready(command: CreateTurnCommand): boolean {
-    const { tip } = this.#state;
-    return (tip !== null && command.turnId < tip.turnId) || isExpired(command);
+    const { newest } = this.#state;
+    return (newest !== null && command.turnId <= newest) || isExpired(command);
   }
 
   /** Rejects a command that can be rejected from the state alone. Such a command leaves no event in the history. */
   validateCreateTurn(command: CreateTurnCommand): void {
-    const { turnId, previous, input } = command;
-    const { tip, open, closed } = this.#state;
-    if (!this.#loaded || this.#mayExistAlready(command) || tip?.turnId === turnId) return;
+    const { previous, input } = command;
+    const { tip, open, closed, queue } = this.#state;
+    if (!this.#loaded || this.#mayExistAlready(command)) return;
     if (closed) throw refused(CLOSED);
     // It may have ended, with pending calls.
-    if (open) return;
+    if (open || queue.length > 0) return;
     const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
     const refusal = isTip ? refuseInput(input, tip?.pending ?? []) : undefined;
     if (refusal) throw refused(refusal);
@@ -227,7 +262,7 @@ class SessionRun {
     if (previous.turn === 'last' || previous.turnId === tip?.turnId) return tip;
     const { turnId } = previous;
     const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
-    if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
+    if (!seen || seen.queued) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
     return { turnId, ...waitingOf(seen) };
   }
 
@@ -246,18 +281,88 @@ class SessionRun {
       ...(previous?.threads && { threads: previous.threads }),
     };
     const { turnId, previousTurnId, sequence } = start;
-    const before = this.#state.tip;
-    this.#state.tip = { turnId, previousTurnId, sequence, pending: [] };
-    this.#state.open = true;
-    this.#isStarting = true;
-    this.#starting = this.#startChild(start, before).finally(() => {
-      this.#isStarting = false;
-    });
+    const undo = this.#makeTip({ turnId, previousTurnId, sequence });
+    this.#run(() => this.#startChild(start, undo));
     return { turnId, previousTurnId, sequence };
   }
 
-  /** Never rejects. Until it has ended, no other command runs and the session does not continue as new. */
-  async #startChild(start: TurnStart, before: Tip | null): Promise<void> {
+  /** Makes a turn that is about to run the newest one. Returns a function that undoes it. */
+  #makeTip(turn: TurnAccepted): () => void {
+    const { tip: before, newest } = this.#state;
+    this.#state.tip = { ...turn, pending: [] };
+    this.#state.open = true;
+    this.#state.newest = later(newest, turn.turnId);
+    return () => {
+      if (this.#state.tip?.turnId !== turn.turnId) return;
+      this.#state.tip = before;
+      this.#state.open = false;
+    };
+  }
+
+  /** Until `start` has ended, no other command runs and the session does not continue as new. */
+  #run(start: () => Promise<void>): void {
+    this.#isStarting = true;
+    this.#starting = start().finally(() => {
+      this.#isStarting = false;
+    });
+  }
+
+  /** Starts the workflow of a turn that waits, and is its log from now on. As `#start`, it does not wait for that. */
+  #enqueue(command: CreateTurnCommand): TurnEnqueued {
+    const { closed, queue } = this.#state;
+    const refusal = closed ? CLOSED : isExpired(command) ? EXPIRED : refuseQueued(command, this.#state);
+    if (refusal) throw refused(refusal);
+    const { previous, sparesRunning: _, onRunning: __, ...rest } = command;
+    const { turnId } = command;
+    const number = (queue.at(-1)?.number ?? 0) + 1;
+    const queued = { number, ...(previous.turn === 'none' && { isRoot: true as const }) };
+    this.#state.queue = [...queue, { turnId, ...queued }];
+    this.#state.newest = later(this.#state.newest, turnId);
+    const start = { ...rest, sessionId: this.#sessionId, sequence: 0, previousTurnId: null, resumes: [], queued };
+    this.#run(() => this.#startChild(start, () => this.#unqueue([turnId])));
+    return { turnId, queued };
+  }
+
+  #unqueue(turnIds: string[]): void {
+    this.#state.queue = this.#state.queue.filter(({ turnId }) => !turnIds.includes(turnId));
+  }
+
+  /** Begins the next turn of the queue, as a command of its own. */
+  #advanceLater(): void {
+    if (this.#state.queue.length === 0) return;
+    runInBackground(() =>
+      this.#commands.run(async () => {
+        await this.#untilReady();
+        await this.#advance();
+      }),
+    );
+  }
+
+  /** Begins the next turn of the queue if it may begin. A turn that has closed in the queue is passed over. */
+  async #advance(): Promise<void> {
+    for (let next = nextInQueue(this.#state); next; next = nextInQueue(this.#state)) {
+      const { turnId, isRoot } = next;
+      const { tip } = this.#state;
+      const begin = { sequence: (tip?.sequence ?? 0) + 1, previousTurnId: isRoot ? null : (tip?.turnId ?? null) };
+      this.#unqueue([turnId]);
+      const undo = this.#makeTip({ turnId, ...begin });
+      this.#run(() => this.#signalBegin(turnId, begin, undo));
+      await this.#starting;
+    }
+  }
+
+  async #signalBegin(turnId: string, begin: BeginTurn, undo: () => void): Promise<void> {
+    try {
+      const turn = getExternalWorkflowHandle(turnWorkflowId(turnId));
+      await CancellationScope.nonCancellable(() => turn.signal(beginTurn, begin));
+      if (!this.#children.has(turnId)) runInBackground(() => this.#poll(turnId));
+    } catch {
+      undo();
+    }
+  }
+
+  /** Never rejects. `undo` is called if the turn cannot be started. */
+  async #startChild(start: TurnStart, undo: () => void): Promise<void> {
     const { turnId } = start;
     try {
       // A session that is being cancelled starts it nevertheless: the command is accepted.
@@ -272,8 +377,7 @@ class SessionRun {
       );
       runInBackground(() => this.#untilClosed(turnId, child.result()));
     } catch (error) {
-      this.#state.tip = before;
-      this.#state.open = false;
+      undo();
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
         log.error('a turn could not be started', { turnId, error: errorMessage(error) });
         return;
@@ -284,8 +388,15 @@ class SessionRun {
     }
   }
 
-  /** Makes an existing turn the newest one, unless another has followed. */
-  #adoptExisting({ turnId, previousTurnId, sequence, open, ...waiting }: Tip & { open: boolean }): TurnAccepted {
+  /** Makes an existing turn the newest one, unless another has followed, or adds it to the queue. */
+  #adoptExisting(turn: SeenTurn): TurnCreation {
+    const { turnId, previousTurnId, sequence, open, queued, ...waiting } = turn;
+    this.#state.newest = later(this.#state.newest, turnId);
+    if (queued) {
+      if (open) this.#state.queue = insertQueued(this.#state.queue, { turnId, ...queued });
+      this.#advanceLater();
+      return { turnId, queued };
+    }
     if (sequence > (this.#state.tip?.sequence ?? 0)) {
       this.#state.tip = { turnId, previousTurnId, sequence, ...waitingOf(waiting) };
       this.#state.open = open;
@@ -294,12 +405,25 @@ class SessionRun {
     return { turnId, previousTurnId, sequence };
   }
 
-  cancel({ close, upTo }: CancelCommand): Promise<void> {
+  cancel({ close, upTo, turnId: only }: CancelCommand): Promise<void> {
     return this.#commands.run(async () => {
       await this.#untilReady();
       if (close) this.#state.closed = true;
-      const { tip, open } = this.#state;
-      if (open && tip && tip.turnId <= upTo) this.#stop(tip.turnId, 'client-cancelled');
+      const isMeant = (turnId: string) => (only === undefined ? turnId <= upTo : turnId === only);
+      const { tip, open, queue } = this.#state;
+      for (const { turnId } of queue) if (isMeant(turnId)) this.#stopQueued(turnId);
+      if (open && tip && isMeant(tip.turnId)) this.#stop(tip.turnId, 'client-cancelled');
+    });
+  }
+
+  /** Cancels a turn that waits in the queue. It ends as soon as a worker is available. */
+  #stopQueued(turnId: string): void {
+    this.#unqueue([turnId]);
+    this.#inBackgroundStopping(turnId, async () => {
+      const turn = getExternalWorkflowHandle(turnWorkflowId(turnId));
+      // It may have closed: an operator can cancel it, too.
+      await turn.signal(cancelTurn, 'client-cancelled').catch(() => undefined);
+      archive.turnEnded(turnId);
     });
   }
 
@@ -309,19 +433,19 @@ class SessionRun {
     this.#state.open = false;
     Object.assign(tip, waitingOf(waiting));
     archive.turnEnded(turnId);
+    this.#advanceLater();
   }
 
   /** Cancels a turn, and terminates it if it does not end. The first reason is kept. */
   #stop(turnId: string, reason: CancelReason): void {
     if (this.#stopping.has(turnId)) return;
+    this.#inBackgroundStopping(turnId, () => this.#untilStopped(turnId, reason));
+  }
+
+  /** Until `stop` has ended, the session does not continue as new. */
+  #inBackgroundStopping(turnId: string, stop: () => Promise<void>): void {
     this.#stopping.add(turnId);
-    runInBackground(async () => {
-      try {
-        await this.#untilStopped(turnId, reason);
-      } finally {
-        this.#stopping.delete(turnId);
-      }
-    });
+    runInBackground(() => stop().finally(() => this.#stopping.delete(turnId)));
   }
 
   async #untilStopped(turnId: string, reason: CancelReason): Promise<void> {
@@ -342,20 +466,31 @@ class SessionRun {
   /** Waits for a turn as its parent. */
   async #untilClosed(turnId: string, closed: Promise<TurnResult>): Promise<void> {
     let result: TurnResult;
+    this.#children.add(turnId);
     try {
       result = await closed;
     } catch {
+      this.#children.delete(turnId);
+      this.#unqueue([turnId]);
       // It failed, or an operator has terminated or reset it.
       await this.#reconcile(turnId);
       await this.#poll(turnId);
       return;
     }
+    this.#children.delete(turnId);
+    this.#unqueue([turnId]);
     this.#ended(turnId, result.status === 'done' ? result : NOTHING);
   }
 
-  /** Polls a turn that this run did not start: only its parent run is notified when it closes. */
+  /**
+   * Polls a turn that this run did not start: only its parent run is notified when it closes. The next turn of the queue
+   * waits for it, so the first polls come early.
+   */
   async #poll(turnId: string): Promise<void> {
-    while (!(await condition(() => !this.#runs(turnId), '1 minute'))) await this.#reconcile(turnId);
+    const isOver = () => !this.#runs(turnId);
+    for (let wait = FIRST_POLL_MS; !(await condition(isOver, wait)); wait = Math.min(2 * wait, MAX_POLL_MS)) {
+      await this.#reconcile(turnId);
+    }
   }
 
   async #reconcile(turnId: string): Promise<void> {
@@ -370,7 +505,17 @@ class SessionRun {
       });
       return;
     }
-    if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen ?? NOTHING);
+    if (!this.#runs(turnId) || seen?.open) return;
+    if (seen?.queued) await this.#forget(turnId);
+    else this.#ended(turnId, seen ?? NOTHING);
+  }
+
+  /** The newest turn has ended before it could begin: an operator has terminated it. The one before is the newest. */
+  async #forget(turnId: string): Promise<void> {
+    const { tip, open } = await reloadSession({ sessionId: this.#sessionId });
+    if (!this.#runs(turnId)) return;
+    Object.assign(this.#state, { tip, open });
+    this.#advanceLater();
   }
 
   #runs(turnId: string): boolean {
@@ -403,28 +548,20 @@ function mustHaveEnded({ sparesRunning, onRunning, input }: CreateTurnCommand): 
   return sparesRunning === true || onRunning !== undefined || input.some(({ type }) => type !== 'user.message');
 }
 
+function enqueued({ turnId, ...queued }: QueuedTurn): TurnEnqueued {
+  return { turnId, queued };
+}
+
+function later(newest: string | null, turnId: string): string {
+  return newest !== null && newest > turnId ? newest : turnId;
+}
+
 function isExpired({ createdAt }: CreateTurnCommand): boolean {
   return Date.now() - Date.parse(createdAt) > COMMAND_LIFETIME_MS;
 }
 
 function accepted({ turnId, previousTurnId, sequence }: TurnAccepted): TurnAccepted {
   return { turnId, previousTurnId, sequence };
-}
-
-function refused({ code, message }: Refusal): ApplicationFailure {
-  return ApplicationFailure.nonRetryable(message, code);
-}
-
-/**
- * Turns any error into a failure of the Update. Errors that are not Temporal's would fail the workflow task instead.
- */
-async function asUpdateFailure<T>(handler: () => Promise<T>): Promise<T> {
-  try {
-    return await handler();
-  } catch (error) {
-    if (error instanceof TemporalFailure) throw error;
-    throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
-  }
 }
 
 /** Runs a task concurrently with the commands. Its errors must not fail the workflow task either. */

@@ -49,6 +49,8 @@ export interface TurnToStart {
 export interface StartedTurn {
   /** The first record of its log. */
   created: TurnCreated;
+  /** The turn waits in the queue of its session. */
+  isQueued: boolean;
   /** Settles when the turn is in the index. Never rejects. */
   indexed: Promise<void>;
 }
@@ -78,11 +80,13 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
     speculation?.offer(command.input);
     const accepted = await commands.createTurn(sessionId, command);
     engine.logs.accepted(turnId);
-    speculation?.accepted(accepted);
+    const isQueued = 'queued' in accepted;
+    if (isQueued) speculation?.withdraw();
+    else speculation?.accepted(accepted);
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();
-    const { previousTurnId, sequence } = accepted;
-    const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
+    const place = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
+    const start: TurnStart = { ...command, ...place, sessionId, resumes: [] };
     // A commit to SQLite blocks the process: it waits until the answer has begun to be sent. The turn is running, so an
     // index error, or a crash before this, does not change the answer: reading and archiving the turn repair the index.
     const indexed = sleep(1)
@@ -91,7 +95,7 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
         () => undefined,
         (error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'),
       );
-    return { created: turnCreated({ ...start, input }), indexed };
+    return { created: turnCreated({ ...start, input }), isQueued, indexed };
   } catch (error) {
     speculation?.withdraw();
     // An expired command is never carried out: the client's next request with the same key is a new turn.

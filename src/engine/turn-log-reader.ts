@@ -65,6 +65,8 @@ export interface TurnEnds {
   done: TurnDone | undefined;
   /** The ids of the calls that wait for answers while the turn runs. */
   waiting?: string[];
+  /** The turn's position in the queue of its session, from 1, if it waits there. */
+  position?: number;
 }
 
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
@@ -375,6 +377,10 @@ export class TurnLogReader {
       const start = await this.start(turnId);
       if (!(await this.close(turnId))) {
         const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
+        if (start.queued) {
+          const position = await this.#catalog.turns.positionInQueue(start.sessionId, start.queued.number);
+          return { created, done: undefined, position };
+        }
         if (start.pause !== 'wait') return { created, done: undefined };
         const { actions } = await this.currentRun(turnId);
         return { created, done: undefined, waiting: actions?.waiting.map(({ call }) => call.toolCallId) ?? [] };

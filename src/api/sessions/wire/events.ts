@@ -294,6 +294,13 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({ status: z.literal('error'), message: z.string(), ...ended }),
 ]);
 
+const queuedState = {
+  queued: z
+    .object({ position: z.int() })
+    .optional()
+    .describe('the turn waits in the queue of its session (`on_running: "queue"`); position 1 begins next'),
+};
+
 export const turnState = z
   .discriminatedUnion('status', [
     z.object({
@@ -302,6 +309,7 @@ export const turnState = z
         .array(z.string())
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
+      ...queuedState,
     }),
     ...turnDoneState.options,
   ])
@@ -315,7 +323,7 @@ export const turnCreated = z
     turn_id: z.string(),
     previous_turn_id: z.string().nullable(),
     input: z.array(inputItem),
-    state: z.object({ status: z.literal('running') }),
+    state: z.object({ status: z.literal('running'), ...queuedState }),
     created_by: subject,
   })
   .meta({ id: 'TurnCreated' });

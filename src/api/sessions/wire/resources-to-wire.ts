@@ -1,7 +1,7 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
-import { dollars, inputToWire, stateToWire, subjectToWire } from './events-to-wire.ts';
+import { dollars, inputToWire, runningState, stateToWire, subjectToWire } from './events-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
 export function toSession(session: SessionRow): SessionResource {
@@ -42,13 +42,13 @@ function commonFields(session: SessionRow) {
   };
 }
 
-export function toTurnResource({ created, done, waiting = [] }: TurnEnds): TurnResource {
+export function toTurnResource({ created, done, waiting = [], position }: TurnEnds): TurnResource {
   return {
     id: created.turnId,
     session_id: created.sessionId,
     previous_turn_id: created.previousTurnId,
     input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : { status: 'running', ...(waiting.length > 0 && { waiting }) },
+    state: done ? stateToWire(done) : { ...runningState(position), ...(waiting.length > 0 && { waiting }) },
     created_by_subject: subjectToWire(created.createdBy),
     created_at: created.at,
   };
