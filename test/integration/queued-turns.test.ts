@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { CUT_OFF } from '../../src/core/stopped-work.ts';
 import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
 import { folded, type EventReader } from '../support/api-client.ts';
 import { held, say, textOf, use } from '../support/scripted-model.ts';
@@ -105,7 +106,7 @@ test('cancelling the session ends its queue; the logs of turns that never began 
   });
   expect([fork.status, fork.body.error.code]).toEqual([404, 'turn_not_found']);
   await chat.turn('three').done;
-  expect(chat.requests().at(-1)?.messages.map(textOf)).toEqual(['one', 'busy', 'three']);
+  expect(chat.requests().at(-1)?.messages.map(textOf)).toEqual(['one', 'busy', CUT_OFF, 'three']);
   model.release();
 });
 
