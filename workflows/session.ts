@@ -10,19 +10,17 @@ import {
   ParentClosePolicy,
   proxyActivities,
   proxyLocalActivities,
-  proxySinks,
   setHandler,
   startChild,
   TemporalFailure,
   workflowInfo,
   WorkflowIdReusePolicy,
   allHandlersFinished,
-  type Sinks,
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities } from '../activities/index.ts';
-import type { TurnResult, TurnStart } from '../src/core/history.ts';
-import type { CancelReason, Waiting } from '../src/core/records.ts';
+import type { TurnStart } from '../src/core/history.ts';
+import type { Waiting } from '../src/core/records.ts';
 import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
 import {
   COMMAND_LIFETIME_MS,
@@ -46,19 +44,11 @@ import {
 } from '../src/core/turn-queue.ts';
 import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import { errorMessage } from './errors.ts';
-import { beginTurn, cancelSession, cancelTurn, createTurn } from './messages.ts';
+import { beginTurn, cancelSession, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
+import { inspectTurn, reading, runInBackground, TurnWatch } from './turn-watch.ts';
 import { asUpdateFailure, refused } from './update-handlers.ts';
-
-/**
- * Short reads of the catalog and of histories, retried while these are unavailable, since no command can be decided
- * without them.
- */
-const reading = {
-  startToCloseTimeout: '10 seconds',
-  retry: { initialInterval: '200 milliseconds', maximumInterval: '5 seconds' },
-} as const;
 
 /**
  * A local activity, since all commands wait for it. Others must not be: while a local activity takes several workflow
@@ -67,38 +57,10 @@ const reading = {
  */
 const { loadSession } = proxyLocalActivities<Pick<Activities, 'loadSession'>>(reading);
 
-const { inspectTurn, loadSession: reloadSession } = proxyActivities<Pick<Activities, 'inspectTurn' | 'loadSession'>>({
+const { loadSession: reloadSession } = proxyActivities<Pick<Activities, 'loadSession'>>({
   ...reading,
   heartbeatTimeout: '4 seconds',
 });
-
-/**
- * Terminates a turn that does not end: two quick calls to Temporal, retried for ever, since the session waits for it.
- * Lost workers are not counted: the calls depend on no content that could stall a worker, and if one is lost, the next
- * attempt is made only after 30 seconds.
- */
-const { terminateTurn } = proxyActivities<Pick<Activities, 'terminateTurn'>>({
-  startToCloseTimeout: '30 seconds',
-  retry: { maximumInterval: '10 seconds' },
-});
-
-/**
- * The worker's archiver. It costs no event and no workflow task, and may be lost with its worker: housekeeping archives
- * what it has missed.
- */
-export interface ArchiveSinks extends Sinks {
-  archive: { turnEnded(turnId: string): void };
-}
-
-const { archive } = proxySinks<ArchiveSinks>();
-
-/** A cancelled turn that has not ended after this time is terminated: it hangs, or no worker is available. */
-const CANCEL_GRACE = '10 seconds';
-/** The additional time for a turn that runs a tool which must not be aborted. */
-const TOOL_GRACE = '20 seconds';
-
-const FIRST_POLL_MS = 1_000;
-const MAX_POLL_MS = 60_000;
 
 /** Beyond these a session continues as new although a turn is open. */
 const MAX_HISTORY_EVENTS = 10_000;
@@ -131,25 +93,30 @@ class SessionRun {
   #loaded: boolean;
   /** Why the session cannot be loaded. */
   #failure: Error | undefined;
-  /** The turns for whose end this run waits as their parent. */
-  readonly #children = new Set<string>();
   /** Settles when the last turn has started or begun, or could not. */
   #starting: Promise<void> = Promise.resolve();
   #isStarting = false;
-  readonly #stopping = new Set<string>();
   readonly #commands = new Mutex();
+  readonly #watch: TurnWatch;
 
   constructor({ sessionId, begins, state }: SessionStart) {
     this.#sessionId = sessionId;
     this.#begins = begins;
     this.#loaded = state !== undefined;
     if (state) this.#state = state;
+    this.#watch = new TurnWatch({
+      sessionId,
+      runs: (turnId) => this.#runs(turnId),
+      ended: (_, waiting) => this.#ended(waiting),
+      closed: (turnId) => this.#unqueue([turnId]),
+      neverBegan: (turnId) => this.#forget(turnId),
+    });
   }
 
   async untilContinued(): Promise<never> {
     if (!this.#loaded) await this.#load();
     const { tip, open } = this.#state;
-    if (open && tip) runInBackground(() => this.#poll(tip.turnId));
+    if (open && tip) this.#watch.running(tip.turnId);
     this.#advanceLater();
     await condition(() => this.#mayContinue());
     return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
@@ -185,7 +152,7 @@ class SessionRun {
     const { open, queue } = this.#state;
     const isBusy = open || queue.length > 0;
     if (!isLong && !(continueAsNewSuggested && !isBusy)) return false;
-    return !this.#isStarting && this.#stopping.size === 0 && allHandlersFinished();
+    return !this.#isStarting && !this.#watch.isStopping && allHandlersFinished();
   }
 
   createTurn(command: CreateTurnCommand): Promise<TurnCreation> {
@@ -199,7 +166,7 @@ class SessionRun {
       }
       // A client reads the end of a turn in its log, and may answer it before the session has been notified.
       const running = this.#state.tip;
-      if (running && mustHaveEnded(command)) await this.#reconcile(running.turnId);
+      if (running && mustHaveEnded(command)) await this.#watch.reconcile(running.turnId);
       await this.#advance();
       if (isForQueue(command, this.#state)) return this.#enqueue(command);
       let previous = await this.#validate(command);
@@ -207,7 +174,7 @@ class SessionRun {
       if (open && tip) {
         if (command.onRunning) throw refused(RUNNING);
         if (command.sparesRunning) throw refused(MAY_NOT_CANCEL);
-        this.#stop(tip.turnId, 'cancelled-for-next-turn');
+        this.#watch.stop(tip.turnId, 'cancelled-for-next-turn');
         await condition(() => !this.#state.open);
         // The turn may have ended before it was cancelled, with pending calls.
         previous = await this.#validate(command);
@@ -355,7 +322,7 @@ class SessionRun {
     try {
       const turn = getExternalWorkflowHandle(turnWorkflowId(turnId));
       await CancellationScope.nonCancellable(() => turn.signal(beginTurn, begin));
-      if (!this.#children.has(turnId)) runInBackground(() => this.#poll(turnId));
+      this.#watch.running(turnId);
     } catch {
       undo();
     }
@@ -375,7 +342,7 @@ class SessionRun {
           workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
         }),
       );
-      runInBackground(() => this.#untilClosed(turnId, child.result()));
+      this.#watch.child(turnId, child.result());
     } catch (error) {
       undo();
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
@@ -400,7 +367,7 @@ class SessionRun {
     if (sequence > (this.#state.tip?.sequence ?? 0)) {
       this.#state.tip = { turnId, previousTurnId, sequence, ...waitingOf(waiting) };
       this.#state.open = open;
-      if (open) runInBackground(() => this.#poll(turnId));
+      if (open) this.#watch.running(turnId);
     }
     return { turnId, previousTurnId, sequence };
   }
@@ -412,102 +379,19 @@ class SessionRun {
       const isMeant = (turnId: string) => (only === undefined ? turnId <= upTo : turnId === only);
       const { tip, open, queue } = this.#state;
       for (const { turnId } of queue) if (isMeant(turnId)) this.#stopQueued(turnId);
-      if (open && tip && isMeant(tip.turnId)) this.#stop(tip.turnId, 'client-cancelled');
+      if (open && tip && isMeant(tip.turnId)) this.#watch.stop(tip.turnId, 'client-cancelled');
     });
   }
 
-  /** Cancels a turn that waits in the queue. It ends as soon as a worker is available. */
   #stopQueued(turnId: string): void {
     this.#unqueue([turnId]);
-    this.#inBackgroundStopping(turnId, async () => {
-      const turn = getExternalWorkflowHandle(turnWorkflowId(turnId));
-      // It may have closed: an operator can cancel it, too.
-      await turn.signal(cancelTurn, 'client-cancelled').catch(() => undefined);
-      archive.turnEnded(turnId);
-    });
+    this.#watch.stopQueued(turnId, 'client-cancelled');
   }
 
-  #ended(turnId: string, waiting: Waiting): void {
-    const { tip } = this.#state;
-    if (!this.#runs(turnId) || !tip) return;
+  #ended(waiting: Waiting): void {
     this.#state.open = false;
-    Object.assign(tip, waitingOf(waiting));
-    archive.turnEnded(turnId);
+    if (this.#state.tip) Object.assign(this.#state.tip, waitingOf(waiting));
     this.#advanceLater();
-  }
-
-  /** Cancels a turn, and terminates it if it does not end. The first reason is kept. */
-  #stop(turnId: string, reason: CancelReason): void {
-    if (this.#stopping.has(turnId)) return;
-    this.#inBackgroundStopping(turnId, () => this.#untilStopped(turnId, reason));
-  }
-
-  /** Until `stop` has ended, the session does not continue as new. */
-  #inBackgroundStopping(turnId: string, stop: () => Promise<void>): void {
-    this.#stopping.add(turnId);
-    runInBackground(() => stop().finally(() => this.#stopping.delete(turnId)));
-  }
-
-  async #untilStopped(turnId: string, reason: CancelReason): Promise<void> {
-    try {
-      await getExternalWorkflowHandle(turnWorkflowId(turnId)).signal(cancelTurn, reason);
-    } catch {
-      // It has closed, and its signal may have been lost.
-      await this.#reconcile(turnId);
-    }
-    for (const sparesTools of [true, false]) {
-      const grace = sparesTools ? CANCEL_GRACE : TOOL_GRACE;
-      if (await condition(() => !this.#runs(turnId), grace)) return;
-      if (await terminateTurn({ turnId, reason, sparesTools })) break;
-    }
-    await this.#reconcile(turnId);
-  }
-
-  /** Waits for a turn as its parent. */
-  async #untilClosed(turnId: string, closed: Promise<TurnResult>): Promise<void> {
-    let result: TurnResult;
-    this.#children.add(turnId);
-    try {
-      result = await closed;
-    } catch {
-      this.#children.delete(turnId);
-      this.#unqueue([turnId]);
-      // It failed, or an operator has terminated or reset it.
-      await this.#reconcile(turnId);
-      await this.#poll(turnId);
-      return;
-    }
-    this.#children.delete(turnId);
-    this.#unqueue([turnId]);
-    this.#ended(turnId, result.status === 'done' ? result : NOTHING);
-  }
-
-  /**
-   * Polls a turn that this run did not start: only its parent run is notified when it closes. The next turn of the queue
-   * waits for it, so the first polls come early.
-   */
-  async #poll(turnId: string): Promise<void> {
-    const isOver = () => !this.#runs(turnId);
-    for (let wait = FIRST_POLL_MS; !(await condition(isOver, wait)); wait = Math.min(2 * wait, MAX_POLL_MS)) {
-      await this.#reconcile(turnId);
-    }
-  }
-
-  async #reconcile(turnId: string): Promise<void> {
-    if (!this.#runs(turnId)) return;
-    let seen: Awaited<ReturnType<typeof inspectTurn>>;
-    try {
-      seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
-    } catch (error) {
-      log.warn('the turn of a session could not be inspected; it will be retried', {
-        turnId,
-        error: errorMessage(error),
-      });
-      return;
-    }
-    if (!this.#runs(turnId) || seen?.open) return;
-    if (seen?.queued) await this.#forget(turnId);
-    else this.#ended(turnId, seen ?? NOTHING);
   }
 
   /** The newest turn has ended before it could begin: an operator has terminated it. The one before is the newest. */
@@ -524,8 +408,6 @@ class SessionRun {
 }
 
 type PreviousTurn = Pick<Tip, 'turnId'> & Waiting;
-
-const NOTHING: Waiting = { pending: [] };
 
 /** What waits on a turn, without its other fields. */
 function waitingOf({ pending, threads }: Waiting): Waiting {
@@ -562,13 +444,6 @@ function isExpired({ createdAt }: CreateTurnCommand): boolean {
 
 function accepted({ turnId, previousTurnId, sequence }: TurnAccepted): TurnAccepted {
   return { turnId, previousTurnId, sequence };
-}
-
-/** Runs a task concurrently with the commands. Its errors must not fail the workflow task either. */
-function runInBackground(task: () => Promise<void>): void {
-  task().catch((error: unknown) =>
-    log.error('a background task of the session failed', { error: errorMessage(error) }),
-  );
 }
 
 function toError(error: unknown): Error {

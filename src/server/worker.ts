@@ -24,7 +24,7 @@ import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import { sessionIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
-import type { ArchiveSinks } from '../../workflows/session.ts';
+import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
 import type { PauseSinks } from '../../workflows/turn-commands.ts';
 import type { CancelSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
