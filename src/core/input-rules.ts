@@ -9,6 +9,7 @@ export type Rejection =
   | 'request_expired'
   | 'turn_not_found'
   | 'turn_running'
+  | 'queue_full'
   | 'actions_pending'
   | 'call_not_pending'
   | 'call_answered_twice'

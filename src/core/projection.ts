@@ -128,6 +128,8 @@ export class TurnProjection {
     }
     this.#start = start;
     this.#actions = new TurnActions(start);
+    // Its log begins with its next run.
+    if (start.queued) return [];
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
     if (this.#firstCall) this.#actions.steering.modelCalled();
     if (carry) {
@@ -208,7 +210,7 @@ export class TurnProjection {
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {
     const end = resultOf(close);
-    const entries: LogEntry[] = [];
+    const entries: LogEntry[] = this.#start?.queued ? [this.#append(turnCreated(this.#start))] : [];
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     // Its readers may have been shown what a speculative call has answered.
     const unanswered = this.#firstCall ? emptyAnswer(this.#firstCall, finishReason, undefined) : [];
@@ -315,12 +317,13 @@ export function startsWithModelCall({ resumes, threads = [] }: Pick<TurnStart, '
 export function firstCallOf({
   turnId,
   createdAt,
+  begun,
   hasServers,
-}: Pick<TurnStart, 'turnId' | 'createdAt' | 'hasServers'>): MessagePlan {
+}: Pick<TurnStart, 'turnId' | 'createdAt' | 'begun' | 'hasServers'>): MessagePlan {
   return {
     threadId: ROOT_THREAD,
     messageId: firstMessageId(turnId),
-    createdAt,
+    createdAt: begun?.at ?? createdAt,
     upTo: 1,
     ...(hasServers && { connectsServers: true }),
     mayStart: startable(0, 0),

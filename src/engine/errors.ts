@@ -11,6 +11,7 @@ const EFFECTS = {
   session_closed: 'rejected',
   turn_not_found: 'rejected',
   turn_running: 'rejected',
+  queue_full: 'rejected',
   invalid_cursor: 'rejected',
   request_expired: 'rejected',
   actions_pending: 'rejected',

@@ -50,6 +50,8 @@ export interface TurnToStart {
 export interface StartedTurn {
   /** The first record of its log. */
   created: TurnCreated;
+  /** The turn waits in the queue of its session. */
+  isQueued: boolean;
   /** Settles when the turn is in the index. Never rejects. */
   indexed: Promise<void>;
 }
@@ -80,11 +82,13 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
     speculation?.offer(command.input);
     const accepted = await commands.createTurn(sessionId, command);
     engine.logs.accepted(turnId);
-    speculation?.accepted(accepted);
+    const isQueued = 'queued' in accepted;
+    if (isQueued) speculation?.withdraw();
+    else speculation?.accepted(accepted);
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();
-    const { previousTurnId, sequence } = accepted;
-    const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
+    const place = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
+    const start: TurnStart = { ...command, ...place, sessionId, resumes: [] };
     // A commit to SQLite blocks the process: it waits until the answer has begun to be sent. The turn is running, so an
     // index error, or a crash before this, does not change the answer: reading and archiving the turn repair the index.
     const indexed = sleep(1)
@@ -93,7 +97,7 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
         () => undefined,
         (error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'),
       );
-    return { created: turnCreated({ ...start, input }), indexed };
+    return { created: turnCreated({ ...start, input }), isQueued, indexed };
   } catch (error) {
     speculation?.withdraw();
     // An expired command is never carried out: the client's next request with the same key is a new turn.
@@ -165,8 +169,7 @@ async function commandOf(
     title: titleOf(input),
     previous,
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
-    // Messages that could be given to a running turn were: see `steerTurn`.
-    ...(onRunning !== 'cancel' && { onRunning: 'reject' }),
+    ...(onRunning !== 'cancel' && { onRunning: onRunning === 'steer' ? 'reject' : onRunning }),
     specHash: session.spec_hash,
     ...(agents && { agents }),
     hasServers: hasServers(spec),

@@ -240,6 +240,12 @@ export const ERRORS = {
     retryAfter: 3,
     description: 'too many turns are running, either of the caller or in total',
   },
+  queue_full: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryAfter: 3,
+    description: 'too many turns wait in the queue of the session',
+  },
   too_many_streams: {
     status: 429,
     type: 'rate_limit_error',

@@ -93,7 +93,12 @@ function contentOf(record: ToolResponse): string {
   return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
-function turnCreatedToWire(record: TurnCreated): SessionEvent {
+/** The state of a turn that has not ended; `position` is its position in the queue, if it waits there. */
+export function runningState(position?: number): { status: 'running'; queued?: { position: number } } {
+  return { status: 'running', ...(position !== undefined && { queued: { position } }) };
+}
+
+export function turnCreatedToWire(record: TurnCreated, position?: number): SessionEvent {
   const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash: _, ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -104,7 +109,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
     turn_id: turnId,
     previous_turn_id: previousTurnId,
     input: inputToWire(input, sessionId),
-    state: { status: 'running' },
+    state: runningState(position),
     created_by: subjectToWire(createdBy),
   };
 }

@@ -326,6 +326,13 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({ status: z.literal('error'), message: z.string(), ...ended }),
 ]);
 
+const queuedState = {
+  queued: z
+    .object({ position: z.int() })
+    .optional()
+    .describe('the turn waits in the queue of its session (`on_running: "queue"`); position 1 begins next'),
+};
+
 export const turnState = z
   .discriminatedUnion('status', [
     z.object({
@@ -335,6 +342,7 @@ export const turnState = z
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
       paused: z.array(pauseReason).optional().describe('why the turn is paused; absent if it is not'),
+      ...queuedState,
     }),
     ...turnDoneState.options,
   ])
@@ -348,7 +356,7 @@ export const turnCreated = z
     turn_id: z.string(),
     previous_turn_id: z.string().nullable(),
     input: z.array(inputItem),
-    state: z.object({ status: z.literal('running') }),
+    state: z.object({ status: z.literal('running'), ...queuedState }),
     created_by: subject,
   })
   .meta({ id: 'TurnCreated' });
