@@ -279,6 +279,7 @@ export class Thread {
       ...this.next,
       ...this.#turn.run,
       ...(!this.#agent && this.#steps - this.#refused >= this.#turn.start.limits.iterations && { isLast: true }),
+      ...(this.#turn.actions.isForced && { isForced: true }),
       ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
@@ -313,7 +314,8 @@ export class Thread {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
-    const isDone = message.toolCalls.length === 0 && !isMisfit(message);
+    const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
+    const isDone = isAnswer && !isMisfit(message);
     return isDone ? { status: 'done' } : { message, stamp, started };
   }
 

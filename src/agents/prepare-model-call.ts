@@ -50,12 +50,13 @@ export interface PreparedModelCall {
  */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs, skills, files }: ModelCallSources,
-  call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & { fallback?: number },
+  call: ToolScope &
+    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced'> & { fallback?: number },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
-  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0 } = call;
+  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, isForced, fallback = 0 } = call;
   // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, listedSkills, all] = await Promise.all([
@@ -87,6 +88,7 @@ export async function prepareModelCall(
       mayRead: read.isCut || shown.some((item, i) => item !== read.conversation[i]),
     }),
     unavailable,
+    ...(isForced && { toolChoice: 'none' }),
     skills: listedSkills,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),

@@ -192,6 +192,8 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   step: number;
   /** The turn's limit allows no further model call. */
   isLast?: true;
+  /** The thread is to answer with this call: it may call no tools. */
+  isForced?: true;
   /** Set for the thread of a sub-agent. */
   subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
   /** Those of the turn's start. */
