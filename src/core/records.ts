@@ -429,6 +429,17 @@ export interface TurnPaused extends Base {
   by?: Subject;
 }
 
+/** A message of a user for the root agent of a running turn. */
+export interface UserSteered extends Base {
+  kind: 'user.steered';
+  by: Subject;
+  /** The command that brought it: see `SteerCommand`. */
+  commandId: string;
+  /** The session that has the files of the content. */
+  sessionId: string;
+  content: string | UserContentPart[];
+}
+
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
 
 export type TurnOutcome =
@@ -466,6 +477,7 @@ export type LogRecord =
   | RequiredAction
   | ToolDecided
   | TurnPaused
+  | UserSteered
   | TurnDone;
 
 export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;

@@ -6,14 +6,11 @@ import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
 import { checkAnswersTo } from './check-answers.ts';
-import { commandTurn, errorOf } from './command-turn.ts';
+import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
 import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
-
-/** What a command may take in a Temporal payload beside its answers: the caller and its roles. */
-const CALLER_BYTES = 16 * 1024;
 
 interface AnswersToCalls {
   /** From `authorizeSession`: the caller may read it. */

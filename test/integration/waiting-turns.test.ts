@@ -57,7 +57,11 @@ test('a turn waits for answers, which come one by one; each allowed call runs at
   const reader = chat.turn('go');
   await reader.type('turn.paused');
   const turn = `${chat.path}/turns/${await reader.turnId()}`;
-  expect((await server.api.get(turn)).data.state).toEqual({ status: 'running', waiting: ['w1', 'e1', 'q1'] });
+  expect((await server.api.get(turn)).data.state).toEqual({
+    status: 'running',
+    waiting: ['w1', 'e1', 'q1'],
+    paused: ['action'],
+  });
 
   expect(await answer(chat, allow('w1'))).toMatchObject({
     status: 200,
