@@ -164,16 +164,24 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(sent).not.toContain('SECRET');
   });
 
-  test('images of users and tools are sent', async () => {
+  test('images of users and tools are sent; other files are named', async () => {
     const image = { type: 'file' as const, name: 'a.png', mimeType: 'image/png', bytes: 5, blob: 'x' };
+    const archive = { ...image, name: 'a.zip', mimeType: 'application/zip' };
     const calls = [{ id: 'c1', name: 'look', args: {} }];
     endpoint.script(sending(...events({ calls })), sending(...events({ text: 'a sea' })));
-    const asked: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'what is it?' }, image] };
+    const asked: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'what is it?' }, image, archive] };
     const answer = await read(provider, requestOf({ transcript: [asked], tools: [LOOK] }));
-    const seen: TranscriptItem = { role: 'tool', toolCallId: 'c1', name: 'look', content: 'seen', files: [image] };
+    const seen: TranscriptItem = {
+      role: 'tool',
+      toolCallId: 'c1',
+      name: 'look',
+      content: 'seen',
+      files: [image, archive],
+    };
     await read(provider, requestOf({ transcript: [asked, messageOf(answer), seen], tools: [LOOK] }));
     const base64 = Buffer.from('image').toString('base64');
-    expect(JSON.stringify(endpoint.requests[1]?.body).split(base64)).toHaveLength(3);
+    const sent = JSON.stringify(endpoint.requests[1]?.body);
+    expect([sent.split(base64).length, sent.split('a.zip (application/zip, 5 B)').length]).toEqual([3, 2]);
   });
 
   test('a refusal ends the answer', async () => {
