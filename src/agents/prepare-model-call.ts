@@ -7,6 +7,7 @@ import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { compactedBy } from '../core/compacted.ts';
 import { foundTools, placedTranscript, type PlacedItem, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
+import type { FileTexts } from '../files/file-texts.ts';
 import type { Skills } from '../skills/skills.ts';
 import type { FoundTool, ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
@@ -14,6 +15,7 @@ import { withCompacted } from './compacted-conversation.ts';
 import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
 import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
+import { readFiles, type ReadFiles } from './read-files.ts';
 import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
@@ -25,6 +27,7 @@ export interface ModelCallSources {
   models: Pick<ModelProviders, 'resolve'>;
   blobs: Pick<BlobStore, 'get'>;
   skills: Pick<Skills, 'list'>;
+  files: FileTexts;
 }
 
 export interface PreparedModelCall {
@@ -38,6 +41,7 @@ export interface PreparedModelCall {
   toolset: Toolset;
   /** The conversation without compaction, as far as it was read. */
   conversation: TranscriptItem[];
+  files: Pick<ReadFiles, 'extracted' | 'loadFile'>;
   /** How often the model may be asked for another answer if one does not fit its schema. */
   repairs: number;
   /** The conversation has to be compacted before the model is called. */
@@ -57,9 +61,9 @@ export interface Compaction extends CompactionPlan {
  * requested if `requests` is given.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs, skills }: ModelCallSources,
+  { catalog, toolsets, models, blobs, skills, files }: ModelCallSources,
   call: ToolScope &
-    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & {
+    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced'> & {
       fallback?: number;
       isTooLong?: boolean;
     },
@@ -67,7 +71,8 @@ export async function prepareModelCall(
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
-  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0, isTooLong = false } = call;
+  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
+  const { isForced, fallback = 0, isTooLong = false } = call;
   // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, listedSkills, all] = await Promise.all([
@@ -77,10 +82,12 @@ export async function prepareModelCall(
     records,
   ]);
   const placed = placedTranscript(all, threadId);
-  const compacted = compactedBy(all, threadId);
-  const shown = withCutResults(spec, withCompacted(placed, compacted));
-  const found = foundTools(all, threadId);
   const conversation = placed.map(({ item }) => item);
+  const read = await readFiles(conversation, { spec, files, sessionId, records: all, signal });
+  const withTexts = placed.map(({ item, at }, i) => ({ item: read.conversation[i] ?? item, at }));
+  const compacted = compactedBy(all, threadId);
+  const shown = withCutResults(spec, withCompacted(withTexts, compacted));
+  const found = foundTools(all, threadId);
   const { signIns, unavailable } = requests
     ? await requestSignIns(toolset, all, requests)
     : { signIns: [], unavailable: toolset.unavailable };
@@ -99,8 +106,9 @@ export async function prepareModelCall(
       shown.map(({ item }) => item),
       target,
     ),
-    tools: offeredTools(toolset, found, { mayStart, mayRead: hasHidden(conversation, shown) }),
+    tools: offeredTools(toolset, found, { mayStart, mayRead: read.isCut || hasHidden(conversation, shown) }),
     unavailable,
+    ...(isForced && { toolChoice: 'none' }),
     skills: listedSkills,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
@@ -119,6 +127,7 @@ export async function prepareModelCall(
     request,
     toolset: { ...toolset, unavailable },
     conversation,
+    files: read,
     repairs: repairsLeft(spec, all, threadId),
     ...(plan && { compaction: { ...plan, threshold, foundTools: found } }),
     signIns,

@@ -6,7 +6,7 @@ import type { ModelRequest } from './provider.ts';
 /** The length of a token: about this many characters. */
 export const TOKEN_CHARACTERS = 4;
 
-/** An image or a document costs about 1,000 tokens regardless of its size. */
+/** An image costs about 1,000 tokens regardless of its size. */
 const FILE_CHARACTERS = 4_000;
 
 /** The lengths of the parts of a request, in characters. */
@@ -62,8 +62,7 @@ export function itemCharacters(item: TranscriptItem): number {
 }
 
 function partCharacters(part: UserContentPart | StoredFile): number {
-  if (part.type === 'text') return part.text.length;
-  return part.mimeType.startsWith('text/') ? part.bytes : FILE_CHARACTERS;
+  return part.type === 'text' ? part.text.length : FILE_CHARACTERS;
 }
 
 /** Memoized, since schemas are the same objects in every call. */

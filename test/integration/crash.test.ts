@@ -367,7 +367,7 @@ test.concurrent('crashes while a sign-in is requested, during it and after it: i
   expect(await server.api.turn(sessionId, []).end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
   expect(notes.mcp.calls.map(({ tool }) => tool)).toEqual(['list']);
   expect(notes.tokenRequests).toEqual(['authorization_code']);
-});
+}, 120_000);
 
 test('a crash after a sign-in, before its waiting turn was told of it: the turn goes on once', async ({
   onTestFinished,
