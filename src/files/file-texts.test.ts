@@ -52,6 +52,12 @@ test('a PDF file that cannot be read is logged, and its reason kept', async () =
   expect(JSON.parse(warnings.join())).toMatchObject({ msg: 'a file cannot be read', sessionId: 'ses_1', file: 'pdf' });
 });
 
+test('the same bytes are read by each type under which they were sent', async () => {
+  const { files } = filesWith({ a: Buffer.from('text') });
+  expect(await files.beginning(fileOf('application/zip', 'a'), 'ses_1', undefined)).toHaveProperty('problem');
+  expect(await files.beginning(fileOf('text/plain', 'a'), 'ses_1', undefined)).toHaveProperty('text', 'text');
+});
+
 test('the beginning of a text is read once; one that is too large is not read', async () => {
   const { files, reads } = filesWith({ long: Buffer.alloc(MAX_BEGINNING + 1, 'x') });
   const read = await files.beginning(fileOf('text/plain', 'long'), 'ses_1', undefined);
