@@ -248,7 +248,7 @@ function effortOf({ params }: ModelRequest): (typeof EFFORTS)[number] | undefine
 }
 
 async function callOptions(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4CallOptions> {
-  const { params, tools, responseFormat } = request;
+  const { params, tools, toolChoice, responseFormat } = request;
   const { max_tokens: maxOutputTokens, temperature, top_p: topP, top_k: topK } = params;
   const effort = effortOf(request);
   return {
@@ -265,6 +265,7 @@ async function callOptions(request: ModelRequest, dialect: Dialect): Promise<Lan
         description,
         inputSchema: parameters,
       })),
+      ...(toolChoice && { toolChoice: { type: toolChoice } }),
     }),
     ...responseFormatOf(responseFormat),
     providerOptions: { [dialect.key]: dialect.options(request) },

@@ -134,7 +134,7 @@ function failed({ error }: ModelResponse): ModelError {
 }
 
 async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStreaming> {
-  const { model, system, tools, params } = request;
+  const { model, system, tools, toolChoice, params } = request;
   const { max_tokens: maxTokens, temperature, top_p: topP, reasoning_effort: effort } = params;
   const body = {
     model,
@@ -156,6 +156,7 @@ async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStream
         parameters,
         strict: false,
       })),
+      ...(toolChoice && { tool_choice: toolChoice }),
     }),
     ...textFormatOf(request.responseFormat),
   };

@@ -43,7 +43,7 @@ export class OpenAIProvider implements ModelProvider {
   }
 
   async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
-    const { model, system, tools } = request;
+    const { model, system, tools, toolChoice } = request;
     const { max_tokens: maxTokens, ...params } = request.params;
     const body = {
       model,
@@ -53,7 +53,7 @@ export class OpenAIProvider implements ModelProvider {
       ...withoutNulls(params),
       // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
       ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
-      ...(tools.length > 0 && { tools: tools.map(functionOf) }),
+      ...(tools.length > 0 && { tools: tools.map(functionOf), ...(toolChoice && { tool_choice: toolChoice }) }),
       ...responseFormatOf(request.responseFormat),
     };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on all parameters of the agent, also those that the client's types lack (top_k)

@@ -255,6 +255,17 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       await expect(unknown).rejects.toMatchObject({ failure: 'bad_request', message: expect.stringMatching(/heroic/) });
   });
 
+  test('a model that is to answer gets the tools, and may not call them', async () => {
+    endpoint.script(sending(...events({ text: 'ok' })));
+    await read(provider, requestOf({ tools: [LOOK], toolChoice: 'none' }));
+    const sent = {
+      anthropic: { tools: [{ name: 'look' }], tool_choice: { type: 'none' } },
+      google: { toolConfig: { functionCallingConfig: { mode: 'NONE' } } },
+      'openai-responses': { tools: [{ name: 'look' }], tool_choice: 'none' },
+    };
+    expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);
+  });
+
   test('parameters are passed on', async () => {
     endpoint.script(sending(...events({ text: 'ok' })));
     const params = { max_tokens: 321, temperature: 0.25, top_p: 0.75 };
