@@ -125,6 +125,7 @@ export class Thread {
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
     this.#known = known;
     this.#nextIsBegun = !agent && start.carry?.next?.isBegun === true;
+    if (this.#isBegunByStart) turn.actions.steering.modelCalled();
   }
 
   /** What is known of the next model call. */
@@ -154,8 +155,16 @@ export class Thread {
       if (this.#turn.actions.needsSignIn(this.#place.threadId)) await this.#untilSignedIn();
       if (!this.#isBegunByStart) await this.#turn.untilMayBegin(() => workflowInfo().continueAsNewSuggested);
       end = this.#mustEnd() ?? (await this.#step());
+      if (end?.status === 'done' && (await this.#isSteered())) end = undefined;
     }
     return end;
+  }
+
+  /** Whether messages have arrived that the model has not read: the turn continues, and answers them. */
+  async #isSteered(): Promise<boolean> {
+    if (this.#agent) return false;
+    await this.#turn.untilRecorded();
+    return this.#turn.actions.steering.hasUnread && !this.#turn.stopped();
   }
 
   /** Leaves its slot to others while it waits. */
@@ -270,22 +279,27 @@ export class Thread {
       ...this.next,
       ...this.#turn.run,
       ...(!this.#agent && this.#steps - this.#refused >= this.#turn.start.limits.iterations && { isLast: true }),
+      ...(this.#turn.actions.isForced && { isForced: true }),
       ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
     };
     this.#known = plan.upTo;
     this.#nextIsBegun = false;
+    const { steering } = this.#turn.actions;
+    if (!this.#agent) steering.modelCalled();
     let result: CallModelResult;
     try {
       result = await callModel(input);
     } catch (error) {
+      if (!this.#agent) steering.modelEnded();
       this.#turn.countFailedCall(input);
       this.#turn.unreserve(plan.mayStart ?? 0);
       if (this.#agent) this.#turn.actions.threadEnded(this.#agent);
       if (isCancellation(error)) return { status: 'stopped' };
       return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
     }
+    if (!this.#agent) steering.modelEnded();
     this.#turn.count(result);
     const { outcome, records, stamp } = result;
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
@@ -300,7 +314,8 @@ export class Thread {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
-    const isDone = message.toolCalls.length === 0 && !isMisfit(message);
+    const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
+    const isDone = isAnswer && !isMisfit(message);
     return isDone ? { status: 'done' } : { message, stamp, started };
   }
 

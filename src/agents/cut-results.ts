@@ -9,8 +9,12 @@ const LARGE_RESULT_BYTES = 64 * 1024;
 
 /** The conversation as the model sees it: beginning and end of large results, with a note on how to read the rest. */
 export function withCutResults(spec: AgentSpec, conversation: TranscriptItem[]): TranscriptItem[] {
-  const isEnabled = spec.config?.context_management?.large_tool_response?.enabled !== false;
-  return isEnabled ? conversation.map((item) => (item.role === 'tool' ? cutItem(item) : item)) : conversation;
+  return cutsResults(spec) ? conversation.map((item) => (item.role === 'tool' ? cutItem(item) : item)) : conversation;
+}
+
+/** Whether an agent sees the beginning of what is long, and reads the rest with a tool. */
+export function cutsResults({ config }: AgentSpec): boolean {
+  return config?.context_management?.large_tool_response?.enabled !== false;
 }
 
 /** Memoized, since every model call contains all results before it. A result that fits is returned itself. */

@@ -6,11 +6,13 @@ import { withoutForeignFields } from '../models/foreign-fields.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
+import type { FileTexts } from '../files/file-texts.ts';
 import type { Skills } from '../skills/skills.ts';
 import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
+import { readFiles, type ReadFiles } from './read-files.ts';
 import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
@@ -22,6 +24,7 @@ export interface ModelCallSources {
   models: Pick<ModelProviders, 'resolve'>;
   blobs: Pick<BlobStore, 'get'>;
   skills: Pick<Skills, 'list'>;
+  files: FileTexts;
 }
 
 export interface PreparedModelCall {
@@ -34,6 +37,7 @@ export interface PreparedModelCall {
   request: ModelRequest;
   toolset: Toolset;
   conversation: TranscriptItem[];
+  files: Pick<ReadFiles, 'extracted' | 'loadFile'>;
   /** How often the model may be asked for another answer if one does not fit its schema. */
   repairs: number;
   /** The sign-ins that were requested: the model is not called before the user has answered them. */
@@ -45,13 +49,14 @@ export interface PreparedModelCall {
  * that the agent's servers require are requested if `requests` is given.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs, skills }: ModelCallSources,
-  call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & { fallback?: number },
+  { catalog, toolsets, models, blobs, skills, files }: ModelCallSources,
+  call: ToolScope &
+    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced'> & { fallback?: number },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
-  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0 } = call;
+  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, isForced, fallback = 0 } = call;
   // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, listedSkills, all] = await Promise.all([
@@ -61,7 +66,8 @@ export async function prepareModelCall(
     records,
   ]);
   const conversation = transcript(all, threadId);
-  const shown = withCutResults(spec, conversation);
+  const read = await readFiles(conversation, { spec, files, sessionId, records: all, signal });
+  const shown = withCutResults(spec, read.conversation);
   const { signIns, unavailable } = requests
     ? await requestSignIns(toolset, all, requests)
     : { signIns: [], unavailable: toolset.unavailable };
@@ -79,9 +85,10 @@ export async function prepareModelCall(
     transcript: withoutForeignFields(shown, target),
     tools: offeredTools(toolset, foundTools(all, threadId), {
       mayStart,
-      mayRead: shown.some((item, i) => item !== conversation[i]),
+      mayRead: read.isCut || shown.some((item, i) => item !== read.conversation[i]),
     }),
     unavailable,
+    ...(isForced && { toolChoice: 'none' }),
     skills: listedSkills,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
@@ -95,6 +102,7 @@ export async function prepareModelCall(
     request,
     toolset: { ...toolset, unavailable },
     conversation,
+    files: read,
     repairs: repairsLeft(spec, all, threadId),
     signIns,
   };

@@ -20,6 +20,12 @@ export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: 
   | { blob: string }
 );
 
+/** What was extracted from a file of the user: the text, as a blob of the session, or why there is none. */
+export type FileText = {
+  /** The SHA-256 of the file's bytes in hex, or the name of its blob. */
+  file: string;
+} & ({ blob: string } | { problem: string });
+
 export type UserContentPart = { type: 'text'; text: string } | StoredFile;
 
 /** A validated item of a turn's input; files are already in the blob store. */
@@ -156,6 +162,8 @@ export interface ModelMessage extends Base {
   model?: string;
   /** The attempts before the one that wrote the message, if there were any: the provider failed. */
   attempts?: FailedAttempt[];
+  /** The texts of files that were extracted for the message's model call; later calls use them. */
+  fileTexts?: FileText[];
   /** The check of an answer for which the agent has a JSON Schema. */
   structured?: { fits: true } | { fits: false; problem: string };
 }
@@ -421,6 +429,17 @@ export interface TurnPaused extends Base {
   by?: Subject;
 }
 
+/** A message of a user for the root agent of a running turn. */
+export interface UserSteered extends Base {
+  kind: 'user.steered';
+  by: Subject;
+  /** The command that brought it: see `SteerCommand`. */
+  commandId: string;
+  /** The session that has the files of the content. */
+  sessionId: string;
+  content: string | UserContentPart[];
+}
+
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
 
 export type TurnOutcome =
@@ -458,6 +477,7 @@ export type LogRecord =
   | RequiredAction
   | ToolDecided
   | TurnPaused
+  | UserSteered
   | TurnDone;
 
 export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;

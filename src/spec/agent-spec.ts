@@ -128,7 +128,8 @@ const runtimeConfig = z.object({
     .enum(ON_RUNNING)
     .nullish()
     .describe(
-      'what a new turn does while another one runs: cancel it (default), or reject: it fails with turn_running',
+      'what the request for a turn does while another one runs: cancel it (default); queue: wait until it has ended; ' +
+        'steer: give it the messages; or reject: fail with turn_running',
     ),
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()

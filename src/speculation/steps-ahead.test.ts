@@ -210,6 +210,7 @@ test.each<[string, Partial<CallModelInput>]>([
   ['a result was lost', { recent: [STAMP, ''] }],
   ['there are more results', { recent: [STAMP, 'r', 'more'] }],
   ['the agent has changed', { specHash: 'b2' }],
+  ['an answer is forced', { isForced: true }],
 ])('a call is ended and counts as unreported if %s', async (_what, more) => {
   await run([server], ['r']);
   expect(await steps.claimModelCall(next(['r'], more), never, onUnreported)).toBeUndefined();

@@ -28,7 +28,7 @@ import {
   type TurnDone,
   type TurnPaused,
   type Usage,
-  type UserContentPart,
+  type UserSteered,
 } from '../../../core/records.ts';
 import type { Subject } from '../../../core/subject.ts';
 import type {
@@ -78,6 +78,8 @@ export function toWire(record: LogRecord): SessionEvent {
     case 'turn.paused':
     case 'turn.resumed':
       return pauseToWire(record);
+    case 'user.steered':
+      return steeredToWire(record);
     case 'turn.done':
       return turnDoneToWire(record);
   }
@@ -91,7 +93,12 @@ function contentOf(record: ToolResponse): string {
   return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
-function turnCreatedToWire(record: TurnCreated): SessionEvent {
+/** The state of a turn that has not ended; `position` is its position in the queue, if it waits there. */
+export function runningState(position?: number): { status: 'running'; queued?: { position: number } } {
+  return { status: 'running', ...(position !== undefined && { queued: { position } }) };
+}
+
+export function turnCreatedToWire(record: TurnCreated, position?: number): SessionEvent {
   const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash: _, ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -102,7 +109,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
     turn_id: turnId,
     previous_turn_id: previousTurnId,
     input: inputToWire(input, sessionId),
-    state: { status: 'running' },
+    state: runningState(position),
     created_by: subjectToWire(createdBy),
   };
 }
@@ -276,22 +283,15 @@ function metrics({
 export function inputToWire(input: InputItem[], sessionId: string): WireInputItem[] {
   const texts = input.flatMap((item) => {
     if (item.type === 'user.tool_approval') return 'reason' in item.approval ? [item.approval.reason ?? ''] : [];
-    if (typeof item.content === 'string') return [item.content];
-    return item.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
+    return textsOf(item.content);
   });
-  const share = fairShare(texts, MAX_TEXT_BYTES);
-  const fit = (text: string) =>
-    truncateMiddle(text, share, (n) => `[${n} characters left out here; the model received them]`);
-  const partToWire = (part: UserContentPart) =>
-    part.type === 'text'
-      ? { type: 'text' as const, text: fit(part.text) }
-      : { type: 'file' as const, name: part.name, data: fileData(part, sessionId) };
+  const fit = fitting(texts);
   return input.map((item): WireInputItem => {
     switch (item.type) {
       case 'user.message': {
         const { type, content, ...rest } = item;
         rest satisfies NoFields;
-        return { type, content: typeof content === 'string' ? fit(content) : content.map(partToWire) };
+        return { type, content: contentToWire(content, fit, sessionId) };
       }
       case 'user.tool_approval': {
         const { type, threadId, toolCallId, approval, ...rest } = item;
@@ -322,6 +322,26 @@ function approvalToWire(approval: Approval, fit: (text: string) => string): Wire
 function objectOf(json: string): Record<string, unknown> {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object: see `editedArguments`
   return JSON.parse(json) as Record<string, unknown>;
+}
+
+function textsOf(content: UserSteered['content']): string[] {
+  if (typeof content === 'string') return [content];
+  return content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
+}
+
+/** Cuts the texts of one event so that all of them fit into it. */
+function fitting(texts: string[]): (text: string) => string {
+  const share = fairShare(texts, MAX_TEXT_BYTES);
+  return (text) => truncateMiddle(text, share, (n) => `[${n} characters left out here; the model received them]`);
+}
+
+function contentToWire(content: UserSteered['content'], fit: (text: string) => string, sessionId: string) {
+  if (typeof content === 'string') return fit(content);
+  return content.map((part) =>
+    part.type === 'text'
+      ? { type: 'text' as const, text: fit(part.text) }
+      : { type: 'file' as const, name: part.name, data: fileData(part, sessionId) },
+  );
 }
 
 function fileData(file: StoredFile, sessionId: string): string {
@@ -364,9 +384,9 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
 ): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
-  // Only the provider understands its fields.
+  // Only the provider understands its fields, and only models read the texts of files.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, structured, ...rest } = origin;
+  const { provider, model, attempts, structured, fileTexts: ___, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,
@@ -577,6 +597,19 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
     ...(reason && { reason }),
     ...(edited && { arguments: objectOf(edited.arguments) }),
     remaining,
+  };
+}
+
+function steeredToWire(record: UserSteered): SessionEvent {
+  const { kind: type, id, at, by, content, sessionId, commandId: _, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    by: subjectToWire(by),
+    content: contentToWire(content, fitting(textsOf(content)), sessionId),
   };
 }
 
