@@ -5,7 +5,7 @@ import type { TranscriptItem } from '../core/transcript.ts';
 import { fileId, fileKey, kindOf } from '../files/file-kind.ts';
 import type { FileTexts, ReadText } from '../files/file-texts.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { cutsResults } from './cut-results.ts';
+import { cutsResults } from '../spec/agent-spec.ts';
 import { READ_TOOL_RESPONSE } from '../tools/read-tool-response.ts';
 
 /** How much of a file is in the conversation, in JSON bytes: if the rest can be read by a tool, and if not. */

@@ -232,5 +232,8 @@ export interface CallToolResult extends Appended {
 }
 
 export interface CallModelResult extends Appended {
-  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' } | { status: 'error'; message: string };
+  /** `compacted`: the conversation is shorter, and the model has not been called for the message yet. */
+  outcome:
+    | { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' }
+    | { status: 'error'; message: string };
 }

@@ -27,7 +27,7 @@ export const MAX_READS_BY_MESSAGE = 20;
 export const READ_TOOL_RESPONSE: AgentTool = {
   name: NAME,
   description:
-    'Read or search a result of an earlier tool call, or a file of the user, of which you see only a part. ' +
+    'Read or search a result of an earlier tool call, or a file of the user, of which you see only a part, or a result that was cleared. ' +
     'Positions are counted in characters from 0.',
   parameters: {
     type: 'object',
