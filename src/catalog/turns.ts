@@ -121,6 +121,19 @@ export class Turns {
     );
   }
 
+  /** The accepted turns of a session below a sequence whose logs are not in the archive, oldest first. */
+  async unarchivedBefore(sessionId: string, sequence: number): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('turns')
+      .select('id')
+      .where('archived', '=', sql.lit(0))
+      .where('session_id', '=', sessionId)
+      .where('sequence', '<', sequence)
+      .orderBy('sequence')
+      .execute();
+    return rows.map(({ id }) => id);
+  }
+
   /** The turns of a session without a following turn: the ends of its branches. */
   async branchEnds(sessionId: string): Promise<TurnRow[]> {
     return this.#db
@@ -229,7 +242,7 @@ export class Turns {
   async setPaused(turnId: string, isPaused: boolean, at: string): Promise<void> {
     await this.#db
       .updateTable('turns')
-      .set({ paused: Number(isPaused), paused_changed_at: at })
+      .set({ paused: Number(isPaused), paused_changed_at: at, may_pause: 1 })
       .where('id', '=', turnId)
       .where((eb) => eb.or([eb('paused_changed_at', 'is', null), eb('paused_changed_at', '<=', at)]))
       .execute();

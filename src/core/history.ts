@@ -1,6 +1,7 @@
 import type {
   CallSource,
   CancelReason,
+  EditedArguments,
   InputItem,
   MessagePlan,
   NewRecord,
@@ -8,12 +9,12 @@ import type {
   PendingCall,
   PendingElicitation,
   SubAgent,
-  Usage,
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
 import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
 import type { QueuePlace } from './turn-queue.ts';
+import type { TurnTotals } from './turn-totals.ts';
 
 /**
  * The input of the projection: the events of a turn workflow's history, decoded and without Temporal's own types
@@ -134,11 +135,10 @@ export interface TurnLimits {
   subAgents: number;
 }
 
-export interface TurnContinuation extends Partial<Waiting> {
+export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   ordinal: number;
   /** The model calls of the root agent. */
   step: number;
-  usage: Usage;
   /** Of the root thread. */
   next?: NextModelCall;
   /** How many sub-agents the turn has started. */
@@ -147,7 +147,6 @@ export interface TurnContinuation extends Partial<Waiting> {
   previousRunId: string;
   /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
   deadline: number;
-  /** Present if the turn waits for answers. */
   actions?: TurnActionsState;
   /** The previous run resulted from an operator's reset, or continued such a run. */
   isReset?: true;
@@ -205,6 +204,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   specHash: string;
   toolCallId: string;
   source: CallSource;
+  /** The arguments with which it was approved, if not those that the model wrote. */
+  edited?: EditedArguments;
   /** The sign-in that the call has waited for, and whether another one may be requested. */
   signIn?: { id: string; mayRepeat: boolean };
   /** Set if the call continues with the answer to its server's question; the content may be a reference. */

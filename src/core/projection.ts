@@ -10,10 +10,9 @@ import {
 } from './tool-records.ts';
 import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
+import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
-  addUsage,
   emptyAnswer,
-  NO_USAGE,
   ROOT_THREAD,
   type Approval,
   type AuthRequired,
@@ -27,7 +26,6 @@ import {
   type TurnCreated,
   type UnsequencedRecord,
   UNREPORTED,
-  type Usage,
   type Waiting,
 } from './records.ts';
 import type {
@@ -52,7 +50,7 @@ import type {
 export class TurnProjection {
   #start: TurnStart | undefined;
   #ordinal = 0;
-  #usage: Usage = NO_USAGE;
+  #totals: TurnTotals = NO_TOTALS;
   #output: ModelMessage | null = null;
   #done = false;
   #actions: TurnActions | undefined;
@@ -66,11 +64,11 @@ export class TurnProjection {
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
   /** Tool calls without a result; `scheduled` is true once their first activity is scheduled. */
-  readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
+  readonly #openCalls = new Map<string, CallKey & Pick<PendingCall, 'edited'> & { scheduled: boolean }>();
   /** The sign-ins that were requested since the last message of their thread. */
   #signIns: AuthRequired[] = [];
   /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
-  readonly #openThreads = new Map<string, Pick<SubAgent, 'threadId' | 'title' | 'parent'>>();
+  readonly #openThreads = new Map<string, SubAgent>();
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -80,6 +78,11 @@ export class TurnProjection {
   /** The calls of the turn that wait for answers; undefined before its first event. */
   get actions(): TurnActions | undefined {
     return this.#actions;
+  }
+
+  /** The sub-agents that are not done. */
+  get threads(): SubAgent[] {
+    return [...this.#openThreads.values()];
   }
 
   /** The ordinal of the last entry. */
@@ -130,7 +133,8 @@ export class TurnProjection {
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
     if (carry) {
       this.#ordinal = carry.ordinal;
-      this.#usage = carry.usage;
+      const { usage, modelCalls, toolCalls } = carry;
+      this.#totals = { usage, modelCalls, toolCalls };
       // The same as for a reader that begins with this run.
       this.#openCalls.clear();
       this.#openThreads.clear();
@@ -171,6 +175,7 @@ export class TurnProjection {
       const open = this.#openCalls.get(callKey(activity.input));
       if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
       open.scheduled = true;
+      if (activity.input.edited) open.edited = activity.input.edited;
     }
     return [];
   }
@@ -238,7 +243,8 @@ export class TurnProjection {
               ...(threads.length > 0 && { threads }),
             }
           : end,
-      usage: this.#usage,
+      ...this.#totals,
+      waitedMs: this.#actions?.waitedUntil(Date.parse(at)) ?? 0,
     });
     this.#done = true;
     return [...entries, ...actions, done];
@@ -260,8 +266,8 @@ export class TurnProjection {
   }
 
   #track(record: LogRecord): void {
+    this.#totals = addRecord(this.#totals, record);
     if (record.kind === 'model.message') {
-      this.#usage = addUsage(this.#usage, record.usage);
       if (record.threadId === ROOT_THREAD) this.#output = record;
       this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
       for (const { id: toolCallId } of record.toolCalls) {

@@ -1,5 +1,6 @@
 import {
   ROOT_THREAD,
+  type FullText,
   type InputItem,
   type ModelMessage,
   type StoredFile,
@@ -23,6 +24,8 @@ export interface ToolItem {
   name: string;
   content: string;
   files: StoredFile[];
+  /** The whole text of a result that was cut when it was stored. */
+  fullText?: FullText;
 }
 
 /** The result of a call that was pending on a turn, on a branch that continued without resolving it. */
@@ -80,7 +83,7 @@ interface Conversation {
 
 function assistantItems(message: ModelMessage, { results, asked, records }: Conversation): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
-  if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
+  if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const result = results.get(call.id);
     if (result) return toolItem(call, result, records);
@@ -88,7 +91,18 @@ function assistantItems(message: ModelMessage, { results, asked, records }: Conv
     return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
   });
   const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';
-  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : [])];
+  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : misfit(message))];
+}
+
+/** What the model is told of an answer that does not fit the agent's JSON Schema. */
+function misfit({ structured }: ModelMessage): TranscriptItem[] {
+  if (!structured || structured.fits) return [];
+  return [
+    userText(
+      `This answer is not accepted, because it does not fit the required JSON Schema:\n${structured.problem}\n` +
+        'Answer with JSON that fits it, and with nothing else.',
+    ),
+  ];
 }
 
 function toolItem(call: ToolCall, result: ToolResult, records: UnsequencedRecord[]): ToolItem {
@@ -96,15 +110,26 @@ function toolItem(call: ToolCall, result: ToolResult, records: UnsequencedRecord
   if (known) return known;
   const item =
     'kind' in result
-      ? { ...itemOf(call), content: textOf(result, records), files: result.files ?? [] }
+      ? {
+          ...itemOf(call),
+          content: textForModel(result, records),
+          files: result.files ?? [],
+          ...(result.fullText && { fullText: result.fullText }),
+        }
       : { ...itemOf(call), content: result.content, files: [] };
   TOOL_ITEMS.set(result, item);
   return item;
 }
 
-/** The text of a result; with what a sub-agent had begun that was stopped. */
-function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
+/**
+ * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
+ * others the call ran. That of a sub-agent that was stopped says what it had begun.
+ */
+function textForModel(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
   const text = responseText(result);
+  if (result.arguments !== undefined) {
+    return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
+  }
   if (result.outcome !== 'cancelled' || result.fromThread === undefined) return text;
   const begun = begunBy(result.fromThread, records);
   return begun === undefined ? text : `${text}\n${begun}`;

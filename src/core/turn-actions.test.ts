@@ -2,10 +2,12 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
-import type { HistoryEvent } from './history.ts';
+import type { HistoryEvent, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import type { ApprovalPolicy, LogEntry, ModelMessage, ToolCall } from './records.ts';
-import { TurnActions, type Answer, type AnswerCommand } from './turn-actions.ts';
+import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
+import { TurnActions, type Answer, type AnswerCommand, type PauseCommand, type TurnCommand } from './turn-actions.ts';
+import type { SignInCommand } from './turn-sign-ins.ts';
+import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
@@ -33,6 +35,18 @@ function messageOf(toolCalls: ToolCall[], threadId = 'main'): ModelMessage {
   return { kind: 'model.message', id, at, threadId, ...texts, toolCalls, finishReason: 'tool_calls' };
 }
 
+/** What a run passes on when the log has `ordinal` records. */
+function carryOf(actions: TurnActions, ordinal = 2): TurnContinuation {
+  return {
+    ordinal,
+    step: 1,
+    ...NO_TOTALS,
+    previousRunId: 'r',
+    deadline: 0,
+    actions: structuredClone(actions.state),
+  };
+}
+
 let commands = 0;
 function command(who: string, ...answers: Answer[]): AnswerCommand {
   return {
@@ -52,11 +66,32 @@ const vote = (toolCallId: string, status: 'allow' | 'deny' = 'allow', threadId =
   toolCallId,
   approval: { status },
 });
+const edit = (toolCallId: string, hash: string): Answer => ({
+  type: 'user.tool_approval',
+  threadId: 'main',
+  toolCallId,
+  approval: { status: 'allow', edited: { arguments: `{"to":"${hash}"}`, hash } },
+});
 const respond = (toolCallId: string, content: string): Answer => ({
   type: 'user.tool_response',
   threadId: 'main',
   toolCallId,
   content,
+});
+
+/** A call, or without one the model of a thread, needs a sign-in. */
+function requiring(signInId: string, threadId = 'main', toolCallId?: string): WithoutId<AuthRequired> {
+  const source = { turnId: TURN_ID, messageId: 'msg_main', stamp: 's', index: 0 };
+  const calls = toolCallId === undefined ? [] : [{ threadId, toolCallId, needs: 'sign_in' as const, source, signInId }];
+  const servers = [{ id: signInId, name: signInId, signInId, authUrl: 'https://x/' }];
+  return { kind: 'mcp.auth_required', at: isoTime(BEGIN), threadId, servers, calls };
+}
+
+const signedIn = (signInId: string): SignInCommand => ({
+  type: 'sign_in',
+  id: `sign-in ${signInId}`,
+  signInId,
+  by: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
 });
 
 function waitingOn(...calls: ToolCall[]): TurnActions {
@@ -66,8 +101,13 @@ function waitingOn(...calls: ToolCall[]): TurnActions {
   return actions;
 }
 
+const hold = (type: PauseCommand['type'], who = 'ann'): PauseCommand => {
+  const { id, subject } = command(who);
+  return { type, id, subject };
+};
+
 /** The records of the end of a task, in short. */
-function endTask(actions: TurnActions, given: AnswerCommand[], after = 0): string[] {
+function endTask(actions: TurnActions, given: TurnCommand[], after = 0): string[] {
   return actions.endTask(given, BEGIN + after).records.map((record) => {
     if (record.kind === 'tool.decided') {
       return `${record.toolCallId} ${record.decision} ${record.by?.subjectSlug ?? 'time'} ${record.remaining}`;
@@ -123,6 +163,38 @@ test('a quorum needs distinct subjects, and one denial decides', () => {
     'turn.resumed',
   ]);
   expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a' }]);
+});
+
+test('a call runs with the edited arguments that were allowed; a repeated edit changes nothing', () => {
+  const actions = waitingOn(asking('a'), asking('b', policyOf({ mayEditArguments: false })));
+  expect(actions.refuse(command('ann', edit('b', 'x')))).toMatchObject({ code: 'edit_not_allowed', param: 'input.0' });
+  const { records } = actions.endTask([command('ann', edit('a', 'x'))], BEGIN);
+  expect(records).toMatchObject([{ decision: 'allow', edited: { hash: 'x' }, remaining: 0 }, { kind: 'turn.resumed' }]);
+  expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a', edited: { hash: 'x' } }]);
+  expect([actions.refuse(command('ann', edit('a', 'x'))), endTask(actions, [command('ann', edit('a', 'x'))])]).toEqual([
+    undefined,
+    [],
+  ]);
+  for (const other of [vote('a'), edit('a', 'y'), vote('a', 'deny')]) {
+    expect(actions.refuse(command('ann', other))).toMatchObject({ code: 'already_decided' });
+  }
+});
+
+test('votes for different arguments do not add up: an edit voids the votes before it', () => {
+  const actions = waitingOn(asking('a', policyOf({ quorum: 2 })));
+  expect(endTask(actions, [command('ann', vote('a'))])).toEqual(['a allow ann 1']);
+  expect(endTask(actions, [command('bob', edit('a', 'x'))])).toEqual(['a allow bob 1']);
+  expect(actions.refuse(command('bob', edit('a', 'y')))).toMatchObject({ code: 'already_decided' });
+  // The response to the first request may have been lost, so its repetition must not void bob's edit.
+  expect(endTask(actions, [command('ann', vote('a'))])).toEqual([]);
+  expect(endTask(actions, [command('ann', edit('a', 'x'))])).toEqual(['a allow ann 0', 'turn.resumed']);
+  expect(actions.allowed('main')).toMatchObject([{ edited: { hash: 'x' } }]);
+});
+
+test('whose vote was voided may deny', () => {
+  const actions = waitingOn(asking('a', policyOf({ quorum: 2 })));
+  endTask(actions, [command('ann', edit('a', 'x')), command('bob', vote('a'))]);
+  expect(endTask(actions, [command('ann', vote('a', 'deny'))])).toEqual(['a deny ann 0', 'a denied', 'turn.resumed']);
 });
 
 test('a policy names who may decide, and whom an escalation adds', () => {
@@ -193,6 +265,55 @@ test('a turn that does not wait takes no commands', () => {
   expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'nothing_pending' });
 });
 
+test('a pause holds any turn until it is resumed, once, and is counted as time that it waited', () => {
+  const actions = new TurnActions(turnStart());
+  expect(actions.isRepetition(hold('resume'))).toBe(true);
+  expect(actions.endTask([hold('pause'), hold('pause', 'bob')], BEGIN).records).toMatchObject([
+    { kind: 'turn.paused', reason: 'requested', by: { subjectId: 'ann' } },
+  ]);
+  expect([actions.isHeld, actions.isPaused, actions.isRepetition(hold('pause'))]).toEqual([true, true, true]);
+  const next = new TurnActions(turnStart({ carry: carryOf(actions) }));
+  expect(next.isHeld).toBe(true);
+  expect(next.endTask([hold('resume', 'bob')], BEGIN + 3_000).records).toMatchObject([
+    { kind: 'turn.resumed', reason: 'requested', by: { subjectId: 'bob' } },
+  ]);
+  expect([next.isHeld, next.isPaused, next.waitedMs]).toEqual([false, false, 3_000]);
+});
+
+test('a turn that waits for answers and is held is paused until both have ended; its time is counted once', () => {
+  const actions = waitingOn(asking('a'));
+  expect(endTask(actions, [hold('pause')], 1_000)).toEqual(['turn.paused']);
+  expect(actions.pauses).toEqual(['action', 'requested']);
+  expect(endTask(actions, [command('ann', vote('a'))], 2_000)).toEqual(['a allow ann 0', 'turn.resumed']);
+  expect(actions.pauses).toEqual(['requested']);
+  expect(endTask(actions, [hold('resume')], 5_000)).toEqual(['turn.resumed']);
+  expect(actions.waitedMs).toBe(5_000);
+});
+
+test('a turn waits for sign-ins, of which one may have ended before a thread has asked for it', () => {
+  const actions = new TurnActions(start);
+  actions.add(requiring('s1'), 's');
+  expect([endTask(actions, []), actions.needsSignIn('main')]).toEqual([['turn.paused'], true]);
+  const { records } = actions.endTask([signedIn('s2'), signedIn('s1'), signedIn('s1')], BEGIN + 1_000);
+  expect(records).toMatchObject([{ kind: 'turn.resumed', reason: 'sign_in', by: { subjectId: 'ann' } }]);
+  expect([actions.needsSignIn('main'), actions.waitedMs]).toEqual([false, 1_000]);
+  // The result of another thread, which had begun before.
+  actions.add(requiring('s1', 't1'), 's');
+  actions.add(messageOf([running('a'), running('b')]), 's');
+  actions.add(requiring('s2', 'main', 'a'), 's');
+  actions.add(requiring('s3', 'main', 'b'), 's');
+  expect(actions.needsSignIn('t1')).toBe(false);
+  expect(actions.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a']);
+  expect(actions.waiting.map(({ call }) => call.toolCallId)).toEqual(['b']);
+  expect(actions.refuse(command('ann', vote('b')))).toMatchObject({
+    code: 'call_not_pending',
+    message: expect.stringContaining('waits for a sign-in'),
+  });
+  const next = new TurnActions(turnStart({ pause: 'wait', carry: carryOf(actions) }));
+  expect(endTask(next, [signedIn('s3')])).toEqual([]);
+  expect(next.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a', 'b']);
+});
+
 /** What happens to a turn with three open calls. */
 const happening = fc.oneof(
   fc.record({
@@ -201,7 +322,9 @@ const happening = fc.oneof(
     calls: fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'x'), { minLength: 1, maxLength: 3 }),
     status: fc.constantFrom('allow' as const, 'deny' as const),
   }),
-  fc.record({ type: fc.constant('result' as const) }),
+  fc.record({ type: fc.constant('hold' as const), command: fc.constantFrom('pause' as const, 'resume' as const) }),
+  fc.record({ type: fc.constant('result' as const), needs: fc.constantFrom(undefined, 's1', 's2') }),
+  fc.record({ type: fc.constant('sign_in' as const), signInId: fc.constantFrom('s1', 's2') }),
   fc.record({ type: fc.constant('task' as const), after: fc.integer({ min: 0, max: 20_000 }) }),
   fc.record({ type: fc.constant('continue' as const) }),
 );
@@ -226,11 +349,11 @@ test('the workflow and the projection agree on the log, in any order of commands
       // What the workflow does: it counts results at once, and ends a task when no microtask is left.
       let actions = new TurnActions(start);
       let count = 1;
-      let queue: AnswerCommand[] = [];
+      let queue: TurnCommand[] = [];
       let eventId = 10;
       let [now, runs] = [BEGIN, 0];
-      const scheduled: number[] = [];
-      const ran: string[] = [];
+      const scheduled: { id: number; toolCallId: string }[] = [];
+      const ran = new Set<string>();
       const at = () => isoTime(now);
       const input = { ...start, threadId: 'main', messageId: message.id, upTo: 1, step: 1, recent: [], specHash: 'a1' };
       feed({ type: 'started', at: at(), start });
@@ -249,10 +372,10 @@ test('the workflow and the projection agree on the log, in any order of commands
         if (queue.length > 0 || actions.isUnsettled(now)) count += actions.endTask(queue, now).records.length;
         queue = [];
         feed({ type: 'taskCompleted' });
-        for (const { toolCallId, source } of actions.allowed('main')) {
-          if (ran.includes(toolCallId)) continue;
-          ran.push(toolCallId);
-          scheduled.push(eventId);
+        for (const { toolCallId, source } of actions.isHeld ? [] : actions.allowed('main')) {
+          if (scheduled.some((one) => one.toolCallId === toolCallId)) continue;
+          ran.add(toolCallId);
+          scheduled.push({ id: eventId, toolCallId });
           const called = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId, source };
           feed({ type: 'scheduled', eventId: eventId++, at: at(), activity: { name: 'callTool', input: called } });
         }
@@ -263,27 +386,29 @@ test('the workflow and the projection agree on the log, in any order of commands
           const given = command(one.who, ...one.calls.map((id) => vote(id, one.status)));
           queue.push(given);
           feed({ type: 'commanded', command: given });
+        } else if (one.type === 'hold') {
+          const given = hold(one.command);
+          queue.push(given);
+          feed({ type: 'commanded', command: given });
         } else if (one.type === 'result') {
-          const id = scheduled.shift();
-          const toolCallId = ran[ran.length - scheduled.length - 1];
+          const { id, toolCallId } = scheduled.shift() ?? {};
           if (id === undefined || toolCallId === undefined) continue;
           const result = { kind: 'tool.response' as const, at: at(), threadId: 'main', toolCallId, content: 'ok' };
-          const records = [{ ...result, outcome: 'succeeded' as const }];
+          const records = one.needs
+            ? [requiring(one.needs, 'main', toolCallId)]
+            : [{ ...result, outcome: 'succeeded' as const }];
           feed({ type: 'ended', scheduledEventId: id, at: at(), end: { how: 'completed', records, stamp: 't' } });
           for (const record of records) actions.add(record, 't');
           count += 1;
+        } else if (one.type === 'sign_in') {
+          const given = signedIn(one.signInId);
+          queue.push(given);
+          feed({ type: 'commanded', command: given });
         } else if (one.type === 'task') {
           endTask(one.after);
         } else if (scheduled.length === 0 && queue.length === 0) {
-          const carry = {
-            ordinal: count,
-            step: 1,
-            usage: { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
-            previousRunId: `r${runs++}`,
-            deadline: 0,
-            actions: structuredClone(actions.state),
-          };
-          const next = turnStart({ pause: 'wait', carry });
+          runs += 1;
+          const next = turnStart({ pause: 'wait', carry: carryOf(actions, count) });
           feed({ type: 'continued', at: at(), runId: 'r' });
           // Every other time by a reader that begins with the run.
           if (runs % 2 === 0) projection = new TurnProjection();
@@ -292,7 +417,15 @@ test('the workflow and the projection agree on the log, in any order of commands
         }
       }
       expect(log.length).toBe(count);
+      const resume = hold('resume');
+      queue.push(resume);
+      feed({ type: 'commanded', command: resume });
       endTask(0);
+      expect(actions.isHeld).toBe(false);
+      const pauses = log.flatMap(({ record }) => ('reason' in record && record.reason === 'requested' ? [record] : []));
+      expect(pauses.map(({ kind }) => kind)).toEqual(
+        pauses.map((_, i) => (i % 2 === 0 ? 'turn.paused' : 'turn.resumed')),
+      );
       feed({ type: 'closed', at: at(), close: { how: 'terminated', reason: 'abandoned' } });
       expect(log.map(({ ordinal }) => ordinal)).toEqual(log.map((_, i) => i + 1));
       const records = log.map(({ record }) => record);
@@ -306,7 +439,7 @@ test('the workflow and the projection agree on the log, in any order of commands
           ({ decision, remaining }) =>
             (decision === 'allow' && remaining === 0) || (decision === 'expired' && policy?.onExpiry === 'allow'),
         );
-        expect(ran.includes(id)).toBe(isAllowed);
+        expect(ran.has(id)).toBe(isAllowed);
       }
       expect(actionsOf(records).map(({ toolCallId, status }) => [toolCallId, status === 'pending'])).toEqual([
         ['a', false],

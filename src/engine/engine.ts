@@ -7,6 +7,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { sessionNotFound } from './access.ts';
 import type { AgentCheck } from './agent-check.ts';
 import type { AnswerCheck } from './check-answers.ts';
+import type { EditCheck } from './edited-arguments.ts';
 import { newId } from './new-id.ts';
 import type { SessionCommands } from './session-commands.ts';
 import type { SessionIndex } from './session-index.ts';
@@ -42,6 +43,7 @@ export interface Engine {
   speculator: Speculator;
   agentCheck: AgentCheck;
   answerCheck: AnswerCheck;
+  editCheck: EditCheck;
   sessionIndex: SessionIndex;
   /** Tells the readers of a session, in all processes, that it has changed. Only a hint. */
   hintSession: (sessionId: string) => void;

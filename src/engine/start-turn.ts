@@ -14,6 +14,7 @@ import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
 import { checkAgent } from './agent-check.ts';
 import { checkAnswers } from './check-answers.ts';
+import { storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError, isRejected } from './errors.ts';
 import { pinnedAgents } from './pinned-agents.ts';
@@ -67,8 +68,9 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
   const sessionId = session.id;
   try {
     const agent = await turn.agent;
-    const loaded = await turn.loadInput();
-    await checkAnswers(engine, { session, previous: turn.previous, input: loaded });
+    const { previous, caller } = turn;
+    const owner = ownerOf(session, caller);
+    const loaded = await checkAnswers(engine, { session, owner, previous, input: await turn.loadInput() });
     const createdAt = createdAtOf(turnId);
     // Written before the command is sent, so that housekeeping finds the turn after a crash in between. Written before
     // the input is stored, because the blobs of a request are not collected, and a deleted session accepts none.
@@ -152,12 +154,13 @@ async function commandOf(
 ): Promise<CreateTurnCommand> {
   const { spec, agents } = agent;
   const onRunning = requested ?? spec.config?.on_running ?? 'cancel';
+  const stored = await storeEdits(input, { blobs, sessionId: session.id });
   return {
     turnId: claim.resourceId,
     createdAt,
     createdBy: caller.subject,
     owner: ownerOf(session, caller),
-    input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
+    input: await offload(stored, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
     previous,
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),

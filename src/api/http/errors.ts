@@ -147,10 +147,25 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'a response does not fit what the MCP server of the call asks for; the message names the place',
   },
+  invalid_arguments: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: "the edited arguments of a tool call do not fit the tool's schema; param names the place",
+  },
+  edit_not_allowed: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the arguments of the tool call may not be edited, or not like this; the message says why',
+  },
   nothing_pending: {
     status: 409,
     type: 'conflict_error',
     description: 'no tool call of the session waits for an answer',
+  },
+  nothing_running: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the session has no running turn',
   },
   already_decided: {
     status: 409,

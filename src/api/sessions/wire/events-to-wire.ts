@@ -4,6 +4,7 @@ import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../
 import {
   NO_USAGE,
   type ActionRequired,
+  type Approval,
   type ApprovalPolicy,
   type AuthRequired,
   type Elicitation,
@@ -42,7 +43,7 @@ import type {
   WireTurnMetrics,
   WireUsage,
 } from './events.ts';
-import type { WireInputItem } from './input.ts';
+import type { WireApproval, WireInputItem } from './input.ts';
 
 /** The texts of one event share this many bytes: a `data:` line must stay below 1 MiB, or the Python client fails. */
 const MAX_TEXT_BYTES = 512 * 1024;
@@ -114,7 +115,7 @@ export function turnCreatedToWire(record: TurnCreated, position?: number): Sessi
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -125,6 +126,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     // The thread of a sub-agent has its answer.
     content: fromThread === undefined ? contentOf(record) : '',
     outcome,
+    ...(executed !== undefined && { arguments: objectOf(executed) }),
   };
 }
 
@@ -204,9 +206,8 @@ export function subjectToWire({ subjectId, subjectType, subjectSlug, ...rest }: 
   return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
 }
 
-export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
-  rest satisfies NoFields;
-  const ended = { completed_at: at, metrics: metrics(usage) };
+export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
+  const ended = { completed_at: at, metrics: metrics(totals) };
   switch (end.status) {
     case 'done': {
       // The next turn continues the threads.
@@ -215,6 +216,8 @@ export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' |
       return {
         status,
         output: output && shortened(output),
+        // Its length was checked with its schema.
+        ...(output?.structured?.fits && { output_json: JSON.parse(output.content) as unknown }),
         required_actions: requiredActions.map(actionToWire),
         ...ended,
       };
@@ -241,7 +244,14 @@ function shortened(message: ModelMessage, maxBytes = MAX_TEXT_BYTES): WireModelM
   return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
 }
 
-function metrics(usage: Usage): WireTurnMetrics {
+function metrics({
+  usage,
+  modelCalls,
+  toolCalls,
+  waitedMs,
+  ...more
+}: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end'>): WireTurnMetrics {
+  more satisfies NoFields;
   const {
     inputTokens,
     outputTokens,
@@ -261,6 +271,9 @@ function metrics(usage: Usage): WireTurnMetrics {
     total_cache_write_tokens: cacheWriteTokens,
     total_reasoning_tokens: reasoningTokens,
     ...(costInUsd !== undefined && { total_cost_in_usd: dollars(costInUsd) }),
+    model_calls: modelCalls,
+    tool_calls: toolCalls,
+    waited_ms: waitedMs,
     unreported_attempts: unreportedAttempts,
   };
 }
@@ -288,8 +301,7 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
       case 'user.tool_approval': {
         const { type, threadId, toolCallId, approval, ...rest } = item;
         rest satisfies NoFields;
-        const shown = 'reason' in approval ? { ...approval, reason: fit(approval.reason ?? '') } : approval;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown };
+        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: approvalToWire(approval, fit) };
       }
       case 'user.tool_response': {
         const { type, threadId, toolCallId, content, ...rest } = item;
@@ -298,6 +310,23 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
       }
     }
   });
+}
+
+function approvalToWire(approval: Approval, fit: (text: string) => string): WireApproval {
+  if (approval.status === 'deny') {
+    const { status, reason, ...rest } = approval;
+    rest satisfies NoFields;
+    return { status, ...(reason !== undefined && { reason: fit(reason) }) };
+  }
+  const { status, edited, ...rest } = approval;
+  rest satisfies NoFields;
+  return { status, ...(edited && { arguments: objectOf(edited.arguments) }) };
+}
+
+/** Arguments that a person has edited. */
+function objectOf(json: string): Record<string, unknown> {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object: see `editedArguments`
+  return JSON.parse(json) as Record<string, unknown>;
 }
 
 function fileData(file: StoredFile, sessionId: string): string {
@@ -339,10 +368,10 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 /** The fields of a message beside its text: its last delta carries them. */
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
-): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts'> {
-  // Only the provider understands its fields.
+): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
+  // Only the provider understands its fields, and only models read the texts of files.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, ...rest } = origin;
+  const { provider, model, attempts, structured, fileTexts: ___, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,
@@ -350,6 +379,7 @@ export function messageEnd(
     ...(provider && { provider }),
     ...(model && { model }),
     ...(attempts && { attempts }),
+    ...(structured?.fits === false && { misfit: structured.problem }),
   };
 }
 
@@ -488,7 +518,17 @@ function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionReq
 
 /** `at`: when the log asked for the answer. */
 function callRef(call: PendingCall, at: string) {
-  const { toolCallId, source, policy, elicitation, threadId: _, needs: __, signInId: ___, ...rest } = call;
+  const {
+    toolCallId,
+    source,
+    policy,
+    elicitation,
+    threadId: _,
+    needs: __,
+    signInId: ___,
+    edited: ____,
+    ...rest
+  } = call;
   rest satisfies NoFields;
   return {
     id: toolCallId,
@@ -516,7 +556,7 @@ export function policyToWire(
 ): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
   // What happens at the expiry is a matter of the agent.
   const { onExpiry: _, ...shown } = policy;
-  const { approvers, quorum, expiresInSeconds, escalate, ...rest } = shown;
+  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
   rest satisfies NoFields;
   const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
   return {
@@ -524,11 +564,12 @@ export function policyToWire(
     ...(approvers && { approvers }),
     ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
     ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
+    may_edit_arguments: mayEditArguments,
   };
 }
 
 function toolDecidedToWire(record: ToolDecided): SessionEvent {
-  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, remaining, ...rest } = record;
+  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, edited, remaining, ...rest } = record;
   rest satisfies NoFields;
   return {
     type,
@@ -539,6 +580,7 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
     decision,
     ...(by && { by: subjectToWire(by) }),
     ...(reason && { reason }),
+    ...(edited && { arguments: objectOf(edited.arguments) }),
     remaining,
   };
 }
