@@ -108,7 +108,7 @@ function assistantItems(message: ModelMessage, { results, asked, records }: Conv
     return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
   });
   const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';
-  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : []), ...misfit(message)];
+  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : misfit(message))];
 }
 
 /** What the model is told of an answer that does not fit the agent's JSON Schema. */
@@ -129,7 +129,7 @@ function toolItem(call: ToolCall, result: ToolResult, records: UnsequencedRecord
     'kind' in result
       ? {
           ...itemOf(call),
-          content: textOf(result, records),
+          content: textForModel(result, records),
           files: result.files ?? [],
           ...(result.fullText && { fullText: result.fullText }),
         }
@@ -138,22 +138,18 @@ function toolItem(call: ToolCall, result: ToolResult, records: UnsequencedRecord
   return item;
 }
 
-/** The text of a result for the model; with what a sub-agent had begun that was stopped. */
-function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
-  const text = withArguments(result);
+/**
+ * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
+ * others the call ran. That of a sub-agent that was stopped says what it had begun.
+ */
+function textForModel(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
+  const text = responseText(result);
+  if (result.arguments !== undefined) {
+    return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
+  }
   if (result.outcome !== 'cancelled' || result.fromThread === undefined) return text;
   const begun = begunBy(result.fromThread, records);
   return begun === undefined ? text : `${text}\n${begun}`;
-}
-
-/**
- * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
- * others the call ran.
- */
-function withArguments(result: Extract<ToolResult, { kind: 'tool.response' }>): string {
-  const text = responseText(result);
-  if (result.arguments === undefined) return text;
-  return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
 }
 
 function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'toolCallId' | 'name'> {
