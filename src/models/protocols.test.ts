@@ -164,6 +164,32 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(sent).not.toContain('SECRET');
   });
 
+  test('what other providers accept, and this one does not, is not in its request', async () => {
+    endpoint.script(sending(...events({ text: 'done' })));
+    const odd = 'functions.look at/it:0';
+    const info = { type: 'system' as const, name: odd };
+    const foreign = messageOf({
+      ...emptyText(),
+      content: '\n\n',
+      toolCalls: [{ id: odd, name: odd, arguments: '{}', info }],
+      usage: undefined,
+      finishReason: 'stop',
+      blocks: [],
+    });
+    const result: TranscriptItem = { role: 'tool', toolCallId: odd, name: odd, content: 'blue', files: [] };
+    const blank = messageOf({ ...emptyText(), content: ' ', usage: undefined, finishReason: 'stop', blocks: [] });
+    await read(provider, requestOf({ transcript: [USER, foreign, result, blank, USER], tools: [LOOK] }));
+    const sent = JSON.stringify(endpoint.requests[0]?.body);
+    expect(sent).toContain('"functions_look_at_it_0"');
+    expect(sent).not.toMatch(/"(name|toolName)":"[^"]*[.:/ ]/);
+    if (kind === 'openai-responses') return;
+    expect(sent).not.toContain(odd);
+    expect(sent).not.toMatch(/"text":"\s*(\\n)*"/);
+    expect(sent).not.toMatch(/"(content|parts)":\[\]/);
+    // The ids of the call and its result.
+    if (kind === 'anthropic') expect(sent.match(/call_[0-9a-f]{32}/g)).toEqual(Array(2).fill(expect.any(String)));
+  });
+
   test('images of users and tools are sent; other files are named', async () => {
     const image = { type: 'file' as const, name: 'a.png', mimeType: 'image/png', bytes: 5, blob: 'x' };
     const archive = { ...image, name: 'a.zip', mimeType: 'application/zip' };
