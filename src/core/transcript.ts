@@ -2,13 +2,14 @@ import {
   ROOT_THREAD,
   type InputItem,
   type ModelMessage,
+  type PendingCall,
   type StoredFile,
   type ToolCall,
   type UnsequencedRecord,
   type UserContentPart,
   type FoundTool,
 } from './records.ts';
-import { callKey, responseText } from './tool-records.ts';
+import { responseText } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
 export type TranscriptItem =
@@ -36,6 +37,12 @@ type ToolResult =
   | Extract<UnsequencedRecord, { kind: 'tool.response' }>
   | Extract<InputItem, { type: 'user.tool_response' }>;
 
+/** What is known of a call beside its message: what it waited for last, and its result. */
+interface KnownCall {
+  pending?: PendingCall;
+  result?: ToolResult;
+}
+
 /** The items of results. Each is created once, so that values derived from an item can be cached with it. */
 const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
 
@@ -48,14 +55,12 @@ const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
  * without a result gets one that says that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
-  const asked = callsThatAsked(records);
-  const results = toolResults(records, threadId, asked);
+  const calls = knownCalls(records, threadId);
   const items: TranscriptItem[] = [];
   for (const record of records) {
     if (record.kind === 'turn.created' && threadId === ROOT_THREAD) items.push(...record.input.flatMap(userMessage));
     if (record.kind === 'thread.created' && record.thread.threadId === threadId) items.push(userText(record.input));
-    if (record.kind === 'model.message' && record.threadId === threadId)
-      items.push(...assistantItems(record, { results, asked }));
+    if (record.kind === 'model.message' && record.threadId === threadId) items.push(...assistantItems(record, calls));
   }
   return items;
 }
@@ -70,29 +75,26 @@ function userText(text: string): TranscriptItem {
   return { role: 'user', content: [{ type: 'text', text }] };
 }
 
-/** `results`: those of the message's thread, by the ids of their calls. */
-function assistantItems(
-  message: ModelMessage,
-  { results, asked }: { results: Map<string, ToolResult>; asked: Set<string> },
-): TranscriptItem[] {
+/** `calls`: those of the message's thread, by their ids. */
+function assistantItems(message: ModelMessage, calls: ReadonlyMap<string, KnownCall>): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
   const toolItems = message.toolCalls.map((call) => {
-    const result = results.get(call.id);
-    if (result) return toolItem(call, result);
-    const hasAsked = asked.has(callKey({ threadId: message.threadId, toolCallId: call.id }));
-    return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
+    const { result, pending } = calls.get(call.id) ?? {};
+    if (result) return toolItem(call, result, pending);
+    const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : NOT_DECIDED);
+    return { ...itemOf(call), content, files: [] };
   });
   return [{ role: 'assistant', message }, ...toolItems];
 }
 
-function toolItem(call: ToolCall, result: ToolResult): ToolItem {
+function toolItem(call: ToolCall, result: ToolResult, pending: PendingCall | undefined): ToolItem {
   const known = TOOL_ITEMS.get(result);
   if (known) return known;
   const item =
     'kind' in result
-      ? { ...itemOf(call), content: textForModel(result), files: result.files ?? [] }
-      : { ...itemOf(call), content: result.content, files: [] };
+      ? { ...itemOf(call), content: executedWith(result.arguments, responseText(result)), files: result.files ?? [] }
+      : { ...itemOf(call), content: executedWith(pending?.edited?.arguments, result.content), files: [] };
   TOOL_ITEMS.set(result, item);
   return item;
 }
@@ -101,39 +103,37 @@ function toolItem(call: ToolCall, result: ToolResult): ToolItem {
  * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
  * others the call ran.
  */
-function textForModel(result: Extract<ToolResult, { kind: 'tool.response' }>): string {
-  const text = responseText(result);
-  if (result.arguments === undefined) return text;
-  return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
+function executedWith(args: string | undefined, text: string): string {
+  if (args === undefined) return text;
+  return `The user changed the arguments of this tool call. It ran with: ${args}\n\n${text}`;
 }
 
 function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'toolCallId' | 'name'> {
   return { role: 'tool', toolCallId, name };
 }
 
-/** The calls whose servers have asked the user. The answers are input of the calls, not their results. */
-function callsThatAsked(records: UnsequencedRecord[]): Set<string> {
-  const pending = records.flatMap((record) => ('calls' in record ? record.calls : []));
-  return new Set(pending.filter(({ elicitation }) => elicitation).map(callKey));
-}
-
-function toolResults(
-  records: UnsequencedRecord[],
-  threadId: string,
-  asked: ReadonlySet<string>,
-): Map<string, ToolResult> {
-  const results = new Map<string, ToolResult>();
-  const add = (result: ToolResult) => {
-    if (result.threadId === threadId && !results.has(result.toolCallId)) results.set(result.toolCallId, result);
+function knownCalls(records: UnsequencedRecord[], threadId: string): Map<string, KnownCall> {
+  const calls = new Map<string, KnownCall>();
+  const known = ({ toolCallId }: { toolCallId: string }): KnownCall => {
+    const call = calls.get(toolCallId) ?? {};
+    calls.set(toolCallId, call);
+    return call;
   };
   for (const record of records) {
-    if (record.kind === 'tool.response') add(record);
-    if (record.kind !== 'turn.created') continue;
-    for (const item of record.input) {
-      if (item.type === 'user.tool_response' && !asked.has(callKey(item))) add(item);
+    if ('calls' in record) {
+      for (const call of record.calls) if (call.threadId === threadId) known(call).pending = call;
+    } else if (record.kind === 'tool.response' && record.threadId === threadId) {
+      known(record).result ??= record;
+    } else if (record.kind === 'turn.created') {
+      for (const item of record.input) {
+        if (item.type !== 'user.tool_response' || item.threadId !== threadId) continue;
+        const call = known(item);
+        // The answer to the question of a server is input of the call, not its result.
+        if (!call.pending?.elicitation) call.result ??= item;
+      }
     }
   }
-  return results;
+  return calls;
 }
 
 /** Providers accept about 128 tools at most, and each costs tokens. */

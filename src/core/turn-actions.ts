@@ -158,19 +158,23 @@ export class TurnActions {
   }
 
   /** The thread's calls that were approved or answered and have no result. */
-  allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered'>)[] {
+  allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered' | 'repeats'>)[] {
     const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
     return calls.flatMap(({ state, pending, answer }) => {
       if (state !== 'allowed' || !pending) return [];
       const { elicitation } = pending;
       const answered = elicitation && answer !== undefined ? { elicitation, content: answer } : undefined;
-      return [{ ...pending, ...(answered && { answered }) }];
+      const repeats = pending.unknownOutcome !== undefined && { repeats: true as const };
+      return [{ ...pending, ...(answered && { answered }), ...repeats }];
     });
   }
 
-  /** The server of a running call asks the user. False if too many calls wait: the call goes on without an answer. */
+  /**
+   * A running call waits for an answer. False if too many calls wait: the call of a server that asks the user goes on
+   * without an answer. How many outcomes may be unknown is decided before the calls run.
+   */
   ask(pending: PendingCall): boolean {
-    if (!this.waits || this.open.length >= MAX_ASKING) return false;
+    if (!this.waits || (pending.unknownOutcome === undefined && this.open.length >= MAX_ASKING)) return false;
     const calls = this.#threads.get(pending.threadId) ?? new Map<string, TrackedCall>();
     this.#threads.set(pending.threadId, calls.set(pending.toolCallId, { state: 'new', pending, votes: [] }));
     return true;
@@ -282,7 +286,7 @@ export class TurnActions {
     if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
     const refusal = refuseAnswer(call.pending, answer);
     if (refusal) return refusal;
-    if (!mayAnswer(call, caller)) {
+    if (!mayAnswer(call, answer, caller)) {
       return { code: 'not_an_approver', message: `you may not answer ${what}: its approvers may` };
     }
     if (hasVoted(call.votes, caller.subject)) {
@@ -303,12 +307,13 @@ export class TurnActions {
     if (answer.type === 'user.tool_response' && pending.elicitation) {
       call.state = 'allowed';
       call.answer = answer.content;
-      return [decided(pending, 'allow', { at, by, remaining: 0 })];
+      return [decided(pending, 'respond', { at, by, remaining: 0 })];
     }
     if (answer.type === 'user.tool_response') {
       call.state = 'settled';
       const { threadId, toolCallId, content } = answer;
-      return [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', content }];
+      const executed = pending.edited && { arguments: pending.edited.arguments };
+      return [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', ...executed, content, by }];
     }
     const { approval } = answer;
     if (approval.status === 'deny') {
@@ -408,9 +413,9 @@ function isActive({ state }: TrackedCall): boolean {
   return state === 'running' || state === 'allowed';
 }
 
-function mayAnswer({ pending, isEscalated }: AskedCall, caller: Answerer): boolean {
-  const { needs, policy } = pending;
-  if (needs === 'response') return caller.mayRespond;
+function mayAnswer({ pending, isEscalated }: AskedCall, answer: Answer, caller: Answerer): boolean {
+  const { policy } = pending;
+  if (answer.type === 'user.tool_response') return caller.mayRespond;
   if (isEscalated && policy?.escalate && isAmong(policy.escalate.to, caller)) return true;
   return policy?.approvers ? isAmong(policy.approvers, caller) : caller.mayDecide;
 }

@@ -122,6 +122,10 @@ const runtimeConfig = z.object({
     .enum(['end', 'wait'])
     .nullish()
     .describe('what a turn does that needs an answer to a tool call: end (default), or wait for it'),
+  on_unknown: z
+    .enum(['tell', 'ask'])
+    .nullish()
+    .describe('at-most-once calls whose outcome is unknown: tell the model (default), or ask a person what happened'),
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()
     .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),

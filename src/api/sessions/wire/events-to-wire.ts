@@ -110,7 +110,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, arguments: executed, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -122,6 +122,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     content: fromThread === undefined ? contentOf(record) : '',
     outcome,
     ...(executed !== undefined && { arguments: objectOf(executed) }),
+    ...(by && { by: subjectToWire(by) }),
   };
 }
 
@@ -510,6 +511,7 @@ function callRef(call: PendingCall, at: string) {
     needs: __,
     signInId: ___,
     edited: ____,
+    unknownOutcome,
     ...rest
   } = call;
   rest satisfies NoFields;
@@ -519,6 +521,7 @@ function callRef(call: PendingCall, at: string) {
     event_id: source.messageId,
     ...(policy && { policy: policyToWire(policy, at) }),
     ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
+    ...(unknownOutcome !== undefined && { unknown_outcome: unknownOutcome }),
   };
 }
 
