@@ -178,7 +178,8 @@ class SessionRun {
       if (open && tip && mustHaveEnded(command)) await this.#reconcile(tip.turnId);
       let previous = await this.#validate(command);
       if (this.#state.open && tip) {
-        if (command.sparesRunning) throw refused(RUNNING);
+        if (command.onRunning === 'reject') throw refused(RUNNING);
+        if (command.sparesRunning) throw refused(MAY_NOT_CANCEL);
         this.#stop(tip.turnId, 'cancelled-for-next-turn');
         await condition(() => !this.#state.open);
         // The turn may have ended before it was cancelled, with pending calls.
@@ -235,7 +236,7 @@ class SessionRun {
    * same workflow task, so they are committed together.
    */
   #start(command: CreateTurnCommand, previous: PreviousTurn | null): TurnAccepted {
-    const { previous: _, sparesRunning: __, ...rest } = command;
+    const { previous: _, sparesRunning: __, onRunning: ___, ...rest } = command;
     const start: TurnStart = {
       ...rest,
       sessionId: this.#sessionId,
@@ -388,14 +389,18 @@ function waitingOf({ pending, threads }: Waiting): Waiting {
 
 const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };
 const RUNNING: Refusal = {
+  code: 'turn_running',
+  message: 'another turn is running: send this again when it has ended, or with another on_running',
+};
+const MAY_NOT_CANCEL: Refusal = {
   code: 'forbidden',
   message: 'this would cancel the running turn, which your role does not allow: send it again when that turn has ended',
 };
 const EXPIRED: Refusal = { code: 'request_expired', message: 'the request took too long to arrive: send it again' };
 
 /** Whether a command is rejected if the last turn runs, rather than cancelling it. */
-function mustHaveEnded({ sparesRunning, input }: CreateTurnCommand): boolean {
-  return sparesRunning === true || input.some(({ type }) => type !== 'user.message');
+function mustHaveEnded({ sparesRunning, onRunning, input }: CreateTurnCommand): boolean {
+  return sparesRunning === true || onRunning !== undefined || input.some(({ type }) => type !== 'user.message');
 }
 
 function isExpired({ createdAt }: CreateTurnCommand): boolean {

@@ -19,6 +19,7 @@ import type {
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
 import {
+  isMisfit,
   ROOT_THREAD,
   type MessagePlan,
   type ModelMessage,
@@ -28,7 +29,7 @@ import {
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
-import { openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
+import { callKey, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
 import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
@@ -99,6 +100,8 @@ export class Thread {
   readonly #agent: SubAgent | undefined;
   readonly #place: { threadId: string; specHash: string; owner: SessionOwner };
   #steps: number;
+  /** How many of the steps have found that a sign-in is missing. They do not count against the limit. */
+  #refused = 0;
   /** How many records the log had when the thread last called its model. */
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
@@ -146,8 +149,27 @@ export class Thread {
     if (this.#connectsFirst() && !this.#mustEnd()) await this.#connectTools();
     const subAgents = threads.map((thread) => new Thread(this.#turn, thread));
     let end = await this.#settle(ready, pending, subAgents);
-    while (!end) end = this.#mustEnd() ?? (await this.#step());
+    while (!end) {
+      if (this.#turn.actions.needsSignIn(this.#place.threadId)) await this.#untilSignedIn();
+      if (!this.#isBegunByStart) await this.#turn.untilMayBegin(() => workflowInfo().continueAsNewSuggested);
+      end = this.#mustEnd() ?? (await this.#step());
+    }
     return end;
+  }
+
+  /** Leaves its slot to others while it waits. */
+  async #untilSignedIn(): Promise<void> {
+    const { actions, stopped } = this.#turn;
+    const mayGoOn = () =>
+      stopped() || !actions.needsSignIn(this.#place.threadId) || workflowInfo().continueAsNewSuggested;
+    this.#leaveSlot();
+    await CancellationScope.nonCancellable(() => condition(mayGoOn));
+    await this.#takeSlot();
+  }
+
+  /** Whether the next model call is the one that the start of the turn has begun: readers may have seen its answer. */
+  get #isBegunByStart(): boolean {
+    return !this.#agent && this.#steps === 0 && startsWithModelCall(this.#turn.start);
   }
 
   /** Why the thread may not call its model again. */
@@ -155,7 +177,7 @@ export class Thread {
     if (this.#turn.stopped()) return { status: 'stopped' };
     if (workflowInfo().continueAsNewSuggested) return this.#open('continue', [], []);
     const { iterations } = this.#turn.start.limits;
-    if (this.#agent || this.#steps < iterations) return undefined;
+    if (this.#agent || this.#steps - this.#refused < iterations) return undefined;
     return { status: 'error', message: `The turn reached its iteration limit of ${iterations} model calls.` };
   }
 
@@ -169,7 +191,7 @@ export class Thread {
 
   async #step(): Promise<ThreadResult | undefined> {
     const answer = await this.#callModel();
-    if ('status' in answer) return answer;
+    if (!answer || 'status' in answer) return answer;
     const { message, stamp, started } = answer;
     const calls = openCallsOf(message, { turnId: this.#turn.start.turnId, stamp });
     const ready = calls.filter((call) => !call.pending);
@@ -184,7 +206,7 @@ export class Thread {
     const { actions } = this.#turn;
     if (this.#turn.stopped() || ends.some(({ status }) => status === 'stopped')) return { status: 'stopped' };
     const open = ends.filter((end) => end.status === 'waiting' || end.status === 'continue');
-    // A turn that waits for answers carries its pending calls in its actions, except for those that need a sign-in.
+    // A turn that waits carries its pending calls in its actions.
     const answerable = actions.waits ? [] : [...pending, ...this.#asking.splice(0)];
     const all = [...answerable, ...this.#unexecuted.splice(0), ...open.flatMap((end) => end.pending)];
     const threads = open.flatMap((end) => end.threads);
@@ -228,7 +250,10 @@ export class Thread {
     if (this.#agent) this.#turn.slots.release();
   }
 
-  async #callModel(): Promise<{ message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult> {
+  /** Undefined if the model was not called, and is to be called after a sign-in. */
+  async #callModel(): Promise<
+    { message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult | undefined
+  > {
     const { turnId, sessionId, previousTurnId, sequence, agents } = this.#turn.start;
     this.#steps += 1;
     const isFirst = !this.#agent && this.#steps === 1;
@@ -243,8 +268,8 @@ export class Thread {
       step: this.#steps,
       ...this.next,
       ...this.#turn.run,
-      ...(!this.#agent && this.#steps >= this.#turn.start.limits.iterations && { isLast: true }),
-      ...(this.#agent && { subAgent: inputOf(this.#agent) }),
+      ...(!this.#agent && this.#steps - this.#refused >= this.#turn.start.limits.iterations && { isLast: true }),
+      ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
     };
@@ -254,7 +279,7 @@ export class Thread {
     try {
       result = await callModel(input);
     } catch (error) {
-      this.#turn.count(undefined, countFailureRecords('callModel', input));
+      this.#turn.countFailedCall(input);
       this.#turn.unreserve(plan.mayStart ?? 0);
       if (this.#agent) this.#turn.actions.threadEnded(this.#agent);
       if (isCancellation(error)) return { status: 'stopped' };
@@ -265,13 +290,17 @@ export class Thread {
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
     if (outcome.status === 'cancelled') return { status: 'stopped' };
-    if (outcome.status === 'sign_in_required') return this.#open('waiting', [], []);
+    if (outcome.status === 'sign_in_required') {
+      this.#refused += 1;
+      return this.#turn.actions.waits ? undefined : this.#open('waiting', [], []);
+    }
     if (records.some(({ kind }) => kind === 'thread.done')) return { status: 'done' };
     if (outcome.status === 'error') return { status: 'error', message: outcome.message };
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
-    return message.toolCalls.length === 0 ? { status: 'done' } : { message, stamp, started };
+    const isDone = message.toolCalls.length === 0 && !isMisfit(message);
+    return isDone ? { status: 'done' } : { message, stamp, started };
   }
 
   #plan(isFirst: boolean): MessagePlan {
@@ -280,13 +309,25 @@ export class Thread {
     if (isFirst && startsWithModelCall(start)) return firstCallOf(start);
     const { threadId } = this.#place;
     const createdAt = new Date().toISOString();
-    return { threadId, messageId: newMessageId(), createdAt, upTo: ordinal, ...(mayStart > 0 && { mayStart }) };
+    // After a sign-in the log says which servers are connected now.
+    const connectsServers = !this.#agent && this.#refused === this.#steps - 1 && this.#refused > 0;
+    return {
+      threadId,
+      messageId: newMessageId(),
+      createdAt,
+      upTo: ordinal,
+      ...(connectsServers && { connectsServers }),
+      ...(mayStart > 0 && { mayStart }),
+    };
   }
 
   async #callTools(calls: ReadyCall[]): Promise<void> {
     const waiting = [...calls];
     const lane = async (): Promise<void> => {
-      for (let call = waiting.shift(); call && !this.#turn.stopped(); call = waiting.shift()) {
+      while (waiting.length > 0) {
+        await this.#turn.untilMayBegin();
+        const call = this.#turn.stopped() ? undefined : waiting.shift();
+        if (!call) return;
         await this.#callTool(call);
       }
     };
@@ -308,14 +349,17 @@ export class Thread {
       stopped() || (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
     const lane = async (): Promise<void> => {
       while (!isOver()) {
-        const call = next();
+        const call = this.#turn.mayBegin ? next() : undefined;
         if (call) {
           if (call === waiting[0]) waiting.shift();
           started.add(call.toolCallId);
-          // A call that asks the user is allowed again, by the answer.
-          if (await this.#callTool(call)) started.delete(call.toolCallId);
+          await this.#callTool(call);
+          // A call that asks the user is allowed again by the answer, one that needs a sign-in by its end.
+          if (actions.isUnfinished({ ...call, threadId })) started.delete(call.toolCallId);
         } else {
-          await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
+          await CancellationScope.nonCancellable(() =>
+            condition(() => isOver() || (this.#turn.mayBegin && next() !== undefined)),
+          );
         }
       }
     };
@@ -323,17 +367,16 @@ export class Thread {
   }
 
   /**
-   * Runs a call until it has a result, or waits for an answer of the user: then it returns true. Never throws: every
-   * outcome of a tool is in the log and in the next request to the model.
+   * Runs a call until it has a result, or waits for the user. Never throws: every outcome of a tool is in the log and in
+   * the next request to the model.
    */
-  async #callTool(call: ReadyCall): Promise<boolean> {
+  async #callTool(call: ReadyCall): Promise<void> {
     let waiting = await this.#runTool(call);
     while (waiting && !this.#ask(waiting)) {
       const { elicitation } = waiting;
       const answered = elicitation && { elicitation, content: CANCELLED_ANSWER };
       waiting = await this.#runTool({ ...call, ...(answered && { answered }) });
     }
-    return waiting !== undefined;
   }
 
   /** False if too many calls ask the user. */
@@ -347,7 +390,8 @@ export class Thread {
   /** Returns what the call waits for, if it has no result. Notes the call if it waits for a sign-in. */
   async #runTool(ready: ReadyCall): Promise<PendingCall | undefined> {
     const { toolCallId, source, edited, answered, signInId, repeats, policy } = ready;
-    const { turnId, sessionId, limits, carry, input } = this.#turn.start;
+    const { turnId, sessionId, limits, carry, input, resumes } = this.#turn.start;
+    const { threadId } = this.#place;
     const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
     const { callTool } = proxyActivities<Pick<Activities, 'callTool'>>({
       // The activity itself ends a call that takes too long, and needs time to return that.
@@ -361,8 +405,9 @@ export class Thread {
       // Only the process that keeps a call open can continue it; a repeatable one is repeated by any other.
       ...(keptOpenBy && { taskQueue: keptOpenBy, scheduleToStartTimeout: KEPT_OPEN_TIMEOUT }),
     });
-    // A run that continues another repeats its own requests.
-    const mayRepeat = carry !== undefined || mayRepeatSignIns(input);
+    // A turn repeats its own requests.
+    const isResumed = carry === undefined && resumes.some((one) => callKey(one) === callKey({ threadId, toolCallId }));
+    const mayRepeat = !isResumed || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
     const asksIfUnknown = source.run?.effect === 'once' && this.#turn.reserveQuestion();
     const call = {
@@ -381,7 +426,7 @@ export class Thread {
       this.#turn.count(result);
       this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
       for (const record of result.records) {
-        if (record.kind === 'mcp.auth_required') this.#unexecuted.push(...record.calls);
+        if (record.kind === 'mcp.auth_required' && !this.#turn.actions.waits) this.#unexecuted.push(...record.calls);
       }
       waiting = waitingAfter(call, result);
     } catch (error) {
@@ -410,13 +455,14 @@ export class Thread {
 
 const LENGTH_REACHED = 'The model stopped at its limit of output tokens (finish_reason: length).';
 
-function inputOf(agent: SubAgent): NonNullable<CallModelInput['subAgent']> {
+/** @param refused how many of its steps do not count against its limit */
+function inputOf(agent: SubAgent, refused: number): NonNullable<CallModelInput['subAgent']> {
   const { title, parent, depth, agent: name, isRegistered, model, iterations } = agent;
   return {
     title,
     parent,
     depth,
-    iterations,
+    iterations: iterations + refused,
     ...(name !== undefined && { agent: name }),
     ...(isRegistered && { isRegistered }),
     ...(model !== undefined && { model }),

@@ -13,9 +13,11 @@ import type { TurnActions, TurnCommand } from '../src/core/turn-actions.ts';
 import { commandTurn } from './messages.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
-export interface PauseSinks extends Sinks {
-  /** The turn does nothing but wait for people, or goes on. */
+export interface CommandSinks extends Sinks {
+  /** The turn is paused, or resumed. */
   pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
+  /** A command has changed what comes next in the turn, which may be held: its threads begin nothing then. */
+  speculation: { changed(turnId: string, isHeld: boolean): void };
 }
 
 /** Retried while the turn lasts: the archive of an ended turn brings the index up to date, too. */
@@ -25,7 +27,7 @@ const { indexActions } = proxyActivities<Pick<Activities, 'indexActions'>>({
   retry: { maximumInterval: '1 minute' },
 });
 
-const { pauses } = proxySinks<PauseSinks>();
+const { pauses, speculation } = proxySinks<CommandSinks>();
 
 interface TurnCommandsOptions {
   turnId: string;
@@ -56,6 +58,11 @@ export class TurnCommands {
     void CancellationScope.nonCancellable(() => this.#run());
   }
 
+  /** Whether commands have arrived that are not recorded yet. */
+  get haveArrived(): boolean {
+    return this.#queue.length > 0;
+  }
+
   /** Waits until all commands that have arrived are recorded. A turn ends or continues as new only after this. */
   settled(): Promise<void> {
     return CancellationScope.nonCancellable(() => condition(() => !this.#isDue));
@@ -76,10 +83,11 @@ export class TurnCommands {
   #endTask(): void {
     const { actions, turnId, sessionId, onRecords } = this.#options;
     const { records } = actions.endTask(this.#queue, Date.now());
+    if (this.#queue.some(({ type }) => type !== 'answer')) speculation.changed(turnId, actions.isHeld);
     this.#queue = [];
     const through = onRecords(records.length);
     // The inbox and webhooks are told what waits, and what was decided.
-    if (records.length > 0) indexActions({ turnId, sessionId, through }).catch(() => undefined);
+    if (records.some(concernsAction)) indexActions({ turnId, sessionId, through }).catch(() => undefined);
     for (const record of records) if (isPause(record)) pauses.changed(turnId, actions.isPaused, record.at);
     this.#setAlarm();
   }
@@ -112,6 +120,10 @@ export class TurnCommands {
 async function microtasksDone(): Promise<void> {
   let evaluations = 0;
   await condition(() => evaluations++ > 0);
+}
+
+function concernsAction({ kind }: UnsequencedRecord): boolean {
+  return kind.startsWith('tool.');
 }
 
 function isPause({ kind }: UnsequencedRecord): boolean {

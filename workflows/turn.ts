@@ -29,12 +29,19 @@ const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
 });
 
 /** Sinks of the worker; calls to them are not part of the history. */
-export interface CancelSinks extends Sinks {
-  /** The turn cancels its activities, which hear of it with their next heartbeat. */
-  cancels: { cancelling(turnId: string): void };
+export interface TurnSinks extends Sinks {
+  turns: {
+    /** The turn cancels its activities, which hear of it with their next heartbeat. */
+    cancelling(turnId: string): void;
+    /** The log grows without the result of an activity: commands were recorded, or the turn ends. */
+    growing(turnId: string): void;
+  };
 }
 
-const { cancels } = proxySinks<CancelSinks>();
+const { turns } = proxySinks<TurnSinks>();
+
+/** The clocks of workers and of Temporal differ less than this. */
+const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 
 /** A turn: one request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnResult> {
@@ -47,19 +54,25 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
   const stop = (why: CancelReason) => {
-    if (!reason) cancels.cancelling(turnId);
+    if (!reason) turns.cancelling(turnId);
     reason ??= why;
     steps.cancel();
   };
-  setHandler(cancelTurn, stop);
+  setHandler(cancelTurn, (why) => {
+    // The worker that runs an activity does not know that the turn was paused since.
+    const isOverdue = !actions.isPaused && Date.now() + MAX_CLOCK_DIFFERENCE_MS >= deadlineNow();
+    if (why !== 'server-execution-timeout' || isOverdue) stop(why);
+  });
   const stopped = () => {
     if (!actions.isPaused && Date.now() >= deadlineNow()) stop('server-execution-timeout');
     if (actions.failure !== undefined) steps.cancel();
     return reason !== undefined || actions.failure !== undefined;
   };
-  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped });
+  const hasCommands = () => commands.haveArrived;
+  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped, hasCommands });
   const onRecords = (count: number) => {
     scope.count(undefined, count);
+    if (count > 0) turns.growing(turnId);
     return scope.ordinal;
   };
   const commands = new TurnCommands({ turnId, sessionId, actions, onRecords });
@@ -81,7 +94,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
         next: thread.next,
         previousRunId,
         deadline,
-        ...(actions.waits && { actions: actions.state }),
+        actions: actions.state,
         ...(isReset && { isReset }),
       };
       return await continueAsNew<typeof turn>({ ...start, carry: next });
@@ -91,6 +104,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     // Rethrown, it would fail the workflow task for ever.
     end = { status: 'error', message: errorMessage(error) };
   }
+  turns.growing(turnId);
   return resultOf(end, reason);
 }
 

@@ -1,7 +1,24 @@
-import type { Kysely, Transaction } from 'kysely';
+import { sql, type Kysely, type Transaction } from 'kysely';
+import type { Subject } from '../core/subject.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import { insertGrant, type NewGrant } from './mcp-grants.ts';
 import type { NewSignInRow, SignInRow, SignInStatus, Tables } from './schema.ts';
+
+/** A sign-in, and what it is for. */
+export interface FoundSignIn extends SignInRow {
+  /** Null for drafts. */
+  agentName: string | null;
+  subjectSlug: string;
+  /** Whether its turn waits for it, or may do so. */
+  isAwaited: boolean;
+}
+
+/** A sign-in that has ended, of which its turn is to be told. */
+export interface UntoldSignIn {
+  id: string;
+  turnId: string;
+  by: Subject;
+}
 
 /** The sign-ins to MCP servers that turns have requested. Their data is encrypted if there are encryption keys. */
 export class McpSignIns {
@@ -20,9 +37,26 @@ export class McpSignIns {
       .execute();
   }
 
-  async get(id: string): Promise<SignInRow | undefined> {
-    const row = await this.#db.selectFrom('mcp_sign_ins').selectAll().where('id', '=', id).executeTakeFirst();
-    return row && this.#open(row);
+  /** Undefined as well if its session was deleted. */
+  async find(id: string): Promise<FoundSignIn | undefined> {
+    const row = await this.#db
+      .selectFrom('mcp_sign_ins')
+      .leftJoin('turns', 'turns.id', 'mcp_sign_ins.turn_id')
+      .leftJoin('sessions', 'sessions.id', 'turns.session_id')
+      .selectAll('mcp_sign_ins')
+      .select(['may_pause', 'archived', 'agent_name as agentName'])
+      .select((eb) => eb.fn.coalesce('subject_slug', 'mcp_sign_ins.subject_id').as('subjectSlug'))
+      .where('mcp_sign_ins.id', '=', id)
+      .where('deleted_at', 'is', null)
+      .executeTakeFirst();
+    if (!row) return undefined;
+    const { may_pause: mayPause, archived, ...found } = row;
+    return { ...found, ...this.#open(row), isAwaited: mayPause === 1 && archived === 0 };
+  }
+
+  async status(id: string): Promise<SignInStatus | undefined> {
+    const row = await this.#db.selectFrom('mcp_sign_ins').select('status').where('id', '=', id).executeTakeFirst();
+    return row?.status;
   }
 
   /** A sign-in that a turn has requested to a server, and that does not expire before `notBefore`. */
@@ -74,9 +108,62 @@ export class McpSignIns {
     });
   }
 
-  /** Deletes the sign-ins that were requested before `time`. */
+  /**
+   * The sign-ins of accepted turns that have ended, and of which the turns have not been told. One that still waits for
+   * the user has ended, too, if another one has given access to the same server.
+   */
+  async untold(limit: number): Promise<UntoldSignIn[]> {
+    const rows = await this.#db
+      .selectFrom('mcp_sign_ins')
+      .innerJoin('turns', 'turns.id', 'mcp_sign_ins.turn_id')
+      .innerJoin('sessions', 'sessions.id', 'turns.session_id')
+      .leftJoin('mcp_grants', (join) =>
+        join
+          .onRef('mcp_grants.subject_id', '=', 'mcp_sign_ins.subject_id')
+          .onRef('mcp_grants.server', '=', 'mcp_sign_ins.server'),
+      )
+      .select(['mcp_sign_ins.id', 'turn_id as turnId'])
+      .select(['sessions.subject_id as subjectId', 'subject_type as subjectType', 'subject_slug as subjectSlug'])
+      .where('told', '=', 0)
+      .where('turns.sequence', 'is not', null)
+      .where((eb) =>
+        eb.or([
+          eb('mcp_sign_ins.status', 'in', ['granted', 'declined']),
+          eb.and([
+            eb('mcp_grants.id', 'is not', null),
+            eb('mcp_grants.id', '!=', eb.fn.coalesce('mcp_sign_ins.replaces', sql.lit(''))),
+          ]),
+        ]),
+      )
+      .orderBy('mcp_sign_ins.id')
+      .limit(limit)
+      .execute();
+    return rows.map(({ id, turnId, ...by }) => ({ id, turnId, by }));
+  }
+
+  /** The turn has been told. A sign-in that still waited for the user is not used any more. */
+  async told(id: string): Promise<void> {
+    await this.#db.updateTable('mcp_sign_ins').set({ told: 1 }).where('id', '=', id).execute();
+    await changeStatus(this.#db, id, 'requested', 'granted');
+  }
+
+  /** Deletes the sign-ins that were requested before `time`, unless their turns run. */
   async forget(time: string): Promise<void> {
-    await this.#db.deleteFrom('mcp_sign_ins').where('created_at', '<', time).execute();
+    await this.#db
+      .deleteFrom('mcp_sign_ins')
+      .where('created_at', '<', time)
+      .where((eb) =>
+        eb.not(
+          eb.exists(
+            eb
+              .selectFrom('turns')
+              .select('id')
+              .whereRef('turns.id', '=', 'mcp_sign_ins.turn_id')
+              .where('archived', '=', sql.lit(0)),
+          ),
+        ),
+      )
+      .execute();
   }
 
   #open(row: SignInRow): SignInRow {

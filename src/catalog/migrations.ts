@@ -63,6 +63,11 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('active_at', 'text', (c) => c.notNull())
     .addColumn('unswept_since', 'text')
     .addColumn('cost_in_usd', 'double precision', (c) => c.defaultTo(0))
+    .addColumn('input_tokens', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('output_tokens', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('model_calls', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('tool_calls', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('waited_ms', 'bigint', (c) => c.notNull().defaultTo(0))
     .addColumn('deleted_at', 'text')
     .addColumn('removal_at', 'text')
     .execute();
@@ -136,6 +141,8 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('status', 'text', (c) => c.notNull())
     .addColumn('data', 'text', (c) => c.notNull())
     .addColumn('redirects', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('replaces', 'text')
+    .addColumn('told', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('expires_at', 'text', (c) => c.notNull())
     .execute();
@@ -267,6 +274,7 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['idempotency_by_session', 'idempotency', ['session_id']],
   ['mcp_sign_ins_by_turn', 'mcp_sign_ins', ['turn_id', 'server']],
   ['mcp_sign_ins_by_time', 'mcp_sign_ins', ['created_at']],
+  ['mcp_sign_ins_untold', 'mcp_sign_ins', ['told', 'id']],
   ['actions_by_session', 'actions', ['session_id', 'status']],
   ['actions_by_turn', 'actions', ['turn_id']],
   ['action_audience_by_time', 'action_audience', ['audience', 'settled', 'requested_at', 'action_id']],

@@ -79,6 +79,12 @@ interface SessionsTable {
   unswept_since: Generated<string | null>;
   /** What the ended turns cost; null once one of them used a model of unknown price. */
   cost_in_usd: Generated<number | null>;
+  /** The sums of the ended turns. */
+  input_tokens: Generated<number>;
+  output_tokens: Generated<number>;
+  model_calls: Generated<number>;
+  tool_calls: Generated<number>;
+  waited_ms: Generated<number>;
   /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
   deleted_at: Generated<string | null>;
   /** When housekeeping next continues the removal. */
@@ -173,7 +179,7 @@ interface EncryptionKeysTable {
 
 /** The sign-ins to MCP servers that turns have requested. */
 interface McpSignInsTable {
-  /** SHA-256 of the `state` in the URLs of the sign-in. */
+  /** SHA-256 of the `state` in the link to the sign-in. */
   id: string;
   turn_id: string;
   subject_id: string;
@@ -184,6 +190,10 @@ interface McpSignInsTable {
   data: string;
   /** How often the user was sent to the authorization server. */
   redirects: Generated<number>;
+  /** The grant whose access is not enough for what the turn does; null if there was none. */
+  replaces: string | null;
+  /** Whether the turn knows that it has ended. */
+  told: Generated<number>;
   created_at: string;
   expires_at: string;
 }

@@ -190,7 +190,7 @@ export class Turns {
   async setPaused(turnId: string, isPaused: boolean, at: string): Promise<void> {
     await this.#db
       .updateTable('turns')
-      .set({ paused: Number(isPaused), paused_changed_at: at })
+      .set({ paused: Number(isPaused), paused_changed_at: at, may_pause: 1 })
       .where('id', '=', turnId)
       .where((eb) => eb.or([eb('paused_changed_at', 'is', null), eb('paused_changed_at', '<=', at)]))
       .execute();

@@ -95,7 +95,7 @@ function summary(record: LogRecord): string {
       return `${record.toolCallId} ${record.decision}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;
     case 'turn.paused':
     case 'turn.resumed':
-      return record.by ? `by ${record.by.subjectSlug}` : '';
+      return `${record.reason}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;
     case 'turn.done': {
       const { end } = record;
       if (end.status === 'cancelled') return `cancelled: ${end.reason}`;

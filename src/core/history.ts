@@ -10,11 +10,11 @@ import type {
   PendingCall,
   PendingElicitation,
   SubAgent,
-  Usage,
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
 import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
+import type { TurnTotals } from './turn-totals.ts';
 
 /**
  * The input of the projection: the events of a turn workflow's history, decoded and without Temporal's own types
@@ -128,11 +128,10 @@ export interface TurnLimits {
   subAgents: number;
 }
 
-export interface TurnContinuation extends Partial<Waiting> {
+export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   ordinal: number;
   /** The model calls of the root agent. */
   step: number;
-  usage: Usage;
   /** Of the root thread. */
   next?: NextModelCall;
   /** How many sub-agents the turn has started. */
@@ -141,7 +140,6 @@ export interface TurnContinuation extends Partial<Waiting> {
   previousRunId: string;
   /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
   deadline: number;
-  /** Present if the turn waits for answers. */
   actions?: TurnActionsState;
   /** The previous run resulted from an operator's reset, or continued such a run. */
   isReset?: true;

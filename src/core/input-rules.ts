@@ -8,11 +8,13 @@ export type Rejection =
   | 'session_closed'
   | 'request_expired'
   | 'turn_not_found'
+  | 'turn_running'
   | 'actions_pending'
   | 'call_not_pending'
   | 'call_answered_twice'
   | 'calls_unanswered'
   | 'nothing_pending'
+  | 'nothing_running'
   | 'already_decided'
   | 'edit_not_allowed'
   | 'not_an_approver';

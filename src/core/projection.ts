@@ -11,10 +11,9 @@ import {
 } from './tool-records.ts';
 import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
+import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
-  addUsage,
   emptyAnswer,
-  NO_USAGE,
   ROOT_THREAD,
   type Approval,
   type AuthRequired,
@@ -28,7 +27,6 @@ import {
   type TurnCreated,
   type UnsequencedRecord,
   UNREPORTED,
-  type Usage,
   type Waiting,
 } from './records.ts';
 import type {
@@ -53,7 +51,7 @@ import type {
 export class TurnProjection {
   #start: TurnStart | undefined;
   #ordinal = 0;
-  #usage: Usage = NO_USAGE;
+  #totals: TurnTotals = NO_TOTALS;
   #output: ModelMessage | null = null;
   #done = false;
   #actions: TurnActions | undefined;
@@ -134,7 +132,8 @@ export class TurnProjection {
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
     if (carry) {
       this.#ordinal = carry.ordinal;
-      this.#usage = carry.usage;
+      const { usage, modelCalls, toolCalls } = carry;
+      this.#totals = { usage, modelCalls, toolCalls };
       // The same as for a reader that begins with this run.
       this.#openCalls.clear();
       this.#openThreads.clear();
@@ -242,7 +241,8 @@ export class TurnProjection {
               ...(threads.length > 0 && { threads }),
             }
           : end,
-      usage: this.#usage,
+      ...this.#totals,
+      waitedMs: this.#actions?.waitedUntil(Date.parse(at)) ?? 0,
     });
     this.#done = true;
     return [...entries, ...actions, done];
@@ -264,8 +264,8 @@ export class TurnProjection {
   }
 
   #track(record: LogRecord): void {
+    this.#totals = addRecord(this.#totals, record);
     if (record.kind === 'model.message') {
-      this.#usage = addUsage(this.#usage, record.usage);
       if (record.threadId === ROOT_THREAD) this.#output = record;
       this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
       for (const { id: toolCallId } of record.toolCalls) {

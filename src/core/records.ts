@@ -9,6 +9,7 @@
  */
 
 import type { Role, Subject } from './subject.ts';
+import type { TurnTotals } from './turn-totals.ts';
 
 /** The thread of the root agent; sub-agents get threads of their own. */
 export const ROOT_THREAD = 'main';
@@ -54,7 +55,8 @@ export type ToolInfo =
  *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`.
  * - `client`: the client answers it.
  * - `thread`: a sub-agent answers it; the record of its thread follows the message.
- * - `answered`: it cannot run (unknown tool, invalid arguments); its result directly follows the message.
+ * - `answered`: it cannot run (unknown tool, invalid arguments), or the conversation itself answers it; its result
+ *   directly follows the message.
  */
 export type ToolRoute =
   | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string; policy?: ApprovalPolicy }
@@ -154,6 +156,13 @@ export interface ModelMessage extends Base {
   model?: string;
   /** The attempts before the one that wrote the message, if there were any: the provider failed. */
   attempts?: FailedAttempt[];
+  /** The check of an answer for which the agent has a JSON Schema. */
+  structured?: { fits: true } | { fits: false; problem: string };
+}
+
+/** Whether a message is an answer that is not accepted. The model is asked for another one, unless the turn ends. */
+export function isMisfit({ structured }: ModelMessage): boolean {
+  return structured?.fits === false;
 }
 
 export interface FailedAttempt {
@@ -199,6 +208,16 @@ export function emptyAnswer(
   return plan.connectsServers ? [serversConnected(plan, []), message] : [message];
 }
 
+/** A result that is too long for its record: a blob of the session. */
+export interface FullText {
+  name: string;
+  mimeType: string;
+  bytes: number;
+  characters: number;
+  blob: string;
+  sessionId: string;
+}
+
 export interface ToolResponse extends Base {
   kind: 'tool.response';
   threadId: string;
@@ -213,8 +232,8 @@ export interface ToolResponse extends Base {
   content: string;
   /** Images and other binary results. */
   files?: StoredFile[];
-  /** The whole text, if `content` was cut: a blob of this session. */
-  fullText?: { name: string; mimeType: string; bytes: number; blob: string; sessionId: string };
+  /** The whole text, if `content` was cut. */
+  fullText?: FullText;
   /** For a search for tools: the tools that are offered to the model from now on. */
   foundTools?: FoundTool[];
   /** Who has given the result, in a turn that waited for it. */
@@ -394,11 +413,19 @@ export interface ToolDecided extends Base {
   remaining: number;
 }
 
-/** The turn has nothing to do until somebody answers, or goes on. While it is paused its time limit stops. */
+/**
+ * Why a turn is paused. While there is a reason, its time limit stops.
+ * - `action`: it has nothing to do until it gets answers.
+ * - `sign_in`: the same, and it waits for sign-ins only.
+ * - `requested`: a command holds it.
+ */
+export type PauseReason = 'action' | 'sign_in' | 'requested';
+
+/** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends Base {
   kind: 'turn.paused' | 'turn.resumed';
-  reason: 'action';
-  /** Who made it go on; absent if time did. */
+  reason: PauseReason;
+  /** Whose command caused it; absent if there was none. */
   by?: Subject;
 }
 
@@ -422,10 +449,11 @@ export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
-export interface TurnDone extends Base {
+export interface TurnDone extends Base, TurnTotals {
   kind: 'turn.done';
   end: TurnOutcome;
-  usage: Usage;
+  /** How long the turn was paused. */
+  waitedMs: number;
 }
 
 export type LogRecord =

@@ -18,6 +18,13 @@ export interface SessionState {
   closed: boolean;
 }
 
+/**
+ * What a new turn does while another one runs: it cancels that turn, or the command is rejected.
+ */
+export const ON_RUNNING = ['cancel', 'reject'] as const;
+
+export type OnRunning = (typeof ON_RUNNING)[number];
+
 /** The result of the command that creates a turn. */
 export interface TurnAccepted {
   turnId: string;
@@ -51,6 +58,8 @@ export interface CreateTurnCommand extends Pick<
 > {
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;
+  /** Default: cancel. */
+  onRunning?: Exclude<OnRunning, 'cancel'>;
   /** The session's last turn, no turn, or the one with this id. */
   previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };
 }

@@ -1,5 +1,6 @@
 import {
   ROOT_THREAD,
+  type FullText,
   type InputItem,
   type ModelMessage,
   type PendingCall,
@@ -23,6 +24,8 @@ export interface ToolItem {
   name: string;
   content: string;
   files: StoredFile[];
+  /** The whole text of a result that was cut when it was stored. */
+  fullText?: FullText;
 }
 
 /** The result of a call that was pending on a turn, on a branch that continued without resolving it. */
@@ -78,14 +81,25 @@ function userText(text: string): TranscriptItem {
 /** `calls`: those of the message's thread, by their ids. */
 function assistantItems(message: ModelMessage, calls: ReadonlyMap<string, KnownCall>): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
-  if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
+  if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const { result, pending } = calls.get(call.id) ?? {};
     if (result) return toolItem(call, result, pending);
     const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : NOT_DECIDED);
     return { ...itemOf(call), content, files: [] };
   });
-  return [{ role: 'assistant', message }, ...toolItems];
+  return [{ role: 'assistant', message }, ...toolItems, ...misfit(message)];
+}
+
+/** What the model is told of an answer that does not fit the agent's JSON Schema. */
+function misfit({ structured }: ModelMessage): TranscriptItem[] {
+  if (!structured || structured.fits) return [];
+  return [
+    userText(
+      `This answer is not accepted, because it does not fit the required JSON Schema:\n${structured.problem}\n` +
+        'Answer with JSON that fits it, and with nothing else.',
+    ),
+  ];
 }
 
 function toolItem(call: ToolCall, result: ToolResult, pending: PendingCall | undefined): ToolItem {
@@ -93,7 +107,12 @@ function toolItem(call: ToolCall, result: ToolResult, pending: PendingCall | und
   if (known) return known;
   const item =
     'kind' in result
-      ? { ...itemOf(call), content: executedWith(result.arguments, responseText(result)), files: result.files ?? [] }
+      ? {
+          ...itemOf(call),
+          content: executedWith(result.arguments, responseText(result)),
+          files: result.files ?? [],
+          ...(result.fullText && { fullText: result.fullText }),
+        }
       : { ...itemOf(call), content: executedWith(pending?.edited?.arguments, result.content), files: [] };
   TOOL_ITEMS.set(result, item);
   return item;

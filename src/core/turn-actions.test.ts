@@ -2,11 +2,13 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
-import type { HistoryEvent, ScheduledActivity } from './history.ts';
+import type { HistoryEvent, ScheduledActivity, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import { waitingAfter } from './tool-records.ts';
-import type { ApprovalPolicy, LogEntry, ModelMessage, ToolCall } from './records.ts';
-import { TurnActions, type Answer, type AnswerCommand } from './turn-actions.ts';
+import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
+import { TurnActions, type Answer, type AnswerCommand, type PauseCommand, type TurnCommand } from './turn-actions.ts';
+import type { SignInCommand } from './turn-sign-ins.ts';
+import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
@@ -32,6 +34,18 @@ function messageOf(toolCalls: ToolCall[], threadId = 'main'): ModelMessage {
   const id = `msg_${threadId}`;
   const texts = { content: '', refusal: '', reasoning: '' };
   return { kind: 'model.message', id, at, threadId, ...texts, toolCalls, finishReason: 'tool_calls' };
+}
+
+/** What a run passes on when the log has `ordinal` records. */
+function carryOf(actions: TurnActions, ordinal = 2): TurnContinuation {
+  return {
+    ordinal,
+    step: 1,
+    ...NO_TOTALS,
+    previousRunId: 'r',
+    deadline: 0,
+    actions: structuredClone(actions.state),
+  };
 }
 
 let commands = 0;
@@ -66,6 +80,21 @@ const respond = (toolCallId: string, content: string): Answer => ({
   content,
 });
 
+/** A call, or without one the model of a thread, needs a sign-in. */
+function requiring(signInId: string, threadId = 'main', toolCallId?: string): WithoutId<AuthRequired> {
+  const source = { turnId: TURN_ID, messageId: 'msg_main', stamp: 's', index: 0 };
+  const calls = toolCallId === undefined ? [] : [{ threadId, toolCallId, needs: 'sign_in' as const, source, signInId }];
+  const servers = [{ id: signInId, name: signInId, signInId, authUrl: 'https://x/' }];
+  return { kind: 'mcp.auth_required', at: isoTime(BEGIN), threadId, servers, calls };
+}
+
+const signedIn = (signInId: string): SignInCommand => ({
+  type: 'sign_in',
+  id: `sign-in ${signInId}`,
+  signInId,
+  by: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' },
+});
+
 function waitingOn(...calls: ToolCall[]): TurnActions {
   const actions = new TurnActions(start);
   actions.add(messageOf(calls), 's');
@@ -73,8 +102,13 @@ function waitingOn(...calls: ToolCall[]): TurnActions {
   return actions;
 }
 
+const hold = (type: PauseCommand['type'], who = 'ann'): PauseCommand => {
+  const { id, subject } = command(who);
+  return { type, id, subject };
+};
+
 /** The records of the end of a task, in short. */
-function endTask(actions: TurnActions, given: AnswerCommand[], after = 0): string[] {
+function endTask(actions: TurnActions, given: TurnCommand[], after = 0): string[] {
   return actions.endTask(given, BEGIN + after).records.map((record) => {
     if (record.kind === 'tool.decided') {
       return `${record.toolCallId} ${record.decision} ${record.by?.subjectSlug ?? 'time'} ${record.remaining}`;
@@ -268,6 +302,55 @@ test('a turn that does not wait takes no commands', () => {
   expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'nothing_pending' });
 });
 
+test('a pause holds any turn until it is resumed, once, and is counted as time that it waited', () => {
+  const actions = new TurnActions(turnStart());
+  expect(actions.isRepetition(hold('resume'))).toBe(true);
+  expect(actions.endTask([hold('pause'), hold('pause', 'bob')], BEGIN).records).toMatchObject([
+    { kind: 'turn.paused', reason: 'requested', by: { subjectId: 'ann' } },
+  ]);
+  expect([actions.isHeld, actions.isPaused, actions.isRepetition(hold('pause'))]).toEqual([true, true, true]);
+  const next = new TurnActions(turnStart({ carry: carryOf(actions) }));
+  expect(next.isHeld).toBe(true);
+  expect(next.endTask([hold('resume', 'bob')], BEGIN + 3_000).records).toMatchObject([
+    { kind: 'turn.resumed', reason: 'requested', by: { subjectId: 'bob' } },
+  ]);
+  expect([next.isHeld, next.isPaused, next.waitedMs]).toEqual([false, false, 3_000]);
+});
+
+test('a turn that waits for answers and is held is paused until both have ended; its time is counted once', () => {
+  const actions = waitingOn(asking('a'));
+  expect(endTask(actions, [hold('pause')], 1_000)).toEqual(['turn.paused']);
+  expect(actions.pauses).toEqual(['action', 'requested']);
+  expect(endTask(actions, [command('ann', vote('a'))], 2_000)).toEqual(['a allow ann 0', 'turn.resumed']);
+  expect(actions.pauses).toEqual(['requested']);
+  expect(endTask(actions, [hold('resume')], 5_000)).toEqual(['turn.resumed']);
+  expect(actions.waitedMs).toBe(5_000);
+});
+
+test('a turn waits for sign-ins, of which one may have ended before a thread has asked for it', () => {
+  const actions = new TurnActions(start);
+  actions.add(requiring('s1'), 's');
+  expect([endTask(actions, []), actions.needsSignIn('main')]).toEqual([['turn.paused'], true]);
+  const { records } = actions.endTask([signedIn('s2'), signedIn('s1'), signedIn('s1')], BEGIN + 1_000);
+  expect(records).toMatchObject([{ kind: 'turn.resumed', reason: 'sign_in', by: { subjectId: 'ann' } }]);
+  expect([actions.needsSignIn('main'), actions.waitedMs]).toEqual([false, 1_000]);
+  // The result of another thread, which had begun before.
+  actions.add(requiring('s1', 't1'), 's');
+  actions.add(messageOf([running('a'), running('b')]), 's');
+  actions.add(requiring('s2', 'main', 'a'), 's');
+  actions.add(requiring('s3', 'main', 'b'), 's');
+  expect(actions.needsSignIn('t1')).toBe(false);
+  expect(actions.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a']);
+  expect(actions.waiting.map(({ call }) => call.toolCallId)).toEqual(['b']);
+  expect(actions.refuse(command('ann', vote('b')))).toMatchObject({
+    code: 'call_not_pending',
+    message: expect.stringContaining('waits for a sign-in'),
+  });
+  const next = new TurnActions(turnStart({ pause: 'wait', carry: carryOf(actions) }));
+  expect(endTask(next, [signedIn('s3')])).toEqual([]);
+  expect(next.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a', 'b']);
+});
+
 type CalledTool = Extract<ScheduledActivity, { name: 'callTool' }>['input'];
 
 /** What happens to a turn with three open calls. */
@@ -278,8 +361,10 @@ const happening = fc.oneof(
     calls: fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'x'), { minLength: 1, maxLength: 3 }),
     status: fc.constantFrom('allow' as const, 'deny' as const),
   }),
-  fc.record({ type: fc.constant('result' as const) }),
+  fc.record({ type: fc.constant('hold' as const), command: fc.constantFrom('pause' as const, 'resume' as const) }),
+  fc.record({ type: fc.constant('result' as const), needs: fc.constantFrom(undefined, 's1', 's2') }),
   fc.record({ type: fc.constant('lost' as const) }),
+  fc.record({ type: fc.constant('sign_in' as const), signInId: fc.constantFrom('s1', 's2') }),
   fc.record({ type: fc.constant('task' as const), after: fc.integer({ min: 0, max: 20_000 }) }),
   fc.record({ type: fc.constant('continue' as const) }),
 );
@@ -304,7 +389,7 @@ test('the workflow and the projection agree on the log, in any order of commands
       // What the workflow does: it counts results at once, and ends a task when no microtask is left.
       let actions = new TurnActions(start);
       let count = 1;
-      let queue: AnswerCommand[] = [];
+      let queue: TurnCommand[] = [];
       let eventId = 10;
       let [now, runs] = [BEGIN, 0];
       const scheduled: { id: number; input: CalledTool }[] = [];
@@ -327,7 +412,7 @@ test('the workflow and the projection agree on the log, in any order of commands
         if (queue.length > 0 || actions.isUnsettled(now)) count += actions.endTask(queue, now).records.length;
         queue = [];
         feed({ type: 'taskCompleted' });
-        for (const { toolCallId, source } of actions.allowed('main')) {
+        for (const { toolCallId, source } of actions.isHeld ? [] : actions.allowed('main')) {
           if (scheduled.some(({ input: { toolCallId: id } }) => id === toolCallId)) continue;
           ran.add(toolCallId);
           const place = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a' };
@@ -349,28 +434,31 @@ test('the workflow and the projection agree on the log, in any order of commands
           feed({ type: 'ended', scheduledEventId: call.id, at: at(), end: { how: 'timed_out' } });
           const waiting = waitingAfter(call.input, 'lost');
           if (waiting) actions.ask(waiting);
+        } else if (one.type === 'hold') {
+          const given = hold(one.command);
+          queue.push(given);
+          feed({ type: 'commanded', command: given });
         } else if (one.type === 'result') {
           const call = scheduled.shift();
           if (!call) continue;
           const { id } = call;
           const { toolCallId } = call.input;
           const result = { kind: 'tool.response' as const, at: at(), threadId: 'main', toolCallId, content: 'ok' };
-          const records = [{ ...result, outcome: 'succeeded' as const }];
+          const records = one.needs
+            ? [requiring(one.needs, 'main', toolCallId)]
+            : [{ ...result, outcome: 'succeeded' as const }];
           feed({ type: 'ended', scheduledEventId: id, at: at(), end: { how: 'completed', records, stamp: 't' } });
           for (const record of records) actions.add(record, 't');
           count += 1;
+        } else if (one.type === 'sign_in') {
+          const given = signedIn(one.signInId);
+          queue.push(given);
+          feed({ type: 'commanded', command: given });
         } else if (one.type === 'task') {
           endTask(one.after);
         } else if (scheduled.length === 0 && queue.length === 0) {
-          const carry = {
-            ordinal: count,
-            step: 1,
-            usage: { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
-            previousRunId: `r${runs++}`,
-            deadline: 0,
-            actions: structuredClone(actions.state),
-          };
-          const next = turnStart({ pause: 'wait', carry });
+          runs += 1;
+          const next = turnStart({ pause: 'wait', carry: carryOf(actions, count) });
           feed({ type: 'continued', at: at(), runId: 'r' });
           // Every other time by a reader that begins with the run.
           if (runs % 2 === 0) projection = new TurnProjection();
@@ -379,7 +467,15 @@ test('the workflow and the projection agree on the log, in any order of commands
         }
       }
       expect(log.length).toBe(count);
+      const resume = hold('resume');
+      queue.push(resume);
+      feed({ type: 'commanded', command: resume });
       endTask(0);
+      expect(actions.isHeld).toBe(false);
+      const pauses = log.flatMap(({ record }) => ('reason' in record && record.reason === 'requested' ? [record] : []));
+      expect(pauses.map(({ kind }) => kind)).toEqual(
+        pauses.map((_, i) => (i % 2 === 0 ? 'turn.paused' : 'turn.resumed')),
+      );
       feed({ type: 'closed', at: at(), close: { how: 'terminated', reason: 'abandoned' } });
       expect(log.map(({ ordinal }) => ordinal)).toEqual(log.map((_, i) => i + 1));
       const records = log.map(({ record }) => record);

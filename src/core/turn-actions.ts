@@ -1,15 +1,26 @@
 import type { CallToolInput, TurnStart } from './history.ts';
 import { refuseAnswer, type Refusal } from './input-rules.ts';
-import type { Approvers, InputItem, PendingCall, ToolDecided, UnsequencedRecord } from './records.ts';
+import { Pauses, type PausesState } from './pauses.ts';
+import type {
+  Approvers,
+  AuthRequired,
+  InputItem,
+  PauseReason,
+  PendingCall,
+  ToolDecided,
+  UnsequencedRecord,
+  WithoutId,
+} from './records.ts';
 import type { Caller, Subject } from './subject.ts';
 import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
+import { TurnSignIns, type SignInCommand, type TurnSignInsState } from './turn-sign-ins.ts';
 import { countVotes, hasVoted, isRepeated, withVote, type Vote } from './votes.ts';
 
 /**
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
  * it is in the history, and becomes records of the log if `TurnActions` accepts it.
  */
-export type TurnCommand = AnswerCommand;
+export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand;
 
 /** Answers to calls that wait in the turn: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {
@@ -17,6 +28,16 @@ export interface AnswerCommand extends Answerer {
   /** Minted by the API, which waits for the verdict on it. */
   id: string;
   answers: Answer[];
+}
+
+/**
+ * Holds the turn, or lets it continue: no thread of a turn that is held begins a model call or a tool call. What runs
+ * ends normally. A repetition changes nothing.
+ */
+export interface PauseCommand {
+  type: 'pause' | 'resume';
+  id: string;
+  subject: Subject;
 }
 
 /** A caller, with what it may do in the session, apart from what policies allow it. */
@@ -37,8 +58,8 @@ interface TrackedCall {
    * - `running`: the server runs it, or is about to.
    * - `delegated`: a sub-agent answers it, in its own thread.
    * - `new`: it waits, and the log does not say so yet.
-   * - `waiting`: the log has it in a `tool.approval_required` or `tool.response_required`.
-   * - `allowed`: it was approved, or its server's question was answered, and is to run.
+   * - `waiting`: the log has it in a `tool.approval_required`, `tool.response_required` or `mcp.auth_required`.
+   * - `allowed`: it was approved, its server's question was answered, or its sign-in has ended, and is to run.
    * - `settled`: it was denied, has expired, or was answered.
    */
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
@@ -55,8 +76,8 @@ interface TrackedCall {
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnActionsState {
   threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
-  pausedAt?: number;
-  waitedMs: number;
+  pauses: PausesState;
+  signIns: TurnSignInsState;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
@@ -65,6 +86,9 @@ export const MAX_ASKING = 32;
 /** A call that waits. */
 type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
 
+/** The pauses of a turn that has nothing to do. */
+const IDLE_REASONS = ['action', 'sign_in'] as const;
+
 interface TaskEnd {
   records: UnsequencedRecord[];
   /** By the ids of the commands. */
@@ -72,8 +96,8 @@ interface TaskEnd {
 }
 
 /**
- * The calls of a running turn that wait for a person or a client (`pause: "wait"`), as a state machine without time and
- * I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
+ * What people do to a running turn: the calls that wait for a person or a client (`pause: "wait"`), and the pauses of any
+ * turn, as a state machine without time and I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
  * commands, so both get the same state from the same history. Everything that is not an activity's result happens at
  * the end of a workflow task, in this order:
  *
@@ -85,45 +109,59 @@ interface TaskEnd {
  * `Date.now()`.
  */
 export class TurnActions {
-  /** Whether the turn waits for answers. Otherwise it ends when it needs some, and takes no commands. */
+  /** Whether the turn waits for answers. Otherwise it ends when it needs some, and accepts none. */
   readonly waits: boolean;
   readonly #turnId: string;
   /** Live threads; one without calls is calling its model. */
   readonly #threads: Map<string, Map<string, TrackedCall>>;
-  #pausedAt: number | undefined;
-  #waitedMs: number;
+  readonly #pauses: Pauses;
+  readonly #signIns: TurnSignIns;
   #failure: string | undefined;
 
   constructor(start: Pick<TurnStart, 'turnId' | 'pause' | 'carry' | 'threads' | 'resumes'>) {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pausedAt, waitedMs = 0 } = carry?.actions ?? {};
+    const { threads = [], pauses, signIns } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
     this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(copies(calls))]));
     if (!carry) this.#resume(start);
-    this.#pausedAt = pausedAt;
-    this.#waitedMs = waitedMs;
+    this.#pauses = new Pauses(pauses);
+    this.#signIns = new TurnSignIns(signIns);
   }
 
   get state(): TurnActionsState {
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
-      ...(this.#pausedAt !== undefined && { pausedAt: this.#pausedAt }),
-      waitedMs: this.#waitedMs,
+      pauses: this.#pauses.state,
+      signIns: this.#signIns.state,
     };
   }
 
-  /** Whether the turn does nothing but wait, according to its log. */
+  /** Why the turn is paused, according to its log. */
+  get pauses(): PauseReason[] {
+    return this.#pauses.reasons;
+  }
+
   get isPaused(): boolean {
-    return this.#pausedAt !== undefined;
+    return this.pauses.length > 0;
+  }
+
+  /** Whether no thread may begin a model call or a tool call. */
+  get isHeld(): boolean {
+    return this.#pauses.has('requested');
   }
 
   /** How long the turn was paused in all, up to the last time it was resumed. */
   get waitedMs(): number {
-    return this.#waitedMs;
+    return this.#pauses.waitedMs;
+  }
+
+  /** How long the turn was paused in all until `now`, in milliseconds since 1970. */
+  waitedUntil(now: number): number {
+    return this.#pauses.waitedUntil(now);
   }
 
   /** Why the turn must end: an approval has expired whose policy says so. */
@@ -131,7 +169,12 @@ export class TurnActions {
     return this.#failure;
   }
 
-  /** The calls that wait for an answer, and since when: milliseconds since 1970. */
+  /** Whether a thread cannot call its model before sign-ins to its servers have ended. */
+  needsSignIn(threadId: string): boolean {
+    return this.#signIns.isWaiting(threadId);
+  }
+
+  /** The calls that wait for an answer or a sign-in, and since when: milliseconds since 1970, for answers. */
   get waiting(): { call: PendingCall; askedAt: number; isEscalated: boolean }[] {
     return this.#all('waiting').map(({ pending, askedAt = 0, isEscalated = false }) => ({
       call: pending,
@@ -157,7 +200,13 @@ export class TurnActions {
     return this.isWaiting(threadId) || this.allowed(threadId).length > 0;
   }
 
-  /** The thread's calls that were approved or answered and have no result. */
+  /** Whether a call waits, or was approved and has no result. */
+  isUnfinished(call: CallKey): boolean {
+    const found = this.#find(call);
+    return found?.pending !== undefined && found.state !== 'settled';
+  }
+
+  /** The thread's calls that were approved or answered, or whose sign-in has ended, and that have no result. */
   allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered' | 'repeats'>)[] {
     const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
     return calls.flatMap(({ state, pending, answer }) => {
@@ -195,12 +244,23 @@ export class TurnActions {
     } else if (record.kind === 'tool.response') {
       this.ended(record);
     } else if (record.kind === 'mcp.auth_required') {
-      // The turn ends when everything else is done, and the next one runs these calls.
-      for (const call of record.calls) this.ended(call);
+      this.#needSignIn(record);
     } else if (record.kind === 'thread.created') {
       this.#threads.set(record.thread.threadId, new Map());
     } else if (record.kind === 'thread.done') {
       this.#threads.delete(record.threadId);
+      this.#signIns.threadEnded(record.threadId);
+    }
+  }
+
+  /** Without calls it is the thread's model that was not called. */
+  #needSignIn({ threadId, servers, calls }: WithoutId<AuthRequired>): void {
+    const tracked = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
+    this.#threads.set(threadId, tracked);
+    if (calls.length === 0) this.#signIns.require({ threadId, servers });
+    for (const pending of calls) {
+      const state = this.#signIns.hasEnded(pending.signInId) ? 'allowed' : 'waiting';
+      tracked.set(pending.toolCallId, { state, pending, votes: [] });
     }
   }
 
@@ -221,6 +281,7 @@ export class TurnActions {
   /** A sub-agent has ended without a result of its model call. */
   threadEnded({ threadId, parent }: { threadId: string; parent: CallKey }): void {
     this.#threads.delete(threadId);
+    this.#signIns.threadEnded(threadId);
     this.ended(parent);
   }
 
@@ -234,7 +295,9 @@ export class TurnActions {
   isUnsettled(now: number): boolean {
     if (this.#threads.size === 0) return false;
     const due = this.nextDue;
-    return (due !== undefined && due <= now) || this.#mustPause !== this.isPaused || this.#all('new').length > 0;
+    const waitsFor = this.#waitsFor;
+    const isOtherwisePaused = IDLE_REASONS.some((reason) => this.#pauses.has(reason) !== (reason === waitsFor));
+    return (due !== undefined && due <= now) || isOtherwisePaused || this.#all('new').length > 0;
   }
 
   /** When a call expires or is escalated next: milliseconds since 1970. */
@@ -253,16 +316,38 @@ export class TurnActions {
       const verdict = this.refuse(command);
       verdicts.set(command.id, verdict);
       if (verdict) continue;
-      const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
-      if (accepted.length > 0) by = command.subject;
-      records.push(...accepted);
+      if (command.type === 'sign_in') {
+        this.#endSignIn(command.signInId);
+        by = command.by;
+      } else if (command.type === 'answer') {
+        const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
+        if (accepted.length > 0) by = command.subject;
+        records.push(...accepted);
+      } else {
+        records.push(...this.#pauses.set('requested', command.type === 'pause', now, command.subject));
+      }
     }
     records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
     return { records, verdicts };
   }
 
+  /** A repetition changes nothing. */
+  #endSignIn(signInId: string): void {
+    this.#signIns.end(signInId);
+    for (const call of this.#all('waiting')) if (call.pending.signInId === signInId) call.state = 'allowed';
+  }
+
   /** Why the turn refuses a command now. */
-  refuse({ answers, ...caller }: Omit<AnswerCommand, 'id'>): Verdict {
+  refuse(command: TurnCommand): Verdict {
+    return command.type === 'answer' ? this.#refuseAnswers(command) : undefined;
+  }
+
+  /** Whether the turn is in the state already that a command asks for. */
+  isRepetition({ type }: PauseCommand): boolean {
+    return this.isHeld === (type === 'pause');
+  }
+
+  #refuseAnswers({ answers, ...caller }: AnswerCommand): Verdict {
     if (this.#all('waiting').length === 0 && !answers.some((answer) => this.#find(answer)?.pending)) {
       return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
     }
@@ -284,6 +369,9 @@ export class TurnActions {
     // A repetition stays accepted, also when others have decided in the meantime.
     if (call && isRepeated(call.votes, caller.subject, answer)) return undefined;
     if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
+    if (call.pending.needs === 'sign_in') {
+      return { code: 'call_not_pending', message: `${what} waits for a sign-in, which no answer replaces` };
+    }
     const refusal = refuseAnswer(call.pending, answer);
     if (refusal) return refusal;
     if (!mayAnswer(call, answer, caller)) {
@@ -367,24 +455,26 @@ export class TurnActions {
     return [expired, toolResponse(pending, 'expired', at)];
   }
 
+  /** Begins or ends the pauses of a turn that has nothing to do. `by`: whose command has given it something to do. */
   #pauseOrResume(now: number, by: Subject | undefined): UnsequencedRecord[] {
-    const mustPause = this.#mustPause;
-    if (mustPause === this.isPaused) return [];
-    const at = isoTime(now);
-    if (mustPause) {
-      this.#pausedAt = now;
-      return [{ kind: 'turn.paused', at, reason: 'action' }];
-    }
-    this.#waitedMs += now - (this.#pausedAt ?? now);
-    this.#pausedAt = undefined;
-    return [{ kind: 'turn.resumed', at, reason: 'action', ...(by && { by }) }];
+    const waitsFor = this.#waitsFor;
+    return IDLE_REASONS.flatMap((reason) => {
+      const isPaused = reason === waitsFor;
+      return this.#pauses.set(reason, isPaused, now, isPaused ? undefined : by);
+    });
   }
 
-  /** Whether calls wait, and no thread does anything else. */
-  get #mustPause(): boolean {
-    const threads = [...this.#threads.values()].map((calls) => [...calls.values()]);
-    const isIdle = (calls: TrackedCall[]) => calls.some(isWaitedFor) && !calls.some(isActive);
-    return threads.some((calls) => calls.some(isUnanswered)) && threads.every(isIdle);
+  /** What the turn waits for, if calls or threads wait and no thread does anything else. */
+  get #waitsFor(): (typeof IDLE_REASONS)[number] | undefined {
+    const threads = [...this.#threads].map(([id, calls]) => ({
+      needsSignIn: this.#signIns.isWaiting(id),
+      calls: [...calls.values()],
+    }));
+    const isIdle =
+      threads.some(({ needsSignIn, calls }) => needsSignIn || calls.some(isUnanswered)) &&
+      threads.every(({ needsSignIn, calls }) => (needsSignIn || calls.some(isWaitedFor)) && !calls.some(isActive));
+    if (!isIdle) return undefined;
+    return this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in') ? 'action' : 'sign_in';
   }
 
   #find(key: CallKey): TrackedCall | undefined {

@@ -4,15 +4,13 @@ import type { SessionRow } from '../catalog/schema.ts';
 import type { Approval } from '../core/records.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
-import type { Answer, AnswerCommand, Verdict } from '../core/turn-actions.ts';
+import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
 import { checkAnswersTo } from './check-answers.ts';
+import { commandTurn, errorOf } from './command-turn.ts';
 import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
-
-/** How long the turn may take to record the answers: a worker that was lost is replaced within seconds. */
-const VERDICT_TIMEOUT_MS = 30_000;
 
 /** What a command may take in a Temporal payload beside its answers: the caller and its roles. */
 const CALLER_BYTES = 16 * 1024;
@@ -39,7 +37,7 @@ export async function answerCalls(
   engine: Engine,
   { session, caller, answers }: AnswersToCalls,
 ): Promise<AcceptedAnswers> {
-  const { turnIndex, logs, blobs, commands } = engine;
+  const { turnIndex, logs, blobs } = engine;
   const last = await turnIndex.confirmedLast(session.id);
   if (!last) throw nothingPending();
   const stored = await offload(answers, {
@@ -69,28 +67,9 @@ export async function answerCalls(
     const checked = await checkEdits(engine, { session, owner, specHash, threads, pending }, answers);
     command.answers = await storeEdits(checked, { blobs, sessionId: session.id });
   }
-  await commands.answer(last.id, command);
-  return { accepted, waiting: await waitingAfter(engine, last.id, command.id) };
-}
-
-/** Waits until a command is recorded. Returns the ids of the calls that wait then. @throws EngineError if it is refused */
-async function waitingAfter({ logs }: Engine, turnId: string, commandId: string): Promise<string[]> {
-  const timeout = AbortSignal.timeout(VERDICT_TIMEOUT_MS);
-  try {
-    const { verdicts, actions } = await logs.currentRun(turnId, {
-      until: (projection) => projection.verdicts.has(commandId),
-      follow: timeout,
-    });
-    // Without a verdict the turn has ended before it could record the command.
-    const verdict = verdicts.has(commandId) ? verdicts.get(commandId) : NOTHING_PENDING;
-    if (verdict) throw errorOf(verdict);
-    return actions?.waiting.map(({ call }) => call.toolCallId) ?? [];
-  } catch (error) {
-    if (!timeout.aborted) throw error;
-    throw new EngineError('unavailable', 'the turn has not recorded the answers yet: send them again', {
-      cause: error,
-    });
-  }
+  const after = await commandTurn(engine, last.id, command);
+  if (!after) throw nothingPending();
+  return { accepted, waiting: after.waiting.map(({ call }) => call.toolCallId) };
 }
 
 /**
@@ -116,15 +95,6 @@ function editedHash(approval: Approval): string | undefined {
   return approval.status === 'allow' ? approval.edited?.hash : undefined;
 }
 
-const NOTHING_PENDING = {
-  code: 'nothing_pending',
-  message: 'no tool call of the session waits for an answer',
-} as const;
-
 function nothingPending(): EngineError {
-  return errorOf(NOTHING_PENDING);
-}
-
-function errorOf({ code, message, param }: NonNullable<Verdict>): EngineError {
-  return new EngineError(code, message, { param });
+  return new EngineError('nothing_pending', 'no tool call of the session waits for an answer');
 }

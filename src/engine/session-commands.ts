@@ -17,7 +17,7 @@ import {
   WORKFLOW_TASK_TIMEOUT,
 } from '../core/temporal-names.ts';
 import type { deleteSession } from '../../workflows/delete-session.ts';
-import type { AnswerCommand } from '../core/turn-actions.ts';
+import type { TurnCommand } from '../core/turn-actions.ts';
 import { cancelSession, commandTurn, createTurn } from '../../workflows/messages.ts';
 import type { CancelCommand, CreateTurnCommand, SessionStart, TurnAccepted } from '../core/session.ts';
 import type { session } from '../../workflows/session.ts';
@@ -64,6 +64,12 @@ export async function startRemoval({ client, taskQueue }: RemovalOptions, sessio
   );
 }
 
+/** Sends a command to a running turn, in whose history it is when this returns. */
+export async function signalTurn(client: Client, turnId: string, command: TurnCommand): Promise<void> {
+  const turn = client.workflow.getHandle(turnWorkflowId(turnId));
+  await client.connection.withDeadline(Date.now() + SIGNAL_TIMEOUT_MS, () => turn.signal(commandTurn, command));
+}
+
 /** Sends commands to session workflows, and starts those that are not running. */
 export class SessionCommands {
   readonly #client: Client;
@@ -102,19 +108,15 @@ export class SessionCommands {
   }
 
   /**
-   * Sends a command to a running turn. It is in the turn's history when this returns; whether it counts is decided by the
-   * turn. @throws EngineError `nothing_pending` if the turn has ended, `unavailable` if its outcome is unknown
+   * Sends a command to a running turn. It is in the turn's history when this returns true; whether it counts is decided
+   * by the turn. False if the turn has ended. @throws EngineError `unavailable` if its outcome is unknown
    */
-  async answer(turnId: string, command: AnswerCommand): Promise<void> {
-    const turn = this.#client.workflow.getHandle(turnWorkflowId(turnId));
+  async commandTurn(turnId: string, command: TurnCommand): Promise<boolean> {
     try {
-      await this.#client.connection.withDeadline(Date.now() + SIGNAL_TIMEOUT_MS, () =>
-        turn.signal(commandTurn, command),
-      );
+      await signalTurn(this.#client, turnId, command);
+      return true;
     } catch (error) {
-      if (isNotFound(error)) {
-        throw new EngineError('nothing_pending', 'the turn has ended: nothing waits for an answer', { cause: error });
-      }
+      if (isNotFound(error)) return false;
       if (!isTemporalUnavailable(error)) throw error;
       throw new EngineError('unavailable', 'the turn cannot be reached; try again', { cause: error });
     }

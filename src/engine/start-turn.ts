@@ -9,7 +9,7 @@ import { titleOf } from '../core/input-rules.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { InputItem, TurnCreated } from '../core/records.ts';
 import { hasServers, iterationLimit, type AgentSpec } from '../spec/agent-spec.ts';
-import type { CreateTurnCommand } from '../core/session.ts';
+import type { CreateTurnCommand, OnRunning } from '../core/session.ts';
 import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
 import { checkAgent } from './agent-check.ts';
@@ -32,6 +32,8 @@ export interface TurnToStart {
   session: SessionRow;
   caller: Caller;
   previous: PreviousTurn;
+  /** Undefined: as the agent says. */
+  onRunning: OnRunning | undefined;
   claim: RequestClaim;
   /** The agent that the turn runs with: see `runnableAgent`. */
   agent: Promise<RunnableAgent>;
@@ -143,10 +145,11 @@ export function createdAtOf(turnId: string): string {
 
 async function commandOf(
   { blobs, config }: Engine,
-  { session, caller, previous, claim }: TurnToStart,
+  { session, caller, previous, onRunning: requested, claim }: TurnToStart,
   { agent, input, createdAt }: { agent: RunnableAgent; input: InputItem[]; createdAt: string },
 ): Promise<CreateTurnCommand> {
   const { spec, agents } = agent;
+  const onRunning = requested ?? spec.config?.on_running ?? 'cancel';
   const stored = await storeEdits(input, { blobs, sessionId: session.id });
   return {
     turnId: claim.resourceId,
@@ -157,6 +160,7 @@ async function commandOf(
     title: titleOf(input),
     previous,
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
+    ...(onRunning !== 'cancel' && { onRunning }),
     specHash: session.spec_hash,
     ...(agents && { agents }),
     hasServers: hasServers(spec),

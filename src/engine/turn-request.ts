@@ -3,6 +3,7 @@ import type { Caller } from '../core/subject.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { isId } from '../core/ids.ts';
 import type { InputItem, TurnCreated } from '../core/records.ts';
+import type { OnRunning } from '../core/session.ts';
 import { addLogContext } from '../telemetry/log-context.ts';
 import { hasTurn, isTurnOf } from './access.ts';
 import type { Engine } from './engine.ts';
@@ -31,6 +32,8 @@ interface TurnRequestOptions {
   /** Equal for equal requests. */
   bodyHash: string;
   previous: PreviousTurn;
+  /** Undefined: as the agent says. */
+  onRunning: OnRunning | undefined;
   /** Whether the input resolves pending tool calls; otherwise the turn starts with a model call. */
   answersCalls: boolean;
 }
@@ -79,7 +82,7 @@ export class TurnRequest implements Disposable {
    * @throws EngineError `idempotency_key_reused` or `too_many_turns`, or `rateLimitError`
    */
   async claim({ session, input, rateLimitError }: ClaimOptions): Promise<ClaimedTurn> {
-    const { caller, previous, sessionId } = this.#options;
+    const { caller, previous, onRunning, sessionId } = this.#options;
     const speculation = this.#speculation;
     const endAdmission = await this.#admit(session, rateLimitError);
     try {
@@ -107,6 +110,7 @@ export class TurnRequest implements Disposable {
         session,
         caller,
         previous,
+        onRunning,
         claim,
         agent,
         loadInput,

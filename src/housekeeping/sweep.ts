@@ -4,6 +4,7 @@ import type { Config } from '../config.ts';
 import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { archiveEnded, type Archiving, type Swept } from './archive-ended.ts';
+import { tellSignIns } from '../engine/tell-sign-ins.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { expireSessions } from './expire-sessions.ts';
 import { forgetLostTurns } from './forget-lost-turns.ts';
@@ -30,7 +31,7 @@ interface HousekeepingOptions extends Archiving {
 }
 
 /**
- * Sweeps periodically, in every worker: archives ended turns that their workers have not archived, because these died, or
+ * Sweeps periodically, in every worker: tells turns of sign-ins that have ended; archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
  * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys, deliveries and
  * sign-ins, and unused specs.
@@ -67,6 +68,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       options.wakeDeliverer();
       await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
+      await tellSignIns(options);
       await options.catalog.mcpSignIns.forget(new Date(started.getTime() - SIGN_IN_KEPT_MS).toISOString());
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
       unindexed ??= await runningTurns(options);

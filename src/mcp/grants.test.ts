@@ -62,10 +62,9 @@ async function start(
   const signIn = async ({ signIns }: Pick<Awaited<ReturnType<typeof openProcess>>, 'signIns'>) => {
     const { authUrl: state } = await signIns.request({ endpoint, challenge: {} }, SCOPE, 'turn_1');
     const isCallback = ({ href }: URL): boolean => href.startsWith(CALLBACK);
-    const { url } = await new TestBrowser().open(await signIns.begin(state, 'ann'), isCallback);
-    const { searchParams } = url;
-    const answer = { state, code: searchParams.get('code') ?? '', iss: searchParams.get('iss') ?? '' };
-    return signIns.finish(answer, 'ann');
+    const { url } = await new TestBrowser().open(await signIns.begin(state, 'ann', 'browser'), isCallback);
+    const [given, code, iss] = ['state', 'code', 'iss'].map((name) => url.searchParams.get(name) ?? '');
+    return signIns.finish({ state: given ?? '', code, iss }, 'ann', 'browser');
   };
   return { notes, endpoint, openProcess, signIn, folder, sleep: (ms: number) => (now += ms) };
 }
@@ -152,7 +151,7 @@ test('the client of the operator is used where clients cannot register', async (
     client_secret: client.client_secret,
   }));
   const one = await openProcess();
-  expect(await signIn(one)).toEqual({ status: 'granted', server: 'notes' });
+  expect(await signIn(one)).toMatchObject({ status: 'granted', server: 'notes' });
   sleep(3600_000);
   expect(await one.call()).toMatchObject({ status: 'result' });
   expect(notes.tokenRequests).toEqual(['authorization_code', 'refresh_token']);

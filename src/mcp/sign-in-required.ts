@@ -16,6 +16,8 @@ export interface Challenge {
 export interface SignInNeed {
   endpoint: HttpEndpoint;
   challenge: Challenge;
+  /** The user's grant, if it allows too little. */
+  replaces?: string;
 }
 
 /** The server requires the user to sign in. It has not executed the request. */

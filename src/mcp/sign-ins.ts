@@ -2,6 +2,7 @@ import { randomBytes, randomInt } from 'node:crypto';
 import { validateAuthorizationResponseIssuer } from '@modelcontextprotocol/client';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
+import type { FoundSignIn } from '../catalog/mcp-sign-ins.ts';
 import type { SignInRow } from '../catalog/schema.ts';
 import type { ToolScope } from '../core/history.ts';
 import { DIGITS, ulid } from '../core/ids.ts';
@@ -49,9 +50,33 @@ interface SignInsOptions {
 
 /** What is kept of a sign-in: the JSON in `mcp_sign_ins.data`. */
 interface SignInData extends Omit<GrantData, 'client'> {
+  /** Of the link. */
   state: string;
-  /** Set once the user was sent to the authorization server. */
-  flow?: { redirectUri: string; codeVerifier: string; client?: OAuthClient };
+  /** The last visit to the authorization server. */
+  flow?: Flow;
+}
+
+interface Flow {
+  /** Distinguishes this visit from others: it is a part of the `state` that the authorization server gets. */
+  nonce: string;
+  /** SHA-256 of what the browser that was sent there is known by. */
+  browser: string;
+  /** Milliseconds since 1970. */
+  begunAt: number;
+  redirectUri: string;
+  codeVerifier: string;
+  client?: OAuthClient;
+}
+
+/** What a user is told before a sign-in. */
+export interface OfferedSignIn {
+  server: { name: string; url: string };
+  issuer: string;
+  scopes: string[];
+  /** The agent that is to use the server; null for a draft. */
+  agent: string | null;
+  /** The slug of the session's owner. */
+  owner: string;
 }
 
 /** The answer of an authorization server, as the user's browser brings it (RFC 6749, section 4.1.2; RFC 9207). */
@@ -66,6 +91,8 @@ export interface SignInAnswer {
 export interface EndedSignIn {
   status: 'granted' | 'declined';
   server: string;
+  /** Whether the turn goes on by itself. */
+  isAwaited: boolean;
 }
 
 /** The request of a user about a sign-in cannot be fulfilled. The message says what to do. */
@@ -82,6 +109,7 @@ export class SignInError extends Error {
   }
 }
 
+/** How long a link is valid if its turn does not wait for it, and how long a visit to the authorization server may take. */
 const VALID_MS = 10 * 60_000;
 /** A sign-in that another call of the same turn has requested is used if it is valid for this long. */
 const MIN_LEFT_MS = 60_000;
@@ -132,7 +160,11 @@ export class SignIns {
    * Requests a sign-in of the session's owner, for a turn. A turn that requests it again gets the same one.
    * @throws McpServerError if nobody can sign in to the server
    */
-  async request({ endpoint, challenge }: SignInNeed, scope: ToolScope, turnId: string): Promise<ServerSignIn> {
+  async request(
+    { endpoint, challenge, replaces }: SignInNeed,
+    scope: ToolScope,
+    turnId: string,
+  ): Promise<ServerSignIn> {
     const { catalog } = this.#options;
     const { id, name, url, trusted } = endpoint;
     const ours = await this.urls();
@@ -159,6 +191,7 @@ export class SignIns {
       server,
       status: 'requested',
       data: JSON.stringify(data),
+      replaces: replaces ?? null,
       created_at: isoTime(now),
       expires_at: isoTime(now + VALID_MS),
     });
@@ -167,16 +200,40 @@ export class SignIns {
 
   /** Whether the user has declined a sign-in. */
   async isDeclined(signInId: string): Promise<boolean> {
-    return (await this.#options.catalog.mcpSignIns.get(signInId))?.status === 'declined';
+    return (await this.#options.catalog.mcpSignIns.status(signInId)) === 'declined';
   }
 
   /**
-   * The URL at which the user signs in. `subjectId` is that of the caller, if the request has a key.
+   * What the link with this `state` leads to. `subjectId` is that of the caller, if the request has a key.
    * @throws SignInError
    */
-  async begin(state: string, subjectId: string | undefined): Promise<string> {
+  async offer(state: string, subjectId: string | undefined): Promise<OfferedSignIn> {
+    const row = await this.#findOpen(state, subjectId);
+    const { server, target } = dataOf(row);
+    const { agentName: agent, subjectSlug: owner } = row;
+    const { issuer } = target.server;
+    return { server, issuer, scopes: target.scope?.split(' ') ?? [], agent, owner };
+  }
+
+  /** The user does not sign in. @throws SignInError */
+  async decline(state: string, subjectId: string | undefined): Promise<EndedSignIn> {
+    const row = await this.#findOpen(state, subjectId);
+    const { mcpSignIns } = this.#options.catalog;
+    const isDeclined =
+      (await mcpSignIns.change(row.id, 'requested', 'declined')) ||
+      (await mcpSignIns.change(row.id, 'exchanging', 'declined'));
+    if (!isDeclined) throw ended();
+    return { status: 'declined', server: dataOf(row).server.name, isAwaited: row.isAwaited };
+  }
+
+  /**
+   * The URL at which the user signs in. Only the same `browser` can finish the sign-in, so that no other user can be made
+   * to finish it (RFC 9700, section 4.7).
+   * @throws SignInError
+   */
+  async begin(state: string, subjectId: string | undefined, browser: string): Promise<string> {
     const { catalog } = this.#options;
-    const row = await this.#find(state, subjectId);
+    const row = await this.#findOpen(state, subjectId);
     const data = dataOf(row);
     const { server } = data;
     try {
@@ -185,11 +242,12 @@ export class SignIns {
       const { redirectUri } = ours;
       const own = this.#options.registry.clientOf(server);
       const client = own ?? (await this.#client(data, ours));
-      const { url, codeVerifier } = await authorizationUrl(data.target, { client, redirectUri, state });
-      const flow = { redirectUri, codeVerifier, ...(!own && { client }) };
-      if (!(await catalog.mcpSignIns.redirect(row.id, JSON.stringify({ ...data, flow }), MAX_REDIRECTS))) {
-        throw new SignInError('sign_in_not_found', `this sign-in has ended: ${ASK_AGAIN}`);
-      }
+      const nonce = randomBytes(16).toString('base64url');
+      const request = { client, redirectUri, state: `${row.id}.${nonce}` };
+      const { url, codeVerifier } = await authorizationUrl(data.target, request);
+      const visit = { nonce, browser: sha256(browser), begunAt: this.#now(), redirectUri, codeVerifier };
+      const flow: Flow = { ...visit, ...(!own && { client }) };
+      if (!(await catalog.mcpSignIns.redirect(row.id, JSON.stringify({ ...data, flow }), MAX_REDIRECTS))) throw ended();
       return url;
     } catch (error) {
       throw this.#failed(error, data);
@@ -200,14 +258,28 @@ export class SignIns {
    * Ends a sign-in with the answer of the authorization server. The same answer twice gives the same result.
    * @throws SignInError
    */
-  async finish({ state, code, iss, error }: SignInAnswer, subjectId: string | undefined): Promise<EndedSignIn> {
+  async finish(
+    { state, code, iss, error }: SignInAnswer,
+    subjectId: string | undefined,
+    browser: string | undefined,
+  ): Promise<EndedSignIn> {
     const { catalog, registry } = this.#options;
-    const row = await this.#find(state, subjectId);
+    const [id = '', nonce] = state.split('.');
+    const row = await this.#find(id, subjectId);
     const data = dataOf(row);
     const { server, target, flow } = data;
-    if (row.status === 'granted' || row.status === 'declined') return { status: row.status, server: server.name };
+    const { isAwaited } = row;
+    if (!flow || this.#now() - flow.begunAt > VALID_MS) throw notFound();
     try {
-      if (!flow) throw new McpServerError('was not asked for this sign-in: open the link of the conversation');
+      if (flow.nonce !== nonce) {
+        throw new McpServerError('was asked again in the meantime: open the link of the conversation again');
+      }
+      if (browser === undefined || flow.browser !== sha256(browser)) {
+        throw new McpServerError('was asked from another browser: open the link of the conversation in this one');
+      }
+      if (row.status === 'granted' || row.status === 'declined') {
+        return { status: row.status, server: server.name, isAwaited };
+      }
       // Before anything else in the answer is believed: another authorization server may have sent it (RFC 9207).
       validateAuthorizationResponseIssuer({
         iss,
@@ -216,7 +288,7 @@ export class SignIns {
       });
       if (error === 'access_denied') {
         await catalog.mcpSignIns.change(row.id, 'requested', 'declined');
-        return { status: 'declined', server: server.name };
+        return { status: 'declined', server: server.name, isAwaited };
       }
       if (error !== undefined) throw new McpServerError(`did not let you sign in: ${error.slice(0, 100)}`);
       if (code === undefined) throw new McpServerError('sent neither a code nor an error');
@@ -244,7 +316,7 @@ export class SignIns {
         created_at: isoTime(now),
       });
       if (!isGranted) throw new McpServerError('is being asked again');
-      return { status: 'granted', server: server.name };
+      return { status: 'granted', server: server.name, isAwaited };
     } catch (thrown) {
       throw this.#failed(thrown, data);
     }
@@ -279,12 +351,20 @@ export class SignIns {
     return registerAt(target.server, redirectUri, this.#fetchFor(server));
   }
 
+  /** The sign-in of a link, if it has not ended. @throws SignInError */
+  async #findOpen(state: string, subjectId: string | undefined): Promise<FoundSignIn> {
+    const row = await this.#find(sha256(state), subjectId);
+    if (row.status === 'granted' || row.status === 'declined') throw ended();
+    return row;
+  }
+
   /** @throws SignInError */
-  async #find(state: string, subjectId: string | undefined): Promise<SignInRow> {
-    const row = await this.#options.catalog.mcpSignIns.get(sha256(state));
+  async #find(id: string, subjectId: string | undefined): Promise<FoundSignIn> {
+    const row = await this.#options.catalog.mcpSignIns.find(id);
     const isCallers = subjectId === undefined || row?.subject_id === subjectId;
-    if (row && isCallers && isoTime(this.#now()) < row.expires_at) return row;
-    throw new SignInError('sign_in_not_found', `this sign-in does not exist or has expired: ${ASK_AGAIN}`);
+    // A turn that waits gives no other link.
+    if (row && isCallers && (row.isAwaited || isoTime(this.#now()) < row.expires_at)) return row;
+    throw notFound();
   }
 
   #failed(error: unknown, { server, target }: SignInData): SignInError {
@@ -299,6 +379,14 @@ export class SignIns {
     const { plain, guarded } = this.#fetches;
     return trusted || this.#options.allowPrivateUrls() ? plain : guarded;
   }
+}
+
+function notFound(): SignInError {
+  return new SignInError('sign_in_not_found', `this sign-in does not exist or has expired: ${ASK_AGAIN}`);
+}
+
+function ended(): SignInError {
+  return new SignInError('sign_in_not_found', `this sign-in has ended: ${ASK_AGAIN}`);
 }
 
 /** Metadata and tokens take some KiB. */

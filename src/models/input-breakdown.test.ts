@@ -30,8 +30,9 @@ test('parts of a request are measured by their texts; images and documents count
     inputCharacters({
       model: 'm',
       params: {},
-      system: `${'i'.repeat(20)}\n\nnote`,
+      system: `${'i'.repeat(20)}\n\n${'s'.repeat(7)}\n\nnote`,
       instructionsLength: 20,
+      skillsLength: 7,
       transcript: [
         { role: 'user', content: [{ type: 'text', text: 'hello' }, image, { ...file, mimeType: 'text/plain' }] },
         { role: 'assistant', message },
@@ -42,8 +43,8 @@ test('parts of a request are measured by their texts; images and documents count
       fileContent: () => Promise.reject(new Error('not asked for')),
     }),
   ).toEqual({
-    harness: 6,
-    skills: 0,
+    harness: 8,
+    skills: 7,
     instructions: 20 + '{"type":"json_object"}'.length,
     toolDefinitions: 4 + 5 + '{"type":"object"}'.length,
     messages: 5 + 4_000 + 1_000_000 + 10 + 4 + 7 + 3 + 4_000,

@@ -8,10 +8,10 @@ const FILE_CHARACTERS = 4_000;
 
 /** The lengths of the parts of a request, in characters. */
 export function inputCharacters(request: ModelRequest): InputBreakdown {
-  const { system, instructionsLength, responseFormat, tools, transcript } = request;
+  const { system, instructionsLength, skillsLength, responseFormat, tools, transcript } = request;
   return {
-    harness: system.length - instructionsLength,
-    skills: 0,
+    harness: system.length - instructionsLength - skillsLength,
+    skills: skillsLength,
     instructions: instructionsLength + (responseFormat ? jsonLength(responseFormat) : 0),
     toolDefinitions: sum(
       tools.map(({ name, description, parameters }) => name.length + description.length + jsonLength(parameters)),

@@ -33,6 +33,7 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { Skills } from '../skills/skills.ts';
 import { SignIns } from '../mcp/sign-ins.ts';
 import { signInUrls } from '../api/sessions/sign-ins.ts';
 
@@ -63,6 +64,7 @@ export interface Services {
   models: ModelProviders;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
+  skills: Skills;
   signIns: SignIns;
   toolPool: McpPool;
   agentCheck: AgentValidator;
@@ -99,6 +101,7 @@ export async function openServices({
   publicUrl = Promise.resolve(config.publicUrl),
 }: ServicesOptions): Promise<Services> {
   await using cleanup = new AsyncDisposableStack();
+  const skills = await Skills.open(config.skillFolders);
   const { connectionOptions, namespace } = temporal;
   const cipher = new Cipher(config.encryptionKeys);
   const catalog = await Catalog.open(config.database, log, cipher);
@@ -142,7 +145,7 @@ export async function openServices({
   cleanup.defer(() => signIns.close());
   const toolPool = new McpPool({ allowPrivateUrls, grants: signIns.grants, log });
   cleanup.defer(() => toolPool.close());
-  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });
+  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills });
   const toolsets = new ToolsetLoader(toolKinds);
   const opened = cleanup.move();
   return {
@@ -166,9 +169,10 @@ export async function openServices({
     models,
     toolKinds,
     toolsets,
+    skills,
     signIns,
     toolPool,
-    agentCheck: new AgentValidator({ models, registry }),
+    agentCheck: new AgentValidator({ models, registry, skills }),
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets }),
     close: () => opened.disposeAsync(),

@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { ON_RUNNING } from '../core/session.ts';
 import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
+import { agentSkill } from './skill-spec.ts';
 
 /** An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
 
@@ -126,9 +128,19 @@ const runtimeConfig = z.object({
     .enum(['tell', 'ask'])
     .nullish()
     .describe('at-most-once calls whose outcome is unknown: tell the model (default), or ask a person what happened'),
+  on_running: z
+    .enum(ON_RUNNING)
+    .nullish()
+    .describe(
+      'what a new turn does while another one runs: cancel it (default), or reject: it fails with turn_running',
+    ),
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()
     .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),
+  structured_output: z
+    .object({ max_repairs: z.int().min(0).max(10).nullish() })
+    .nullish()
+    .describe('how often a turn may ask for another answer if one does not fit its json_schema; default 2'),
   retention_days: z
     .int()
     .min(1)
@@ -155,7 +167,9 @@ export const agentSpec = z
     agents: bounded(z.array(z.string().min(1).max(128)), 20)
       .nullish()
       .describe('registered agents that the model may start as sub-agents, with their own tools and models'),
-    skills: bounded(z.array(z.looseObject({})), 100).nullish(),
+    skills: bounded(z.array(agentSkill), 100)
+      .nullish()
+      .describe('instructions for particular tasks, which the model reads when it needs them'),
     config: runtimeConfig.nullish(),
   })
   .meta({ id: 'AgentSpec' });

@@ -29,6 +29,21 @@ export interface HistoryPage {
   lastEventId: number;
 }
 
+/** How a history is read. */
+export interface FollowOptions {
+  /** Waits for further events until the run ends, or the signal is aborted, which throws. */
+  follow?: AbortSignal | undefined;
+  /** Decides when a reader that follows reads on; default: after a short pause. */
+  pace?: { next: () => Promise<void> } | undefined;
+}
+
+interface ReadOptions extends FollowOptions {
+  /** Default: the turn's current or last run. */
+  runId?: string | undefined;
+  /** Events up to this id are omitted. */
+  after?: number;
+}
+
 interface Converters {
   converter: LoadedDataConverter;
   /** The codecs of workers, which refuse what is not from a client with the encryption keys. */
@@ -48,10 +63,7 @@ const PAGE_SIZE = 250;
 /** Events per page when reading backwards, where the relevant ones are near the end. */
 const REVERSE_PAGE_SIZE = 50;
 
-/**
- * The pause between two polls of a reader that follows. Each commit to a history ends a poll, and only one of an
- * activity's three is relevant; after a short pause one poll returns all of them.
- */
+/** The pause between two polls of a reader that follows, if it has no pace of its own. */
 const POLL_INTERVAL_MS = 10;
 
 /** The server answers a long poll within 20 s; a poll that takes longer than this was lost. */
@@ -84,25 +96,25 @@ export class TurnHistory {
   }
 
   /**
-   * Reads the events of a run, oldest first: the current ones, and with `follow` also further ones until the run ends
-   * or the signal is aborted (which throws). Default run: the turn's current or last one.
+   * Reads the events of a run, oldest first: the current ones, and with `follow` also further ones.
    *
    * A reset by an operator ends a turn, because what readers have seen and tools have done cannot be undone. So a run
    * that results from a reset is read as the run that was reset, with which it shares its first events, and so are the
    * runs that it continues as.
    */
-  async *read(turnId: string, runId?: string, follow?: AbortSignal, after = 0): AsyncGenerator<HistoryPage> {
+  async *read(turnId: string, options: ReadOptions = {}): AsyncGenerator<HistoryPage> {
+    const { runId, follow, after = 0, pace } = options;
     for (let page: Page | undefined; !page || page.next;) {
-      if (page && follow) await sleep(POLL_INTERVAL_MS, undefined, { signal: follow });
+      if (page && follow) await (pace?.next() ?? sleep(POLL_INTERVAL_MS, undefined, { signal: follow }));
       page = await this.#page({ turnId, runId, token: page?.next, pageSize: PAGE_SIZE, follow, after });
       const [first] = page.events;
       const carry = first?.type === 'started' ? first.start.carry : undefined;
       if (carry?.isReset) {
-        yield* this.read(turnId, carry.previousRunId, follow, after);
+        yield* this.read(turnId, { ...options, runId: carry.previousRunId });
         return;
       }
       yield page;
-      if (page.resetRunId) yield* this.read(turnId, page.resetRunId, follow, page.lastEventId);
+      if (page.resetRunId) yield* this.read(turnId, { ...options, runId: page.resetRunId, after: page.lastEventId });
     }
   }
 

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client';
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { FoundTool, ToolOutcome, ToolResponse } from '../core/records.ts';
+import type { FoundTool, FullText, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
 
@@ -155,10 +155,17 @@ export async function storeToolResult(
 async function storeFullText(
   text: string,
   { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
-): Promise<NonNullable<ToolResponse['fullText']>> {
+): Promise<FullText> {
   const bytes = Buffer.from(text);
   const blob = await blobs.put(sessionId, bytes);
-  return { name: FULL_TEXT_NAME, mimeType: 'text/plain', bytes: bytes.length, blob, sessionId };
+  return {
+    name: FULL_TEXT_NAME,
+    mimeType: 'text/plain',
+    bytes: bytes.length,
+    characters: text.length,
+    blob,
+    sessionId,
+  };
 }
 
 /** The first files, as many as fit in a record. */

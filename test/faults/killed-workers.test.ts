@@ -62,6 +62,28 @@ test('killed after the first, a middle and the last word: the message is repeate
   expect(median, `${resumed.join(' ')} ms`).toBeLessThan(5_000);
 });
 
+test('killed while an answer that did not fit its schema is repaired: the repair is repeated, and counted once', async () => {
+  const agent = 'structured';
+  const schema = { type: 'object', required: ['one', 'two'] };
+  const format = { type: 'json_schema', json_schema: { name: 'numbers', schema } };
+  const config = { structured_output: { max_repairs: 2 } };
+  await it.putAgent(agent, { model: { name: 'planned' }, response_format: format, config });
+  const good = { say: '{"one": 1, "two": 2}' };
+  const plans = [
+    it.plan({ say: 'One and two.' }, { ...good, hold: 2 }),
+    it.plan({ say: 'No.' }, { say: '{"one": 1}', hold: 1 }, { say: 'Never.' }),
+  ] as const;
+  const turns = await Promise.all(plans.map(async (plan) => it.turn(await it.session({ agent }), plan)));
+  await Promise.all(turns.map((turn) => turn.says('{"one":')));
+  await spare.start();
+  await it.fault(() => running.kill());
+  expect(await turns[0]?.done).toMatchObject({ status: 'done', output_json: { one: 1, two: 2 } });
+  expect(await turns[1]?.done).toMatchObject({ status: 'error', message: expect.stringMatching(/not valid JSON/) });
+  expect([it.planned.attempts(plans[0], 0), it.planned.attempts(plans[0], 1)]).toEqual([1, 2]);
+  expect([0, 1, 2].map((step) => it.planned.attempts(plans[1], step))).toEqual([1, 2, 1]);
+  [running, spare] = [spare, running];
+});
+
 test("killed between the model's end and the activity's: the message is repeated", async () => {
   for (let round = 0; round < ROUNDS; round++) {
     const held = await heldBehind(9);

@@ -66,6 +66,33 @@ test('a new turn ends the running one before its own first model call', async ()
   model.release();
 });
 
+test('with on_running: reject a turn begins only if no other runs; the agent sets the default', async () => {
+  const model = held(
+    (call) => call.text('busy'),
+    () => undefined,
+  );
+  const chat = await server.chat({
+    scripts: [model.script, say('three'), say('four')],
+    spec: { config: { on_running: 'reject' } },
+  });
+  const first = chat.turn('one');
+  await first.says('busy');
+  const post = (body: object) =>
+    server.api.send('POST', `${chat.path}/turns`, { input: [{ type: 'user.message', content: 'two' }], ...body });
+  for (const body of [{}, { on_running: 'reject' }, { stream: false }, { previous_turn_id: 'none' }]) {
+    const refused = await post(body);
+    expect([refused.status, refused.body.error.code]).toEqual([409, 'turn_running']);
+  }
+  expect((await post({ on_running: 'rejct' })).body.error).toMatchObject({ param: 'on_running' });
+  // The request decides before the agent does.
+  const third = chat.turn('three', { on_running: 'cancel' });
+  expect(await first.end()).toMatchObject({ status: 'cancelled', reason: 'cancelled-for-next-turn' });
+  expect((await third.end()).status).toBe('done');
+  expect((await chat.turn('four').end()).status).toBe('done');
+  expect(chat.requests().map(({ messages }) => messages.at(-1)?.content)).toEqual(['one', 'three', 'four']);
+  model.release();
+});
+
 test('calls that a cancelled turn leaves open are answered to the model; the log says which of them had started', async () => {
   const chat = await server.chat({
     scripts: [

@@ -94,9 +94,9 @@ async function signIn(subject: 'ann' | 'bob'): Promise<void> {
   expect(page.text).toContain('You are signed in');
 }
 
-/** The address at which the authorization server sends the user back to. */
-async function callbackOf(url: string): Promise<URL> {
-  const { url: callback } = await new TestBrowser().open(url, ({ pathname }) => pathname.endsWith('/callback'));
+/** The address to which the authorization server sends the user of a browser back. */
+async function callbackOf(url: string, browser = new TestBrowser()): Promise<URL> {
+  const { url: callback } = await browser.open(url, ({ pathname }) => pathname.endsWith('/callback'));
   return callback;
 }
 
@@ -115,8 +115,9 @@ test('a turn ends with a link; after the sign-in, a turn without input continues
 
 test('tokens and codes are not in histories, logs, events and URLs', async () => {
   const ann = await chat('ann');
-  const callback = await callbackOf(await authUrl(ann));
-  await fetch(callback);
+  const browser = new TestBrowser();
+  const callback = await callbackOf(await authUrl(ann), browser);
+  await browser.visit(callback.href);
   ann.script(use({ name: 'list' }), say('Milk.'));
   await ann.turn([]).end();
   const secrets = [notes.token, callback.searchParams.get('code') ?? ''];
@@ -174,12 +175,12 @@ describe('a user who does not sign in', () => {
 
 describe('the callback', () => {
   test('twice gives the same page, and exchanges the code once', async () => {
-    const callback = await callbackOf(await authUrl(await chat('ann')));
+    const browser = new TestBrowser();
+    const callback = await callbackOf(await authUrl(await chat('ann')), browser);
     const before = notes.tokenRequests.length;
     for (let i = 0; i < 2; i++) {
-      const response = await fetch(callback);
-      expect(response.status).toBe(200);
-      expect(await response.text()).toContain('You are signed in to notes');
+      const page = await browser.visit(callback.href);
+      expect(page).toMatchObject({ status: 200, text: expect.stringContaining('You are signed in to notes') });
     }
     expect(notes.tokenRequests.slice(before)).toEqual(['authorization_code']);
   });
@@ -207,11 +208,13 @@ describe('the callback', () => {
     ['neither a code nor an error', { code: undefined }, 422, 'sign_in_failed'],
   ])('with %s gives no access', async (_, changes, status, code) => {
     const ann = await chat('ann');
-    const callback = await callbackOf(await authUrl(ann));
+    const browser = new TestBrowser();
+    const callback = await callbackOf(await authUrl(ann), browser);
     for (const [name, value] of Object.entries(changes)) {
       if (value === undefined) callback.searchParams.delete(name);
       else callback.searchParams.set(name, value);
     }
+    expect((await browser.visit(callback.href)).status).toBe(status);
     const answer = await clientOf('ann').send('GET', callback.pathname + callback.search);
     expect([answer.status, answer.body.error.code]).toEqual([status, code]);
     const { data } = await clientOf('ann').get('/v1/agents/mcp/connections');
@@ -220,28 +223,87 @@ describe('the callback', () => {
 
   test('and the link are rejected with the key of another subject', async () => {
     const url = new URL(await authUrl(await chat('ann')));
-    const callback = await callbackOf(url.href);
+    const browser = new TestBrowser();
+    const callback = await callbackOf(url.href, browser);
     for (const { pathname, search } of [url, callback]) {
       const answer = await clientOf('bob').send('GET', pathname + search);
       expect([answer.status, answer.body.error.code]).toEqual([404, 'sign_in_not_found']);
     }
-    expect((await fetch(callback)).status).toBe(200);
+    expect((await browser.visit(callback.href)).status).toBe(200);
   });
 
   test('comes back after the link was opened twice: the second visit counts', async () => {
     const url = await authUrl(await chat('ann'));
-    const first = await callbackOf(url);
-    const second = await callbackOf(url);
-    // The code of the first visit was requested with another verifier.
-    expect((await fetch(first)).status).toBe(422);
-    expect((await fetch(second)).status).toBe(200);
+    const browser = new TestBrowser();
+    const first = await callbackOf(url, browser);
+    const second = await callbackOf(url, browser);
+    const page = await browser.visit(first.href);
+    expect(page).toMatchObject({ status: 422, text: expect.stringContaining('asked again in the meantime') });
+    expect((await browser.visit(second.href)).status).toBe(200);
+  });
+
+  test('is rejected in a browser that has not confirmed the sign-in', async () => {
+    const url = await authUrl(await chat('ann'));
+    const attacker = new TestBrowser();
+    const callback = await callbackOf(url, attacker);
+    const victim = new TestBrowser();
+    await victim.visit(url);
+    for (const browser of [new TestBrowser(), victim]) {
+      const page = await browser.visit(callback.href);
+      expect(page).toMatchObject({ status: 422, text: expect.stringContaining('asked from another browser') });
+    }
+    expect((await clientOf('ann').get('/v1/agents/mcp/connections')).data).toEqual([]);
+    expect((await attacker.visit(callback.href)).status).toBe(200);
   });
 });
 
-test('the link leads to a limited number of visits to the authorization server', async () => {
-  const url = await authUrl(await chat('ann'));
-  for (let i = 0; i < 10; i++) expect((await fetch(url, { redirect: 'manual' })).status).toBe(302);
-  expect((await fetch(url, { redirect: 'manual' })).status).toBe(404);
+describe('the page before a sign-in', () => {
+  test('says what it is for, and cannot be framed', async () => {
+    const url = await authUrl(await chat('ann'));
+    const response = await fetch(url);
+    const text = await response.text();
+    for (const part of [
+      `The agent notes-${agents}, in a conversation of ann,`,
+      notes.mcp.url,
+      notes.issuer,
+      '(notes, offline_access)',
+    ]) {
+      expect(text).toContain(part);
+    }
+    expect(response.headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
+    expect(response.headers.get('set-cookie')).toMatch(/^everturn-sign-in=[\w-]{43}; .*HttpOnly; SameSite=Lax$/);
+  });
+
+  test('is submitted from the browser that has opened it', async () => {
+    const url = await authUrl(await chat('ann'));
+    const other = await authUrl(await chat('ann'));
+    const browser = new TestBrowser();
+    const [, token = ''] = /name="token" value="(\w+)"/.exec((await browser.visit(other)).text) ?? [];
+    const form = new URLSearchParams({ token, decision: 'continue' });
+    // Neither the form of another sign-in, nor one without the cookie, nor one without a token.
+    for (const [who, what] of [
+      [browser, form],
+      [new TestBrowser(), form],
+      [browser, new URLSearchParams({ decision: 'continue' })],
+    ] as const) {
+      expect([400, 422]).toContain((await who.visit(url, undefined, what)).status);
+    }
+  });
+
+  test('lets the user decline there', async () => {
+    const ann = await chat('ann');
+    const page = await new TestBrowser().open(await authUrl(ann), undefined, 'decline');
+    expect(page.text).toContain('You have declined to sign in to notes');
+    ann.script(say('As you wish.'));
+    expect(await ann.turn([]).end()).toMatchObject({ output: { content: 'As you wish.' } });
+  });
+
+  test('leads to a limited number of visits to the authorization server', async () => {
+    const url = await authUrl(await chat('ann'));
+    const browser = new TestBrowser();
+    for (let i = 0; i < 10; i++) await callbackOf(url, browser);
+    expect((await browser.open(url)).status).toBe(404);
+  });
 });
 
 test('access that was revoked at the authorization server is asked for again', async () => {
@@ -317,13 +379,13 @@ describe('beside a question of another server, a call that is rejected for its t
   };
 
   /** A turn with both calls, while the server rejects. */
-  async function begin(pause: 'end' | 'wait'): Promise<{ api: ApiClient; id: string; reader: EventReader }> {
+  async function begin(): Promise<{ api: ApiClient; id: string; reader: EventReader }> {
     await signIn('ann');
     notes.rejectsCalls = true;
     agents += 1;
     const name = `both-${agents}`;
     const servers = [...onNotes.mcp_servers, ...onTestServer.mcp_servers];
-    await root.putAgent(name, { model: { name }, mcp_servers: servers, config: { pause } });
+    await root.putAgent(name, { model: { name }, mcp_servers: servers });
     server.model.script(name, use({ name: 'notes__list', id: 'l1' }, { name: 'test__book', id: 'b1' }), say('Done.'));
     const api = clientOf('ann');
     const id = await api.createSession(name);
@@ -348,21 +410,12 @@ describe('beside a question of another server, a call that is rejected for its t
   }
 
   test('runs in the turn that has the answer', async () => {
-    const { api, id, reader } = await begin('end');
+    const { api, id, reader } = await begin();
     expect(await waiting(reader)).toEqual([
       ['mcp.auth_required', ['l1']],
       ['tool.response_required', ['b1']],
     ]);
     expect(await continued(api.turn(id, [answer]))).toEqual({ l1: 'milk', b1: 'booked' });
-  });
-
-  test('runs in the turn after one that has waited for the answer', async () => {
-    const { api, id, reader } = await begin('wait');
-    await reader.type('turn.paused');
-    expect((await api.send('POST', `/v1/agents/sessions/${id}/actions`, { input: [answer] })).status).toBe(200);
-    expect(await waiting(reader)).toEqual([['mcp.auth_required', ['l1']]]);
-    expect(reader.frames).toContainEqual(expect.objectContaining({ type: 'tool.response', content: 'booked' }));
-    expect(await continued(api.turn(id, []))).toEqual({ l1: 'milk' });
   });
 });
 

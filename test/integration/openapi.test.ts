@@ -42,6 +42,7 @@ const UNREACHED = [
   'DELETE /v1/agents/mcp/connections/{connection_id}',
   'GET /v1/agents/mcp/authorize',
   'GET /v1/agents/mcp/callback',
+  'POST /v1/agents/mcp/authorize',
   'POST /v1/agents/sessions/{session_id}/actions',
 ];
 

@@ -135,15 +135,29 @@ export class ProtectedMcpServer {
   }
 }
 
-/** A browser without scripts: it keeps cookies and follows redirects. */
+/** The user of a browser, who presses one of the buttons of the page that asks whether to sign in. */
+type Decision = 'continue' | 'decline';
+
+interface Page {
+  url: URL;
+  status: number;
+  text: string;
+}
+
+/** A browser without scripts: it keeps cookies, follows redirects, and submits the form before a sign-in. */
 export class TestBrowser {
   readonly #cookies = new Map<string, Map<string, string>>();
 
-  /** Goes to an address, and follows redirects until there is a page, or one that `stop` accepts. */
-  async open(
-    address: string,
-    stop: (url: URL) => boolean = () => false,
-  ): Promise<{ url: URL; status: number; text: string }> {
+  /** Goes to an address, and on until there is a page without a form, or an address that `stop` accepts. */
+  async open(address: string, stop?: (url: URL) => boolean, decision: Decision = 'continue'): Promise<Page> {
+    const page = await this.visit(address, stop);
+    const [, token] = /name="token" value="(\w+)"/.exec(page.text) ?? [];
+    if (token === undefined) return page;
+    return this.visit(page.url.href, stop, new URLSearchParams({ token, decision }));
+  }
+
+  /** Goes to an address, and follows redirects until there is a page, or an address that `stop` accepts. */
+  async visit(address: string, stop: (url: URL) => boolean = () => false, form?: URLSearchParams): Promise<Page> {
     let url = new URL(address);
     for (let hops = 0; hops < 20; hops++) {
       if (stop(url)) return { url, status: 0, text: '' };
@@ -152,6 +166,7 @@ export class TestBrowser {
       const response = await fetch(url, {
         redirect: 'manual',
         headers: { accept: 'text/html', ...(cookie && { cookie }) },
+        ...(form && hops === 0 && { method: 'POST', body: form }),
       });
       for (const set of response.headers.getSetCookie()) {
         const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(set) ?? [];

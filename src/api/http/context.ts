@@ -1,3 +1,4 @@
+import type { Client } from '@temporalio/client';
 import type { Keyring } from '../../auth/api-keys.ts';
 import type { TokenIssuer } from '../../auth/token-verifier.ts';
 import type { Config } from '../../config.ts';
@@ -40,6 +41,7 @@ export type Scrape = () => Promise<{ contentType: string; text: string }>;
 /** The services of the routes; one object per server. */
 export interface ApiContext extends Engine {
   config: Engine['config'] & Pick<Config, 'trustedProxies' | 'temporal'>;
+  client: Client;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
   tails: TurnTailPool;

@@ -96,6 +96,11 @@ export const ERRORS = {
     type: 'conflict_error',
     description: 'the session is closed and accepts no further turns',
   },
+  turn_running: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'another turn of the session runs, and `on_running` does not let this one replace it',
+  },
   request_expired: {
     status: 409,
     type: 'conflict_error',
@@ -156,6 +161,11 @@ export const ERRORS = {
     status: 409,
     type: 'conflict_error',
     description: 'no tool call of the session waits for an answer',
+  },
+  nothing_running: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the session has no running turn',
   },
   already_decided: {
     status: 409,

@@ -17,6 +17,9 @@ const MAX_VALUES = 100_000;
 export const smallJsonBody = [express.raw({ limit: `${SMALL_MB}mb`, type: () => true }), parseJson];
 export const largeJsonBody = [express.raw({ limit: `${LARGE_MB}mb`, type: () => true }), parseJson];
 
+/** The fields of an HTML form. */
+export const formBody = [express.urlencoded({ extended: false, limit: '10kb', parameterLimit: 20 })];
+
 function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
   request.body = bytes instanceof Buffer && bytes.length > 0 ? fromJson(decode(bytes)) : undefined;

@@ -130,8 +130,9 @@ const matchBehaviour: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
 
 function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObject {
   const { path, declaration } = described;
-  const { id, tag, summary, description, query, headers, body } = declaration;
+  const { id, tag, summary, description, query, headers, body, isForm } = declaration;
   const responseHeaders = { ...commonHeaders, ...(isPrivate(path) && rateLimitHeaders) };
+  const bodyType = isForm ? 'application/x-www-form-urlencoded' : 'application/json';
   const pathParameters = Object.entries(PATH_PARAMETERS).filter(([name]) => path.split('/').includes(`:${name}`));
   return {
     operationId: id,
@@ -143,9 +144,7 @@ function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObjec
       ...(query && { query }),
       ...(headers && { header: headers }),
     },
-    ...(body && {
-      requestBody: { required: !isOptional(body.schema), content: { 'application/json': { ...body } } },
-    }),
+    ...(body && { requestBody: { required: !isOptional(body.schema), content: { [bodyType]: { ...body } } } }),
     responses: {
       ...success(declaration, responseHeaders),
       ...failures(refusals(described, { hasKeys }), responseHeaders),

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { mayOnServer, refusalOnServer, type ServerAction } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
 import { ApiError, type ErrorCode } from './errors.ts';
-import { largeJsonBody, smallJsonBody } from './json-body.ts';
+import { formBody, largeJsonBody, smallJsonBody } from './json-body.ts';
 import { contextOf, parseBody, parseHeaders, parseQuery, type RequestContext } from './request.ts';
 
 export const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
@@ -85,10 +85,12 @@ interface Declaration<
   description?: string;
   query?: Q;
   headers?: H;
-  /** The JSON body. Required, unless its schema accepts undefined. */
+  /** The body. Required, unless its schema accepts undefined. */
   body?: Content<B>;
   /** Whether the body may be large: texts, files, schemas. */
   largeBody?: true;
+  /** The body is that of an HTML form, not JSON. */
+  isForm?: true;
   /** The response; without it, 204. */
   answer?: A;
   /** Schemas that the response refers to by name, such as that of the JSON text in a server-sent event. */
@@ -144,7 +146,7 @@ export function route<
   declaration: Declaration<Q, H, B, A>,
   handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
 ): Route {
-  const { query, headers, body, answer, status = 200, requires, handlesRateLimit, largeBody } = declaration;
+  const { query, headers, body, answer, status = 200, requires, handlesRateLimit, largeBody, isForm } = declaration;
   const check: RequestHandler = (_request, response, next) => {
     const { caller, rateLimitError } = contextOf(response);
     if (rateLimitError && !handlesRateLimit) throw rateLimitError;
@@ -166,7 +168,7 @@ export function route<
     if (!answer) response.status(204).end();
     else if (!('written' in answer)) response.status(status).json(returned);
   };
-  const readBody = !body ? [] : largeBody ? largeJsonBody : smallJsonBody;
+  const readBody = !body ? [] : isForm ? formBody : largeBody ? largeJsonBody : smallJsonBody;
   return { method, path, declaration, handlers: [check, ...readBody, respond] };
 }
 

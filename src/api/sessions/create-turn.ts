@@ -39,6 +39,7 @@ export async function createTurn(context: ApiContext, call: CreateTurnCall): Pro
     key,
     bodyHash: hashOf(body),
     previous,
+    onRunning: body.on_running ?? undefined,
     answersCalls,
   });
   const session = await authorizeSession(context.catalog, sessionId, caller, isDecision(items) ? 'decide' : 'send');

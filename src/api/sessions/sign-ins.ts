@@ -2,7 +2,8 @@ import type { Request, Response } from 'express';
 import { z } from 'zod';
 import { clientMetadataFor } from '../../mcp/authorization-server.ts';
 import type { Grant } from '../../mcp/grants.ts';
-import { SignInError, type EndedSignIn, type SignInUrls } from '../../mcp/sign-ins.ts';
+import { SignInError, type SignInUrls } from '../../mcp/sign-ins.ts';
+import { tellSignIns } from '../../engine/tell-sign-ins.ts';
 import { isId } from '../../core/ids.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -10,6 +11,7 @@ import { ApiError, errorAnswer, toApiError } from '../http/errors.ts';
 import { decodePageToken, Page, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { exampleConnection, examplePage } from './examples.ts';
+import { browserOf, formToken, keepAddress, sendEnd, sendOffer, sendText } from './sign-in-pages.ts';
 import { connectionResource, pageOf, type ConnectionResource } from './wire/resources.ts';
 
 const AUTHORIZE = '/v1/agents/mcp/authorize';
@@ -29,6 +31,10 @@ export function signInUrls(publicUrl: string | undefined): SignInUrls | undefine
 const MAX_STATE_LENGTH = 100;
 const state = z.string().min(1).max(MAX_STATE_LENGTH).describe('identifies the sign-in');
 const authorizeQuery = z.object({ state });
+const confirmation = z.object({
+  token: z.string().max(MAX_STATE_LENGTH),
+  decision: z.enum(['continue', 'decline']),
+});
 const callbackQuery = z.object({
   state,
   code: z.string().max(4_000).optional(),
@@ -42,8 +48,16 @@ const connectionPosition = z.object({ connection: z.string() });
 
 const page = { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } };
 
+type SignInContext = Pick<ApiContext, 'signIns' | 'toolPool' | 'catalog' | 'client' | 'log'>;
+
 /** `/v1/agents/mcp`: the sign-ins of users to MCP servers (docs/mcp-servers.md, "Sign-in"). */
-export function signInRoutes({ signIns, toolPool }: Pick<ApiContext, 'signIns' | 'toolPool'>): Route[] {
+export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignInContext): Route[] {
+  const isSecure = async () => (await signIns.urls())?.redirectUri.startsWith('https:') === true;
+  const tellTurns = async (): Promise<void> => {
+    await tellSignIns({ catalog, client, log }).catch((error: unknown) =>
+      log.warn({ err: error }, 'turns could not be told of sign-ins; housekeeping retries it'),
+    );
+  };
   return [
     route(
       'get',
@@ -51,17 +65,54 @@ export function signInRoutes({ signIns, toolPool }: Pick<ApiContext, 'signIns' |
       {
         id: 'authorizeMcpServer',
         tag: 'MCP sign-in',
-        summary: 'Go to the authorization server of an MCP server: the `auth_url` of `mcp.auth_required`',
-        description: 'Redirects (302). A key is not needed; one of another subject than the session is rejected.',
+        summary: 'Read on a page what a sign-in is for, and confirm it: the `auth_url` of `mcp.auth_required`',
+        description: 'A key is not needed; one of another subject than the session is rejected.',
         query: authorizeQuery,
         answer: page,
-        errors: ['sign_in_not_found', 'sign_in_failed'],
+        errors: ['sign_in_not_found'],
       },
       ({ query, caller, request, response }) =>
         toBrowser(request, response, async () => {
-          const url = await signIns.begin(query.state, subjectOf(caller));
-          // The state in this page's address must not reach another server.
-          response.set('referrer-policy', 'no-referrer').set('cache-control', 'no-store').redirect(url);
+          const offer = await signIns.offer(query.state, subjectOf(caller));
+          sendOffer({ request, response, isSecure: await isSecure() }, query.state, offer);
+        }),
+    ),
+    route(
+      'post',
+      AUTHORIZE,
+      {
+        id: 'confirmMcpSignIn',
+        tag: 'MCP sign-in',
+        summary: 'Go to the authorization server of an MCP server, or decline',
+        description:
+          'The form of the page. To continue redirects (303). Only a browser that has opened the page is accepted.',
+        query: authorizeQuery,
+        body: json(confirmation, {
+          token: 'f2ca1bb6c7e907d06dafe4687e579fce76b37e4e93b7605022da52e6ccc26fd2',
+          decision: 'continue',
+        }),
+        isForm: true,
+        answer: page,
+        errors: ['sign_in_not_found', 'sign_in_failed'],
+      },
+      ({ query, body: { token, decision }, caller, request, response }) =>
+        toBrowser(request, response, async () => {
+          const browser = browserOf(request, await isSecure());
+          if (browser === undefined || token !== formToken(browser, query.state)) {
+            throw new SignInError(
+              'sign_in_failed',
+              'this browser has not opened the link: open it, with cookies allowed',
+            );
+          }
+          const subject = subjectOf(caller);
+          if (decision === 'continue') {
+            const url = await signIns.begin(query.state, subject, browser);
+            keepAddress(response).redirect(303, url);
+          } else {
+            const ended = await signIns.decline(query.state, subject);
+            await tellTurns();
+            sendEnd(response, ended);
+          }
         }),
     ),
     route(
@@ -71,14 +122,17 @@ export function signInRoutes({ signIns, toolPool }: Pick<ApiContext, 'signIns' |
         id: 'completeMcpSignIn',
         tag: 'MCP sign-in',
         summary: 'Come back from the authorization server, and read on a page what to do next',
+        description: 'Only the browser that has confirmed the sign-in is accepted.',
         query: callbackQuery,
         answer: page,
         errors: ['sign_in_not_found', 'sign_in_failed'],
       },
       ({ query, caller, request, response }) =>
         toBrowser(request, response, async () => {
-          const ended = await signIns.finish(query, subjectOf(caller));
-          sendPage(response, ...textOf(ended));
+          const browser = browserOf(request, await isSecure());
+          const ended = await signIns.finish(query, subjectOf(caller), browser);
+          await tellTurns();
+          sendEnd(response, ended);
         }),
     ),
     route(
@@ -164,29 +218,6 @@ async function toBrowser(request: Request, response: Response, handle: () => Pro
     await handle();
   } catch (error) {
     if (!(error instanceof SignInError) || request.accepts(['json', 'html']) !== 'html') throw error;
-    sendPage(response.status(errorAnswer(toApiError(error)).status), 'You are not signed in', `${error.message}.`);
+    sendText(response.status(errorAnswer(toApiError(error)).status), 'You are not signed in', `${error.message}.`);
   }
-}
-
-function textOf({ status, server }: EndedSignIn): [title: string, text: string] {
-  if (status === 'granted') {
-    const next = 'You can close this page and continue the conversation.';
-    return [`You are signed in to ${server}`, next];
-  }
-  const next = 'You can close this page: the conversation continues without this server.';
-  return [`You have declined to sign in to ${server}`, next];
-}
-
-function sendPage(response: Response, title: string, text: string): void {
-  response.set('referrer-policy', 'no-referrer').set('cache-control', 'no-store').type('html');
-  response.send(
-    `<!doctype html>\n<html lang="en"><meta charset="utf-8" /><title>${escaped(title)}</title>` +
-      `<h1>${escaped(title)}</h1><p>${escaped(text)}</p></html>\n`,
-  );
-}
-
-const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
-
-function escaped(text: string): string {
-  return text.replaceAll(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 }

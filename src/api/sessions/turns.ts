@@ -75,7 +75,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         summary: 'Start a turn',
         description:
           'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
-          'client disconnects. It cancels the running turn, which requires the right to cancel.',
+          'client disconnects. By default it cancels the running turn, which requires the right to cancel.',
         headers: z.object(idempotencyKey),
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
         schemas,
@@ -87,6 +87,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'mixed_input',
           'session_not_found',
           'turn_not_found',
+          'turn_running',
           'session_closed',
           'request_expired',
           'empty_message',

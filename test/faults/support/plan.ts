@@ -184,7 +184,8 @@ export function planOf(content: unknown): Plan | undefined {
 
 /** The plan of a request, and its step. */
 export function placeOf({ messages }: ChatRequest): { plan: Plan; step: number } | undefined {
-  const asked = messages.findLastIndex(({ role }) => role === 'user');
+  // The server's own messages, which ask for another answer, are not plans.
+  const asked = messages.findLastIndex(({ role, content }) => role === 'user' && planOf(content) !== undefined);
   const plan = planOf(messages[asked]?.content);
   if (!plan) return undefined;
   return { plan, step: messages.slice(asked).filter(({ role }) => role === 'assistant').length };

@@ -202,9 +202,8 @@ export function subjectToWire({ subjectId, subjectType, subjectSlug, ...rest }: 
   return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
 }
 
-export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
-  rest satisfies NoFields;
-  const ended = { completed_at: at, metrics: metrics(usage) };
+export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
+  const ended = { completed_at: at, metrics: metrics(totals) };
   switch (end.status) {
     case 'done': {
       // The next turn continues the threads.
@@ -213,6 +212,8 @@ export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' |
       return {
         status,
         output: output && shortened(output),
+        // Its length was checked with its schema.
+        ...(output?.structured?.fits && { output_json: JSON.parse(output.content) as unknown }),
         required_actions: requiredActions.map(actionToWire),
         ...ended,
       };
@@ -239,7 +240,14 @@ function shortened(message: ModelMessage, maxBytes = MAX_TEXT_BYTES): WireModelM
   return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
 }
 
-function metrics(usage: Usage): WireTurnMetrics {
+function metrics({
+  usage,
+  modelCalls,
+  toolCalls,
+  waitedMs,
+  ...more
+}: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end'>): WireTurnMetrics {
+  more satisfies NoFields;
   const {
     inputTokens,
     outputTokens,
@@ -259,6 +267,9 @@ function metrics(usage: Usage): WireTurnMetrics {
     total_cache_write_tokens: cacheWriteTokens,
     total_reasoning_tokens: reasoningTokens,
     ...(costInUsd !== undefined && { total_cost_in_usd: dollars(costInUsd) }),
+    model_calls: modelCalls,
+    tool_calls: toolCalls,
+    waited_ms: waitedMs,
     unreported_attempts: unreportedAttempts,
   };
 }
@@ -353,10 +364,10 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 /** The fields of a message beside its text: its last delta carries them. */
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
-): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts'> {
+): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
   // Only the provider understands its fields.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, ...rest } = origin;
+  const { provider, model, attempts, structured, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,
@@ -364,6 +375,7 @@ export function messageEnd(
     ...(provider && { provider }),
     ...(model && { model }),
     ...(attempts && { attempts }),
+    ...(structured?.fits === false && { misfit: structured.problem }),
   };
 }
 

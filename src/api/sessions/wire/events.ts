@@ -82,6 +82,10 @@ const messageOrigin = {
     .array(z.object({ provider: z.string(), model: z.string(), failure: z.string() }))
     .optional()
     .describe('the attempts that failed before, the first one first'),
+  misfit: z
+    .string()
+    .optional()
+    .describe("why it is not accepted as an answer: it does not fit the agent's json_schema"),
 };
 
 const base = { id: z.string(), created_at: timestamp };
@@ -222,7 +226,13 @@ export const toolDecided = z
   })
   .meta({ id: 'ToolDecided' });
 
-const pause = { ...base, thread_id: z.null(), reason: z.enum(['action']), by: subject.optional() };
+const pauseReason = z
+  .enum(['action', 'sign_in', 'requested'])
+  .describe(
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: somebody has paused it',
+  );
+
+const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
 
 export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
 
@@ -286,6 +296,9 @@ export const turnMetrics = z
     total_cache_write_tokens: z.int(),
     total_reasoning_tokens: z.int(),
     total_cost_in_usd: z.number().optional().describe('absent if the price of a model that was used is unknown'),
+    model_calls: z.int().describe('messages of models, with those of sub-agents'),
+    tool_calls: z.int().describe('calls in these messages'),
+    waited_ms: z.int().describe('how long the turn was paused'),
     unreported_attempts: z
       .int()
       .describe('attempts at a model that ended before their usage was reported; their tokens are not counted'),
@@ -298,6 +311,10 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('done'),
     output: modelMessage.nullable().describe('the last message; null if the turn waits for required_actions'),
+    output_json: z
+      .unknown()
+      .optional()
+      .describe("the output as JSON, if the agent's response_format has a json_schema"),
     required_actions: z.array(requiredAction),
     ...ended,
   }),
@@ -317,6 +334,7 @@ export const turnState = z
         .array(z.string())
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
+      paused: z.array(pauseReason).optional().describe('why the turn is paused; absent if it is not'),
     }),
     ...turnDoneState.options,
   ])

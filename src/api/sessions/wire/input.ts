@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ON_RUNNING } from '../../../core/session.ts';
 import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
 
 /** Turn input (`docs/sessions-api.md`, section 4), by the names of current and of older clients (section 6). */
@@ -108,6 +109,10 @@ export const createTurnBody = z.object({
   input: sentItems.nullish(),
   previous_turn_id: z.string().nullish(),
   stream: z.boolean().nullish(),
+  on_running: z
+    .enum(ON_RUNNING)
+    .nullish()
+    .describe('what happens if another turn runs; default: `config.on_running` of the agent'),
 });
 
 const MAX_ANSWERS = 50;

@@ -1,0 +1,36 @@
+import type { Client } from '@temporalio/client';
+import type { Logger } from 'pino';
+import type { Catalog } from '../catalog/catalog.ts';
+import { isNotFound } from '../temporal/errors.ts';
+import { signalTurn } from './session-commands.ts';
+
+/** The rest is left to the next call. */
+const LIMIT = 200;
+
+/**
+ * Tells turns that sign-ins that they have requested have ended, so that those which wait go on. The catalog knows which
+ * ones were not told, so a crash after a sign-in loses nothing: housekeeping calls this, too. To tell a turn twice changes
+ * nothing.
+ */
+export async function tellSignIns({
+  catalog,
+  client,
+  log,
+}: {
+  catalog: Pick<Catalog, 'mcpSignIns'>;
+  client: Client;
+  log: Logger;
+}): Promise<void> {
+  for (const { id, turnId, by } of await catalog.mcpSignIns.untold(LIMIT)) {
+    try {
+      await signalTurn(client, turnId, { type: 'sign_in', id: `sign-in ${id}`, signInId: id, by });
+    } catch (error) {
+      // The turn has ended: the next one tries what has waited.
+      if (!isNotFound(error)) {
+        log.warn({ turnId, err: error }, 'a turn could not be told of a sign-in; housekeeping retries it');
+        continue;
+      }
+    }
+    await catalog.mcpSignIns.told(id);
+  }
+}
