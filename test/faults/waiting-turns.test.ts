@@ -103,13 +103,17 @@ test('two contrary decisions in one workflow task: the first one counts, the oth
   ).toBe(409);
 });
 
-test('the worker is killed after the effects: a person says what happened, or has the call run again', async () => {
+test('the worker is killed after the effects, one with edited arguments: a person says what happened, or has the call run again', async () => {
   const [worker] = it.workers;
-  const tools = [0, 1].map(() => ({ name: 'pay', args: { first: 'hang' } }));
+  const tools = [{ name: 'pay', args: { first: 'hang' } }, { name: 'refund' }];
   const plan = it.plan({ say: 'I will pay.', tools }, { say: 'Paid.' });
   const sessionId = await it.session();
+  const owner = it.recorder.ownerOf(sessionId);
   const turn = await it.turn(sessionId, plan);
   const [again = '', told = ''] = [0, 1].map((i) => `${plan.id}_0_${i}`);
+  await turn.until((frames) => frames.some(({ type }) => type === 'tool.approval_required'));
+  const edited = { first: 'hang', amount: 7 };
+  expect(await it.recorder.decide({ sessionId, toolCallId: told, status: 'allow', edited, by: owner })).toBe(200);
   for (const id of [again, told]) await it.ledger.reached(`/${id}`);
   await it.fault(() => worker?.kill());
   await worker?.start();
@@ -119,7 +123,6 @@ test('the worker is killed after the effects: a person says what happened, or ha
   });
   await it.crash();
   await it.recover();
-  const owner = it.recorder.ownerOf(sessionId);
   expect(await it.recorder.decide({ sessionId, toolCallId: again, status: 'allow', by: owner })).toBe(200);
   await turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
   const response = { type: 'user.tool_response', thread_id: 'main', tool_call_id: told, content: 'It was paid.' };
@@ -131,4 +134,5 @@ test('the worker is killed after the effects: a person says what happened, or ha
   const runs = [again, told].map((id) => it.ledger.effects.filter(({ operation }) => operation.endsWith(`/${id}`)));
   expect(runs.map((its) => new Set(its.map(({ operation }) => operation)).size)).toEqual([1, 1]);
   expect(runs.map((its) => its.length)).toEqual([2, 1]);
+  expect(runs[1]).toMatchObject([{ tool: 'refund', arguments: edited }]);
 });

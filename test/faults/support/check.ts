@@ -240,7 +240,8 @@ function checkEffects(effects: Effect[], turns: Stored[]): void {
       continue;
     }
     const call = calls.get(operation);
-    const called = call && { server: call.server, tool: call.tool, args: JSON.parse(call.arguments) as unknown };
+    const approved: unknown = responses.get(callOf(operation))?.arguments ?? JSON.parse(call?.arguments ?? '{}');
+    const called = call && { server: call.server, tool: call.tool, args: approved };
     expect({ server, tool, args }, `what ran as ${operation}, and what was called`).toEqual(called);
     const response = responses.get(callOf(operation));
     expect(response?.outcome, `${operation} has run`).not.toMatch(/^(denied|expired)$/);
