@@ -106,6 +106,8 @@ export class Thread {
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
   #nextIsBegun: boolean;
+  /** The message for which the conversation was compacted. */
+  #planned: MessagePlan | undefined;
   /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
   #asking: PendingCall[] = [];
   /** The calls of the last message that wait for a sign-in. */
@@ -124,6 +126,7 @@ export class Thread {
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
     this.#known = known;
     this.#nextIsBegun = !agent && start.carry?.next?.isBegun === true;
+    if (this.#isBegunByStart) turn.actions.steering.modelCalled();
   }
 
   /** What is known of the next model call. */
@@ -153,8 +156,16 @@ export class Thread {
       if (this.#turn.actions.needsSignIn(this.#place.threadId)) await this.#untilSignedIn();
       if (!this.#isBegunByStart) await this.#turn.untilMayBegin(() => workflowInfo().continueAsNewSuggested);
       end = this.#mustEnd() ?? (await this.#step());
+      if (end?.status === 'done' && (await this.#isSteered())) end = undefined;
     }
     return end;
+  }
+
+  /** Whether messages have arrived that the model has not read: the turn continues, and answers them. */
+  async #isSteered(): Promise<boolean> {
+    if (this.#agent) return false;
+    await this.#turn.untilRecorded();
+    return this.#turn.actions.steering.hasUnread && !this.#turn.stopped();
   }
 
   /** Leaves its slot to others while it waits. */
@@ -250,7 +261,7 @@ export class Thread {
     if (this.#agent) this.#turn.slots.release();
   }
 
-  /** Undefined if the model was not called, and is to be called after a sign-in. */
+  /** Undefined if the model was not called yet: it is to be called after a sign-in, or the conversation was compacted. */
   async #callModel(): Promise<
     { message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult | undefined
   > {
@@ -269,27 +280,37 @@ export class Thread {
       ...this.next,
       ...this.#turn.run,
       ...(!this.#agent && this.#steps - this.#refused >= this.#turn.start.limits.iterations && { isLast: true }),
+      ...(this.#turn.actions.isForced && { isForced: true }),
       ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
     };
     this.#known = plan.upTo;
     this.#nextIsBegun = false;
+    const { steering } = this.#turn.actions;
+    if (!this.#agent) steering.modelCalled();
     let result: CallModelResult;
     try {
       result = await callModel(input);
     } catch (error) {
+      if (!this.#agent) steering.modelEnded();
       this.#turn.countFailedCall(input);
       this.#turn.unreserve(plan.mayStart ?? 0);
       if (this.#agent) this.#turn.actions.threadEnded(this.#agent);
       if (isCancellation(error)) return { status: 'stopped' };
       return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
     }
+    if (!this.#agent) steering.modelEnded();
     this.#turn.count(result);
     const { outcome, records, stamp } = result;
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
     if (outcome.status === 'cancelled') return { status: 'stopped' };
+    if (outcome.status === 'compacted') {
+      this.#steps -= 1;
+      this.#planned = plan;
+      return undefined;
+    }
     if (outcome.status === 'sign_in_required') {
       this.#refused += 1;
       return this.#turn.actions.waits ? undefined : this.#open('waiting', [], []);
@@ -299,21 +320,25 @@ export class Thread {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
-    const isDone = message.toolCalls.length === 0 && !isMisfit(message);
+    const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
+    const isDone = isAnswer && !isMisfit(message);
     return isDone ? { status: 'done' } : { message, stamp, started };
   }
 
   #plan(isFirst: boolean): MessagePlan {
     const { start, ordinal } = this.#turn;
     const mayStart = this.#turn.reserve(this.#agent?.depth ?? 0);
-    if (isFirst && startsWithModelCall(start)) return firstCallOf(start);
+    const planned = this.#planned;
+    this.#planned = undefined;
+    if (isFirst && startsWithModelCall(start)) return { ...firstCallOf(start), upTo: ordinal };
     const { threadId } = this.#place;
-    const createdAt = new Date().toISOString();
+    // Readers may have been shown the beginning of a message that is planned again.
+    const { messageId, createdAt } = planned ?? { messageId: newMessageId(), createdAt: new Date().toISOString() };
     // After a sign-in the log says which servers are connected now.
     const connectsServers = !this.#agent && this.#refused === this.#steps - 1 && this.#refused > 0;
     return {
       threadId,
-      messageId: newMessageId(),
+      messageId,
       createdAt,
       upTo: ordinal,
       ...(connectsServers && { connectsServers }),

@@ -9,7 +9,7 @@ import {
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { UnsequencedRecord } from '../src/core/records.ts';
-import type { TurnActions, TurnCommand } from '../src/core/turn-actions.ts';
+import type { TurnActions, TurnEvent } from '../src/core/turn-actions.ts';
 import { commandTurn } from './messages.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
@@ -46,7 +46,7 @@ interface TurnCommandsOptions {
  */
 export class TurnCommands {
   readonly #options: TurnCommandsOptions;
-  #queue: TurnCommand[] = [];
+  #queue: TurnEvent[] = [];
   #alarm: { at: number; scope: CancellationScope } | undefined;
 
   constructor(options: TurnCommandsOptions) {
@@ -58,9 +58,14 @@ export class TurnCommands {
     void CancellationScope.nonCancellable(() => this.#run());
   }
 
-  /** Whether commands have arrived that are not recorded yet. */
-  get haveArrived(): boolean {
-    return this.#queue.length > 0;
+  /** Whether the end of the current task records commands. */
+  get areDue(): boolean {
+    return this.#queue.length > 0 || this.#options.actions.steering.mustRecord;
+  }
+
+  /** The turn is cancelled: it accepts no commands that arrive later. */
+  cancelled(): void {
+    this.#queue.push({ type: 'cancelled' });
   }
 
   /** Waits until all commands that have arrived are recorded. A turn ends or continues as new only after this. */

@@ -37,8 +37,8 @@ interface TurnScopeOptions {
   deadline: () => number;
   actions: TurnActions;
   stopped: () => boolean;
-  /** Whether commands have arrived that are not recorded yet. */
-  hasCommands: () => boolean;
+  /** Whether the end of the current task records commands. */
+  commandsDue: () => boolean;
 }
 
 /** What the threads of a turn share: its log, its limits, and what it was started with. */
@@ -47,7 +47,7 @@ export class TurnScope {
   readonly actions: TurnActions;
   readonly slots: Slots;
   readonly stopped: () => boolean;
-  readonly #hasCommands: () => boolean;
+  readonly #commandsDue: () => boolean;
   readonly #deadline: () => number;
   readonly #run: Omit<RunGuard, 'deadline'>;
   #ordinal: number;
@@ -58,12 +58,12 @@ export class TurnScope {
   /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
   readonly #results: { stamp: string; after: number }[];
 
-  constructor({ start, deadline, actions, stopped, hasCommands }: TurnScopeOptions) {
+  constructor({ start, deadline, actions, stopped, commandsDue }: TurnScopeOptions) {
     const { carry, limits, threads } = start;
     this.start = start;
     this.actions = actions;
     this.stopped = stopped;
-    this.#hasCommands = hasCommands;
+    this.#commandsDue = commandsDue;
     this.#deadline = deadline;
     this.slots = new Slots(limits.subAgents);
     this.#ordinal = carry?.ordinal ?? countStartRecords(start);
@@ -86,13 +86,18 @@ export class TurnScope {
    * the workflow task: they may hold the turn, or belong to what the model reads.
    */
   get mayBegin(): boolean {
-    return !this.actions.isHeld && !this.#hasCommands();
+    return !this.actions.isHeld && !this.#commandsDue();
   }
 
   /** Waits until a thread may begin a call, or `isOver`; both end at once when the turn stops. */
   async untilMayBegin(isOver = (): boolean => false): Promise<void> {
     const isClear = () => this.mayBegin || this.stopped() || isOver();
     if (!isClear()) await CancellationScope.nonCancellable(() => condition(isClear));
+  }
+
+  /** Waits until the commands that have arrived are recorded. */
+  async untilRecorded(): Promise<void> {
+    await CancellationScope.nonCancellable(() => condition(() => !this.#commandsDue()));
   }
 
   /** How many records the log has. */

@@ -14,6 +14,7 @@ interface PromptParts {
   model: string;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
+  toolChoice?: ModelRequest['toolChoice'];
   /** MCP servers whose tools cannot be offered, and why. */
   unavailable: { server: string; reason: string }[];
   skills: ListedSkills;
@@ -22,7 +23,7 @@ interface PromptParts {
 
 /** Builds the request to an agent's model: instructions and messages, the conversation, the tools. */
 export function promptOf(parts: PromptParts): ModelRequest {
-  const { spec, taskName, model, transcript, tools, unavailable, skills, fileContent } = parts;
+  const { spec, taskName, model, transcript, tools, toolChoice, unavailable, skills, fileContent } = parts;
   const isRoot = taskName === undefined;
   const { instructions, prepended } = filledTexts(spec);
   const notes = [
@@ -43,6 +44,7 @@ export function promptOf(parts: PromptParts): ModelRequest {
     skillsLength: skillList.length,
     transcript: [...(isRoot ? prepended : []), ...transcript],
     tools,
+    ...(toolChoice && { toolChoice }),
     responseFormat: isRoot ? spec.response_format : undefined,
     fileContent,
   };

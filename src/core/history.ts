@@ -13,7 +13,8 @@ import type {
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
-import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
+import type { TurnActionsState, TurnEvent } from './turn-actions.ts';
+import type { QueuePlace } from './turn-queue.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
 /**
@@ -25,7 +26,7 @@ export type HistoryEvent =
   /** `activityId` is the name of the activity in Temporal's descriptions. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }
-  | { type: 'commanded'; command: TurnCommand }
+  | { type: 'commanded'; command: TurnEvent }
   | { type: 'taskStarted'; at: string }
   /** The task that started last was completed; its commands follow. */
   | { type: 'taskCompleted' }
@@ -105,8 +106,20 @@ export interface TurnStart extends ToolScope {
   /** A person is asked about at-most-once calls whose outcome is unknown; otherwise the model is told. */
   onUnknown?: 'ask';
   limits: TurnLimits;
+  /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
+  queued?: QueuePlace;
+  /** Set for a turn that has waited in the queue. */
+  begun?: TurnBegun;
   /** Set on every run but the first: the state in which the previous run stopped. */
   carry?: TurnContinuation;
+}
+
+export interface TurnBegun {
+  at: string;
+  /** The run in which it has waited, which has nothing of its log. */
+  queuedRunId: string;
+  /** It was cancelled at the same moment. */
+  cancelled?: CancelReason;
 }
 
 /** The fields from which the first record of a turn is built. */
@@ -185,6 +198,8 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   step: number;
   /** The turn's limit allows no further model call. */
   isLast?: true;
+  /** The thread is to answer with this call: it may call no tools. */
+  isForced?: true;
   /** Set for the thread of a sub-agent. */
   subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
   /** Those of the turn's start. */
@@ -229,5 +244,8 @@ export interface CallToolResult extends Appended {
 }
 
 export interface CallModelResult extends Appended {
-  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' } | { status: 'error'; message: string };
+  /** `compacted`: the conversation is shorter, and the model has not been called for the message yet. */
+  outcome:
+    | { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' }
+    | { status: 'error'; message: string };
 }

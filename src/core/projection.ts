@@ -9,7 +9,7 @@ import {
   waitingAfter,
   type CallKey,
 } from './tool-records.ts';
-import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
+import { TurnActions, type TurnEvent, type Verdict } from './turn-actions.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
@@ -56,11 +56,13 @@ export class TurnProjection {
   #done = false;
   #actions: TurnActions | undefined;
   /** Commands that arrived before the end of the current workflow task. */
-  #commands: TurnCommand[] = [];
+  #commands: TurnEvent[] = [];
   /** When the current workflow task started: milliseconds since 1970. */
   #taskStartedAt = 0;
   /** The answers to the commands of this run, by their ids. */
   readonly verdicts = new Map<string, Verdict>();
+  /** The commands that this run has accepted. */
+  readonly accepted: TurnEvent[] = [];
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
@@ -129,7 +131,10 @@ export class TurnProjection {
     }
     this.#start = start;
     this.#actions = new TurnActions(start);
+    // Its log begins with its next run.
+    if (start.queued) return [];
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
+    if (this.#firstCall) this.#actions.steering.modelCalled();
     if (carry) {
       this.#ordinal = carry.ordinal;
       const { usage, modelCalls, toolCalls } = carry;
@@ -169,7 +174,10 @@ export class TurnProjection {
 
   #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
     this.#running.set(id, activity);
-    if (activity.name === 'callModel') this.#firstCall = undefined;
+    if (activity.name === 'callModel') {
+      this.#firstCall = undefined;
+      if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
+    }
     if (activity.name === 'callTool') {
       const open = this.#openCalls.get(callKey(activity.input));
       if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
@@ -187,6 +195,7 @@ export class TurnProjection {
     const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
+    if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
     if (waiting) this.#actions?.ask(waiting);
     return withOutputs(records).map((record) => this.#append(record));
   }
@@ -198,12 +207,13 @@ export class TurnProjection {
     this.#commands = [];
     const { records, verdicts } = this.#actions.endTask(commands, now);
     for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
+    this.accepted.push(...commands.filter((command) => command.type !== 'cancelled' && !verdicts.get(command.id)));
     return records.map((record) => this.#append(record));
   }
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {
     const end = resultOf(close);
-    const entries: LogEntry[] = [];
+    const entries: LogEntry[] = this.#start?.queued ? [this.#append(turnCreated(this.#start))] : [];
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     // Its readers may have been shown what a speculative call has answered.
     const unanswered = this.#firstCall ? emptyAnswer(this.#firstCall, finishReason, undefined) : [];
@@ -212,6 +222,8 @@ export class TurnProjection {
       entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
     }
     this.#running.clear();
+    this.#actions?.steering.modelEnded();
+    entries.push(...(this.#actions?.steering.record() ?? []).map((record) => this.#append(record)));
     const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
     for (const { threadId, parent } of threads) {
       this.#openThreads.delete(threadId);
@@ -308,12 +320,13 @@ export function startsWithModelCall({ resumes, threads = [] }: Pick<TurnStart, '
 export function firstCallOf({
   turnId,
   createdAt,
+  begun,
   hasServers,
-}: Pick<TurnStart, 'turnId' | 'createdAt' | 'hasServers'>): MessagePlan {
+}: Pick<TurnStart, 'turnId' | 'createdAt' | 'begun' | 'hasServers'>): MessagePlan {
   return {
     threadId: ROOT_THREAD,
     messageId: firstMessageId(turnId),
-    createdAt,
+    createdAt: begun?.at ?? createdAt,
     upTo: 1,
     ...(hasServers && { connectsServers: true }),
     mayStart: startable(0, 0),

@@ -20,6 +20,12 @@ export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: 
   | { blob: string }
 );
 
+/** What was extracted from a file of the user: the text, as a blob of the session, or why there is none. */
+export type FileText = {
+  /** The SHA-256 of the file's bytes in hex, or the name of its blob. */
+  file: string;
+} & ({ blob: string } | { problem: string });
+
 export type UserContentPart = { type: 'text'; text: string } | StoredFile;
 
 /** A validated item of a turn's input; files are already in the blob store. */
@@ -156,6 +162,8 @@ export interface ModelMessage extends Base {
   model?: string;
   /** The attempts before the one that wrote the message, if there were any: the provider failed. */
   attempts?: FailedAttempt[];
+  /** The texts of files that were extracted for the message's model call; later calls use them. */
+  fileTexts?: FileText[];
   /** The check of an answer for which the agent has a JSON Schema. */
   structured?: { fits: true } | { fits: false; problem: string };
 }
@@ -429,6 +437,39 @@ export interface TurnPaused extends Base {
   by?: Subject;
 }
 
+/** A message of a user for the root agent of a running turn. */
+export interface UserSteered extends Base {
+  kind: 'user.steered';
+  by: Subject;
+  /** The command that brought it: see `SteerCommand`. */
+  commandId: string;
+  /** The session that has the files of the content. */
+  sessionId: string;
+  content: string | UserContentPart[];
+}
+
+/**
+ * The conversation of a thread was compacted: its later model calls get less of what came before. The log keeps all of
+ * it.
+ */
+export interface ContextCompacted extends Base {
+  kind: 'context.compacted';
+  threadId: string;
+  /** The ordinal in this turn up to which the thread's records are replaced, with those of the previous turns. */
+  through: number;
+  /** What replaces them. Absent: only the results of their tool calls are cleared. */
+  summary?: string;
+  /** The input of the next model call before and after it, as far as it can be estimated. */
+  tokensBefore: number;
+  tokensAfter: number;
+  /** The tools that the thread has found so far. */
+  foundTools?: FoundTool[];
+  /** Of the model calls that wrote the summary. */
+  usage?: Usage;
+  /** Clients get the event: those of an agent whose turns wait know it. */
+  isShown?: true;
+}
+
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
 
 export type TurnOutcome =
@@ -466,6 +507,8 @@ export type LogRecord =
   | RequiredAction
   | ToolDecided
   | TurnPaused
+  | UserSteered
+  | ContextCompacted
   | TurnDone;
 
 export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
@@ -476,7 +519,7 @@ export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, Mode
 /** A record as an activity returns it. */
 export type NewRecord =
   | ModelMessage
-  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone>;
+  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone | ContextCompacted>;
 
 /** A record at its position: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {

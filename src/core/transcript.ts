@@ -8,9 +8,11 @@ import {
   type ToolCall,
   type UnsequencedRecord,
   type UserContentPart,
+  type UserSteered,
   type FoundTool,
 } from './records.ts';
-import { responseText } from './tool-records.ts';
+import { begunBy, CUT_OFF } from './stopped-work.ts';
+import { responseText, type CallKey } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
 export type TranscriptItem =
@@ -58,37 +60,60 @@ const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
  * without a result gets one that says that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
+  return placedTranscript(records, threadId).map(({ item }) => item);
+}
+
+/** An item of a conversation, and the index of the record that it is of. The results of calls are of their message. */
+export interface PlacedItem {
+  item: TranscriptItem;
+  at: number;
+}
+
+export function placedTranscript(records: UnsequencedRecord[], threadId: string): PlacedItem[] {
   const calls = knownCalls(records, threadId);
-  const items: TranscriptItem[] = [];
-  for (const record of records) {
-    if (record.kind === 'turn.created' && threadId === ROOT_THREAD) items.push(...record.input.flatMap(userMessage));
-    if (record.kind === 'thread.created' && record.thread.threadId === threadId) items.push(userText(record.input));
-    if (record.kind === 'model.message' && record.threadId === threadId) items.push(...assistantItems(record, calls));
-  }
-  return items;
+  return records.flatMap((record, at) =>
+    itemsOf(record, threadId, { calls, records }).map((item): PlacedItem => ({ item, at })),
+  );
+}
+
+function itemsOf(record: UnsequencedRecord, threadId: string, conversation: Conversation): TranscriptItem[] {
+  const isRoot = threadId === ROOT_THREAD;
+  if (record.kind === 'turn.created' && isRoot) return record.input.flatMap(userMessage);
+  if (record.kind === 'user.steered' && isRoot) return [userItem(record.content)];
+  if (record.kind === 'thread.created' && record.thread.threadId === threadId) return [userText(record.input)];
+  if (record.kind === 'model.message' && record.threadId === threadId) return assistantItems(record, conversation);
+  return [];
 }
 
 function userMessage(item: InputItem): TranscriptItem[] {
-  if (item.type !== 'user.message') return [];
-  const { content } = item;
-  return [typeof content === 'string' ? userText(content) : { role: 'user', content }];
+  return item.type === 'user.message' ? [userItem(item.content)] : [];
 }
 
-function userText(text: string): TranscriptItem {
+function userItem(content: UserSteered['content']): TranscriptItem {
+  return typeof content === 'string' ? userText(content) : { role: 'user', content };
+}
+
+export function userText(text: string): TranscriptItem {
   return { role: 'user', content: [{ type: 'text', text }] };
 }
 
-/** `calls`: those of the message's thread, by their ids. */
-function assistantItems(message: ModelMessage, calls: ReadonlyMap<string, KnownCall>): TranscriptItem[] {
+interface Conversation {
+  /** Those of the message's thread, by their ids. */
+  calls: ReadonlyMap<string, KnownCall>;
+  records: UnsequencedRecord[];
+}
+
+function assistantItems(message: ModelMessage, { calls, records }: Conversation): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const { result, pending } = calls.get(call.id) ?? {};
-    if (result) return toolItem(call, result, pending);
+    if (result) return toolItem(call, { result, pending }, records);
     const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : NOT_DECIDED);
     return { ...itemOf(call), content, files: [] };
   });
-  return [{ role: 'assistant', message }, ...toolItems, ...misfit(message)];
+  const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';
+  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : []), ...misfit(message)];
 }
 
 /** What the model is told of an answer that does not fit the agent's JSON Schema. */
@@ -102,20 +127,32 @@ function misfit({ structured }: ModelMessage): TranscriptItem[] {
   ];
 }
 
-function toolItem(call: ToolCall, result: ToolResult, pending: PendingCall | undefined): ToolItem {
+function toolItem(
+  call: ToolCall,
+  { result, pending }: { result: ToolResult; pending: PendingCall | undefined },
+  records: UnsequencedRecord[],
+): ToolItem {
   const known = TOOL_ITEMS.get(result);
   if (known) return known;
   const item =
     'kind' in result
       ? {
           ...itemOf(call),
-          content: executedWith(result.arguments, responseText(result)),
+          content: textOf(result, records),
           files: result.files ?? [],
           ...(result.fullText && { fullText: result.fullText }),
         }
       : { ...itemOf(call), content: executedWith(pending?.edited?.arguments, result.content), files: [] };
   TOOL_ITEMS.set(result, item);
   return item;
+}
+
+/** The text of a result for the model; with what a sub-agent had begun that was stopped. */
+function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
+  const text = executedWith(result.arguments, responseText(result));
+  if (result.outcome !== 'cancelled' || result.fromThread === undefined) return text;
+  const begun = begunBy(result.fromThread, records);
+  return begun === undefined ? text : `${text}\n${begun}`;
 }
 
 /**
@@ -133,22 +170,22 @@ function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'to
 
 function knownCalls(records: UnsequencedRecord[], threadId: string): Map<string, KnownCall> {
   const calls = new Map<string, KnownCall>();
-  const known = ({ toolCallId }: { toolCallId: string }): KnownCall => {
-    const call = calls.get(toolCallId) ?? {};
-    calls.set(toolCallId, call);
-    return call;
-  };
+  // The call of a result may be in a turn that is not read any more, and a later call may have the same id.
+  const known = (key: CallKey) => (key.threadId === threadId ? calls.get(key.toolCallId) : undefined);
   for (const record of records) {
-    if ('calls' in record) {
-      for (const call of record.calls) if (call.threadId === threadId) known(call).pending = call;
-    } else if (record.kind === 'tool.response' && record.threadId === threadId) {
-      known(record).result ??= record;
+    if (record.kind === 'model.message' && record.threadId === threadId) {
+      for (const { id } of record.toolCalls) if (!calls.has(id)) calls.set(id, {});
+    } else if ('calls' in record) {
+      for (const pending of record.calls) Object.assign(known(pending) ?? {}, { pending });
+    } else if (record.kind === 'tool.response') {
+      const call = known(record);
+      if (call) call.result ??= record;
     } else if (record.kind === 'turn.created') {
       for (const item of record.input) {
-        if (item.type !== 'user.tool_response' || item.threadId !== threadId) continue;
+        if (item.type !== 'user.tool_response') continue;
         const call = known(item);
         // The answer to the question of a server is input of the call, not its result.
-        if (!call.pending?.elicitation) call.result ??= item;
+        if (call && !call.pending?.elicitation) call.result ??= item;
       }
     }
   }
@@ -166,7 +203,8 @@ const MAX_FOUND = 64;
 export function foundTools(records: UnsequencedRecord[], threadId: string): FoundTool[] {
   const found = new Map<string, FoundTool>();
   for (const record of records) {
-    if (record.kind !== 'tool.response' || record.threadId !== threadId) continue;
+    const hasTools = record.kind === 'tool.response' || record.kind === 'context.compacted';
+    if (!hasTools || record.threadId !== threadId) continue;
     for (const tool of record.foundTools ?? []) {
       const key = toolKey(tool);
       // A tool that is found again keeps its position: providers cache requests up to the first difference.

@@ -1,6 +1,7 @@
 import type { CallToolInput, TurnStart } from './history.ts';
 import { refuseAnswer, type Refusal } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
+import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
 import type {
   Approvers,
   AuthRequired,
@@ -12,7 +13,7 @@ import type {
   WithoutId,
 } from './records.ts';
 import type { Caller, Subject } from './subject.ts';
-import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
+import { actionsRequired, callKey, denial, hasBegun, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
 import { TurnSignIns, type SignInCommand, type TurnSignInsState } from './turn-sign-ins.ts';
 import { countVotes, hasVoted, isRepeated, withVote, type Vote } from './votes.ts';
 
@@ -20,7 +21,7 @@ import { countVotes, hasVoted, isRepeated, withVote, type Vote } from './votes.t
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
  * it is in the history, and becomes records of the log if `TurnActions` accepts it.
  */
-export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand;
+export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand | ForceCommand | SteerCommand;
 
 /** Answers to calls that wait in the turn: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {
@@ -40,6 +41,16 @@ export interface PauseCommand {
   subject: Subject;
 }
 
+/**
+ * All threads answer with their next model calls, which offer no tools. A turn that is paused is resumed, and calls that
+ * wait are not answered any more.
+ */
+export interface ForceCommand {
+  type: 'force_answer';
+  id: string;
+  subject: Subject;
+}
+
 /** A caller, with what it may do in the session, apart from what policies allow it. */
 export interface Answerer extends Caller {
   mayDecide: boolean;
@@ -48,6 +59,9 @@ export interface Answerer extends Caller {
 
 /** An answer to a pending call. */
 export type Answer = Exclude<InputItem, { type: 'user.message' }>;
+
+/** What reaches a turn in the order of its history: commands, and its cancellation, after which it accepts no more. */
+export type TurnEvent = TurnCommand | { type: 'cancelled' };
 
 /** The answer of a turn to a command: a refusal, or undefined if it was accepted. */
 export type Verdict = Refusal | undefined;
@@ -77,11 +91,16 @@ interface TrackedCall {
 export interface TurnActionsState {
   threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
   pauses: PausesState;
+  steering: SteeringState;
+  isForced?: true;
   signIns: TurnSignInsState;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
 export const MAX_ASKING = 32;
+
+/** What the model reads of a call that waited when an answer was forced. */
+const NOT_AWAITED = 'This tool call was not executed: the user asked for an answer before it was decided.';
 
 /** A call that waits. */
 type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
@@ -96,8 +115,8 @@ interface TaskEnd {
 }
 
 /**
- * What people do to a running turn: the calls that wait for a person or a client (`pause: "wait"`), and the pauses of any
- * turn, as a state machine without time and I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
+ * What people do to a running turn: the calls that wait for a person or a client (`pause: "wait"`), and for any turn its
+ * pauses and the messages that it gets, as a state machine without time and I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
  * commands, so both get the same state from the same history. Everything that is not an activity's result happens at
  * the end of a workflow task, in this order:
  *
@@ -115,6 +134,9 @@ export class TurnActions {
   /** Live threads; one without calls is calling its model. */
   readonly #threads: Map<string, Map<string, TrackedCall>>;
   readonly #pauses: Pauses;
+  readonly steering: Steering;
+  #isCancelled = false;
+  #isForced: boolean;
   readonly #signIns: TurnSignIns;
   #failure: string | undefined;
 
@@ -122,13 +144,15 @@ export class TurnActions {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pauses, signIns } = carry?.actions ?? {};
+    const { threads = [], pauses, steering, signIns } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
     this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(copies(calls))]));
     if (!carry) this.#resume(start);
     this.#pauses = new Pauses(pauses);
+    this.steering = new Steering(steering);
+    this.#isForced = carry?.actions?.isForced === true;
     this.#signIns = new TurnSignIns(signIns);
   }
 
@@ -136,6 +160,8 @@ export class TurnActions {
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
       pauses: this.#pauses.state,
+      steering: this.steering.state,
+      ...(this.#isForced && { isForced: true }),
       signIns: this.#signIns.state,
     };
   }
@@ -152,6 +178,11 @@ export class TurnActions {
   /** Whether no thread may begin a model call or a tool call. */
   get isHeld(): boolean {
     return this.#pauses.has('requested');
+  }
+
+  /** Whether the model calls that begin now are to answer, without tools. */
+  get isForced(): boolean {
+    return this.#isForced;
   }
 
   /** How long the turn was paused in all, up to the last time it was resumed. */
@@ -293,6 +324,7 @@ export class TurnActions {
 
   /** Whether the end of a task without commands adds records. */
   isUnsettled(now: number): boolean {
+    if (this.steering.mustRecord) return true;
     if (this.#threads.size === 0) return false;
     const due = this.nextDue;
     const waitsFor = this.#waitsFor;
@@ -308,11 +340,15 @@ export class TurnActions {
   }
 
   /** Ends a workflow task. Returns the records that follow those of its activities. */
-  endTask(commands: readonly TurnCommand[], now: number): TaskEnd {
-    const records = this.#ask(now);
+  endTask(commands: readonly TurnEvent[], now: number): TaskEnd {
+    const records = [...this.#ask(now), ...this.steering.record()];
     const verdicts = new Map<string, Verdict>();
     let by: Subject | undefined;
     for (const command of commands) {
+      if (command.type === 'cancelled') {
+        this.#isCancelled = true;
+        continue;
+      }
       const verdict = this.refuse(command);
       verdicts.set(command.id, verdict);
       if (verdict) continue;
@@ -323,6 +359,12 @@ export class TurnActions {
         const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
         if (accepted.length > 0) by = command.subject;
         records.push(...accepted);
+      } else if (command.type === 'steer') {
+        this.steering.accept(command, isoTime(now));
+        records.push(...this.steering.record());
+      } else if (command.type === 'force_answer') {
+        records.push(...this.#force(command.subject, now));
+        by = command.subject;
       } else {
         records.push(...this.#pauses.set('requested', command.type === 'pause', now, command.subject));
       }
@@ -337,13 +379,30 @@ export class TurnActions {
     for (const call of this.#all('waiting')) if (call.pending.signInId === signInId) call.state = 'allowed';
   }
 
+  #force(by: Subject, now: number): UnsequencedRecord[] {
+    this.#isForced = true;
+    const waiting = this.#all('waiting');
+    for (const call of waiting) call.state = 'settled';
+    const results = waiting.map(({ pending }) =>
+      hasBegun(pending)
+        ? toolResponse(pending, 'unknown_outcome', isoTime(now), pending.unknownOutcome)
+        : toolResponse(pending, 'cancelled', isoTime(now), NOT_AWAITED),
+    );
+    return [...results, ...this.#pauses.set('requested', false, now, by)];
+  }
+
   /** Why the turn refuses a command now. */
   refuse(command: TurnCommand): Verdict {
-    return command.type === 'answer' ? this.#refuseAnswers(command) : undefined;
+    if (command.type === 'answer') return this.#refuseAnswers(command);
+    if (this.#isCancelled) return { code: 'nothing_running', message: 'the turn was cancelled' };
+    if (command.type !== 'steer' || this.steering.mayAccept(command)) return undefined;
+    const message = `the turn has not read ${MAX_UNREAD} messages yet: wait until it calls its model`;
+    return { code: 'too_many_messages', message };
   }
 
   /** Whether the turn is in the state already that a command asks for. */
-  isRepetition({ type }: PauseCommand): boolean {
+  isRepetition({ type }: PauseCommand | ForceCommand): boolean {
+    if (type === 'force_answer') return this.#isForced && !this.isHeld;
     return this.isHeld === (type === 'pause');
   }
 

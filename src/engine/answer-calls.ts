@@ -2,18 +2,16 @@ import { mayOnSession } from '../auth/rights.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { Approval } from '../core/records.ts';
+import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
 import { checkAnswersTo } from './check-answers.ts';
-import { commandTurn, errorOf } from './command-turn.ts';
+import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
 import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
-
-/** What a command may take in a Temporal payload beside its answers: the caller and its roles. */
-const CALLER_BYTES = 16 * 1024;
 
 interface AnswersToCalls {
   /** From `authorizeSession`: the caller may read it. */
@@ -54,11 +52,16 @@ export async function answerCalls(
     mayRespond: mayOnSession(caller, session, 'send'),
     answers: stored,
   };
-  const { actions, done, start, threads } = await logs.currentRun(last.id);
-  if (!actions || !start || done) throw nothingPending();
-  const refusal = actions.refuse(command);
-  if (refusal && !(await wasAccepted(engine, last.id, command))) throw errorOf(refusal);
+  const run = await logs.currentRun(last.id);
+  const { actions, done, start, threads } = run;
+  if (!actions || !start) throw nothingPending();
   const accepted = answers.map(({ toolCallId }) => toolCallId);
+  if (done) {
+    if (!(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw nothingPending();
+    return { accepted, waiting: [] };
+  }
+  const refusal = actions.refuse(command);
+  if (refusal && !(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw errorOf(refusal);
   const pending = actions.waiting.map(({ call }) => call);
   if (refusal) return { accepted, waiting: pending.map(({ toolCallId }) => toolCallId) };
   await checkAnswersTo(pending, answers, engine, session.id);
@@ -76,7 +79,11 @@ export async function answerCalls(
  * Whether the turn has recorded the same answers of the same caller before: their calls may have run since, and the
  * response may have been lost.
  */
-async function wasAccepted({ logs }: Engine, turnId: string, { answers, subject }: AnswerCommand): Promise<boolean> {
+async function wasAccepted(
+  { logs }: Engine,
+  { accepted }: Pick<TurnProjection, 'accepted'>,
+  { turnId, answers, subject }: Pick<AnswerCommand, 'answers' | 'subject'> & { turnId: string },
+): Promise<boolean> {
   const decided = new Set<string>();
   for await (const { entries } of logs.readStored(turnId)) {
     for (const { record } of entries) {
@@ -84,11 +91,20 @@ async function wasAccepted({ logs }: Engine, turnId: string, { answers, subject 
       decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
     }
   }
-  return answers.every(
-    (answer) =>
-      answer.type === 'user.tool_approval' &&
-      decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`),
+  // The log has what was decided, and not what servers were answered.
+  const given = accepted.flatMap((one) =>
+    one.type === 'answer' && one.subject.subjectId === subject.subjectId ? one.answers : [],
   );
+  return answers.every((answer) =>
+    answer.type === 'user.tool_approval'
+      ? decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`)
+      : given.some((one) => isSameResponse(one, answer)),
+  );
+}
+
+function isSameResponse(one: Answer, other: Answer): boolean {
+  if (one.type !== 'user.tool_response' || other.type !== 'user.tool_response') return false;
+  return callKey(one) === callKey(other) && one.content === other.content;
 }
 
 function editedHash(approval: Approval): string | undefined {

@@ -2,6 +2,9 @@ import type { TurnActions, TurnCommand, Verdict } from '../core/turn-actions.ts'
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 
+/** What a command may take in a Temporal payload beside its content: the caller and its roles. */
+export const CALLER_BYTES = 16 * 1024;
+
 /** How long the turn may take to record a command: a worker that was lost is replaced within seconds. */
 const VERDICT_TIMEOUT_MS = 30_000;
 

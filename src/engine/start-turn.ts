@@ -50,6 +50,8 @@ export interface TurnToStart {
 export interface StartedTurn {
   /** The first record of its log. */
   created: TurnCreated;
+  /** The turn waits in the queue of its session. */
+  isQueued: boolean;
   /** Settles when the turn is in the index. Never rejects. */
   indexed: Promise<void>;
 }
@@ -80,11 +82,13 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
     speculation?.offer(command.input);
     const accepted = await commands.createTurn(sessionId, command);
     engine.logs.accepted(turnId);
-    speculation?.accepted(accepted);
+    const isQueued = 'queued' in accepted;
+    if (isQueued) speculation?.withdraw();
+    else speculation?.accepted(accepted);
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();
-    const { previousTurnId, sequence } = accepted;
-    const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
+    const place = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
+    const start: TurnStart = { ...command, ...place, sessionId, resumes: [] };
     // A commit to SQLite blocks the process: it waits until the answer has begun to be sent. The turn is running, so an
     // index error, or a crash before this, does not change the answer: reading and archiving the turn repair the index.
     const indexed = sleep(1)
@@ -93,7 +97,7 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
         () => undefined,
         (error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'),
       );
-    return { created: turnCreated({ ...start, input }), indexed };
+    return { created: turnCreated({ ...start, input }), isQueued, indexed };
   } catch (error) {
     speculation?.withdraw();
     // An expired command is never carried out: the client's next request with the same key is a new turn.
@@ -128,6 +132,11 @@ export async function runnableAgent(
 
 const storedRoles = z.array(z.string());
 
+/** What a request does while another turn runs, which the agent decides by default. */
+export function onRunningOf(requested: OnRunning | undefined, { config }: AgentSpec): OnRunning {
+  return requested ?? config?.on_running ?? 'cancel';
+}
+
 /** The session's owner. If the caller is not the owner, the owner's roles are those stored with the draft. */
 export function ownerOf(session: SessionRow, caller: Caller): SessionOwner {
   const { subject_id: subjectId, type, draft_roles: stored } = session;
@@ -149,7 +158,7 @@ async function commandOf(
   { agent, input, createdAt }: { agent: RunnableAgent; input: InputItem[]; createdAt: string },
 ): Promise<CreateTurnCommand> {
   const { spec, agents } = agent;
-  const onRunning = requested ?? spec.config?.on_running ?? 'cancel';
+  const onRunning = onRunningOf(requested, spec);
   const stored = await storeEdits(input, { blobs, sessionId: session.id });
   return {
     turnId: claim.resourceId,
@@ -160,7 +169,7 @@ async function commandOf(
     title: titleOf(input),
     previous,
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
-    ...(onRunning !== 'cancel' && { onRunning }),
+    ...(onRunning !== 'cancel' && { onRunning: onRunning === 'steer' ? 'reject' : onRunning }),
     specHash: session.spec_hash,
     ...(agents && { agents }),
     hasServers: hasServers(spec),

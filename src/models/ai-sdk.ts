@@ -13,6 +13,7 @@ import type {
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
 import { z } from 'zod';
+import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
@@ -247,7 +248,7 @@ function effortOf({ params }: ModelRequest): (typeof EFFORTS)[number] | undefine
 }
 
 async function callOptions(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4CallOptions> {
-  const { params, tools, responseFormat } = request;
+  const { params, tools, toolChoice, responseFormat } = request;
   const { max_tokens: maxOutputTokens, temperature, top_p: topP, top_k: topK } = params;
   const effort = effortOf(request);
   return {
@@ -264,6 +265,7 @@ async function callOptions(request: ModelRequest, dialect: Dialect): Promise<Lan
         description,
         inputSchema: parameters,
       })),
+      ...(toolChoice && { toolChoice: { type: toolChoice } }),
     }),
     ...responseFormatOf(responseFormat),
     providerOptions: { [dialect.key]: dialect.options(request) },
@@ -316,10 +318,8 @@ async function filePart(
   file: StoredFile,
   fileContent: FileContent,
 ): Promise<LanguageModelV4TextPart | LanguageModelV4FilePart> {
+  if (!isImage(file)) return { type: 'text', text: describeFile(file) };
   const data = await fileContent(file);
-  if (file.mimeType.startsWith('text/')) {
-    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(data, 'base64').toString()}` };
-  }
   return { type: 'file', filename: file.name, mediaType: file.mimeType, data: { type: 'data', data } };
 }
 
@@ -327,7 +327,7 @@ async function toolResult(
   { toolCallId, name: toolName, content, files }: ToolItem,
   fileContent: FileContent,
 ): Promise<Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number]> {
-  const images = files.filter(({ mimeType }) => mimeType.startsWith('image/'));
+  const images = files.filter(isImage);
   const output: LanguageModelV4ToolResultOutput =
     images.length === 0
       ? { type: 'text', value: content }

@@ -6,6 +6,7 @@ import type {
   ChatCompletionMessageParam,
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
+import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
@@ -42,7 +43,7 @@ export class OpenAIProvider implements ModelProvider {
   }
 
   async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
-    const { model, system, tools } = request;
+    const { model, system, tools, toolChoice } = request;
     const { max_tokens: maxTokens, ...params } = request.params;
     const body = {
       model,
@@ -52,7 +53,7 @@ export class OpenAIProvider implements ModelProvider {
       ...withoutNulls(params),
       // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
       ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
-      ...(tools.length > 0 && { tools: tools.map(functionOf) }),
+      ...(tools.length > 0 && { tools: tools.map(functionOf), ...(toolChoice && { tool_choice: toolChoice }) }),
       ...responseFormatOf(request.responseFormat),
     };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on all parameters of the agent, also those that the client's types lack (top_k)
@@ -137,7 +138,7 @@ async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<Ch
   for (const item of transcript) {
     if (item.role === 'tool') {
       messages.push({ role: 'tool', tool_call_id: item.toolCallId, content: item.content });
-      files.push(...item.files.filter(({ mimeType }) => mimeType.startsWith('image/')));
+      files.push(...item.files.filter(isImage));
       continue;
     }
     await flush();
@@ -200,13 +201,8 @@ function isJsonObject(text: string): boolean {
 }
 
 async function filePart(file: StoredFile, fileContent: FileContent): Promise<ChatCompletionContentPart> {
-  const base64 = await fileContent(file);
-  const data = `data:${file.mimeType};base64,${base64}`;
-  if (file.mimeType.startsWith('image/')) return { type: 'image_url', image_url: { url: data } };
-  if (file.mimeType.startsWith('text/')) {
-    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(base64, 'base64').toString()}` };
-  }
-  return { type: 'file', file: { filename: file.name, file_data: data } };
+  if (!isImage(file)) return { type: 'text', text: describeFile(file) };
+  return { type: 'image_url', image_url: { url: `data:${file.mimeType};base64,${await fileContent(file)}` } };
 }
 
 function responseFormatOf(format: ModelRequest['responseFormat']): { response_format?: unknown } {

@@ -164,16 +164,24 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(sent).not.toContain('SECRET');
   });
 
-  test('images of users and tools are sent', async () => {
+  test('images of users and tools are sent; other files are named', async () => {
     const image = { type: 'file' as const, name: 'a.png', mimeType: 'image/png', bytes: 5, blob: 'x' };
+    const archive = { ...image, name: 'a.zip', mimeType: 'application/zip' };
     const calls = [{ id: 'c1', name: 'look', args: {} }];
     endpoint.script(sending(...events({ calls })), sending(...events({ text: 'a sea' })));
-    const asked: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'what is it?' }, image] };
+    const asked: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'what is it?' }, image, archive] };
     const answer = await read(provider, requestOf({ transcript: [asked], tools: [LOOK] }));
-    const seen: TranscriptItem = { role: 'tool', toolCallId: 'c1', name: 'look', content: 'seen', files: [image] };
+    const seen: TranscriptItem = {
+      role: 'tool',
+      toolCallId: 'c1',
+      name: 'look',
+      content: 'seen',
+      files: [image, archive],
+    };
     await read(provider, requestOf({ transcript: [asked, messageOf(answer), seen], tools: [LOOK] }));
     const base64 = Buffer.from('image').toString('base64');
-    expect(JSON.stringify(endpoint.requests[1]?.body).split(base64)).toHaveLength(3);
+    const sent = JSON.stringify(endpoint.requests[1]?.body);
+    expect([sent.split(base64).length, sent.split('a.zip (application/zip, 5 B)').length]).toEqual([3, 2]);
   });
 
   test('a refusal ends the answer', async () => {
@@ -245,6 +253,17 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     if (kind === 'openai-responses') expect(await unknown).toMatchObject({ content: 'ok' });
     else
       await expect(unknown).rejects.toMatchObject({ failure: 'bad_request', message: expect.stringMatching(/heroic/) });
+  });
+
+  test('a model that is to answer gets the tools, and may not call them', async () => {
+    endpoint.script(sending(...events({ text: 'ok' })));
+    await read(provider, requestOf({ tools: [LOOK], toolChoice: 'none' }));
+    const sent = {
+      anthropic: { tools: [{ name: 'look' }], tool_choice: { type: 'none' } },
+      google: { toolConfig: { functionCallingConfig: { mode: 'NONE' } } },
+      'openai-responses': { tools: [{ name: 'look' }], tool_choice: 'none' },
+    };
+    expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);
   });
 
   test('parameters are passed on', async () => {

@@ -33,6 +33,7 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { FileTexts } from '../files/file-texts.ts';
 import { Skills } from '../skills/skills.ts';
 import { SignIns } from '../mcp/sign-ins.ts';
 import { signInUrls } from '../api/sessions/sign-ins.ts';
@@ -65,6 +66,7 @@ export interface Services {
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
   skills: Skills;
+  files: FileTexts;
   signIns: SignIns;
   toolPool: McpPool;
   agentCheck: AgentValidator;
@@ -170,6 +172,7 @@ export async function openServices({
     toolKinds,
     toolsets,
     skills,
+    files: new FileTexts({ blobs, log }),
     signIns,
     toolPool,
     agentCheck: new AgentValidator({ models, registry, skills }),

@@ -15,7 +15,7 @@ import {
 } from '../core/history.ts';
 import type { CancelReason } from '../core/records.ts';
 import type { TurnCommand } from '../core/turn-actions.ts';
-import { REFUSED, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
+import { CANCEL_TURN, REFUSED, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
 import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';
 
@@ -272,9 +272,16 @@ class EventDecoder {
     if (event.workflowTaskCompletedEventAttributes) return { type: 'taskCompleted' };
     const signaled = event.workflowExecutionSignaledEventAttributes;
     if (signaled) {
-      if (signaled.signalName !== TURN_COMMAND) return undefined;
-      const command = await this.#command(signaled.input?.payloads ?? []);
-      return command && { type: 'commanded', command };
+      const payloads = signaled.input?.payloads ?? [];
+      if (signaled.signalName === TURN_COMMAND) {
+        const command = await this.#sent<TurnCommand>(payloads);
+        return command && { type: 'commanded', command };
+      }
+      if (signaled.signalName !== CANCEL_TURN) return undefined;
+      const reason = await this.#sent<CancelReason>(payloads);
+      // The turn ignores a time-out while it is paused.
+      const isCancelled = reason !== undefined && reason !== 'server-execution-timeout';
+      return isCancelled ? { type: 'commanded', command: { type: 'cancelled' } } : undefined;
     }
     const continued = event.workflowExecutionContinuedAsNewEventAttributes;
     if (continued) return { type: 'continued', at, runId: continued.newExecutionRunId ?? '' };
@@ -282,8 +289,8 @@ class EventDecoder {
     return close && { type: 'closed', at, close };
   }
 
-  /** A command of the turn. Undefined if workers refuse it, and so drop its signal: see `workflows/refused-payloads.ts`. */
-  async #command(payloads: Payload[]): Promise<TurnCommand | undefined> {
+  /** What a signal sends. Undefined if workers refuse it, and so drop the signal: see `workflows/refused-payloads.ts`. */
+  async #sent<T>(payloads: Payload[]): Promise<T | undefined> {
     const [payload] = await decode(this.#commandCodecs, payloads, this.#own);
     if (
       !payload ||
@@ -292,7 +299,7 @@ class EventDecoder {
         .startsWith(REFUSED)
     )
       return undefined;
-    return this.#converter.payloadConverter.fromPayload<TurnCommand>(payload);
+    return this.#converter.payloadConverter.fromPayload<T>(payload);
   }
 
   async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityResult } | undefined> {

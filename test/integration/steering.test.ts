@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
-import { held, say, use } from '../support/scripted-model.ts';
+import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** What a client does to a running turn: it pauses and resumes it. */
+/** What a client does to a running turn: it pauses and resumes it, gives it messages, and has it answer. */
 
 let server: TestServer;
 let slow = Promise.withResolvers<void>();
@@ -138,4 +138,175 @@ test('a pause holds the sub-agents, too', async () => {
   expect(calls).toEqual(['look', 'look']);
   const order = (await reader.done).filter((one) => isSteering(one) || one.type === 'tool.response');
   expect(order.slice(0, 2).map(({ type }) => type)).toEqual(['turn.paused', 'turn.resumed']);
+});
+
+const post = (
+  { path }: Pick<Chat, 'path'>,
+  content: unknown,
+  more: object = { on_running: 'steer' },
+  headers: Record<string, string> = {},
+) => server.api.send('POST', `${path}/turns`, { input: [{ type: 'user.message', content }], ...more }, headers);
+
+const promptOf = (chat: Chat, i: number) => chat.requests()[i]?.messages.map(({ role, content }) => [role, content]);
+
+test('a message for a running turn is read with its next model call, once, by that turn and by later ones', async () => {
+  slow = Promise.withResolvers();
+  const last = held(
+    (call) => call.text('Almost'),
+    (call) => call.finish(),
+  );
+  const chat = await server.chat({
+    scripts: [use({ name: 'slow', id: 's1' }), last.script, say('Both.'), say('Later.')],
+    spec: onTestServer,
+  });
+  const reader = chat.turn('go');
+  const turnId = await reader.turnId();
+  calls.length = 0;
+  await expect.poll(() => calls).toEqual(['slow']);
+  const during = await post(chat, 'during the tool');
+  expect(during).toMatchObject({ status: 200, body: { data: { id: turnId, state: { status: 'running' } } } });
+  slow.resolve();
+  await reader.says('Almost');
+  // The turn would end with this message, and continues to answer.
+  for (let i = 0; i < 2; i++) {
+    const again = await post(
+      chat,
+      [{ type: 'text', text: 'at the end' }],
+      { on_running: 'steer' },
+      { 'idempotency-key': 'k' },
+    );
+    expect(again).toMatchObject({ status: 200, body: { data: { id: turnId } } });
+  }
+  last.release();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Both.' } });
+  expect(promptOf(chat, 2)).toEqual([
+    ['user', 'go'],
+    ['assistant', null],
+    ['tool', 'slow is done'],
+    ['user', 'during the tool'],
+    ['assistant', 'Almost'],
+    ['user', expect.anything()],
+  ]);
+  const repeated = await post(
+    chat,
+    [{ type: 'text', text: 'at the end' }],
+    { on_running: 'steer' },
+    { 'idempotency-key': 'k' },
+  );
+  expect(repeated).toMatchObject({ status: 200, body: { data: { id: turnId, state: { status: 'done' } } } });
+  const events = (await reader.done).filter(({ type }) => type === 'user.steered');
+  expect(events).toMatchObject([
+    { by, thread_id: null, content: 'during the tool' },
+    { by, content: [{ type: 'text', text: 'at the end' }] },
+  ]);
+  expect(folded(await reader.done).slice(1, -1)).toEqual(await server.api.list(`${chat.path}/turns/${turnId}/events`));
+  // None runs: the message begins a turn.
+  const next = chat.turn('then', { on_running: 'steer' });
+  expect(await next.end()).toMatchObject({ status: 'done', output: { content: 'Later.' } });
+  expect(promptOf(chat, 3)).toEqual([...(promptOf(chat, 2) ?? []), ['assistant', 'Both.'], ['user', 'then']]);
+});
+
+test('only messages are for a running turn; the agent sets the default, and a fork is a turn of its own', async () => {
+  const model = held(
+    (call) => call.text('busy'),
+    (call) => call.finish(),
+  );
+  const chat = await server.chat({
+    scripts: [say('first'), model.script, say('steered')],
+    spec: { config: { on_running: 'steer' } },
+  });
+  const first = chat.turn('one');
+  await first.done;
+  const reader = chat.turn('two');
+  await reader.says('busy');
+  const refused = await server.api.send('POST', `${chat.path}/turns`, { input: [], on_running: 'steer' });
+  expect([refused.status, refused.body.error.code]).toEqual([422, 'messages_required']);
+  for (const id of ['none', await first.turnId()]) {
+    const fork = await post(chat, 'fork', { previous_turn_id: id });
+    expect([fork.status, fork.body.error.code]).toEqual([409, 'turn_running']);
+  }
+  const turnId = await reader.turnId();
+  expect(await post(chat, 'three', {})).toMatchObject({ status: 200, body: { data: { id: turnId } } });
+  expect(await post(chat, 'four', { previous_turn_id: turnId })).toMatchObject({ body: { data: { id: turnId } } });
+  model.release();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'steered' } });
+  expect(promptOf(chat, 2)?.slice(-2)).toEqual([
+    ['user', 'three'],
+    ['user', 'four'],
+  ]);
+});
+
+test('a message after a cancel begins the next turn', async () => {
+  const model = held(
+    (call) => call.text('busy'),
+    (call) => call.finish(),
+  );
+  const chat = await server.chat({ scripts: [model.script, say('next')] });
+  const reader = chat.turn('one');
+  await reader.says('busy');
+  expect((await server.api.send('POST', `${chat.path}/cancel`, {})).status).toBe(200);
+  const next = chat.turn('two', { on_running: 'steer' });
+  expect(await next.end()).toMatchObject({ status: 'done', output: { content: 'next' } });
+  expect(await reader.end()).toMatchObject({ status: 'cancelled' });
+  expect((await reader.done).filter(({ type }) => type === 'user.steered')).toEqual([]);
+  expect(promptOf(chat, 1)?.at(-1)).toEqual(['user', 'two']);
+});
+
+const askedToAnswer = (chat: Chat) => chat.requests().map((request) => request.tool_choice);
+
+test('a turn that is to answer does so with its next model call, without tools, and resumes for it', async () => {
+  slow = Promise.withResolvers();
+  const disobedient: Script = (call) => {
+    call.text('Fine.');
+    call.toolCall('look', {}, 'l1');
+    call.finish();
+  };
+  const chat = await server.chat({
+    scripts: [use({ name: 'slow', id: 's1' }), disobedient, say('Again.')],
+    spec: onTestServer,
+  });
+  expect(await send(chat, 'force_answer')).toEqual([409, 'nothing_running']);
+  const reader = chat.turn('go');
+  await reader.turnId();
+  calls.length = 0;
+  await expect.poll(() => calls).toEqual(['slow']);
+  expect(await send(chat, 'pause')).toEqual(DONE);
+  for (let i = 0; i < 2; i++) expect(await send(chat, 'force_answer')).toEqual(DONE);
+  slow.resolve();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Fine.' }, required_actions: [] });
+  expect(calls).toEqual(['slow']);
+  expect((await reader.done).filter((one) => isSteering(one) || one.type === 'tool.response')).toMatchObject([
+    { type: 'turn.paused' },
+    { type: 'turn.resumed', reason: 'requested', by },
+    { tool_call_id: 's1', outcome: 'succeeded' },
+    { tool_call_id: 'l1', outcome: 'failed' },
+  ]);
+  // The next turn may use tools.
+  await chat.turn('next').done;
+  expect(askedToAnswer(chat)).toEqual([undefined, 'none', undefined]);
+});
+
+test('sub-agents and a turn that waits for approvals answer, too', async () => {
+  slow = Promise.withResolvers();
+  const chat = await server.chat({ spec: { ...onTestServer, config: { pause: 'wait' } } });
+  server.model.script(`${chat.agent}-sub`, use({ name: 'slow', id: 's1' }), say('As far as I know, yes.'));
+  const sub = { name: 'create_sub_agent', id: 'c1', args: { name: 'sub', input: 'look', model: `${chat.agent}-sub` } };
+  chat.script(use(sub, { name: 'ask_user_question', id: 'q1', args: { question: 'Why?' } }), say('Yes.'));
+  calls.length = 0;
+  const reader = chat.turn('go');
+  await expect.poll(() => calls).toEqual(['slow']);
+  expect(await send(chat, 'force_answer')).toEqual(DONE);
+  slow.resolve();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Yes.' } });
+  expect(await reader.done).toContainEqual(
+    expect.objectContaining({ type: 'tool.response', tool_call_id: 'q1', outcome: 'cancelled' }),
+  );
+  expect(
+    chat
+      .requests()[1]
+      ?.messages.slice(-2)
+      .map(({ content }) => content),
+  ).toEqual(['As far as I know, yes.', expect.stringContaining('asked for an answer')]);
+  const forced = server.model.requests.filter(({ model }) => model === `${chat.agent}-sub`);
+  expect(forced.map((request) => request.tool_choice)).toEqual([undefined, 'none']);
 });

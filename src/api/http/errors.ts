@@ -126,6 +126,11 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'a user message has neither text nor a file',
   },
+  messages_required: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: '`on_running: "steer"` with an input that is not user messages',
+  },
   actions_pending: {
     status: 422,
     type: 'unprocessable_error',
@@ -166,6 +171,11 @@ export const ERRORS = {
     status: 409,
     type: 'conflict_error',
     description: 'the session has no running turn',
+  },
+  too_many_messages: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the running turn has not read its earlier messages yet',
   },
   already_decided: {
     status: 409,
@@ -229,6 +239,12 @@ export const ERRORS = {
     type: 'rate_limit_error',
     retryAfter: 3,
     description: 'too many turns are running, either of the caller or in total',
+  },
+  queue_full: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryAfter: 3,
+    description: 'too many turns wait in the queue of the session',
   },
   too_many_streams: {
     status: 429,

@@ -1,3 +1,4 @@
+import { sequenceNumber } from '../../../core/cursor.ts';
 import { responseText } from '../../../core/tool-records.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../../../core/message.ts';
@@ -7,6 +8,7 @@ import {
   type Approval,
   type ApprovalPolicy,
   type AuthRequired,
+  type ContextCompacted,
   type Elicitation,
   type InputBreakdown,
   type InputItem,
@@ -28,7 +30,7 @@ import {
   type TurnDone,
   type TurnPaused,
   type Usage,
-  type UserContentPart,
+  type UserSteered,
 } from '../../../core/records.ts';
 import type { Subject } from '../../../core/subject.ts';
 import type {
@@ -78,9 +80,18 @@ export function toWire(record: LogRecord): SessionEvent {
     case 'turn.paused':
     case 'turn.resumed':
       return pauseToWire(record);
+    case 'user.steered':
+      return steeredToWire(record);
+    case 'context.compacted':
+      return compactedToWire(record);
     case 'turn.done':
       return turnDoneToWire(record);
   }
+}
+
+/** Whether clients get the event of a record: those that do not know its type would fail. */
+export function isShown(record: LogRecord): boolean {
+  return record.kind !== 'context.compacted' || record.isShown === true;
 }
 
 /** The text of a result; one that was cut ends with the address of the whole. */
@@ -91,7 +102,12 @@ function contentOf(record: ToolResponse): string {
   return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
-function turnCreatedToWire(record: TurnCreated): SessionEvent {
+/** The state of a turn that has not ended; `position` is its position in the queue, if it waits there. */
+export function runningState(position?: number): { status: 'running'; queued?: { position: number } } {
+  return { status: 'running', ...(position !== undefined && { queued: { position } }) };
+}
+
+export function turnCreatedToWire(record: TurnCreated, position?: number): SessionEvent {
   const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash: _, ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -102,7 +118,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
     turn_id: turnId,
     previous_turn_id: previousTurnId,
     input: inputToWire(input, sessionId),
-    state: { status: 'running' },
+    state: runningState(position),
     created_by: subjectToWire(createdBy),
   };
 }
@@ -277,22 +293,15 @@ function metrics({
 export function inputToWire(input: InputItem[], sessionId: string): WireInputItem[] {
   const texts = input.flatMap((item) => {
     if (item.type === 'user.tool_approval') return 'reason' in item.approval ? [item.approval.reason ?? ''] : [];
-    if (typeof item.content === 'string') return [item.content];
-    return item.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
+    return textsOf(item.content);
   });
-  const share = fairShare(texts, MAX_TEXT_BYTES);
-  const fit = (text: string) =>
-    truncateMiddle(text, share, (n) => `[${n} characters left out here; the model received them]`);
-  const partToWire = (part: UserContentPart) =>
-    part.type === 'text'
-      ? { type: 'text' as const, text: fit(part.text) }
-      : { type: 'file' as const, name: part.name, data: fileData(part, sessionId) };
+  const fit = fitting(texts);
   return input.map((item): WireInputItem => {
     switch (item.type) {
       case 'user.message': {
         const { type, content, ...rest } = item;
         rest satisfies NoFields;
-        return { type, content: typeof content === 'string' ? fit(content) : content.map(partToWire) };
+        return { type, content: contentToWire(content, fit, sessionId) };
       }
       case 'user.tool_approval': {
         const { type, threadId, toolCallId, approval, ...rest } = item;
@@ -323,6 +332,26 @@ function approvalToWire(approval: Approval, fit: (text: string) => string): Wire
 function objectOf(json: string): Record<string, unknown> {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object: see `editedArguments`
   return JSON.parse(json) as Record<string, unknown>;
+}
+
+function textsOf(content: UserSteered['content']): string[] {
+  if (typeof content === 'string') return [content];
+  return content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
+}
+
+/** Cuts the texts of one event so that all of them fit into it. */
+function fitting(texts: string[]): (text: string) => string {
+  const share = fairShare(texts, MAX_TEXT_BYTES);
+  return (text) => truncateMiddle(text, share, (n) => `[${n} characters left out here; the model received them]`);
+}
+
+function contentToWire(content: UserSteered['content'], fit: (text: string) => string, sessionId: string) {
+  if (typeof content === 'string') return fit(content);
+  return content.map((part) =>
+    part.type === 'text'
+      ? { type: 'text' as const, text: fit(part.text) }
+      : { type: 'file' as const, name: part.name, data: fileData(part, sessionId) },
+  );
 }
 
 function fileData(file: StoredFile, sessionId: string): string {
@@ -365,9 +394,9 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
 ): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
-  // Only the provider understands its fields.
+  // Only the provider understands its fields, and only models read the texts of files.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, structured, ...rest } = origin;
+  const { provider, model, attempts, structured, fileTexts: ___, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,
@@ -583,7 +612,37 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
   };
 }
 
+function steeredToWire(record: UserSteered): SessionEvent {
+  const { kind: type, id, at, by, content, sessionId, commandId: _, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    by: subjectToWire(by),
+    content: contentToWire(content, fitting(textsOf(content)), sessionId),
+  };
+}
+
 function pauseToWire({ kind: type, id, at, reason, by, ...rest }: TurnPaused): SessionEvent {
   rest satisfies NoFields;
   return { type, id, created_at: at, thread_id: null, reason, ...(by && { by: subjectToWire(by) }) };
+}
+
+function compactedToWire(record: ContextCompacted): SessionEvent {
+  // The metrics of the turn have the usage, and the found tools are for the model.
+  const { foundTools: _, usage: __, isShown: ___, ...shown } = record;
+  const { kind: type, id, at, threadId, through, summary, tokensBefore, tokensAfter, ...rest } = shown;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    through: sequenceNumber({ ordinal: through, frame: 0 }),
+    summary: summary ?? null,
+    tokens_before: tokensBefore,
+    tokens_after: tokensAfter,
+  };
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ROLES } from '../../../core/subject.ts';
-import { inputItem } from './input.ts';
+import { inputItem, messageContent } from './input.ts';
 
 /**
  * The events of a turn as clients see them (`docs/sessions-api.md`, section 3). Fields that also have an older name are
@@ -238,6 +238,28 @@ export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause })
 
 export const turnResumed = z.object({ type: z.literal('turn.resumed'), ...pause }).meta({ id: 'TurnResumed' });
 
+export const userSteered = z
+  .object({
+    type: z.literal('user.steered'),
+    ...base,
+    thread_id: z.null(),
+    by: subject,
+    content: messageContent,
+  })
+  .meta({ id: 'UserSteered' });
+
+export const contextCompacted = z
+  .object({
+    type: z.literal('context.compacted'),
+    ...base,
+    thread_id: z.string(),
+    through: z.int().describe('sequence number of the last event of this turn that is replaced; 0: none'),
+    summary: z.string().nullable().describe('null if only the results of tools were cleared'),
+    tokens_before: z.int().describe('input of the next model call, estimated'),
+    tokens_after: z.int(),
+  })
+  .meta({ id: 'ContextCompacted' });
+
 export const mcpInitialize = z
   .object({
     type: z.literal('mcp.initialize'),
@@ -326,6 +348,13 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({ status: z.literal('error'), message: z.string(), ...ended }),
 ]);
 
+const queuedState = {
+  queued: z
+    .object({ position: z.int() })
+    .optional()
+    .describe('the turn waits in the queue of its session (`on_running: "queue"`); position 1 begins next'),
+};
+
 export const turnState = z
   .discriminatedUnion('status', [
     z.object({
@@ -335,6 +364,7 @@ export const turnState = z
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
       paused: z.array(pauseReason).optional().describe('why the turn is paused; absent if it is not'),
+      ...queuedState,
     }),
     ...turnDoneState.options,
   ])
@@ -348,7 +378,7 @@ export const turnCreated = z
     turn_id: z.string(),
     previous_turn_id: z.string().nullable(),
     input: z.array(inputItem),
-    state: z.object({ status: z.literal('running') }),
+    state: z.object({ status: z.literal('running'), ...queuedState }),
     created_by: subject,
   })
   .meta({ id: 'TurnCreated' });
@@ -365,8 +395,10 @@ export const turnEvent = z
     approvalRequired,
     responseRequired,
     toolDecided,
+    contextCompacted,
     turnPaused,
     turnResumed,
+    userSteered,
     mcpInitialize,
     authRequired,
     threadCreated,

@@ -77,13 +77,14 @@ const toolResponse = z.object({
   content: z.string(),
 });
 
+const returnedMessage = userMessage(z.discriminatedUnion('type', [textPart, filePart]));
+
+/** The content of a user message as it is returned. */
+export const messageContent = returnedMessage.shape.content;
+
 /** An input item as it is returned: in `turn.created` and in turns. */
 export const inputItem = z
-  .discriminatedUnion('type', [
-    userMessage(z.discriminatedUnion('type', [textPart, filePart])),
-    toolApproval,
-    toolResponse,
-  ])
+  .discriminatedUnion('type', [returnedMessage, toolApproval, toolResponse])
   .meta({ id: 'TurnInputItem' });
 
 const sentResponse = toolResponse.extend({ content: z.string().min(1, 'must not be empty') });
