@@ -43,7 +43,7 @@ export type ActionChange = { ordinal: number } & (
   | { type: 'decided'; call: CallKey; decision: ActionDecision; remaining: number }
   | { type: 'escalated'; call: CallKey }
   /** The call has a result: `isResponse` if it is the one that it may have waited for. */
-  | { type: 'answered'; call: CallKey; at: string; isResponse: boolean }
+  | { type: 'answered'; call: CallKey; at: string; by?: Subject; isResponse: boolean }
   /** The turn has ended on these calls. */
   | { type: 'ended'; pending: CallKey[] }
 );
@@ -164,7 +164,8 @@ export class ActionIndex {
       case 'decided':
         return this.#settle(db, asked, () => ({ status: statusAfter(change), decision: change.decision }));
       case 'answered': {
-        const decision: ActionDecision = { decision: 'respond', at: change.at };
+        const { at, by } = change;
+        const decision: ActionDecision = { ...(by && { by }), decision: 'respond', at };
         return this.#settle(db, asked, () => (change.isResponse ? { status: 'decided', decision } : SUPERSEDED));
       }
       case 'escalated': {

@@ -1,5 +1,5 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
-import type { AnswerableCall } from '../core/records.ts';
+import type { ActionKind } from '../core/actions.ts';
 import type { Role } from '../core/subject.ts';
 
 /**
@@ -243,7 +243,7 @@ interface ActionsTable {
   turn_id: string;
   thread_id: string;
   tool_call_id: string;
-  kind: AnswerableCall['needs'];
+  kind: ActionKind;
   status: ActionStatus;
   agent_name: string | null;
   requested_at: string;

@@ -70,17 +70,21 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
 
 /** Why a pending call cannot be answered like this, by any caller. */
 export function refuseAnswer(
-  { threadId, toolCallId, needs, policy }: PendingCall,
+  { threadId, toolCallId, needs, policy, unknownOutcome }: PendingCall,
   answer: Exclude<InputItem, { type: 'user.message' }>,
 ): Refusal | undefined {
   const what = `tool call ${toolCallId} of thread ${threadId}`;
   const expected = needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
-  if (answer.type !== expected) {
+  if (answer.type !== expected && unknownOutcome === undefined) {
     return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
   }
   const isEdit = answer.type === 'user.tool_approval' && answer.approval.status === 'allow' && answer.approval.edited;
   if (!isEdit || policy?.mayEditArguments !== false) return undefined;
-  return { code: 'edit_not_allowed', message: `the policy of ${what} does not allow that its arguments are changed` };
+  const message =
+    unknownOutcome === undefined
+      ? `the policy of ${what} does not allow that its arguments are changed`
+      : `the outcome of ${what} is unknown: it can only run again as it ran before`;
+  return { code: 'edit_not_allowed', message };
 }
 
 /** Whether the policy of a call says more than that one subject with the right to decide has to allow it. */

@@ -1,6 +1,7 @@
 import { decidersFor } from '../auth/rights.ts';
 import type { ActionChange, ActionDecision, ActionDetail, Answers } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
+import { actionKind } from '../core/actions.ts';
 import type { TurnStart } from '../core/history.ts';
 import type { ActionRequired, AnswerableCall, EditedArguments, LogEntry, PendingCall } from '../core/records.ts';
 import { jsonShape } from '../lib/json-shape.ts';
@@ -41,8 +42,9 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
         changes.push({ ordinal, type: 'decided', call, remaining, decision: { decision, at, ...detail } });
       }
     } else if (record.kind === 'tool.response') {
-      const { at, outcome, ...call } = record;
-      changes.push({ ordinal, type: 'answered', call, at, isResponse: outcome === 'succeeded' });
+      const { at, by, outcome, ...call } = record;
+      const answered = { at, ...(by && { by }), isResponse: outcome === 'succeeded' };
+      changes.push({ ordinal, type: 'answered', call, ...answered });
     } else if (record.kind === 'turn.done') {
       const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(({ calls }) => calls) : [];
       changes.push({ ordinal, type: 'ended', pending });
@@ -86,14 +88,14 @@ async function actionOf(
   subjectId: string,
   sources: ActionSources,
 ) {
-  const { threadId, toolCallId, needs, policy } = call;
+  const { threadId, toolCallId, policy } = call;
   const expiry = policy?.expiresInSeconds;
   return {
     // Derived from the record's id, so that every reader of the log finds the same one.
     id: `act_${record.id.slice(record.id.indexOf('_') + 1)}_${index}`,
     threadId,
     toolCallId,
-    kind: needs,
+    kind: actionKind(call),
     requestedAt: record.at,
     expiresAt: expiry === undefined ? null : new Date(Date.parse(record.at) + expiry * 1000).toISOString(),
     ...decidersFor(call, subjectId),

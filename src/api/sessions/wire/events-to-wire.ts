@@ -126,7 +126,7 @@ export function turnCreatedToWire(record: TurnCreated, position?: number): Sessi
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, arguments: executed, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -138,6 +138,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     content: fromThread === undefined ? contentOf(record) : '',
     outcome,
     ...(executed !== undefined && { arguments: objectOf(executed) }),
+    ...(by && { by: subjectToWire(by) }),
   };
 }
 
@@ -551,6 +552,7 @@ function callRef(call: PendingCall, at: string) {
     needs: __,
     signInId: ___,
     edited: ____,
+    unknownOutcome,
     ...rest
   } = call;
   rest satisfies NoFields;
@@ -560,6 +562,7 @@ function callRef(call: PendingCall, at: string) {
     event_id: source.messageId,
     ...(policy && { policy: policyToWire(policy, at) }),
     ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
+    ...(unknownOutcome !== undefined && { unknown_outcome: unknownOutcome }),
   };
 }
 

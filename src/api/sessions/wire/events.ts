@@ -133,6 +133,7 @@ export const toolResponse = z
       .enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'])
       .describe('how the call ended; unknown_outcome: it was started and may or may not have taken effect'),
     arguments: args.optional().describe('the arguments with which it ran, if they were edited'),
+    by: subject.optional().describe('who has given the result, in a turn that waited for it'),
   })
   .meta({ id: 'ToolResponse' });
 
@@ -171,6 +172,13 @@ const toolCallRef = z.object({
   elicitation: elicitation
     .optional()
     .describe('set if the call has begun and its server asks the user: the response is an answer, not a result'),
+  unknown_outcome: z
+    .string()
+    .optional()
+    .describe(
+      'set if the call has begun and its outcome is unknown: a response says what happened, an approval has the call ' +
+        'run again, a denial leaves it unknown',
+    ),
 });
 
 const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
@@ -208,7 +216,9 @@ export const toolDecided = z
     ...base,
     thread_id: z.string(),
     tool_call_id: z.string(),
-    decision: z.enum(['allow', 'deny', 'expired', 'escalated']),
+    decision: z
+      .enum(['allow', 'deny', 'respond', 'expired', 'escalated'])
+      .describe('respond: the question of the MCP server was answered'),
     by: subject.optional().describe('absent if time has decided'),
     reason: z.string().optional(),
     arguments: args.optional().describe('what was allowed, if not the arguments that the model wrote'),
