@@ -138,7 +138,7 @@ function toolItem(
     'kind' in result
       ? {
           ...itemOf(call),
-          content: textForModel(result, records),
+          content: textOf(result, records),
           files: result.files ?? [],
           ...(result.fullText && { fullText: result.fullText }),
         }
