@@ -34,20 +34,8 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   for (const item of input) {
     if (item.type === 'user.message') continue;
     const key = callKey(item);
-    const call = waiting.get(key);
-    const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
-    if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
-    if (answered.has(key)) return { code: 'call_answered_twice', message: `${what} is answered twice` };
-    const expected = call.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
-    if (item.type !== expected) {
-      return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${item.type}` };
-    }
-    if (item.type === 'user.tool_approval' && item.approval.status === 'allow' && needsVotes(call)) {
-      return {
-        code: 'not_an_approver',
-        message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
-      };
-    }
+    const refusal = refuseAnswer(item, waiting.get(key), answered.has(key));
+    if (refusal) return refusal;
     answered.add(key);
   }
   const unanswered = answerable.filter((call) => !answered.has(callKey(call)));
@@ -63,6 +51,28 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
     code: 'actions_pending',
     message: `these tool calls of the previous turn must be answered first: ${ids}`,
   };
+}
+
+/** Checks whether a turn that follows the one with a pending call can begin with this answer to it. */
+export function refuseAnswer(
+  item: Exclude<InputItem, { type: 'user.message' }>,
+  call: PendingCall | undefined,
+  isAnswered: boolean,
+): Refusal | undefined {
+  const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
+  if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
+  if (isAnswered) return { code: 'call_answered_twice', message: `${what} is answered twice` };
+  const expected = call.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
+  if (item.type !== expected) {
+    return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${item.type}` };
+  }
+  if (item.type === 'user.tool_approval' && item.approval.status === 'allow' && needsVotes(call)) {
+    return {
+      code: 'not_an_approver',
+      message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
+    };
+  }
+  return undefined;
 }
 
 /** Whether the policy of a call says more than that one subject with the right to decide has to allow it. */

@@ -504,7 +504,8 @@ function decided(
   return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
 }
 
-function answerText(answer: Answer): string {
+/** Equal for equal answers. */
+export function answerText(answer: Answer): string {
   return JSON.stringify(answer.type === 'user.tool_approval' ? answer.approval.status : answer.content);
 }
 

@@ -1,8 +1,9 @@
 import { decidersFor } from '../auth/rights.ts';
-import type { ActionChange, ActionDetail, Answers } from '../catalog/action-index.ts';
+import type { ActionChange, ActionDecision, ActionDetail, Answers } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnStart } from '../core/history.ts';
 import type { ActionRequired, AnswerableCall, LogEntry, PendingCall } from '../core/records.ts';
+import type { Answer } from '../core/turn-actions.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
@@ -56,13 +57,18 @@ export function answersOf({
 }: Pick<TurnStart, 'input' | 'createdBy' | 'createdAt'>): Answers | undefined {
   const items = input.flatMap((item): Answers['items'] => {
     if (item.type === 'user.message') return [];
-    const { threadId, toolCallId } = item;
-    if (item.type === 'user.tool_response') return [{ threadId, toolCallId, decision: 'respond' }];
-    const { approval } = item;
-    const { reason } = of(undefined, 'reason' in approval ? approval.reason : undefined);
-    return [{ threadId, toolCallId, decision: approval.status, ...(reason && { reason }) }];
+    const { threadId, toolCallId, by } = item;
+    return [{ threadId, toolCallId, ...decisionOf(item), ...(by && { isKept: true }) }];
   });
   return items.length > 0 ? { by: createdBy, at: createdAt, items } : undefined;
+}
+
+/** An answer as the index has it. */
+export function decisionOf(answer: Answer): Pick<ActionDecision, 'decision' | 'reason'> {
+  if (answer.type === 'user.tool_response') return { decision: 'respond' };
+  const { approval } = answer;
+  const { reason } = of(undefined, 'reason' in approval ? approval.reason : undefined);
+  return { decision: approval.status, ...(reason && { reason }) };
 }
 
 /** A reason that was moved into the blob store is left out of the index. */

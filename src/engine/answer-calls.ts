@@ -4,10 +4,12 @@ import type { SessionRow } from '../catalog/schema.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand, Verdict } from '../core/turn-actions.ts';
+import { answerEndedTurn, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
+import { turnStatus } from './turn-status.ts';
 
 /** How long the turn may take to record the answers: a worker that was lost is replaced within seconds. */
 const VERDICT_TIMEOUT_MS = 30_000;
@@ -22,15 +24,9 @@ interface AnswersToCalls {
   answers: Answer[];
 }
 
-/** The ids of the calls that were answered, and of those that still wait. */
-export interface AcceptedAnswers {
-  accepted: string[];
-  waiting: string[];
-}
-
 /**
  * Answers calls that wait in the running turn of a session, and returns once the turn has recorded the answers: all of
- * them, or none. A repeated answer changes nothing.
+ * them, or none. Those of an ended turn are kept until the next turn starts with them. A repeated answer changes nothing.
  * @throws EngineError, `unavailable` if it is unknown whether the turn will record them
  */
 export async function answerCalls(
@@ -39,23 +35,29 @@ export async function answerCalls(
 ): Promise<AcceptedAnswers> {
   const { turnIndex, logs, blobs, commands } = engine;
   const last = await turnIndex.confirmedLast(session.id);
-  if (!last) throw nothingPending();
-  const stored = await offload(answers, {
-    blobs,
-    sessionId: session.id,
-    maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES,
-  });
-  const command: AnswerCommand = {
+  const status = last && (await turnStatus(last.id, engine));
+  if (!last || !status) throw nothingPending();
+  const sent: AnswerCommand = {
     type: 'answer',
     id: newId('req'),
     subject: caller.subject,
     roles: caller.roles,
     mayDecide: mayOnSession(caller, session, 'decide'),
     mayRespond: mayOnSession(caller, session, 'send'),
-    answers: stored,
+    answers,
   };
+  if (!status.open) {
+    const answered = await answerEndedTurn(engine, { session, turn: status, command: sent });
+    return answered ?? startedWith(engine, last.id, sent);
+  }
   const { actions, done } = await logs.currentRun(last.id);
-  if (!actions || done) throw nothingPending();
+  if (!actions?.waits || done) return startedWith(engine, last.id, sent);
+  const stored = await offload(answers, {
+    blobs,
+    sessionId: session.id,
+    maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES,
+  });
+  const command: AnswerCommand = { ...sent, answers: stored };
   const refusal = actions.refuse(command);
   if (refusal && !(await wasAccepted(engine, last.id, command))) throw errorOf(refusal);
   const accepted = answers.map(({ toolCallId }) => toolCallId);
@@ -106,6 +108,12 @@ async function wasAccepted({ logs }: Engine, turnId: string, { answers, subject 
   return answers.every(
     (answer) => answer.type === 'user.tool_approval' && decided.has(`${answer.approval.status} ${callKey(answer)}`),
   );
+}
+
+/** The turn may have been started with the same answers of the same caller. @throws EngineError `nothing_pending` */
+async function startedWith(engine: Engine, turnId: string, command: AnswerCommand): Promise<AcceptedAnswers> {
+  if (!(await isStartedWith(engine, turnId, command))) throw nothingPending();
+  return { accepted: command.answers.map(({ toolCallId }) => toolCallId), waiting: [], turnId };
 }
 
 const NOTHING_PENDING = {

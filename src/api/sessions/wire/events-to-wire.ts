@@ -281,18 +281,22 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
         return { type, content: typeof content === 'string' ? fit(content) : content.map(partToWire) };
       }
       case 'user.tool_approval': {
-        const { type, threadId, toolCallId, approval, ...rest } = item;
+        const { type, threadId, toolCallId, approval, by, ...rest } = item;
         rest satisfies NoFields;
         const shown = 'reason' in approval ? { ...approval, reason: fit(approval.reason ?? '') } : approval;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown };
+        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown, ...authorToWire(by) };
       }
       case 'user.tool_response': {
-        const { type, threadId, toolCallId, content, ...rest } = item;
+        const { type, threadId, toolCallId, content, by, ...rest } = item;
         rest satisfies NoFields;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, content: fit(content) };
+        return { type, thread_id: threadId, tool_call_id: toolCallId, content: fit(content), ...authorToWire(by) };
       }
     }
   });
+}
+
+function authorToWire(by: Subject | undefined): { by?: ReturnType<typeof subjectToWire> } {
+  return by ? { by: subjectToWire(by) } : {};
 }
 
 function fileData(file: StoredFile, sessionId: string): string {

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
+import { subject } from './subject.ts';
 
 /** Turn input (`docs/sessions-api.md`, section 4), by the names of current and of older clients (section 6). */
 
@@ -69,12 +70,14 @@ const toolResponse = z.object({
   content: z.string(),
 });
 
+const author = { by: subject.optional().describe('who has answered, if that was before the turn could start') };
+
 /** An input item as it is returned: in `turn.created` and in turns. */
 export const inputItem = z
   .discriminatedUnion('type', [
     userMessage(z.discriminatedUnion('type', [textPart, filePart])),
-    toolApproval,
-    toolResponse,
+    toolApproval.extend(author),
+    toolResponse.extend(author),
   ])
   .meta({ id: 'TurnInputItem' });
 
