@@ -20,6 +20,7 @@ afterAll(async () => {
 beforeEach(() => {
   notes.user.consents = true;
   notes.rejectsCalls = false;
+  notes.requires = undefined;
 });
 afterEach(async () => {
   const { data } = await server.api.get<{ data: { id: string }[] }>('/v1/agents/mcp/connections');
@@ -174,6 +175,29 @@ test('sub-agents wait for one sign-in, and then answer their parent in the same 
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'There is milk.' } });
   const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
   expect(byThread(folded(replay))).toEqual(byThread(folded(reader.frames)));
+});
+
+test('a call that needs a further scope waits until the user has allowed it, and fails if that changes nothing', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'add', id: 'a1' }), use({ name: 'add', id: 'a2' })], spec });
+  const reader = chat.turn('add');
+  notes.requires = 'write';
+  await signIn((await links(reader))[0]);
+  const request = await reader.next((frame) => frame.type === 'mcp.auth_required' && frame.tool_calls.length > 0);
+  const url = request.type === 'mcp.auth_required' ? (request.mcp_servers[0]?.auth_url ?? '') : '';
+  await reader.next(({ type, sequence_number: number }) => type === 'turn.paused' && number > request.sequence_number);
+  const browser = new TestBrowser();
+  expect((await browser.visit(url)).text).toContain('(notes, offline_access, write)');
+  expect((await browser.open(url)).text).toContain('You are signed in');
+  expect(await reader.next(({ type }) => type === 'tool.response')).toMatchObject({ outcome: 'succeeded' });
+  // The authorization server does not know this one.
+  notes.requires = 'unknown';
+  chat.script(say('Once.'));
+  const more = await reader.next(
+    (frame) => frame.type === 'mcp.auth_required' && frame.tool_calls.some(({ id }) => id === 'a2'),
+  );
+  if (more.type === 'mcp.auth_required') await signIn(more.mcp_servers[0]?.auth_url);
+  expect(await reader.end()).toMatchObject({ output: { content: 'Once.' } });
+  expect(responses(reader)).toMatchObject([{ outcome: 'succeeded' }, { tool_call_id: 'a2', outcome: 'failed' }]);
 });
 
 test('beside a question of another tool, both are answered in any order', async () => {
