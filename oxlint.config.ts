@@ -21,6 +21,8 @@ const LAYERS = [
   'src/engine',
   'workflows',
   'src/mcp',
+  'src/skills',
+  'src/files',
   'src/models',
   'src/telemetry',
   'src/auth',

@@ -22,6 +22,7 @@ import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/tempora
 import { prepareModelCall } from '../src/agents/prepare-model-call.ts';
 import { endOfSubAgent, refusalOf } from '../src/agents/end-sub-agent.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
+import { outcomeOf } from '../src/agents/structured-answer.ts';
 import { MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
@@ -66,6 +67,7 @@ type Outcome = CallModelResult['outcome'];
  *   attempt starts the message with that one.
  * - If the provider fails permanently, or the last model for longer than configured, the result is the message so far
  *   and the provider's error.
+ * - If the model's answer does not fit the agent's schema too often, the result is that message and an error.
  * - If too many attempts were lost, the result is an empty message and an error that says so.
  */
 export function createCallModel(dependencies: Dependencies): (input: CallModelInput) => Promise<CallModelResult> {
@@ -204,31 +206,33 @@ class ModelCallAttempt {
     return this.#dependencies.conversations.load(this.#input, runId, this.#signal);
   }
 
-  async #result(outcome: Outcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
+  async #result(end: Outcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
     const { conversations, blobs, stepsAhead } = this.#dependencies;
     const { sessionId } = this.#input;
-    const end = outcome.status === 'sign_in_required' ? 'cancelled' : outcome.status;
+    const status = end.status === 'sign_in_required' ? 'cancelled' : end.status;
     this.#recordUsage();
     const { usage, failed } = this.details;
-    const finishReason = end === 'cancelled' ? 'cancelled' : 'error';
+    const finishReason = status === 'cancelled' ? 'cancelled' : 'error';
     const handling = {
       refusal: refusalOf(this.#input),
       maxWaiting: this.#input.subAgent ? MAX_WAITING_CALLS : Infinity,
       startSubAgent: (call: SubAgentCall) =>
         retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
+      loadBlob: (blob: string) => retryWhileUnavailable(() => blobs.get(sessionId, blob), this.#signal),
     };
     const answer: NewRecord[] =
-      (await this.#message?.records(end, usage, handling)) ??
+      (await this.#message?.records(status, usage, handling)) ??
       emptyAnswer(this.#input, finishReason, reported(usage).usage);
+    const message = answer.find((record) => record.kind === 'model.message');
+    const outcome = outcomeOf(end, message, this.#message?.repairs ?? 0);
     const records =
       signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...endOfSubAgent(this.#input, answer, outcome)];
-    const message = records.find((record) => record.kind === 'model.message');
     if (message && failed.length > 0) message.attempts = failed;
     const stamp = randomUUID();
     // The message is complete and paid for, so an unavailable store is retried.
     const store = () => offloadResult(records, { blobs, sessionId });
     // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
-    const until = end === 'cancelled' ? NEVER : this.#signal;
+    const until = status === 'cancelled' ? NEVER : this.#signal;
     const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
     if (this.#message) stepsAhead.messageEnded(this.#input, stamp, records, this.#message.toolset);

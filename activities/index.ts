@@ -16,14 +16,20 @@ import { createTerminateTurn } from './terminate-turn.ts';
 export type Activities = ReturnType<typeof createActivities>;
 
 export function createActivities(dependencies: Dependencies) {
-  const untilDeadline =
-    <I extends { deadline: number }, R>(activity: (input: I) => Promise<R>) =>
-    (input: I): Promise<R> =>
-      cancelAtDeadline(dependencies.client, input.deadline, () => activity(input));
+  /** Ends the activity at the turn's deadline, and tells readers that its result follows. */
+  const ofTurn =
+    <I extends { turnId: string; deadline: number }, R>(activity: (input: I) => Promise<R>) =>
+    async (input: I): Promise<R> => {
+      try {
+        return await cancelAtDeadline(dependencies.client, input.deadline, () => activity(input));
+      } finally {
+        dependencies.bus.hintGrowth(input.turnId);
+      }
+    };
   const appending = {
-    callModel: untilDeadline(createCallModel(dependencies)),
-    callTool: untilDeadline(createCallTool(dependencies)),
-    connectTools: untilDeadline(createConnectTools(dependencies)),
+    callModel: ofTurn(createCallModel(dependencies)),
+    callTool: ofTurn(createCallTool(dependencies)),
+    connectTools: ofTurn(createConnectTools(dependencies)),
   } satisfies { [Name in AppendingActivity]: (input: AppendingInputs[Name]) => Promise<Appended> };
   return {
     ...appending,

@@ -36,6 +36,7 @@ app.post('/turns', async (request, response) => {
     transcript,
     tools: [],
     unavailable: [],
+    skills: { skills: [], unavailable: [] },
     fileContent: () => Promise.reject(new Error('there are no files here')),
   });
   const stream = new EventStream(response, metrics);

@@ -28,6 +28,8 @@ const turnEvent = z.object({
   provider: z.string().optional(),
   model: z.string().optional(),
   attempts: z.array(z.object({ provider: z.string(), model: z.string(), failure: z.string() })).optional(),
+  /** In the last event of an answer that does not fit the agent's JSON Schema. */
+  misfit: z.string().optional(),
   thread_id: z.string().nullish(),
   /** In the events that ask for answers. */
   tool_calls: z
@@ -37,8 +39,16 @@ const turnEvent = z.object({
   /** The name of a sub-agent. */
   title: z.string().optional(),
   /** The last message of a sub-agent that is done. */
+  arguments: z.record(z.string(), z.unknown()).optional(),
   output: z.object({ content: z.string() }).optional(),
-  state: z.object({ status: z.string(), required_actions: z.array(requiredAction).optional() }).optional(),
+  state: z
+    .object({
+      status: z.string(),
+      required_actions: z.array(requiredAction).optional(),
+      /** The answer of an agent with a JSON Schema. */
+      output_json: z.unknown().optional(),
+    })
+    .optional(),
 });
 export type TurnEvent = z.infer<typeof turnEvent>;
 

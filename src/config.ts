@@ -51,6 +51,8 @@ export interface Config {
     | undefined;
   /** Folder of agent files that are loaded at start. */
   agentsDir: string | undefined;
+  /** Folders of skills. */
+  skillFolders: string[];
   /** File that registers MCP servers by name. */
   mcpServersFile: string | undefined;
   /** Whether URLs from clients may resolve to private or loopback addresses. Unset: only while there are no keys. */
@@ -163,6 +165,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     acceptsUnencrypted: vars.EVERTURN_ACCEPT_UNENCRYPTED,
     oidc: oidcOf(vars),
     agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
+    skillFolders: vars.EVERTURN_SKILLS.map((folder) => path.resolve(folder)),
     mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
     // A worker does not know whether the API has keys in its environment.
     allowPrivateUrls: vars.EVERTURN_ALLOW_PRIVATE_URLS ?? (role === 'worker' ? false : undefined),
@@ -229,6 +232,12 @@ const proxies = z
   .pipe(
     z.array(z.string().refine(isNetwork, { error: 'must be addresses or networks such as 10.0.0.0/8, with commas' })),
   )
+  .default([]);
+
+const folders = z
+  .string()
+  .transform((value) => value.split(',').map((one) => one.trim()))
+  .pipe(z.array(z.string().min(1, { error: 'must be folders, with commas between them' })))
   .default([]);
 
 function isNetwork(value: string): boolean {
@@ -372,6 +381,7 @@ const schema = z.object({
   EVERTURN_OIDC_ROLE_CLAIM: z.string().default('roles'),
   EVERTURN_OIDC_ROLES: oidcRoles,
   EVERTURN_AGENTS: z.string().optional(),
+  EVERTURN_SKILLS: folders,
   EVERTURN_MCP_SERVERS: z.string().optional(),
   EVERTURN_ALLOW_PRIVATE_URLS: flag.optional(),
   EVERTURN_DEMO_MODEL: z.string().default('gpt-5-mini'),

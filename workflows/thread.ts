@@ -19,6 +19,7 @@ import type {
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
 import {
+  isMisfit,
   ROOT_THREAD,
   type MessagePlan,
   type ModelMessage,
@@ -124,6 +125,7 @@ export class Thread {
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
     this.#known = known;
     this.#nextIsBegun = !agent && start.carry?.next?.isBegun === true;
+    if (this.#isBegunByStart) turn.actions.steering.modelCalled();
   }
 
   /** What is known of the next model call. */
@@ -151,9 +153,18 @@ export class Thread {
     let end = await this.#settle(ready, pending, subAgents);
     while (!end) {
       if (this.#turn.actions.needsSignIn(this.#place.threadId)) await this.#untilSignedIn();
+      if (!this.#isBegunByStart) await this.#turn.untilMayBegin(() => workflowInfo().continueAsNewSuggested);
       end = this.#mustEnd() ?? (await this.#step());
+      if (end?.status === 'done' && (await this.#isSteered())) end = undefined;
     }
     return end;
+  }
+
+  /** Whether messages have arrived that the model has not read: the turn continues, and answers them. */
+  async #isSteered(): Promise<boolean> {
+    if (this.#agent) return false;
+    await this.#turn.untilRecorded();
+    return this.#turn.actions.steering.hasUnread && !this.#turn.stopped();
   }
 
   /** Leaves its slot to others while it waits. */
@@ -164,6 +175,11 @@ export class Thread {
     this.#leaveSlot();
     await CancellationScope.nonCancellable(() => condition(mayGoOn));
     await this.#takeSlot();
+  }
+
+  /** Whether the next model call is the one that the start of the turn has begun: readers may have seen its answer. */
+  get #isBegunByStart(): boolean {
+    return !this.#agent && this.#steps === 0 && startsWithModelCall(this.#turn.start);
   }
 
   /** Why the thread may not call its model again. */
@@ -269,16 +285,20 @@ export class Thread {
     };
     this.#known = plan.upTo;
     this.#nextIsBegun = false;
+    const { steering } = this.#turn.actions;
+    if (!this.#agent) steering.modelCalled();
     let result: CallModelResult;
     try {
       result = await callModel(input);
     } catch (error) {
-      this.#turn.count(undefined, countFailureRecords('callModel', input));
+      if (!this.#agent) steering.modelEnded();
+      this.#turn.countFailedCall(input);
       this.#turn.unreserve(plan.mayStart ?? 0);
       if (this.#agent) this.#turn.actions.threadEnded(this.#agent);
       if (isCancellation(error)) return { status: 'stopped' };
       return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
     }
+    if (!this.#agent) steering.modelEnded();
     this.#turn.count(result);
     const { outcome, records, stamp } = result;
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
@@ -293,7 +313,8 @@ export class Thread {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
-    return message.toolCalls.length === 0 ? { status: 'done' } : { message, stamp, started };
+    const isDone = message.toolCalls.length === 0 && !isMisfit(message);
+    return isDone ? { status: 'done' } : { message, stamp, started };
   }
 
   #plan(isFirst: boolean): MessagePlan {
@@ -317,7 +338,10 @@ export class Thread {
   async #callTools(calls: ReadyCall[]): Promise<void> {
     const waiting = [...calls];
     const lane = async (): Promise<void> => {
-      for (let call = waiting.shift(); call && !this.#turn.stopped(); call = waiting.shift()) {
+      while (waiting.length > 0) {
+        await this.#turn.untilMayBegin();
+        const call = this.#turn.stopped() ? undefined : waiting.shift();
+        if (!call) return;
         await this.#callTool(call);
       }
     };
@@ -339,7 +363,7 @@ export class Thread {
       stopped() || (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
     const lane = async (): Promise<void> => {
       while (!isOver()) {
-        const call = next();
+        const call = this.#turn.mayBegin ? next() : undefined;
         if (call) {
           if (call === waiting[0]) waiting.shift();
           started.add(call.toolCallId);
@@ -347,7 +371,9 @@ export class Thread {
           // A call that asks the user is allowed again by the answer, one that needs a sign-in by its end.
           if (actions.isUnfinished({ ...call, threadId })) started.delete(call.toolCallId);
         } else {
-          await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
+          await CancellationScope.nonCancellable(() =>
+            condition(() => isOver() || (this.#turn.mayBegin && next() !== undefined)),
+          );
         }
       }
     };
@@ -374,7 +400,13 @@ export class Thread {
   }
 
   /** Returns the question if the call waits for an answer of the user. Notes the call if it waits for a sign-in. */
-  async #runTool({ toolCallId, source, answered, signInId }: ReadyCall): Promise<PendingElicitation | undefined> {
+  async #runTool({
+    toolCallId,
+    source,
+    edited,
+    answered,
+    signInId,
+  }: ReadyCall): Promise<PendingElicitation | undefined> {
     const { turnId, sessionId, limits, carry, input, resumes } = this.#turn.start;
     const { threadId } = this.#place;
     const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
@@ -394,7 +426,7 @@ export class Thread {
     const isResumed = carry === undefined && resumes.some((one) => callKey(one) === callKey({ threadId, toolCallId }));
     const mayRepeat = !isResumed || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
-    const call = { toolCallId, source, ...signIn, ...(answered && { answered }) };
+    const call = { toolCallId, source, ...(edited && { edited }), ...signIn, ...(answered && { answered }) };
     try {
       const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);

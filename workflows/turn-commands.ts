@@ -9,13 +9,15 @@ import {
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { UnsequencedRecord } from '../src/core/records.ts';
-import type { TurnActions, TurnCommand } from '../src/core/turn-actions.ts';
+import type { TurnActions, TurnEvent } from '../src/core/turn-actions.ts';
 import { commandTurn } from './messages.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
-export interface PauseSinks extends Sinks {
-  /** The turn does nothing but wait for people, or goes on. */
+export interface CommandSinks extends Sinks {
+  /** The turn is paused, or resumed. */
   pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
+  /** A command has changed what comes next in the turn, which may be held: its threads begin nothing then. */
+  speculation: { changed(turnId: string, isHeld: boolean): void };
 }
 
 /** Retried while the turn lasts: the archive of an ended turn brings the index up to date, too. */
@@ -25,7 +27,7 @@ const { indexActions } = proxyActivities<Pick<Activities, 'indexActions'>>({
   retry: { maximumInterval: '1 minute' },
 });
 
-const { pauses } = proxySinks<PauseSinks>();
+const { pauses, speculation } = proxySinks<CommandSinks>();
 
 interface TurnCommandsOptions {
   turnId: string;
@@ -44,7 +46,7 @@ interface TurnCommandsOptions {
  */
 export class TurnCommands {
   readonly #options: TurnCommandsOptions;
-  #queue: TurnCommand[] = [];
+  #queue: TurnEvent[] = [];
   #alarm: { at: number; scope: CancellationScope } | undefined;
 
   constructor(options: TurnCommandsOptions) {
@@ -54,6 +56,16 @@ export class TurnCommands {
     });
     // A turn that is being cancelled still records the commands that arrive.
     void CancellationScope.nonCancellable(() => this.#run());
+  }
+
+  /** Whether the end of the current task records commands. */
+  get areDue(): boolean {
+    return this.#queue.length > 0 || this.#options.actions.steering.mustRecord;
+  }
+
+  /** The turn is cancelled: it accepts no commands that arrive later. */
+  cancelled(): void {
+    this.#queue.push({ type: 'cancelled' });
   }
 
   /** Waits until all commands that have arrived are recorded. A turn ends or continues as new only after this. */
@@ -76,10 +88,11 @@ export class TurnCommands {
   #endTask(): void {
     const { actions, turnId, sessionId, onRecords } = this.#options;
     const { records } = actions.endTask(this.#queue, Date.now());
+    if (this.#queue.some(({ type }) => type !== 'answer')) speculation.changed(turnId, actions.isHeld);
     this.#queue = [];
     const through = onRecords(records.length);
     // The inbox and webhooks are told what waits, and what was decided.
-    if (records.length > 0) indexActions({ turnId, sessionId, through }).catch(() => undefined);
+    if (records.some(concernsAction)) indexActions({ turnId, sessionId, through }).catch(() => undefined);
     for (const record of records) if (isPause(record)) pauses.changed(turnId, actions.isPaused, record.at);
     this.#setAlarm();
   }
@@ -112,6 +125,10 @@ export class TurnCommands {
 async function microtasksDone(): Promise<void> {
   let evaluations = 0;
   await condition(() => evaluations++ > 0);
+}
+
+function concernsAction({ kind }: UnsequencedRecord): boolean {
+  return kind.startsWith('tool.');
 }
 
 function isPause({ kind }: UnsequencedRecord): boolean {

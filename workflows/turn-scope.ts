@@ -1,16 +1,25 @@
-import { workflowInfo } from '@temporalio/workflow';
-import type { Appended, CallToolInput, RunGuard, TurnContinuation, TurnStart } from '../src/core/history.ts';
-import { countStartRecords, resolutionOf } from '../src/core/projection.ts';
-import { addUsage, NO_USAGE, type OpenThread, type PendingCall, type Usage } from '../src/core/records.ts';
+import { CancellationScope, condition, workflowInfo } from '@temporalio/workflow';
+import type {
+  Appended,
+  CallModelInput,
+  CallToolInput,
+  RunGuard,
+  TurnContinuation,
+  TurnStart,
+} from '../src/core/history.ts';
+import { countFailureRecords, countStartRecords, resolutionOf } from '../src/core/projection.ts';
+import type { OpenThread, PendingCall } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import { startable } from '../src/core/sub-agents.ts';
+import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from '../src/core/turn-totals.ts';
 import { Slots } from './slots.ts';
 
 /**
  * A tool call that may run: it needs no approval, is approved, has waited for a sign-in, or continues with an answer of
  * the user.
  */
-export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'> & Pick<CallToolInput, 'answered'>;
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited'> &
+  Pick<CallToolInput, 'answered'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */
 export interface Resumed {
@@ -28,6 +37,8 @@ interface TurnScopeOptions {
   deadline: () => number;
   actions: TurnActions;
   stopped: () => boolean;
+  /** Whether the end of the current task records commands. */
+  commandsDue: () => boolean;
 }
 
 /** What the threads of a turn share: its log, its limits, and what it was started with. */
@@ -36,24 +47,27 @@ export class TurnScope {
   readonly actions: TurnActions;
   readonly slots: Slots;
   readonly stopped: () => boolean;
+  readonly #commandsDue: () => boolean;
   readonly #deadline: () => number;
   readonly #run: Omit<RunGuard, 'deadline'>;
   #ordinal: number;
-  #usage: Usage;
+  #totals: TurnTotals;
   #started: number;
   /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
   readonly #results: { stamp: string; after: number }[];
 
-  constructor({ start, deadline, actions, stopped }: TurnScopeOptions) {
+  constructor({ start, deadline, actions, stopped, commandsDue }: TurnScopeOptions) {
     const { carry, limits, threads } = start;
     this.start = start;
     this.actions = actions;
     this.stopped = stopped;
+    this.#commandsDue = commandsDue;
     this.#deadline = deadline;
     this.slots = new Slots(limits.subAgents);
     this.#ordinal = carry?.ordinal ?? countStartRecords(start);
     this.#results = (carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
-    this.#usage = carry?.usage ?? NO_USAGE;
+    const { usage, modelCalls, toolCalls } = carry ?? NO_TOTALS;
+    this.#totals = { usage, modelCalls, toolCalls };
     this.#started = carry?.started ?? threads?.length ?? 0;
     // Only the activities check the run, since this code must replay the events before a reset.
     const { originalExecutionRunId: runId } = workflowInfo();
@@ -64,13 +78,37 @@ export class TurnScope {
     return { ...this.#run, deadline: this.#deadline() };
   }
 
+  /**
+   * Whether a thread may begin a model call or a tool call. Commands that have arrived are recorded first, at the end of
+   * the workflow task: they may hold the turn, or belong to what the model reads.
+   */
+  get mayBegin(): boolean {
+    return !this.actions.isHeld && !this.#commandsDue();
+  }
+
+  /** Waits until a thread may begin a call, or `isOver`; both end at once when the turn stops. */
+  async untilMayBegin(isOver = (): boolean => false): Promise<void> {
+    const isClear = () => this.mayBegin || this.stopped() || isOver();
+    if (!isClear()) await CancellationScope.nonCancellable(() => condition(isClear));
+  }
+
+  /** Waits until the commands that have arrived are recorded. */
+  async untilRecorded(): Promise<void> {
+    await CancellationScope.nonCancellable(() => condition(() => !this.#commandsDue()));
+  }
+
   /** How many records the log has. */
   get ordinal(): number {
     return this.#ordinal;
   }
 
-  get progress(): Pick<TurnContinuation, 'ordinal' | 'usage' | 'started'> {
-    return { ordinal: this.#ordinal, usage: this.#usage, ...(this.#started > 0 && { started: this.#started }) };
+  /** What the turn has used. */
+  get totals(): TurnTotals {
+    return this.#totals;
+  }
+
+  get progress(): Pick<TurnContinuation, 'ordinal' | 'started' | keyof TurnTotals> {
+    return { ordinal: this.#ordinal, ...this.#totals, ...(this.#started > 0 && { started: this.#started }) };
   }
 
   /** Counts the records of a result or, without a result, the `failureRecords` that the projection adds. */
@@ -81,8 +119,14 @@ export class TurnScope {
     this.#ordinal += records;
     for (const record of result?.records ?? []) {
       this.actions.add(record, result?.stamp);
-      if (record.kind === 'model.message') this.#usage = addUsage(this.#usage, record.usage);
+      this.#totals = addRecord(this.#totals, record);
     }
+  }
+
+  /** Counts the records that the projection adds for a model call whose activity has failed. */
+  countFailedCall(input: CallModelInput): void {
+    this.count(undefined, countFailureRecords('callModel', input));
+    this.#totals = addFailedCall(this.#totals);
   }
 
   /** The stamps of the results that came after the log had `ordinal` records. */
@@ -124,6 +168,7 @@ export class TurnScope {
     if (resolution.status === 'response' && elicitation) {
       return [{ ...call, answered: { elicitation, content: resolution.content } }];
     }
-    return source.run && resolution.status === 'allow' ? [call] : [];
+    if (!source.run || resolution.status !== 'allow') return [];
+    return [resolution.edited ? { ...call, edited: resolution.edited } : call];
   }
 }

@@ -14,6 +14,7 @@ import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/record
 import { TurnActions } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import { cancelTurn } from './messages.ts';
+import { indexBegun, untilBegun } from './queued-turn.ts';
 import { Thread, type ThreadResult } from './thread.ts';
 import { TurnCommands } from './turn-commands.ts';
 import { TurnScope } from './turn-scope.ts';
@@ -29,16 +30,24 @@ const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
 });
 
 /** Sinks of the worker; calls to them are not part of the history. */
-export interface CancelSinks extends Sinks {
-  /** The turn cancels its activities, which hear of it with their next heartbeat. */
-  cancels: { cancelling(turnId: string): void };
+export interface TurnSinks extends Sinks {
+  turns: {
+    /** The turn cancels its activities, which hear of it with their next heartbeat. */
+    cancelling(turnId: string): void;
+    /** The log grows without the result of an activity: commands were recorded, or the turn ends. */
+    growing(turnId: string): void;
+  };
 }
 
-const { cancels } = proxySinks<CancelSinks>();
+const { turns } = proxySinks<TurnSinks>();
+
+/** The clocks of workers and of Temporal differ less than this. */
+const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 
 /** A turn: one request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnResult> {
-  const { carry, turnId, sessionId } = start;
+  if (start.queued) return untilBegun(start);
+  const { carry, turnId, sessionId, begun } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
   const actions = new TurnActions(start);
@@ -47,23 +56,32 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
   const stop = (why: CancelReason) => {
-    if (!reason) cancels.cancelling(turnId);
+    if (!reason) turns.cancelling(turnId);
     reason ??= why;
     steps.cancel();
   };
-  setHandler(cancelTurn, stop);
+  setHandler(cancelTurn, (why) => {
+    // The worker that runs an activity does not know that the turn was paused since.
+    const isOverdue = !actions.isPaused && Date.now() + MAX_CLOCK_DIFFERENCE_MS >= deadlineNow();
+    if (why !== 'server-execution-timeout') commands.cancelled();
+    else if (!isOverdue) return;
+    stop(why);
+  });
   const stopped = () => {
     if (!actions.isPaused && Date.now() >= deadlineNow()) stop('server-execution-timeout');
     if (actions.failure !== undefined) steps.cancel();
     return reason !== undefined || actions.failure !== undefined;
   };
-  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped });
+  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped, commandsDue: () => commands.areDue });
   const onRecords = (count: number) => {
     scope.count(undefined, count);
+    if (count > 0) turns.growing(turnId);
     return scope.ordinal;
   };
   const commands = new TurnCommands({ turnId, sessionId, actions, onRecords });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
+  if (begun?.cancelled) stop(begun.cancelled);
+  if (begun && !carry) indexBegun(start);
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadResult;
@@ -81,7 +99,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
         next: thread.next,
         previousRunId,
         deadline,
-        ...(actions.waits && { actions: actions.state }),
+        actions: actions.state,
         ...(isReset && { isReset }),
       };
       return await continueAsNew<typeof turn>({ ...start, carry: next });
@@ -91,6 +109,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     // Rethrown, it would fail the workflow task for ever.
     end = { status: 'error', message: errorMessage(error) };
   }
+  turns.growing(turnId);
   return resultOf(end, reason);
 }
 

@@ -1,5 +1,5 @@
 import type { CallModelInput, CallModelResult } from '../core/history.ts';
-import type { ModelMessage, NewRecord, ThreadDone } from '../core/records.ts';
+import { isMisfit, type ModelMessage, type NewRecord, type ThreadDone } from '../core/records.ts';
 import { endOfThread, failureAnswer } from '../core/sub-agents.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MAX_RESULT_BYTES } from '../tools/results.ts';
@@ -14,7 +14,7 @@ export function refusalOf({ subAgent, step }: Call): string | undefined {
   return subAgent && step >= subAgent.iterations ? 'This call was not executed: the sub-agent has ended.' : undefined;
 }
 
-/** The records with which a sub-agent ends after the records of its message; none if the message calls tools that run. */
+/** The records with which a sub-agent ends after the records of its message; none if it has to go on. */
 export function endOfSubAgent(call: Call, records: NewRecord[], outcome: Outcome): NewRecord[] {
   const { threadId, subAgent } = call;
   const message = records.find((record) => record.kind === 'model.message');
@@ -26,11 +26,12 @@ export function endOfSubAgent(call: Call, records: NewRecord[], outcome: Outcome
   return endOfThread({ ...subAgent, threadId }, { at: new Date().toISOString(), end, answer, isCancelled });
 }
 
-function endOf(call: Call, { toolCalls, finishReason }: ModelMessage, outcome: Outcome): ThreadDone['end'] | undefined {
+function endOf(call: Call, message: ModelMessage, outcome: Outcome): ThreadDone['end'] | undefined {
+  const { toolCalls, finishReason } = message;
   if (outcome.status === 'error') return error(outcome.message);
   if (outcome.status === 'cancelled') return error('it was cancelled');
   if (finishReason === 'length') return error('its model stopped at its limit of output tokens');
-  if (toolCalls.length === 0) return { status: 'done' };
+  if (toolCalls.length === 0 && !isMisfit(message)) return { status: 'done' };
   if (refusalOf(call) === undefined) return undefined;
   return error(`it reached its limit of ${call.subAgent?.iterations} model calls`);
 }

@@ -21,14 +21,17 @@ import {
   type Usage,
 } from '../core/records.ts';
 import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
 import { callHash } from '../engine/call-hash.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
 import { parseArguments } from '../tools/arguments.ts';
+import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
 import { decideCall } from '../tools/decision-policy.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
+import { checkAnswer } from './structured-answer.ts';
 import type { Toolset } from '../tools/toolset.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
@@ -37,17 +40,23 @@ interface AssemblerOptions {
   plan: MessagePlan;
   /** 0 for a speculative call, which is not published until `publish` is called. */
   attempt: number;
-  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'request' | 'spec' | 'target' | 'hasFallback'>;
+  prepared: Pick<
+    PreparedModelCall,
+    'toolset' | 'conversation' | 'files' | 'request' | 'spec' | 'target' | 'hasFallback' | 'repairs'
+  >;
   bus: LiveBus;
 }
 
 /** Limit for one message: each call adds an activity, records and a result to the workflow. */
 const MAX_CALLS = 500;
 
-/** How a call is handled; `problem` is the result of a call that cannot run. */
+/** How a call is handled. */
 interface RoutedCall {
   route: ToolRoute;
+  /** Why the call cannot run. */
   problem?: string;
+  /** The result of a call that the conversation answers. */
+  content?: string;
   /** The sub-agent that the call starts. */
   started?: { thread: SubAgent; input: string };
 }
@@ -59,9 +68,13 @@ export interface CallHandling {
   /** How many calls may wait for a human or a client. */
   maxWaiting: number;
   startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
+  /** Loads a text of the session. */
+  loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
 }
 
 const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
+
+const TOO_MANY_READS = `This call was not executed: a message may read at most ${MAX_READS_BY_MESSAGE} results.`;
 
 /** One event on the stream stays far below 1 MiB. */
 const MAX_DELTA_BYTES = 256 * 1024;
@@ -101,6 +114,11 @@ export class MessageAssembler {
 
   get hasFallback(): boolean {
     return this.#options.prepared.hasFallback;
+  }
+
+  /** How often the model may be asked for another answer if this one does not fit its schema. */
+  get repairs(): number {
+    return this.#options.prepared.repairs;
   }
 
   /** Whether the message is complete but has no content; it may have reasoning. */
@@ -154,7 +172,7 @@ export class MessageAssembler {
 
   /**
    * The message as it enters the log, after the record of the connected servers if it is the first of its turn, and
-   * before the results of the calls that cannot run, and the sub-agents that it starts. An incomplete message keeps its
+   * before the results of the calls that do not run, and the sub-agents that it starts. An incomplete message keeps its
    * text but not its calls, because they may be incomplete too.
    * @param usage the usage of all attempts at the message
    */
@@ -180,15 +198,22 @@ export class MessageAssembler {
       ...(this.#providerFields && { providerFields: this.#providerFields }),
       provider: this.target.providerName,
       model: this.target.model,
+      ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
+    const isAnswer = isWhole && calls.length === 0;
+    const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message) : undefined;
+    if (structured) message.structured = structured;
     const at = new Date().toISOString();
-    const problems = calls.flatMap(({ call: { id: toolCallId }, routed: { problem: content } }): NewRecord[] =>
-      content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'failed', content }],
+    const answers = calls.flatMap(
+      ({ call: { id: toolCallId }, routed: { problem, content = problem } }): NewRecord[] => {
+        const outcome = problem === undefined ? 'succeeded' : 'failed';
+        return content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome, content }];
+      },
     );
     const threads = calls.flatMap(({ routed: { started } }): NewRecord[] =>
       started ? [{ kind: 'thread.created', at, ...started }] : [],
     );
-    return [...this.#preceding(), message, ...problems, ...threads];
+    return [...this.#preceding(), message, ...answers, ...threads];
   }
 
   /** The record that enters the log before the message. */
@@ -202,7 +227,8 @@ export class MessageAssembler {
     const all: { call: ToolCallText; routed: RoutedCall }[] = [];
     for (const [index, call] of this.#text.toolCalls.entries()) {
       const started = all.filter(({ routed }) => routed.started).length;
-      const routed = await this.#route(call, { index, started }, handling);
+      const reads = all.filter(({ routed }) => routed.content !== undefined).length;
+      const routed = await this.#route(call, { index, started, reads }, handling);
       const isOneTooMany =
         waits(routed.route) && all.filter(({ routed: { route } }) => waits(route)).length >= handling.maxWaiting;
       all.push({ call, routed: isOneTooMany ? tooManyWaiting(handling.maxWaiting) : routed });
@@ -213,13 +239,13 @@ export class MessageAssembler {
 
   async #route(
     call: ToolCallText,
-    place: Pick<SubAgentCall, 'index' | 'started'>,
-    { refusal, startSubAgent }: CallHandling,
+    { reads, ...place }: Pick<SubAgentCall, 'index' | 'started'> & { reads: number },
+    { refusal, startSubAgent, loadBlob }: CallHandling,
   ): Promise<RoutedCall> {
     if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
-    const { toolset, request, spec } = this.#options.prepared;
+    const { toolset, request, spec, conversation, files } = this.#options.prepared;
     const tool = toolset.tools.get(name);
     if (!tool) {
       const known = request.tools.map((one) => one.name).join(', ') || 'none';
@@ -232,6 +258,13 @@ export class MessageAssembler {
       const started = await startSubAgent({ call, args: parsed.value, ...place });
       if ('problem' in started) return { route: { to: 'answered' }, ...started };
       return { route: { to: 'thread', threadId: started.thread.threadId }, started };
+    }
+    if (tool.run.to === 'conversation') {
+      if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };
+      return {
+        route: { to: 'answered' },
+        ...(await readToolResponse(conversation, parsed.value, { ...files, loadBlob })),
+      };
     }
     const { effect } = tool.run;
     const { decision, policy } = decideCall(spec, tool, parsed.value);

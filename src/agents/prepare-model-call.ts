@@ -6,9 +6,14 @@ import { withoutForeignFields } from '../models/foreign-fields.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
+import type { FileTexts } from '../files/file-texts.ts';
+import type { Skills } from '../skills/skills.ts';
 import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
+import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
+import { readFiles, type ReadFiles } from './read-files.ts';
+import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 
@@ -18,6 +23,8 @@ export interface ModelCallSources {
   toolsets: Pick<ToolsetLoader, 'load'>;
   models: Pick<ModelProviders, 'resolve'>;
   blobs: Pick<BlobStore, 'get'>;
+  skills: Pick<Skills, 'list'>;
+  files: FileTexts;
 }
 
 export interface PreparedModelCall {
@@ -30,6 +37,9 @@ export interface PreparedModelCall {
   request: ModelRequest;
   toolset: Toolset;
   conversation: TranscriptItem[];
+  files: Pick<ReadFiles, 'extracted' | 'loadFile'>;
+  /** How often the model may be asked for another answer if one does not fit its schema. */
+  repairs: number;
   /** The sign-ins that were requested: the model is not called before the user has answered them. */
   signIns: ServerSignIn[];
 }
@@ -39,21 +49,24 @@ export interface PreparedModelCall {
  * that the agent's servers require are requested if `requests` is given.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs }: ModelCallSources,
+  { catalog, toolsets, models, blobs, skills, files }: ModelCallSources,
   call: ToolScope & Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent'> & { fallback?: number },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
   const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, fallback = 0 } = call;
-  // All three are awaited together, so that none of them can reject unhandled, which would end the process.
+  // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
-  const [spec, toolset, all] = await Promise.all([
+  const [spec, toolset, listedSkills, all] = await Promise.all([
     loadingSpec,
     loadingSpec.then((loaded) => toolsets.load(loaded, { sessionId, owner }, signal)),
+    loadingSpec.then((loaded) => skills.list(loaded)),
     records,
   ]);
   const conversation = transcript(all, threadId);
+  const read = await readFiles(conversation, { spec, files, sessionId, records: all, signal });
+  const shown = withCutResults(spec, read.conversation);
   const { signIns, unavailable } = requests
     ? await requestSignIns(toolset, all, requests)
     : { signIns: [], unavailable: toolset.unavailable };
@@ -68,9 +81,13 @@ export async function prepareModelCall(
     // A registered agent is instructed by its own spec alone.
     ...(subAgent && subAgent.agent === undefined && { taskName: subAgent.title }),
     model: target.model,
-    transcript: withoutForeignFields(conversation, target),
-    tools: offeredTools(toolset, foundTools(all, threadId), mayStart),
+    transcript: withoutForeignFields(shown, target),
+    tools: offeredTools(toolset, foundTools(all, threadId), {
+      mayStart,
+      mayRead: read.isCut || shown.some((item, i) => item !== read.conversation[i]),
+    }),
     unavailable,
+    skills: listedSkills,
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });
@@ -83,6 +100,8 @@ export async function prepareModelCall(
     request,
     toolset: { ...toolset, unavailable },
     conversation,
+    files: read,
+    repairs: repairsLeft(spec, all, threadId),
     signIns,
   };
 }

@@ -1,12 +1,10 @@
-import { truncateMiddle } from '../core/text.ts';
 import { memoized } from '../lib/memoized.ts';
 import type { StoredFile } from '../core/records.ts';
-import type { ToolItem, TranscriptItem } from '../core/transcript.ts';
+import type { TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { ListedSkills } from '../skills/skills.ts';
+import { READ_SKILL } from '../tools/read-skill.ts';
 import type { ModelRequest, OfferedTool } from '../models/provider.ts';
-
-/** A longer tool result (in JSON bytes) is cut for the model, unless the agent disables that. */
-const LARGE_RESULT_BYTES = 64 * 1024;
 
 interface PromptParts {
   spec: AgentSpec;
@@ -18,12 +16,13 @@ interface PromptParts {
   tools: OfferedTool[];
   /** MCP servers whose tools cannot be offered, and why. */
   unavailable: { server: string; reason: string }[];
+  skills: ListedSkills;
   fileContent: (file: StoredFile) => Promise<string>;
 }
 
 /** Builds the request to an agent's model: instructions and messages, the conversation, the tools. */
 export function promptOf(parts: PromptParts): ModelRequest {
-  const { spec, taskName, model, transcript, tools, unavailable, fileContent } = parts;
+  const { spec, taskName, model, transcript, tools, unavailable, skills, fileContent } = parts;
   const isRoot = taskName === undefined;
   const { instructions, prepended } = filledTexts(spec);
   const notes = [
@@ -31,18 +30,32 @@ export function promptOf(parts: PromptParts): ModelRequest {
     ...unavailable.map(
       ({ server, reason }) => `The tools of the MCP server "${server}" are currently unavailable: ${reason}`,
     ),
+    ...skills.unavailable.map(
+      ({ skill, reason }) => `The skill ${JSON.stringify(skill)} is currently unavailable: ${reason}`,
+    ),
   ];
-  const cutsResults = spec.config?.context_management?.large_tool_response?.enabled !== false;
+  const skillList = skillsNote(skills.skills);
   return {
     model,
     params: spec.model.params ?? {},
-    system: [instructions, ...notes].filter(Boolean).join('\n\n'),
+    system: [instructions, skillList, ...notes].filter(Boolean).join('\n\n'),
     instructionsLength: instructions.length,
-    transcript: [...(isRoot ? prepended : []), ...(cutsResults ? transcript.map(cutResult) : transcript)],
+    skillsLength: skillList.length,
+    transcript: [...(isRoot ? prepended : []), ...transcript],
     tools,
     responseFormat: isRoot ? spec.response_format : undefined,
     fileContent,
   };
+}
+
+/** The names and descriptions of an agent's skills; empty if it has none. */
+function skillsNote(skills: ListedSkills['skills']): string {
+  if (skills.length === 0) return '';
+  const lines = skills.map(({ name, description }) => `- ${name}: ${description.replaceAll(/\s+/g, ' ')}`);
+  return (
+    'You have skills: instructions for particular tasks. Before you begin a task that fits the description of one, ' +
+    `read it with ${READ_SKILL}.\n${lines.join('\n')}`
+  );
 }
 
 function taskNote(name: string): string {
@@ -62,17 +75,6 @@ const filledTexts = memoized((spec: AgentSpec): { instructions: string; prepende
       content: [{ type: 'text', text: fill(content, variables) }],
     })),
   };
-});
-
-function cutResult(item: TranscriptItem): TranscriptItem {
-  return item.role === 'tool' ? cutItem(item) : item;
-}
-
-/** Memoized, since every model call contains all results before it. */
-const cutItem = memoized((item: ToolItem): ToolItem => {
-  const note = (omitted: number) =>
-    `[${omitted} characters of this result were left out; request less data to see them]`;
-  return { ...item, content: truncateMiddle(item.content, LARGE_RESULT_BYTES, note) };
 });
 
 /** Fills `{{name}}`; a name without a value stays as it is. */

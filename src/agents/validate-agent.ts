@@ -3,7 +3,9 @@ import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
+import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { isSchema } from '../tools/arguments.ts';
+import { answerSchema, isAnswerSchema } from './structured-answer.ts';
 import { ASK_USER_QUESTION, systemTools } from '../tools/system-tools.ts';
 
 /** Why an agent cannot run on this server. */
@@ -18,7 +20,7 @@ export interface AgentProblem {
  * one is rejected, because it would silently lack a feature that its author relies on.
  */
 const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[] = [
-  { param: 'skills', isEnabled: ({ skills }) => (skills?.length ?? 0) > 0 },
+  { param: 'skills', isEnabled: ({ skills }) => (skills ?? []).some(({ type }) => isGiven(type)) },
   { param: 'config.sandbox', isEnabled: ({ config }) => config?.sandbox?.enabled === true },
   { param: 'config.generative_ui', isEnabled: ({ config }) => config?.generative_ui?.enabled === true },
   {
@@ -48,18 +50,52 @@ function policyProblem({ config }: AgentSpec): AgentProblem | undefined {
   return undefined;
 }
 
+function formatProblem({ response_format: format }: AgentSpec): AgentProblem | undefined {
+  const schema = answerSchema(format);
+  if (!schema || isAnswerSchema(schema)) return undefined;
+  const message = 'the schema is not a valid JSON Schema, refers to another document, or is too large';
+  return { code: 'invalid_agent', message, param: 'response_format.json_schema.schema' };
+}
+
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
+}
+
+/** The first problem of an agent's skills that the spec shows. */
+function skillProblem({ skills }: AgentSpec): AgentProblem | undefined {
+  const names = new Set<string>();
+  for (const [i, skill] of (skills ?? []).entries()) {
+    const param = `skills.${i}`;
+    const name = skillNameOf(skill);
+    if (name === undefined) return { code: 'invalid_agent', message: 'a skill needs a name', param };
+    if (names.has(name)) {
+      const message = `two skills are named ${name}: each needs a unique name`;
+      return { code: 'invalid_agent', message, param };
+    }
+    names.add(name);
+    if (!isInline(skill) || (isGiven(skill.description) && isGiven(skill.content))) continue;
+    const message = `the skill ${name} has its own text, and needs a description and content; omit both to select the skill of the server`;
+    return { code: 'invalid_agent', message, param };
+  }
+  return undefined;
+}
+
+interface AgentValidatorOptions {
+  models: ModelProviders;
+  registry: McpRegistry;
+  skills: Pick<Skills, 'list'>;
 }
 
 /** Checks whether this server can run an agent, beyond what the schema can check. */
 export class AgentValidator {
   readonly #models: ModelProviders;
   readonly #registry: McpRegistry;
+  readonly #skills: Pick<Skills, 'list'>;
 
-  constructor({ models, registry }: { models: ModelProviders; registry: McpRegistry }) {
+  constructor({ models, registry, skills }: AgentValidatorOptions) {
     this.#models = models;
     this.#registry = registry;
+    this.#skills = skills;
   }
 
   /** The first problem of an agent, or undefined if it can run. `owner`: the session's owner if the agent is for a session. */
@@ -69,8 +105,8 @@ export class AgentValidator {
       const message = `${unsupported.param} is not available on this server; omit it`;
       return { code: 'feature_not_available', message, param: unsupported.param };
     }
-    const policy = policyProblem(spec);
-    if (policy) return policy;
+    const problem = policyProblem(spec) ?? formatProblem(spec);
+    if (problem) return problem;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;
       if (!this.#registry.resolve(server)) {
@@ -96,7 +132,15 @@ export class AgentValidator {
       const message = `the name ${twice} is taken: client tools need unique names`;
       return { code: 'invalid_agent', message, param: 'client_tools' };
     }
-    return this.#unknownModel(spec);
+    return skillProblem(spec) ?? (await this.#unknownSkill(spec)) ?? (await this.#unknownModel(spec));
+  }
+
+  async #unknownSkill(spec: AgentSpec): Promise<AgentProblem | undefined> {
+    const { unavailable } = await this.#skills.list(spec);
+    const [first] = unavailable;
+    if (!first) return undefined;
+    const i = (spec.skills ?? []).findIndex((skill) => skillNameOf(skill) === first.skill);
+    return { code: 'invalid_agent', message: `the skill ${first.skill}: ${first.reason}`, param: `skills.${i}` };
   }
 
   async #unknownModel(spec: AgentSpec): Promise<AgentProblem | undefined> {

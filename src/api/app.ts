@@ -25,6 +25,7 @@ import { sessionListRoutes } from './sessions/session-lists.ts';
 import { signInRoutes } from './sessions/sign-ins.ts';
 import { sessionStreamRoutes } from './sessions/session-stream.ts';
 import { sessionRoutes } from './sessions/sessions.ts';
+import { steeringRoutes } from './sessions/steering.ts';
 import { turnRoutes } from './sessions/turns.ts';
 import { webhookRoutes } from './sessions/webhooks.ts';
 
@@ -117,6 +118,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...sessionRoutes(context),
     ...sessionListRoutes(context),
     ...turnRoutes(context),
+    ...steeringRoutes(context),
     ...eventRoutes(context),
     ...sessionStreamRoutes(context),
     ...fileRoutes(context),

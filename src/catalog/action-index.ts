@@ -33,6 +33,8 @@ export interface ActionDecision {
   decision: 'allow' | 'deny' | 'respond' | 'expired';
   at: string;
   reason?: string;
+  /** Edited arguments; null if they are too large for the index. */
+  arguments?: Record<string, unknown> | null;
 }
 
 /** What the record at `ordinal` of a turn's log says about the calls that wait. */
@@ -52,7 +54,7 @@ export interface Answers {
   by: Subject;
   at: string;
   /** `isKept`: it was given, and is in the index, before the turn could start. */
-  items: (CallKey & Pick<ActionDecision, 'decision' | 'reason'> & { isKept?: true })[];
+  items: (CallKey & Pick<ActionDecision, 'decision' | 'reason' | 'arguments'> & { isKept?: true })[];
 }
 
 /** An action with its decrypted parts. */
@@ -315,12 +317,9 @@ function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange
 function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undefined {
   const item = answers?.items.find((one) => callKey(one) === callKey(callOf(row)));
   if (!answers || !item) return row.status === 'superseded' ? undefined : SUPERSEDED;
-  if (item.isKept && row.status === 'decided') return undefined;
-  const { decision, reason } = item;
-  return {
-    status: 'decided',
-    decision: { by: answers.by, decision, at: answers.at, ...(reason !== undefined && { reason }) },
-  };
+  const { threadId: _, toolCallId: __, isKept, ...decision } = item;
+  if (isKept && row.status === 'decided') return undefined;
+  return { status: 'decided', decision: { by: answers.by, at: answers.at, ...decision } };
 }
 
 /** Adds groups of callers to those that may decide an action. */

@@ -5,7 +5,7 @@ import type { ActionChange, ActionIndex } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Outbox } from './outbox.ts';
 import type { Tables } from './schema.ts';
-import { addSessionCost, touchSession } from './sessions.ts';
+import { addSessionTotals, touchSession } from './sessions.ts';
 
 interface ArchiveOptions {
   cipher: Cipher;
@@ -73,7 +73,7 @@ export class Archive {
       emit(...(await this.#actions.apply(db, turn, { changes, through: last.ordinal })));
       if (last.record.kind === 'turn.done' && last.ordinal > before) {
         const { session_id: sessionId } = turn;
-        await addSessionCost(db, sessionId, last.record.usage);
+        await addSessionTotals(db, sessionId, last.record);
         const session = db.selectFrom('sessions').select('agent_name').where('id', '=', sessionId);
         const { agent_name: agentName } = await session.executeTakeFirstOrThrow();
         emit({ type: 'turn.done', sessionId, turnId, agentName });

@@ -80,6 +80,12 @@ interface SessionsTable {
   unswept_since: Generated<string | null>;
   /** What the ended turns cost; null once one of them used a model of unknown price. */
   cost_in_usd: Generated<number | null>;
+  /** The sums of the ended turns. */
+  input_tokens: Generated<number>;
+  output_tokens: Generated<number>;
+  model_calls: Generated<number>;
+  tool_calls: Generated<number>;
+  waited_ms: Generated<number>;
   /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
   deleted_at: Generated<string | null>;
   /** When housekeeping next continues the removal. */
@@ -95,6 +101,11 @@ interface TurnsTable {
   session_id: string;
   previous_turn_id: string | null;
   sequence: number | null;
+  /**
+   * The number of a turn that waits in the queue of its session, or has waited there. While it waits, and for ever if it
+   * ends there, it has no sequence.
+   */
+  queue_number: Generated<number | null>;
   created_at: string;
   /** The archive has the entries up to this ordinal. */
   archived_through: Generated<number>;
@@ -113,7 +124,7 @@ interface TurnsTable {
   may_pause: Generated<number>;
   /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */
   paused: Generated<number>;
-  /** When the turn was last paused or resumed. */
+  /** When the turn was last paused or resumed, or began after it had waited in a queue. */
   paused_changed_at: Generated<string | null>;
 }
 

@@ -1,5 +1,5 @@
 import type { Kysely, Transaction } from 'kysely';
-import type { Usage } from '../core/records.ts';
+import type { TurnDone } from '../core/records.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ActionIndex } from './action-index.ts';
 import { Outbox } from './outbox.ts';
@@ -233,16 +233,24 @@ export async function touchSession(db: Transaction<Tables>, session: { id: strin
   return numUpdatedRows > 0n;
 }
 
-/** Adds what an ended turn cost, in the transaction that archives its end. The sum with an unknown cost is null. */
-export async function addSessionCost(
+/** Adds what an ended turn has used, in the transaction that archives its end. The sum with an unknown cost is null. */
+export async function addSessionTotals(
   db: Transaction<Tables>,
   id: string,
-  { inputTokens, outputTokens, costInUsd }: Usage,
+  { usage, modelCalls, toolCalls, waitedMs }: TurnDone,
 ): Promise<void> {
+  const { inputTokens, outputTokens, costInUsd } = usage;
   const cost = inputTokens + outputTokens === 0 ? 0 : costInUsd;
   await db
     .updateTable('sessions')
-    .set((eb) => ({ cost_in_usd: cost === undefined ? null : eb('cost_in_usd', '+', cost) }))
+    .set((eb) => ({
+      cost_in_usd: cost === undefined ? null : eb('cost_in_usd', '+', cost),
+      input_tokens: eb('input_tokens', '+', inputTokens),
+      output_tokens: eb('output_tokens', '+', outputTokens),
+      model_calls: eb('model_calls', '+', modelCalls),
+      tool_calls: eb('tool_calls', '+', toolCalls),
+      waited_ms: eb('waited_ms', '+', waitedMs),
+    }))
     .where('id', '=', id)
     .execute();
 }

@@ -1,4 +1,4 @@
-import type { InputItem, LogRecord, ModelMessage } from '../core/records.ts';
+import type { InputItem, LogRecord, ModelMessage, UserSteered } from '../core/records.ts';
 import { responseText } from '../core/tool-records.ts';
 import type { TurnReport, Wait } from './turn-report.ts';
 
@@ -95,7 +95,9 @@ function summary(record: LogRecord): string {
       return `${record.toolCallId} ${record.decision}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;
     case 'turn.paused':
     case 'turn.resumed':
-      return record.by ? `by ${record.by.subjectSlug}` : '';
+      return `${record.reason}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;
+    case 'user.steered':
+      return `by ${record.by.subjectSlug}: ${contentText(record.content)}`;
     case 'turn.done': {
       const { end } = record;
       if (end.status === 'cancelled') return `cancelled: ${end.reason}`;
@@ -106,15 +108,18 @@ function summary(record: LogRecord): string {
 
 function inputText(item: InputItem): string {
   switch (item.type) {
-    case 'user.message': {
-      const parts = typeof item.content === 'string' ? [{ type: 'text' as const, text: item.content }] : item.content;
-      return parts.map((part) => (part.type === 'text' ? shown(part.text) : `file ${part.name}`)).join(', ');
-    }
+    case 'user.message':
+      return contentText(item.content);
     case 'user.tool_approval':
       return `${item.toolCallId} ${item.approval.status === 'allow' ? 'allowed' : 'denied'}`;
     case 'user.tool_response':
       return `${item.toolCallId} answered: ${shown(item.content)}`;
   }
+}
+
+function contentText(content: UserSteered['content']): string {
+  const parts = typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content;
+  return parts.map((part) => (part.type === 'text' ? shown(part.text) : `file ${part.name}`)).join(', ');
 }
 
 function messageText({ content, refusal, toolCalls, finishReason, usage }: ModelMessage): string {

@@ -1,6 +1,7 @@
 import type {
   CallSource,
   CancelReason,
+  EditedArguments,
   InputItem,
   MessagePlan,
   NewRecord,
@@ -8,11 +9,12 @@ import type {
   PendingCall,
   PendingElicitation,
   SubAgent,
-  Usage,
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
-import type { TurnActionsState, TurnCommand } from './turn-actions.ts';
+import type { TurnActionsState, TurnEvent } from './turn-actions.ts';
+import type { QueuePlace } from './turn-queue.ts';
+import type { TurnTotals } from './turn-totals.ts';
 
 /**
  * The input of the projection: the events of a turn workflow's history, decoded and without Temporal's own types
@@ -23,7 +25,7 @@ export type HistoryEvent =
   /** `activityId` is the name of the activity in Temporal's descriptions. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }
-  | { type: 'commanded'; command: TurnCommand }
+  | { type: 'commanded'; command: TurnEvent }
   | { type: 'taskStarted'; at: string }
   /** The task that started last was completed; its commands follow. */
   | { type: 'taskCompleted' }
@@ -98,8 +100,20 @@ export interface TurnStart extends ToolScope {
   /** The turn waits for answers to its tool calls; otherwise it ends when it needs some. */
   pause?: 'wait';
   limits: TurnLimits;
+  /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
+  queued?: QueuePlace;
+  /** Set for a turn that has waited in the queue. */
+  begun?: TurnBegun;
   /** Set on every run but the first: the state in which the previous run stopped. */
   carry?: TurnContinuation;
+}
+
+export interface TurnBegun {
+  at: string;
+  /** The run in which it has waited, which has nothing of its log. */
+  queuedRunId: string;
+  /** It was cancelled at the same moment. */
+  cancelled?: CancelReason;
 }
 
 /** The fields from which the first record of a turn is built. */
@@ -121,11 +135,10 @@ export interface TurnLimits {
   subAgents: number;
 }
 
-export interface TurnContinuation extends Partial<Waiting> {
+export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   ordinal: number;
   /** The model calls of the root agent. */
   step: number;
-  usage: Usage;
   /** Of the root thread. */
   next?: NextModelCall;
   /** How many sub-agents the turn has started. */
@@ -134,7 +147,6 @@ export interface TurnContinuation extends Partial<Waiting> {
   previousRunId: string;
   /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
   deadline: number;
-  /** Present if the turn waits for answers. */
   actions?: TurnActionsState;
   /** The previous run resulted from an operator's reset, or continued such a run. */
   isReset?: true;
@@ -192,6 +204,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   specHash: string;
   toolCallId: string;
   source: CallSource;
+  /** The arguments with which it was approved, if not those that the model wrote. */
+  edited?: EditedArguments;
   /** The sign-in that the call has waited for, and whether another one may be requested. */
   signIn?: { id: string; mayRepeat: boolean };
   /** Set if the call continues with the answer to its server's question; the content may be a reference. */

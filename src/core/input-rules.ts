@@ -8,12 +8,17 @@ export type Rejection =
   | 'session_closed'
   | 'request_expired'
   | 'turn_not_found'
+  | 'turn_running'
+  | 'queue_full'
   | 'actions_pending'
   | 'call_not_pending'
   | 'call_answered_twice'
   | 'calls_unanswered'
   | 'nothing_pending'
+  | 'nothing_running'
+  | 'too_many_messages'
   | 'already_decided'
+  | 'edit_not_allowed'
   | 'not_an_approver';
 
 export interface Refusal {
@@ -34,7 +39,7 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   for (const item of input) {
     if (item.type === 'user.message') continue;
     const key = callKey(item);
-    const refusal = refuseAnswer(item, waiting.get(key), answered.has(key));
+    const refusal = refuseInputAnswer(item, waiting.get(key), answered.has(key));
     if (refusal) return refusal;
     answered.add(key);
   }
@@ -53,8 +58,8 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   };
 }
 
-/** Checks whether a turn that follows the one with a pending call can begin with this answer to it. */
-export function refuseAnswer(
+/** Why a turn that follows the one with a pending call cannot begin with this answer to it. */
+export function refuseInputAnswer(
   item: Exclude<InputItem, { type: 'user.message' }>,
   call: PendingCall | undefined,
   isAnswered: boolean,
@@ -62,17 +67,28 @@ export function refuseAnswer(
   const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
   if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
   if (isAnswered) return { code: 'call_answered_twice', message: `${what} is answered twice` };
-  const expected = call.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
-  if (item.type !== expected) {
-    return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${item.type}` };
+  const refusal = refuseAnswer(call, item);
+  if (refusal) return refusal;
+  if (item.type !== 'user.tool_approval' || item.approval.status !== 'allow' || !needsVotes(call)) return undefined;
+  return {
+    code: 'not_an_approver',
+    message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
+  };
+}
+
+/** Why a pending call cannot be answered like this, by any caller. */
+export function refuseAnswer(
+  { threadId, toolCallId, needs, policy }: PendingCall,
+  answer: Exclude<InputItem, { type: 'user.message' }>,
+): Refusal | undefined {
+  const what = `tool call ${toolCallId} of thread ${threadId}`;
+  const expected = needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
+  if (answer.type !== expected) {
+    return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
   }
-  if (item.type === 'user.tool_approval' && item.approval.status === 'allow' && needsVotes(call)) {
-    return {
-      code: 'not_an_approver',
-      message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
-    };
-  }
-  return undefined;
+  const isEdit = answer.type === 'user.tool_approval' && answer.approval.status === 'allow' && answer.approval.edited;
+  if (!isEdit || policy?.mayEditArguments !== false) return undefined;
+  return { code: 'edit_not_allowed', message: `the policy of ${what} does not allow that its arguments are changed` };
 }
 
 /** Whether the policy of a call says more than that one subject with the right to decide has to allow it. */

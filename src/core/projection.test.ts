@@ -5,6 +5,7 @@ import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.t
 import type { ActivityResult, HistoryEvent } from './history.ts';
 import { countFailureRecords, countStartRecords, firstCallOf, TurnProjection } from './projection.ts';
 import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall } from './records.ts';
+import { NO_TOTALS } from './turn-totals.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
 
@@ -111,7 +112,7 @@ test('a turn that closes between two model calls, or before the tools that it re
   const { previousRunId, deadline } = { previousRunId: 'r1', deadline: 0 };
   const later = turnStart({
     hasServers: true,
-    carry: { ordinal: 4, step: 1, usage: turnUsage, previousRunId, deadline },
+    carry: { ...NO_TOTALS, ordinal: 4, step: 1, previousRunId, deadline },
   });
   const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
   for (const start of [later, turnStart({ hasServers: true, resumes: [call('a')], input })]) {
@@ -189,7 +190,8 @@ test('a call that is cancelled before it starts was not executed, unless it may 
 });
 
 test('a run that continues another continues its count, and a wrong count is an error', () => {
-  const carry = { ordinal: 1, step: 4, usage: { ...turnUsage, inputTokens: 7 }, previousRunId: 'r1', deadline: 0 };
+  const totals = { usage: { ...NO_USAGE, inputTokens: 7 }, modelCalls: 4, toolCalls: 3 };
+  const carry = { ordinal: 1, step: 4, ...totals, previousRunId: 'r1', deadline: 0 };
   const next = (ordinal: number): HistoryEvent => ({
     type: 'started',
     at: AT,
@@ -206,13 +208,11 @@ test('a run that continues another continues its count, and a wrong count is an 
   };
   const whole = project([...first, next(1), closed]);
   expect(whole.map(({ ordinal }) => ordinal)).toEqual([1, 2]);
-  expect(whole[1]?.record).toMatchObject({ usage: { inputTokens: 7 } });
+  expect(whole[1]?.record).toMatchObject({ ...totals, waitedMs: 0 });
   // Projected alone, the later run gives the same entries.
   expect(project([next(1), closed])).toEqual(whole.slice(1));
   expect(() => project([...first, next(3)])).toThrow(/counts 3/);
 });
-
-const turnUsage = { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 
 test('a call that waits for a sign-in is required at the end, and was not executed if its turn is cancelled', () => {
   const message = {
@@ -314,7 +314,7 @@ const ALL_ENDS = [
 ];
 
 test('a turn that ends closes the sub-agents that an earlier run has left open', () => {
-  const carry = { step: 1, usage: NO_USAGE, previousRunId: 'run_1', deadline: Infinity };
+  const carry = { step: 1, ...NO_TOTALS, previousRunId: 'run_1', deadline: Infinity };
   const open = { threads: [outer, inner], pending: [paused] };
   const start = turnStart({ carry: { ...carry, ...open, ordinal: 7 } });
   const close = { how: 'terminated' as const, reason: 'abandoned' as const };
@@ -369,3 +369,38 @@ test.each(['failed', 'timed_out', 'cancelled'] as const)(
     ]);
   },
 );
+
+test('a turn that is cancelled while it is paused has waited until its end', () => {
+  const pauses = { reasons: ['action' as const], since: Date.parse(AT) - 5_000, waitedMs: 2_000 };
+  const actions = { threads: [], pauses, steering: { ids: [], unread: 0 }, signIns: { threads: [], ended: [] } };
+  const carry = { ...NO_TOTALS, ordinal: 3, step: 1, previousRunId: 'r1', deadline: 0, actions };
+  const entries = project([
+    { type: 'started', at: AT, start: turnStart({ pause: 'wait', carry }) },
+    { type: 'closed', at: AT, close: TERMINATED },
+  ]);
+  expect(entries.at(-1)?.record).toMatchObject({ kind: 'turn.done', waitedMs: 7_000 });
+});
+
+test('the log of a turn from the queue begins when it begins; one that ends in the queue has just that', () => {
+  const start = turnStart({ queued: { number: 1 }, sequence: 0, previousTurnId: null });
+  const begun = turnStart({ begun: { at: '2026-11-21T09:00:00.000Z', queuedRunId: 'run' }, previousTurnId: 'turn_0' });
+  const queued: HistoryEvent[] = [{ type: 'started', at: AT, start }];
+  const later = project([
+    ...queued,
+    { type: 'continued', at: AT, runId: 'run' },
+    { type: 'started', at: AT, start: begun },
+  ]);
+  expect(later).toMatchObject([{ ordinal: 1, record: { kind: 'turn.created', previousTurnId: 'turn_0' } }]);
+  expect(firstCallOf(begun).createdAt).toBe('2026-11-21T09:00:00.000Z');
+  const closes = [
+    { how: 'completed', result: { status: 'cancelled', reason: 'client-cancelled' } },
+    { how: 'terminated', reason: 'abandoned' },
+  ] as const;
+  for (const close of closes) {
+    const ended = project([...queued, { type: 'closed', at: AT, close }]);
+    expect(ended).toMatchObject([
+      { ordinal: 1, record: { kind: 'turn.created', previousTurnId: null } },
+      { ordinal: 2, record: { kind: 'turn.done', end: { status: 'cancelled' } } },
+    ]);
+  }
+});

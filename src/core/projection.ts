@@ -8,12 +8,11 @@ import {
   toolResponse,
   type CallKey,
 } from './tool-records.ts';
-import { TurnActions, type TurnCommand, type Verdict } from './turn-actions.ts';
+import { TurnActions, type TurnEvent, type Verdict } from './turn-actions.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
+import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
-  addUsage,
   emptyAnswer,
-  NO_USAGE,
   ROOT_THREAD,
   type Approval,
   type AuthRequired,
@@ -27,7 +26,6 @@ import {
   type TurnCreated,
   type UnsequencedRecord,
   UNREPORTED,
-  type Usage,
   type Waiting,
 } from './records.ts';
 import type {
@@ -52,12 +50,12 @@ import type {
 export class TurnProjection {
   #start: TurnStart | undefined;
   #ordinal = 0;
-  #usage: Usage = NO_USAGE;
+  #totals: TurnTotals = NO_TOTALS;
   #output: ModelMessage | null = null;
   #done = false;
   #actions: TurnActions | undefined;
   /** Commands that arrived before the end of the current workflow task. */
-  #commands: TurnCommand[] = [];
+  #commands: TurnEvent[] = [];
   /** When the current workflow task started: milliseconds since 1970. */
   #taskStartedAt = 0;
   /** The answers to the commands of this run, by their ids. */
@@ -66,11 +64,11 @@ export class TurnProjection {
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
   /** Tool calls without a result; `scheduled` is true once their first activity is scheduled. */
-  readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
+  readonly #openCalls = new Map<string, CallKey & Pick<PendingCall, 'edited'> & { scheduled: boolean }>();
   /** The sign-ins that were requested since the last message of their thread. */
   #signIns: AuthRequired[] = [];
   /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
-  readonly #openThreads = new Map<string, Pick<SubAgent, 'threadId' | 'title' | 'parent'>>();
+  readonly #openThreads = new Map<string, SubAgent>();
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -80,6 +78,11 @@ export class TurnProjection {
   /** The calls of the turn that wait for answers; undefined before its first event. */
   get actions(): TurnActions | undefined {
     return this.#actions;
+  }
+
+  /** The sub-agents that are not done. */
+  get threads(): SubAgent[] {
+    return [...this.#openThreads.values()];
   }
 
   /** The ordinal of the last entry. */
@@ -125,10 +128,14 @@ export class TurnProjection {
     }
     this.#start = start;
     this.#actions = new TurnActions(start);
+    // Its log begins with its next run.
+    if (start.queued) return [];
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
+    if (this.#firstCall) this.#actions.steering.modelCalled();
     if (carry) {
       this.#ordinal = carry.ordinal;
-      this.#usage = carry.usage;
+      const { usage, modelCalls, toolCalls } = carry;
+      this.#totals = { usage, modelCalls, toolCalls };
       // The same as for a reader that begins with this run.
       this.#openCalls.clear();
       this.#openThreads.clear();
@@ -164,11 +171,15 @@ export class TurnProjection {
 
   #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
     this.#running.set(id, activity);
-    if (activity.name === 'callModel') this.#firstCall = undefined;
+    if (activity.name === 'callModel') {
+      this.#firstCall = undefined;
+      if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
+    }
     if (activity.name === 'callTool') {
       const open = this.#openCalls.get(callKey(activity.input));
       if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
       open.scheduled = true;
+      if (activity.input.edited) open.edited = activity.input.edited;
     }
     return [];
   }
@@ -180,6 +191,7 @@ export class TurnProjection {
     const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
+    if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
     if (end.how === 'completed' && end.elicitation && activity.name === 'callTool') {
       this.#actions?.ask(askingCall(activity.input, end.elicitation));
     }
@@ -198,7 +210,7 @@ export class TurnProjection {
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {
     const end = resultOf(close);
-    const entries: LogEntry[] = [];
+    const entries: LogEntry[] = this.#start?.queued ? [this.#append(turnCreated(this.#start))] : [];
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     // Its readers may have been shown what a speculative call has answered.
     const unanswered = this.#firstCall ? emptyAnswer(this.#firstCall, finishReason, undefined) : [];
@@ -207,6 +219,8 @@ export class TurnProjection {
       entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
     }
     this.#running.clear();
+    this.#actions?.steering.modelEnded();
+    entries.push(...(this.#actions?.steering.record() ?? []).map((record) => this.#append(record)));
     const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
     for (const { threadId, parent } of threads) {
       this.#openThreads.delete(threadId);
@@ -236,7 +250,8 @@ export class TurnProjection {
               ...(threads.length > 0 && { threads }),
             }
           : end,
-      usage: this.#usage,
+      ...this.#totals,
+      waitedMs: this.#actions?.waitedUntil(Date.parse(at)) ?? 0,
     });
     this.#done = true;
     return [...entries, ...actions, done];
@@ -258,8 +273,8 @@ export class TurnProjection {
   }
 
   #track(record: LogRecord): void {
+    this.#totals = addRecord(this.#totals, record);
     if (record.kind === 'model.message') {
-      this.#usage = addUsage(this.#usage, record.usage);
       if (record.threadId === ROOT_THREAD) this.#output = record;
       this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
       for (const { id: toolCallId } of record.toolCalls) {
@@ -302,12 +317,13 @@ export function startsWithModelCall({ resumes, threads = [] }: Pick<TurnStart, '
 export function firstCallOf({
   turnId,
   createdAt,
+  begun,
   hasServers,
-}: Pick<TurnStart, 'turnId' | 'createdAt' | 'hasServers'>): MessagePlan {
+}: Pick<TurnStart, 'turnId' | 'createdAt' | 'begun' | 'hasServers'>): MessagePlan {
   return {
     threadId: ROOT_THREAD,
     messageId: firstMessageId(turnId),
-    createdAt,
+    createdAt: begun?.at ?? createdAt,
     upTo: 1,
     ...(hasServers && { connectsServers: true }),
     mayStart: startable(0, 0),

@@ -9,6 +9,7 @@
  */
 
 import type { Role, Subject } from './subject.ts';
+import type { TurnTotals } from './turn-totals.ts';
 
 /** The thread of the root agent; sub-agents get threads of their own. */
 export const ROOT_THREAD = 'main';
@@ -18,6 +19,12 @@ export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: 
   | { base64: string }
   | { blob: string }
 );
+
+/** What was extracted from a file of the user: the text, as a blob of the session, or why there is none. */
+export type FileText = {
+  /** The SHA-256 of the file's bytes in hex, or the name of its blob. */
+  file: string;
+} & ({ blob: string } | { problem: string });
 
 export type UserContentPart = { type: 'text'; text: string } | StoredFile;
 
@@ -32,7 +39,15 @@ interface KeptBy {
   by?: Subject;
 }
 
-export type Approval = { status: 'allow' } | { status: 'deny'; reason?: string };
+export type Approval = { status: 'allow'; edited?: EditedArguments } | { status: 'deny'; reason?: string };
+
+/** Arguments with which a call runs instead of those that the model wrote. */
+export interface EditedArguments {
+  /** A JSON object. */
+  arguments: string;
+  /** Equal for equal objects, whatever the order of their keys: see `editedArguments`. */
+  hash: string;
+}
 
 export type ToolInfo =
   | {
@@ -51,7 +66,8 @@ export type ToolInfo =
  *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`.
  * - `client`: the client answers it.
  * - `thread`: a sub-agent answers it; the record of its thread follows the message.
- * - `answered`: it cannot run (unknown tool, invalid arguments); its result directly follows the message.
+ * - `answered`: it cannot run (unknown tool, invalid arguments), or the conversation itself answers it; its result
+ *   directly follows the message.
  */
 export type ToolRoute =
   | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string; policy?: ApprovalPolicy }
@@ -75,6 +91,8 @@ export interface ApprovalPolicy {
   onExpiry: 'deny' | 'allow' | 'end';
   /** Who may decide, too, if nobody has after this time. */
   escalate?: { afterSeconds: number; to: Approvers };
+  /** The call runs with the arguments that the model wrote, or not at all. */
+  mayEditArguments?: false;
 }
 
 export interface ToolCall {
@@ -149,6 +167,15 @@ export interface ModelMessage extends Base {
   model?: string;
   /** The attempts before the one that wrote the message, if there were any: the provider failed. */
   attempts?: FailedAttempt[];
+  /** The texts of files that were extracted for the message's model call; later calls use them. */
+  fileTexts?: FileText[];
+  /** The check of an answer for which the agent has a JSON Schema. */
+  structured?: { fits: true } | { fits: false; problem: string };
+}
+
+/** Whether a message is an answer that is not accepted. The model is asked for another one, unless the turn ends. */
+export function isMisfit({ structured }: ModelMessage): boolean {
+  return structured?.fits === false;
 }
 
 export interface FailedAttempt {
@@ -194,11 +221,23 @@ export function emptyAnswer(
   return plan.connectsServers ? [serversConnected(plan, []), message] : [message];
 }
 
+/** A result that is too long for its record: a blob of the session. */
+export interface FullText {
+  name: string;
+  mimeType: string;
+  bytes: number;
+  characters: number;
+  blob: string;
+  sessionId: string;
+}
+
 export interface ToolResponse extends Base {
   kind: 'tool.response';
   threadId: string;
   toolCallId: string;
   outcome: ToolOutcome;
+  /** The arguments with which the call ran, if a person has edited those of the model: a JSON object. */
+  arguments?: string;
   /**
    * The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut, and `fullText` has all of it. For a denied call
    * the reason, if there is one. `responseText` turns it into what model and client read.
@@ -206,8 +245,8 @@ export interface ToolResponse extends Base {
   content: string;
   /** Images and other binary results. */
   files?: StoredFile[];
-  /** The whole text, if `content` was cut: a blob of this session. */
-  fullText?: { name: string; mimeType: string; bytes: number; blob: string; sessionId: string };
+  /** The whole text, if `content` was cut. */
+  fullText?: FullText;
   /** For a search for tools: the tools that are offered to the model from now on. */
   foundTools?: FoundTool[];
   /** The thread of the sub-agent that has answered. Only the model reads its answer here. */
@@ -312,6 +351,8 @@ export interface PendingCall {
   /** The sign-in that it needs. */
   signInId?: string;
   policy?: ApprovalPolicy;
+  /** The call was approved with these arguments. */
+  edited?: EditedArguments;
   /** Set if the call has begun, and waits for an answer of the user to its server. */
   elicitation?: PendingElicitation;
 }
@@ -371,17 +412,37 @@ export interface ToolDecided extends Base {
   /** Absent if time has decided. */
   by?: Subject;
   reason?: string;
+  /** What was allowed, if not the arguments that the model wrote. */
+  edited?: EditedArguments;
   /** How many votes are still needed before the call runs. */
   remaining: number;
 }
 
-/** The turn has nothing to do until a person answers or signs in, or goes on. While it is paused its time limit stops. */
+/**
+ * Why a turn is paused. While there is a reason, its time limit stops.
+ * - `action`: it has nothing to do until it gets answers.
+ * - `sign_in`: the same, and it waits for sign-ins only.
+ * - `requested`: a command holds it.
+ */
+export type PauseReason = 'action' | 'sign_in' | 'requested';
+
+/** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends Base {
   kind: 'turn.paused' | 'turn.resumed';
-  /** What it waits for, or what made it go on: time counts as an action. */
-  reason: 'action' | 'sign_in';
-  /** Who made it go on; absent if time did. */
+  reason: PauseReason;
+  /** Whose command caused it; absent if there was none. */
   by?: Subject;
+}
+
+/** A message of a user for the root agent of a running turn. */
+export interface UserSteered extends Base {
+  kind: 'user.steered';
+  by: Subject;
+  /** The command that brought it: see `SteerCommand`. */
+  commandId: string;
+  /** The session that has the files of the content. */
+  sessionId: string;
+  content: string | UserContentPart[];
 }
 
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
@@ -404,10 +465,11 @@ export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
-export interface TurnDone extends Base {
+export interface TurnDone extends Base, TurnTotals {
   kind: 'turn.done';
   end: TurnOutcome;
-  usage: Usage;
+  /** How long the turn was paused. */
+  waitedMs: number;
 }
 
 export type LogRecord =
@@ -420,6 +482,7 @@ export type LogRecord =
   | RequiredAction
   | ToolDecided
   | TurnPaused
+  | UserSteered
   | TurnDone;
 
 export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;

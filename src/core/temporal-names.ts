@@ -40,6 +40,9 @@ export const WORKFLOW_TASK_TIMEOUT = '5 seconds';
 /** The signal that carries a command of the API to a turn. */
 export const TURN_COMMAND = 'command';
 
+/** The signal that cancels a turn. */
+export const CANCEL_TURN = 'cancelTurn';
+
 /** The Temporal header with the id of the request that caused a command. */
 export const REQUEST_HEADER = 'everturn-request-id';
 /** The Temporal header with the trace of that request, named as in Temporal's interceptors for OpenTelemetry. */

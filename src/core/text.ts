@@ -35,16 +35,23 @@ function codePointBytes(point: number): number {
   return point > 0xffff ? 4 : 3;
 }
 
-/** Cuts the middle out of a text that takes more than `maxBytes` in JSON; `note` says what is missing, in its place. */
-export function truncateMiddle(text: string, maxBytes: number, note: (omitted: number) => string): string {
+/**
+ * Cuts the middle out of a text that takes more than `maxBytes` in JSON; `note` says what is missing, in its place: how
+ * many characters, from which position.
+ */
+export function truncateMiddle(
+  text: string,
+  maxBytes: number,
+  note: (omitted: number, from: number) => string,
+): string {
   // A UTF-16 unit takes 1 to 6 bytes, so only texts in between are measured.
   if (text.length * 6 <= maxBytes) return text;
   if (text.length <= maxBytes && jsonBytes(text) <= maxBytes) return text;
-  const budget = maxBytes - jsonBytes(note(text.length)) - 4;
+  const budget = maxBytes - jsonBytes(note(text.length, text.length)) - 4;
   const head = text.slice(0, cutPoint(text, 0, Math.floor((budget * 3) / 4)));
   const reversed = cutStart(text, head.length, Math.floor(budget / 4));
   const tail = text.slice(reversed);
-  return `${head}\n${note(text.length - head.length - tail.length)}\n${tail}`;
+  return `${head}\n${note(text.length - head.length - tail.length, head.length)}\n${tail}`;
 }
 
 /** The smallest start of a piece that ends `value`, takes at most `maxBytes` and begins at or after `from`. */

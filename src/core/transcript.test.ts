@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomTurn } from '../../test/support/random-turn.ts';
+import { emptyText } from './message.ts';
 import { TurnProjection } from './projection.ts';
 import { transcript, foundTools } from './transcript.ts';
 import type { UnsequencedRecord } from './records.ts';
@@ -66,4 +67,21 @@ test('of too many found tools the last ones stay', () => {
   expect(namesOf([found(names)])).toEqual(names.slice(-64));
   // A tool that was dropped can be found again.
   expect(namesOf([found(names), found(['t0'])])).toEqual([...names.slice(-63), 't0']);
+});
+
+test('an answer that does not fit is followed by the reasons, also if it was empty', () => {
+  const message = (content: string, problem: string): UnsequencedRecord => ({
+    kind: 'model.message',
+    id: '',
+    at: '',
+    threadId: 'main',
+    ...emptyText(),
+    content,
+    toolCalls: [],
+    finishReason: 'stop',
+    structured: { fits: false, problem },
+  });
+  const items = transcript([message('7', 'must be object'), message('', 'it is not valid JSON')], 'main');
+  const reason = (problem: string) => ({ role: 'user', content: [{ text: expect.stringContaining(problem) }] });
+  expect(items).toMatchObject([{ role: 'assistant' }, reason('must be object'), reason('it is not valid JSON')]);
 });

@@ -1,13 +1,16 @@
 import {
   ROOT_THREAD,
+  type FullText,
   type InputItem,
   type ModelMessage,
   type StoredFile,
   type ToolCall,
   type UnsequencedRecord,
   type UserContentPart,
+  type UserSteered,
   type FoundTool,
 } from './records.ts';
+import { begunBy, CUT_OFF } from './stopped-work.ts';
 import { callKey, responseText } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
@@ -22,6 +25,8 @@ export interface ToolItem {
   name: string;
   content: string;
   files: StoredFile[];
+  /** The whole text of a result that was cut when it was stored. */
+  fullText?: FullText;
 }
 
 /** The result of a call that was pending on a turn, on a branch that continued without resolving it. */
@@ -53,48 +58,89 @@ export function transcript(records: UnsequencedRecord[], threadId: string): Tran
   const items: TranscriptItem[] = [];
   for (const record of records) {
     if (record.kind === 'turn.created' && threadId === ROOT_THREAD) items.push(...record.input.flatMap(userMessage));
+    if (record.kind === 'user.steered' && threadId === ROOT_THREAD) items.push(userItem(record.content));
     if (record.kind === 'thread.created' && record.thread.threadId === threadId) items.push(userText(record.input));
     if (record.kind === 'model.message' && record.threadId === threadId)
-      items.push(...assistantItems(record, { results, asked }));
+      items.push(...assistantItems(record, { results, asked, records }));
   }
   return items;
 }
 
 function userMessage(item: InputItem): TranscriptItem[] {
-  if (item.type !== 'user.message') return [];
-  const { content } = item;
-  return [typeof content === 'string' ? userText(content) : { role: 'user', content }];
+  return item.type === 'user.message' ? [userItem(item.content)] : [];
+}
+
+function userItem(content: UserSteered['content']): TranscriptItem {
+  return typeof content === 'string' ? userText(content) : { role: 'user', content };
 }
 
 function userText(text: string): TranscriptItem {
   return { role: 'user', content: [{ type: 'text', text }] };
 }
 
-/** `results`: those of the message's thread, by the ids of their calls. */
-function assistantItems(
-  message: ModelMessage,
-  { results, asked }: { results: Map<string, ToolResult>; asked: Set<string> },
-): TranscriptItem[] {
+interface Conversation {
+  /** Those of the message's thread, by the ids of their calls. */
+  results: Map<string, ToolResult>;
+  asked: Set<string>;
+  records: UnsequencedRecord[];
+}
+
+function assistantItems(message: ModelMessage, { results, asked, records }: Conversation): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
-  if (!message.content && !message.refusal && message.toolCalls.length === 0) return [];
+  if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const result = results.get(call.id);
-    if (result) return toolItem(call, result);
+    if (result) return toolItem(call, result, records);
     const hasAsked = asked.has(callKey({ threadId: message.threadId, toolCallId: call.id }));
     return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
   });
-  return [{ role: 'assistant', message }, ...toolItems];
+  const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';
+  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : []), ...misfit(message)];
 }
 
-function toolItem(call: ToolCall, result: ToolResult): ToolItem {
+/** What the model is told of an answer that does not fit the agent's JSON Schema. */
+function misfit({ structured }: ModelMessage): TranscriptItem[] {
+  if (!structured || structured.fits) return [];
+  return [
+    userText(
+      `This answer is not accepted, because it does not fit the required JSON Schema:\n${structured.problem}\n` +
+        'Answer with JSON that fits it, and with nothing else.',
+    ),
+  ];
+}
+
+function toolItem(call: ToolCall, result: ToolResult, records: UnsequencedRecord[]): ToolItem {
   const known = TOOL_ITEMS.get(result);
   if (known) return known;
   const item =
     'kind' in result
-      ? { ...itemOf(call), content: responseText(result), files: result.files ?? [] }
+      ? {
+          ...itemOf(call),
+          content: textOf(result, records),
+          files: result.files ?? [],
+          ...(result.fullText && { fullText: result.fullText }),
+        }
       : { ...itemOf(call), content: result.content, files: [] };
   TOOL_ITEMS.set(result, item);
   return item;
+}
+
+/** The text of a result for the model; with what a sub-agent had begun that was stopped. */
+function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
+  const text = withArguments(result);
+  if (result.outcome !== 'cancelled' || result.fromThread === undefined) return text;
+  const begun = begunBy(result.fromThread, records);
+  return begun === undefined ? text : `${text}\n${begun}`;
+}
+
+/**
+ * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
+ * others the call ran.
+ */
+function withArguments(result: Extract<ToolResult, { kind: 'tool.response' }>): string {
+  const text = responseText(result);
+  if (result.arguments === undefined) return text;
+  return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
 }
 
 function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'toolCallId' | 'name'> {

@@ -4,17 +4,10 @@ import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
 import type { HistoryEvent, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import {
-  NO_USAGE,
-  type ApprovalPolicy,
-  type AuthRequired,
-  type LogEntry,
-  type ModelMessage,
-  type ToolCall,
-  type WithoutId,
-} from './records.ts';
-import { TurnActions, type Answer, type AnswerCommand, type TurnCommand } from './turn-actions.ts';
+import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
+import { TurnActions, type Answer, type AnswerCommand, type PauseCommand, type TurnCommand } from './turn-actions.ts';
 import type { SignInCommand } from './turn-sign-ins.ts';
+import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
@@ -42,6 +35,18 @@ function messageOf(toolCalls: ToolCall[], threadId = 'main'): ModelMessage {
   return { kind: 'model.message', id, at, threadId, ...texts, toolCalls, finishReason: 'tool_calls' };
 }
 
+/** What a run passes on when the log has `ordinal` records. */
+function carryOf(actions: TurnActions, ordinal = 2): TurnContinuation {
+  return {
+    ordinal,
+    step: 1,
+    ...NO_TOTALS,
+    previousRunId: 'r',
+    deadline: 0,
+    actions: structuredClone(actions.state),
+  };
+}
+
 let commands = 0;
 function command(who: string, ...answers: Answer[]): AnswerCommand {
   return {
@@ -60,6 +65,12 @@ const vote = (toolCallId: string, status: 'allow' | 'deny' = 'allow', threadId =
   threadId,
   toolCallId,
   approval: { status },
+});
+const edit = (toolCallId: string, hash: string): Answer => ({
+  type: 'user.tool_approval',
+  threadId: 'main',
+  toolCallId,
+  approval: { status: 'allow', edited: { arguments: `{"to":"${hash}"}`, hash } },
 });
 const respond = (toolCallId: string, content: string): Answer => ({
   type: 'user.tool_response',
@@ -90,9 +101,10 @@ function waitingOn(...calls: ToolCall[]): TurnActions {
   return actions;
 }
 
-function carried(ordinal: number): TurnContinuation {
-  return { ordinal, step: 1, usage: NO_USAGE, previousRunId: 'r', deadline: 0 };
-}
+const hold = (type: PauseCommand['type'], who = 'ann'): PauseCommand => {
+  const { id, subject } = command(who);
+  return { type, id, subject };
+};
 
 /** The records of the end of a task, in short. */
 function endTask(actions: TurnActions, given: TurnCommand[], after = 0): string[] {
@@ -151,6 +163,38 @@ test('a quorum needs distinct subjects, and one denial decides', () => {
     'turn.resumed',
   ]);
   expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a' }]);
+});
+
+test('a call runs with the edited arguments that were allowed; a repeated edit changes nothing', () => {
+  const actions = waitingOn(asking('a'), asking('b', policyOf({ mayEditArguments: false })));
+  expect(actions.refuse(command('ann', edit('b', 'x')))).toMatchObject({ code: 'edit_not_allowed', param: 'input.0' });
+  const { records } = actions.endTask([command('ann', edit('a', 'x'))], BEGIN);
+  expect(records).toMatchObject([{ decision: 'allow', edited: { hash: 'x' }, remaining: 0 }, { kind: 'turn.resumed' }]);
+  expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a', edited: { hash: 'x' } }]);
+  expect([actions.refuse(command('ann', edit('a', 'x'))), endTask(actions, [command('ann', edit('a', 'x'))])]).toEqual([
+    undefined,
+    [],
+  ]);
+  for (const other of [vote('a'), edit('a', 'y'), vote('a', 'deny')]) {
+    expect(actions.refuse(command('ann', other))).toMatchObject({ code: 'already_decided' });
+  }
+});
+
+test('votes for different arguments do not add up: an edit voids the votes before it', () => {
+  const actions = waitingOn(asking('a', policyOf({ quorum: 2 })));
+  expect(endTask(actions, [command('ann', vote('a'))])).toEqual(['a allow ann 1']);
+  expect(endTask(actions, [command('bob', edit('a', 'x'))])).toEqual(['a allow bob 1']);
+  expect(actions.refuse(command('bob', edit('a', 'y')))).toMatchObject({ code: 'already_decided' });
+  // The response to the first request may have been lost, so its repetition must not void bob's edit.
+  expect(endTask(actions, [command('ann', vote('a'))])).toEqual([]);
+  expect(endTask(actions, [command('ann', edit('a', 'x'))])).toEqual(['a allow ann 0', 'turn.resumed']);
+  expect(actions.allowed('main')).toMatchObject([{ edited: { hash: 'x' } }]);
+});
+
+test('whose vote was voided may deny', () => {
+  const actions = waitingOn(asking('a', policyOf({ quorum: 2 })));
+  endTask(actions, [command('ann', edit('a', 'x')), command('bob', vote('a'))]);
+  expect(endTask(actions, [command('ann', vote('a', 'deny'))])).toEqual(['a deny ann 0', 'a denied', 'turn.resumed']);
 });
 
 test('a policy names who may decide, and whom an escalation adds', () => {
@@ -221,6 +265,31 @@ test('a turn that does not wait takes no commands', () => {
   expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'nothing_pending' });
 });
 
+test('a pause holds any turn until it is resumed, once, and is counted as time that it waited', () => {
+  const actions = new TurnActions(turnStart());
+  expect(actions.isRepetition(hold('resume'))).toBe(true);
+  expect(actions.endTask([hold('pause'), hold('pause', 'bob')], BEGIN).records).toMatchObject([
+    { kind: 'turn.paused', reason: 'requested', by: { subjectId: 'ann' } },
+  ]);
+  expect([actions.isHeld, actions.isPaused, actions.isRepetition(hold('pause'))]).toEqual([true, true, true]);
+  const next = new TurnActions(turnStart({ carry: carryOf(actions) }));
+  expect(next.isHeld).toBe(true);
+  expect(next.endTask([hold('resume', 'bob')], BEGIN + 3_000).records).toMatchObject([
+    { kind: 'turn.resumed', reason: 'requested', by: { subjectId: 'bob' } },
+  ]);
+  expect([next.isHeld, next.isPaused, next.waitedMs]).toEqual([false, false, 3_000]);
+});
+
+test('a turn that waits for answers and is held is paused until both have ended; its time is counted once', () => {
+  const actions = waitingOn(asking('a'));
+  expect(endTask(actions, [hold('pause')], 1_000)).toEqual(['turn.paused']);
+  expect(actions.pauses).toEqual(['action', 'requested']);
+  expect(endTask(actions, [command('ann', vote('a'))], 2_000)).toEqual(['a allow ann 0', 'turn.resumed']);
+  expect(actions.pauses).toEqual(['requested']);
+  expect(endTask(actions, [hold('resume')], 5_000)).toEqual(['turn.resumed']);
+  expect(actions.waitedMs).toBe(5_000);
+});
+
 test('a turn waits for sign-ins, of which one may have ended before a thread has asked for it', () => {
   const actions = new TurnActions(start);
   actions.add(requiring('s1'), 's');
@@ -240,7 +309,7 @@ test('a turn waits for sign-ins, of which one may have ended before a thread has
     code: 'call_not_pending',
     message: expect.stringContaining('waits for a sign-in'),
   });
-  const next = new TurnActions(turnStart({ pause: 'wait', carry: { ...carried(2), actions: actions.state } }));
+  const next = new TurnActions(turnStart({ pause: 'wait', carry: carryOf(actions) }));
   expect(endTask(next, [signedIn('s3')])).toEqual([]);
   expect(next.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a', 'b']);
 });
@@ -253,6 +322,7 @@ const happening = fc.oneof(
     calls: fc.uniqueArray(fc.constantFrom('a', 'b', 'c', 'x'), { minLength: 1, maxLength: 3 }),
     status: fc.constantFrom('allow' as const, 'deny' as const),
   }),
+  fc.record({ type: fc.constant('hold' as const), command: fc.constantFrom('pause' as const, 'resume' as const) }),
   fc.record({ type: fc.constant('result' as const), needs: fc.constantFrom(undefined, 's1', 's2') }),
   fc.record({ type: fc.constant('sign_in' as const), signInId: fc.constantFrom('s1', 's2') }),
   fc.record({ type: fc.constant('task' as const), after: fc.integer({ min: 0, max: 20_000 }) }),
@@ -302,7 +372,7 @@ test('the workflow and the projection agree on the log, in any order of commands
         if (queue.length > 0 || actions.isUnsettled(now)) count += actions.endTask(queue, now).records.length;
         queue = [];
         feed({ type: 'taskCompleted' });
-        for (const { toolCallId, source } of actions.allowed('main')) {
+        for (const { toolCallId, source } of actions.isHeld ? [] : actions.allowed('main')) {
           if (scheduled.some((one) => one.toolCallId === toolCallId)) continue;
           ran.add(toolCallId);
           scheduled.push({ id: eventId, toolCallId });
@@ -314,6 +384,10 @@ test('the workflow and the projection agree on the log, in any order of commands
       for (const one of happenings) {
         if (one.type === 'command') {
           const given = command(one.who, ...one.calls.map((id) => vote(id, one.status)));
+          queue.push(given);
+          feed({ type: 'commanded', command: given });
+        } else if (one.type === 'hold') {
+          const given = hold(one.command);
           queue.push(given);
           feed({ type: 'commanded', command: given });
         } else if (one.type === 'result') {
@@ -333,8 +407,8 @@ test('the workflow and the projection agree on the log, in any order of commands
         } else if (one.type === 'task') {
           endTask(one.after);
         } else if (scheduled.length === 0 && queue.length === 0) {
-          const carry = { ...carried(count), previousRunId: `r${runs++}`, actions: structuredClone(actions.state) };
-          const next = turnStart({ pause: 'wait', carry });
+          runs += 1;
+          const next = turnStart({ pause: 'wait', carry: carryOf(actions, count) });
           feed({ type: 'continued', at: at(), runId: 'r' });
           // Every other time by a reader that begins with the run.
           if (runs % 2 === 0) projection = new TurnProjection();
@@ -343,7 +417,15 @@ test('the workflow and the projection agree on the log, in any order of commands
         }
       }
       expect(log.length).toBe(count);
+      const resume = hold('resume');
+      queue.push(resume);
+      feed({ type: 'commanded', command: resume });
       endTask(0);
+      expect(actions.isHeld).toBe(false);
+      const pauses = log.flatMap(({ record }) => ('reason' in record && record.reason === 'requested' ? [record] : []));
+      expect(pauses.map(({ kind }) => kind)).toEqual(
+        pauses.map((_, i) => (i % 2 === 0 ? 'turn.paused' : 'turn.resumed')),
+      );
       feed({ type: 'closed', at: at(), close: { how: 'terminated', reason: 'abandoned' } });
       expect(log.map(({ ordinal }) => ordinal)).toEqual(log.map((_, i) => i + 1));
       const records = log.map(({ record }) => record);

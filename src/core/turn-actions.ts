@@ -1,24 +1,27 @@
 import type { CallToolInput, TurnStart } from './history.ts';
-import type { Refusal } from './input-rules.ts';
+import { refuseAnswer, type Refusal } from './input-rules.ts';
+import { Pauses, type PausesState } from './pauses.ts';
+import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
 import type {
   Approvers,
   AuthRequired,
   InputItem,
+  PauseReason,
   PendingCall,
   ToolDecided,
-  TurnPaused,
   UnsequencedRecord,
   WithoutId,
 } from './records.ts';
 import type { Caller, Subject } from './subject.ts';
 import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
 import { TurnSignIns, type SignInCommand, type TurnSignInsState } from './turn-sign-ins.ts';
+import { countVotes, hasVoted, isRepeated, withVote, type Vote } from './votes.ts';
 
 /**
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
  * it is in the history, and becomes records of the log if `TurnActions` accepts it.
  */
-export type TurnCommand = AnswerCommand | SignInCommand;
+export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand | SteerCommand;
 
 /** Answers to calls that wait in the turn: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {
@@ -26,6 +29,16 @@ export interface AnswerCommand extends Answerer {
   /** Minted by the API, which waits for the verdict on it. */
   id: string;
   answers: Answer[];
+}
+
+/**
+ * Holds the turn, or lets it continue: no thread of a turn that is held begins a model call or a tool call. What runs
+ * ends normally. A repetition changes nothing.
+ */
+export interface PauseCommand {
+  type: 'pause' | 'resume';
+  id: string;
+  subject: Subject;
 }
 
 /** A caller, with what it may do in the session, apart from what policies allow it. */
@@ -37,14 +50,11 @@ export interface Answerer extends Caller {
 /** An answer to a pending call. */
 export type Answer = Exclude<InputItem, { type: 'user.message' }>;
 
+/** What reaches a turn in the order of its history: commands, and its cancellation, after which it accepts no more. */
+export type TurnEvent = TurnCommand | { type: 'cancelled' };
+
 /** The answer of a turn to a command: a refusal, or undefined if it was accepted. */
 export type Verdict = Refusal | undefined;
-
-interface Vote {
-  by: Subject;
-  /** What was answered, as a text that is equal for equal answers: a repetition changes nothing. */
-  answer: string;
-}
 
 /** A call of a thread's last message, or of an earlier run's. */
 interface TrackedCall {
@@ -70,9 +80,9 @@ interface TrackedCall {
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnActionsState {
   threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
+  pauses: PausesState;
+  steering: SteeringState;
   signIns: TurnSignInsState;
-  pausedAt?: number;
-  waitedMs: number;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
@@ -81,8 +91,8 @@ export const MAX_ASKING = 32;
 /** A call that waits. */
 type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
 
-/** What a paused turn goes on with. */
-type ResumeCause = Pick<TurnPaused, 'reason' | 'by'>;
+/** The pauses of a turn that has nothing to do. */
+const IDLE_REASONS = ['action', 'sign_in'] as const;
 
 interface TaskEnd {
   records: UnsequencedRecord[];
@@ -91,8 +101,8 @@ interface TaskEnd {
 }
 
 /**
- * The calls of a running turn that wait for a person or a client (`pause: "wait"`), as a state machine without time and
- * I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
+ * What people do to a running turn: the calls that wait for a person or a client (`pause: "wait"`), and for any turn its
+ * pauses and the messages that it gets, as a state machine without time and I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
  * commands, so both get the same state from the same history. Everything that is not an activity's result happens at
  * the end of a workflow task, in this order:
  *
@@ -104,48 +114,63 @@ interface TaskEnd {
  * `Date.now()`.
  */
 export class TurnActions {
-  /** Whether the turn waits for answers. Otherwise it ends when it needs some, and takes no commands. */
+  /** Whether the turn waits for answers. Otherwise it ends when it needs some, and accepts none. */
   readonly waits: boolean;
   readonly #turnId: string;
   /** Live threads; one without calls is calling its model. */
   readonly #threads: Map<string, Map<string, TrackedCall>>;
+  readonly #pauses: Pauses;
+  readonly steering: Steering;
+  #isCancelled = false;
   readonly #signIns: TurnSignIns;
-  #pausedAt: number | undefined;
-  #waitedMs: number;
   #failure: string | undefined;
 
   constructor(start: Pick<TurnStart, 'turnId' | 'pause' | 'carry' | 'threads' | 'resumes'>) {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pausedAt, waitedMs = 0 } = carry?.actions ?? {};
+    const { threads = [], pauses, steering, signIns } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
     this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(copies(calls))]));
     if (!carry) this.#resume(start);
-    this.#signIns = new TurnSignIns(carry?.actions?.signIns);
-    this.#pausedAt = pausedAt;
-    this.#waitedMs = waitedMs;
+    this.#pauses = new Pauses(pauses);
+    this.steering = new Steering(steering);
+    this.#signIns = new TurnSignIns(signIns);
   }
 
   get state(): TurnActionsState {
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
+      pauses: this.#pauses.state,
+      steering: this.steering.state,
       signIns: this.#signIns.state,
-      ...(this.#pausedAt !== undefined && { pausedAt: this.#pausedAt }),
-      waitedMs: this.#waitedMs,
     };
   }
 
-  /** Whether the turn does nothing but wait, according to its log. */
+  /** Why the turn is paused, according to its log. */
+  get pauses(): PauseReason[] {
+    return this.#pauses.reasons;
+  }
+
   get isPaused(): boolean {
-    return this.#pausedAt !== undefined;
+    return this.pauses.length > 0;
+  }
+
+  /** Whether no thread may begin a model call or a tool call. */
+  get isHeld(): boolean {
+    return this.#pauses.has('requested');
   }
 
   /** How long the turn was paused in all, up to the last time it was resumed. */
   get waitedMs(): number {
-    return this.#waitedMs;
+    return this.#pauses.waitedMs;
+  }
+
+  /** How long the turn was paused in all until `now`, in milliseconds since 1970. */
+  waitedUntil(now: number): number {
+    return this.#pauses.waitedUntil(now);
   }
 
   /** Why the turn must end: an approval has expired whose policy says so. */
@@ -273,9 +298,12 @@ export class TurnActions {
 
   /** Whether the end of a task without commands adds records. */
   isUnsettled(now: number): boolean {
+    if (this.steering.mustRecord) return true;
     if (this.#threads.size === 0) return false;
     const due = this.nextDue;
-    return (due !== undefined && due <= now) || this.#mustPause !== this.isPaused || this.#all('new').length > 0;
+    const waitsFor = this.#waitsFor;
+    const isOtherwisePaused = IDLE_REASONS.some((reason) => this.#pauses.has(reason) !== (reason === waitsFor));
+    return (due !== undefined && due <= now) || isOtherwisePaused || this.#all('new').length > 0;
   }
 
   /** When a call expires or is escalated next: milliseconds since 1970. */
@@ -286,24 +314,33 @@ export class TurnActions {
   }
 
   /** Ends a workflow task. Returns the records that follow those of its activities. */
-  endTask(commands: readonly TurnCommand[], now: number): TaskEnd {
-    const records = this.#ask(now);
+  endTask(commands: readonly TurnEvent[], now: number): TaskEnd {
+    const records = [...this.#ask(now), ...this.steering.record()];
     const verdicts = new Map<string, Verdict>();
-    let cause: ResumeCause | undefined;
+    let by: Subject | undefined;
     for (const command of commands) {
-      if (command.type === 'sign_in') {
-        this.#endSignIn(command.signInId);
-        cause = { reason: 'sign_in', by: command.by };
+      if (command.type === 'cancelled') {
+        this.#isCancelled = true;
         continue;
       }
       const verdict = this.refuse(command);
       verdicts.set(command.id, verdict);
       if (verdict) continue;
-      const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
-      if (accepted.length > 0) cause = { reason: 'action', by: command.subject };
-      records.push(...accepted);
+      if (command.type === 'sign_in') {
+        this.#endSignIn(command.signInId);
+        by = command.by;
+      } else if (command.type === 'answer') {
+        const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
+        if (accepted.length > 0) by = command.subject;
+        records.push(...accepted);
+      } else if (command.type === 'steer') {
+        this.steering.accept(command, isoTime(now));
+        records.push(...this.steering.record());
+      } else {
+        records.push(...this.#pauses.set('requested', command.type === 'pause', now, command.subject));
+      }
     }
-    records.push(...this.#advance(now), ...this.#pauseOrResume(now, cause));
+    records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
     return { records, verdicts };
   }
 
@@ -314,7 +351,20 @@ export class TurnActions {
   }
 
   /** Why the turn refuses a command now. */
-  refuse({ answers, ...caller }: Omit<AnswerCommand, 'id'>): Verdict {
+  refuse(command: TurnCommand): Verdict {
+    if (command.type === 'answer') return this.#refuseAnswers(command);
+    if (this.#isCancelled) return { code: 'nothing_running', message: 'the turn was cancelled' };
+    if (command.type !== 'steer' || this.steering.mayAccept(command)) return undefined;
+    const message = `the turn has not read ${MAX_UNREAD} messages yet: wait until it calls its model`;
+    return { code: 'too_many_messages', message };
+  }
+
+  /** Whether the turn is in the state already that a command asks for. */
+  isRepetition({ type }: PauseCommand): boolean {
+    return this.isHeld === (type === 'pause');
+  }
+
+  #refuseAnswers({ answers, ...caller }: AnswerCommand): Verdict {
     if (this.#all('waiting').length === 0 && !answers.some((answer) => this.#find(answer)?.pending)) {
       return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
     }
@@ -333,21 +383,20 @@ export class TurnActions {
   #refuseAnswer(answer: Answer, caller: Answerer): Verdict {
     const call = this.#find(answer);
     const what = nameOf(answer);
-    const vote = call?.votes.find(({ by }) => by.subjectId === caller.subject.subjectId);
     // A repetition stays accepted, also when others have decided in the meantime.
-    if (vote?.answer === answerText(answer)) return undefined;
+    if (call && isRepeated(call.votes, caller.subject, answer)) return undefined;
     if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
     if (call.pending.needs === 'sign_in') {
       return { code: 'call_not_pending', message: `${what} waits for a sign-in, which no answer replaces` };
     }
-    const expected = call.pending.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
-    if (answer.type !== expected) {
-      return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
-    }
+    const refusal = refuseAnswer(call.pending, answer);
+    if (refusal) return refusal;
     if (!mayAnswer(call, caller)) {
       return { code: 'not_an_approver', message: `you may not answer ${what}: its approvers may` };
     }
-    if (vote) return { code: 'already_decided', message: `you have already answered ${what}, differently` };
+    if (hasVoted(call.votes, caller.subject)) {
+      return { code: 'already_decided', message: `you have already answered ${what}, differently` };
+    }
     if (call.state !== 'waiting') return { code: 'already_decided', message: `${what} was already decided` };
     return undefined;
   }
@@ -356,10 +405,10 @@ export class TurnActions {
   #answer(answer: Answer, by: Subject, now: number): UnsequencedRecord[] {
     const call = this.#find(answer);
     if (!isAsked(call) || call.state !== 'waiting') return [];
-    if (call.votes.some((vote) => vote.by.subjectId === by.subjectId)) return [];
+    if (isRepeated(call.votes, by, answer)) return [];
     const at = isoTime(now);
     const { pending } = call;
-    call.votes.push({ by, answer: answerText(answer) });
+    call.votes = withVote(call.votes, by, answer);
     if (answer.type === 'user.tool_response' && pending.elicitation) {
       call.state = 'allowed';
       call.answer = answer.content;
@@ -377,9 +426,13 @@ export class TurnActions {
       const vote = decided(pending, 'deny', { at, by, remaining: 0, ...(reason && { reason }) });
       return [vote, denial(pending, reason, at)];
     }
+    const { edited } = approval;
     const remaining = remainingOf(call);
-    if (remaining === 0) call.state = 'allowed';
-    return [decided(pending, 'allow', { at, by, remaining })];
+    if (remaining === 0) {
+      call.state = 'allowed';
+      call.pending = { ...pending, ...(edited && { edited }) };
+    }
+    return [decided(pending, 'allow', { at, by, remaining, ...(edited && { edited }) })];
   }
 
   /** The requests for the answers that the task's messages require. */
@@ -418,30 +471,26 @@ export class TurnActions {
     return [expired, toolResponse(pending, 'expired', at)];
   }
 
-  #pauseOrResume(now: number, cause: ResumeCause = { reason: 'action' }): UnsequencedRecord[] {
-    const mustPause = this.#mustPause;
-    if (mustPause === this.isPaused) return [];
-    const at = isoTime(now);
-    if (mustPause) {
-      this.#pausedAt = now;
-      const needsAnswers = this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in');
-      return [{ kind: 'turn.paused', at, reason: needsAnswers ? 'action' : 'sign_in' }];
-    }
-    this.#waitedMs += now - (this.#pausedAt ?? now);
-    this.#pausedAt = undefined;
-    return [{ kind: 'turn.resumed', at, ...cause }];
+  /** Begins or ends the pauses of a turn that has nothing to do. `by`: whose command has given it something to do. */
+  #pauseOrResume(now: number, by: Subject | undefined): UnsequencedRecord[] {
+    const waitsFor = this.#waitsFor;
+    return IDLE_REASONS.flatMap((reason) => {
+      const isPaused = reason === waitsFor;
+      return this.#pauses.set(reason, isPaused, now, isPaused ? undefined : by);
+    });
   }
 
-  /** Whether calls or threads wait, and no thread does anything else. */
-  get #mustPause(): boolean {
+  /** What the turn waits for, if calls or threads wait and no thread does anything else. */
+  get #waitsFor(): (typeof IDLE_REASONS)[number] | undefined {
     const threads = [...this.#threads].map(([id, calls]) => ({
       needsSignIn: this.#signIns.isWaiting(id),
       calls: [...calls.values()],
     }));
-    return (
+    const isIdle =
       threads.some(({ needsSignIn, calls }) => needsSignIn || calls.some(isUnanswered)) &&
-      threads.every(({ needsSignIn, calls }) => (needsSignIn || calls.some(isWaitedFor)) && !calls.some(isActive))
-    );
+      threads.every(({ needsSignIn, calls }) => (needsSignIn || calls.some(isWaitedFor)) && !calls.some(isActive));
+    if (!isIdle) return undefined;
+    return this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in') ? 'action' : 'sign_in';
   }
 
   #find(key: CallKey): TrackedCall | undefined {
@@ -482,7 +531,7 @@ export function isAmong({ subjects, roles }: Approvers, caller: Caller): boolean
 }
 
 function remainingOf({ pending, votes }: AskedCall): number {
-  return Math.max(0, (pending.policy?.quorum ?? 1) - votes.length);
+  return Math.max(0, (pending.policy?.quorum ?? 1) - countVotes(votes));
 }
 
 /** When an approval expires: milliseconds since 1970. */
@@ -499,14 +548,9 @@ function escalatesAt({ pending, askedAt = Infinity, isEscalated }: AskedCall): n
 function decided(
   { threadId, toolCallId }: PendingCall,
   decision: ToolDecided['decision'],
-  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'remaining'>,
+  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'edited' | 'remaining'>,
 ): Omit<ToolDecided, 'id'> {
   return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
-}
-
-/** Equal for equal answers. */
-export function answerText(answer: Answer): string {
-  return JSON.stringify(answer.type === 'user.tool_approval' ? answer.approval.status : answer.content);
 }
 
 function nameOf({ threadId, toolCallId }: CallKey): string {

@@ -13,6 +13,7 @@ const chatRequest = z.object({
   model: z.string(),
   messages: z.array(z.object({ role: z.string(), content: z.unknown() })).default([]),
   tools: z.array(z.object({ function: z.object({ name: z.string() }) })).default([]),
+  response_format: z.object({ json_schema: z.object({ schema: z.unknown().optional() }).optional() }).optional(),
 });
 type ChatRequest = z.infer<typeof chatRequest>;
 
@@ -71,11 +72,16 @@ async function answer(request: ChatRequest, response: ServerResponse): Promise<v
 }
 
 /** The script: chooses a reply by keywords in the last message. */
-function replyTo({ messages, tools }: ChatRequest): Reply {
+function replyTo({ messages, tools, response_format: format }: ChatRequest): Reply {
   const last = messages.at(-1);
   if (last?.role === 'tool')
     return { text: `The tool answered: ${textOf(last.content)} (I am a script, so that is all I make of it.)` };
   const said = textOf(last?.content);
+  if (format?.json_schema) {
+    const json = JSON.stringify(valueOf(format.json_schema.schema));
+    // Real models do that, too.
+    return { text: said.includes('not accepted') ? json : `Here you are: ${json}` };
+  }
   const has = (name: string): boolean => tools.some((tool) => tool.function.name === name);
   const [, note] = /\bnote(?: that)?:? +(.+)/i.exec(said) ?? [];
   const [, count] = /\bcount(?: \w+)* to (\d+)/i.exec(said) ?? [];
@@ -91,6 +97,10 @@ function replyTo({ messages, tools }: ChatRequest): Reply {
   if (count && has('count_slowly')) {
     const to = Math.min(60, Math.max(1, Number(count)));
     return { text: 'I will count. ', calls: [{ tool: 'count_slowly', arguments: { to } }] };
+  }
+  const [, skill] = /\bskill ([a-z0-9-]+)/.exec(said) ?? [];
+  if (skill && has('read_skill')) {
+    return { text: 'I will read it first. ', calls: [{ tool: 'read_skill', arguments: { name: skill } }] };
   }
   if (/\b(search|find|show|list)\b/i.test(said) && has('search_notes')) {
     return { text: 'Let me look. ', calls: [{ tool: 'search_notes', arguments: {} }] };
@@ -112,6 +122,17 @@ function replyTo({ messages, tools }: ChatRequest): Reply {
       '"count slowly to 20" for a slow tool, "delegate: show my notes; say hello" for two sub-agents, ' +
       '"forget some notes" for a tool that asks you in a form, or "ask me something" for a question to you.',
   };
+}
+
+const knownSchema = z.object({ type: z.string(), properties: z.record(z.string(), z.unknown()).default({}) });
+
+/** A value for the simplest kinds of schemas. */
+function valueOf(schema: unknown): unknown {
+  const { type, properties } = knownSchema.safeParse(schema).data ?? { type: 'object', properties: {} };
+  if (type === 'object') return Object.fromEntries(Object.entries(properties).map(([key, of]) => [key, valueOf(of)]));
+  if (type === 'array') return [];
+  if (type === 'boolean') return true;
+  return type === 'string' ? 'text' : 1;
 }
 
 function textOf(content: unknown): string {

@@ -1,21 +1,18 @@
 import { mayOnSession } from '../auth/rights.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
+import type { Approval } from '../core/records.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
-import type { Answer, AnswerCommand, Verdict } from '../core/turn-actions.ts';
+import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
 import { answerEndedTurn, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
 import { checkAnswersTo } from './check-answers.ts';
+import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
+import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
 import { turnStatus } from './turn-status.ts';
-
-/** How long the turn may take to record the answers: a worker that was lost is replaced within seconds. */
-const VERDICT_TIMEOUT_MS = 30_000;
-
-/** What a command may take in a Temporal payload beside its answers: the caller and its roles. */
-const CALLER_BYTES = 16 * 1024;
 
 interface AnswersToCalls {
   /** From `authorizeSession`: the caller may read it. */
@@ -33,7 +30,7 @@ export async function answerCalls(
   engine: Engine,
   { session, caller, answers }: AnswersToCalls,
 ): Promise<AcceptedAnswers> {
-  const { turnIndex, logs, blobs, commands } = engine;
+  const { turnIndex, logs, blobs } = engine;
   const last = await turnIndex.confirmedLast(session.id);
   const status = last && (await turnStatus(last.id, engine));
   if (!last || !status) throw nothingPending();
@@ -47,11 +44,11 @@ export async function answerCalls(
     answers,
   };
   if (!status.open) {
-    const answered = await answerEndedTurn(engine, { session, turn: status, command: sent });
+    const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
     return answered ?? startedWith(engine, last.id, sent);
   }
-  const { actions, done } = await logs.currentRun(last.id);
-  if (!actions?.waits || done) return startedWith(engine, last.id, sent);
+  const { actions, done, start, threads } = await logs.currentRun(last.id);
+  if (!actions?.waits || !start || done) return startedWith(engine, last.id, sent);
   const stored = await offload(answers, {
     blobs,
     sessionId: session.id,
@@ -61,36 +58,17 @@ export async function answerCalls(
   const refusal = actions.refuse(command);
   if (refusal && !(await wasAccepted(engine, last.id, command))) throw errorOf(refusal);
   const accepted = answers.map(({ toolCallId }) => toolCallId);
-  if (!refusal)
-    await checkAnswersTo(
-      actions.waiting.map(({ call }) => call),
-      answers,
-      engine,
-      session.id,
-    );
-  if (refusal) return { accepted, waiting: actions.waiting.map(({ call }) => call.toolCallId) };
-  await commands.answer(last.id, command);
-  return { accepted, waiting: await waitingAfter(engine, last.id, command.id) };
-}
-
-/** Waits until a command is recorded. Returns the ids of the calls that wait then. @throws EngineError if it is refused */
-async function waitingAfter({ logs }: Engine, turnId: string, commandId: string): Promise<string[]> {
-  const timeout = AbortSignal.timeout(VERDICT_TIMEOUT_MS);
-  try {
-    const { verdicts, actions } = await logs.currentRun(turnId, {
-      until: (projection) => projection.verdicts.has(commandId),
-      follow: timeout,
-    });
-    // Without a verdict the turn has ended before it could record the command.
-    const verdict = verdicts.has(commandId) ? verdicts.get(commandId) : NOTHING_PENDING;
-    if (verdict) throw errorOf(verdict);
-    return actions?.waiting.map(({ call }) => call.toolCallId) ?? [];
-  } catch (error) {
-    if (!timeout.aborted) throw error;
-    throw new EngineError('unavailable', 'the turn has not recorded the answers yet: send them again', {
-      cause: error,
-    });
+  const pending = actions.waiting.map(({ call }) => call);
+  if (refusal) return { accepted, waiting: pending.map(({ toolCallId }) => toolCallId) };
+  await checkAnswersTo(pending, answers, engine, session.id);
+  if (hasEdits(answers)) {
+    const { owner, specHash } = start;
+    const checked = await checkEdits(engine, { session, owner, specHash, threads, pending }, answers);
+    command.answers = await storeEdits(checked, { blobs, sessionId: session.id });
   }
+  const after = await commandTurn(engine, last.id, command);
+  if (!after) throw nothingPending();
+  return { accepted, waiting: after.waiting.map(({ call }) => call.toolCallId) };
 }
 
 /**
@@ -102,11 +80,13 @@ async function wasAccepted({ logs }: Engine, turnId: string, { answers, subject 
   for await (const { entries } of logs.readStored(turnId)) {
     for (const { record } of entries) {
       if (record.kind !== 'tool.decided' || record.by?.subjectId !== subject.subjectId) continue;
-      decided.add(`${record.decision} ${callKey(record)}`);
+      decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
     }
   }
   return answers.every(
-    (answer) => answer.type === 'user.tool_approval' && decided.has(`${answer.approval.status} ${callKey(answer)}`),
+    (answer) =>
+      answer.type === 'user.tool_approval' &&
+      decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`),
   );
 }
 
@@ -116,15 +96,10 @@ async function startedWith(engine: Engine, turnId: string, command: AnswerComman
   return { accepted: command.answers.map(({ toolCallId }) => toolCallId), waiting: [], turnId };
 }
 
-const NOTHING_PENDING = {
-  code: 'nothing_pending',
-  message: 'no tool call of the session waits for an answer',
-} as const;
-
-function nothingPending(): EngineError {
-  return errorOf(NOTHING_PENDING);
+function editedHash(approval: Approval): string | undefined {
+  return approval.status === 'allow' ? approval.edited?.hash : undefined;
 }
 
-function errorOf({ code, message, param }: NonNullable<Verdict>): EngineError {
-  return new EngineError(code, message, { param });
+function nothingPending(): EngineError {
+  return new EngineError('nothing_pending', 'no tool call of the session waits for an answer');
 }

@@ -1,15 +1,19 @@
 import { offload, restore } from '../blobs/offload.ts';
 import type { KeptAnswer } from '../catalog/kept-answer-rows.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { refuseAnswer, type Refusal } from '../core/input-rules.ts';
+import { refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
 import type { PendingCall } from '../core/records.ts';
 import { callKey } from '../core/tool-records.ts';
-import { answerText, type Answer, type AnswerCommand } from '../core/turn-actions.ts';
+import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
+import { answerText } from '../core/votes.ts';
+import type { Caller } from '../core/subject.ts';
 import { hashOf } from '../lib/hash.ts';
 import { decisionOf } from './action-changes.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import type { Engine } from './engine.ts';
+import { checkEdits } from './edited-arguments.ts';
 import { EngineError } from './errors.ts';
+import { ownerOf } from './start-turn.ts';
 import { TurnRequest } from './turn-request.ts';
 import type { TurnStatus } from './turn-status.ts';
 
@@ -18,6 +22,7 @@ const INLINE_BYTES = 1024;
 
 interface AnswersToEndedTurn {
   session: SessionRow;
+  caller: Caller;
   /** The last turn of the session, which has ended. */
   turn: TurnStatus;
   /** Of whom, and with which rights; `answers` as they were sent. */
@@ -42,7 +47,7 @@ export interface AcceptedAnswers {
  */
 export async function answerEndedTurn(
   engine: Engine,
-  { session, turn, command }: AnswersToEndedTurn,
+  { session, caller, turn, command }: AnswersToEndedTurn,
 ): Promise<AcceptedAnswers | undefined> {
   const { catalog, blobs } = engine;
   const { answers, subject: by } = command;
@@ -52,8 +57,12 @@ export async function answerEndedTurn(
   const accepted = answers.map(({ toolCallId }) => toolCallId);
   const sessionId = session.id;
   await checkAnswersTo(pending, answers, engine, sessionId);
+  const { threads = [] } = turn;
+  const context = { session, owner: ownerOf(session, caller), specHash: session.spec_hash, threads, pending };
   const stored = await Promise.all(
-    answers.map((answer) => offload(answer, { blobs, sessionId, inlineBytes: INLINE_BYTES })),
+    (await checkEdits(engine, context, answers)).map((answer) =>
+      offload(answer, { blobs, sessionId, inlineBytes: INLINE_BYTES }),
+    ),
   );
   const at = new Date().toISOString();
   const given = stored.map((answer): KeptAnswer => ({ answer, decision: { by, at, ...decisionOf(answer) } }));
@@ -71,7 +80,7 @@ export async function answerEndedTurn(
   if (!isKept) return undefined;
   if (waiting.length > 0) return { accepted, waiting: waiting.map(({ toolCallId }) => toolCallId) };
   try {
-    return { accepted, waiting: [], turnId: await startTurn(engine, session, turn, command, all) };
+    return { accepted, waiting: [], turnId: await startTurn(engine, { session, caller, turn, all }) };
   } catch (error) {
     if (!(error instanceof EngineError) || error.code !== 'call_not_pending') throw error;
     throw new EngineError('already_decided', 'the last answer of another caller was first', { cause: error });
@@ -99,19 +108,23 @@ export async function isStartedWith(
 /** Starts the turn once, of several callers that give the last answers at the same time. @throws EngineError */
 async function startTurn(
   engine: Engine,
-  session: SessionRow,
-  { turnId }: TurnStatus,
-  { subject, roles }: AnswerCommand,
-  all: KeptAnswer[],
+  {
+    session,
+    caller,
+    turn: { turnId },
+    all,
+  }: Pick<AnswersToEndedTurn, 'session' | 'caller' | 'turn'> & { all: KeptAnswer[] },
 ): Promise<string> {
   const items = all.map(({ answer, decision: { by } }) => ({ ...answer, by }));
   const input = await restore(items, { blobs: engine.blobs, sessionId: session.id });
   using request = new TurnRequest(engine, {
     sessionId: session.id,
-    caller: { subject, roles },
+    caller,
     key: undefined,
     bodyHash: hashOf({ answersTo: turnId, items }),
     previous: { turn: 'id', turnId },
+    // If another turn runs, it has followed, and the session rejects this one.
+    onRunning: 'cancel',
     answersCalls: true,
   });
   await using turn = await request.claim({ session, input, rateLimitError: undefined });
@@ -142,7 +155,7 @@ function refuse(
       known?.decision.by.subjectId === subject.subjectId && answerText(known.answer) === answerText(answer);
     const mayAnswer = answer.type === 'user.tool_approval' ? mayDecide : mayRespond;
     const refusal =
-      refuseAnswer(answer, calls.get(key), answered.has(key)) ??
+      refuseInputAnswer(answer, calls.get(key), answered.has(key)) ??
       (mayAnswer ? undefined : { code: 'not_an_approver' as const, message: `you may not answer ${what}` }) ??
       (known && !isRepeated
         ? { code: 'already_decided' as const, message: `${what} was already answered` }

@@ -5,6 +5,7 @@ import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnsequencedRecord } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
+import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
 import { charactersOf, recordsOf, RunRecords } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
@@ -94,17 +95,24 @@ export class Conversations {
   }
 
   /**
-   * The tool call that an activity is to run. It is taken from the attempt at its message that the workflow has accepted:
+   * The tool call that an activity is to run, with the arguments that were approved. It is taken from the attempt at its message that the workflow has accepted:
    * other attempts have the same message id, and may call other tools.
    * @throws Error if it is not the call that was scheduled, and approved if it required approval
    */
-  async toolCall({ source, sessionId }: Pick<CallToolInput, 'source' | 'sessionId'>): Promise<ToolCall> {
+  async toolCall({
+    source,
+    sessionId,
+    edited,
+  }: Pick<CallToolInput, 'source' | 'sessionId' | 'edited'>): Promise<ToolCall> {
     const { turnId, messageId, stamp, index, run } = source;
     const made = this.#stamped.get(stamp)?.find((record) => record.kind === 'model.message');
     const message = made ?? (await this.#messages.fetch(stamp, { context: { sessionId, turnId, messageId } }));
     const call = message?.toolCalls[index];
     if (!call || callHash(call) !== run?.callHash) throw new Error('the tool call is not the one that was decided on');
-    return call;
+    if (!edited) return call;
+    const { arguments: text } = await restore(edited, { blobs: this.#blobs, sessionId });
+    if (hashOf(JSON.parse(text)) !== edited.hash) throw new Error('the arguments are not those that were approved');
+    return { ...call, arguments: text };
   }
 
   /** The turns of a chain up to `turnId`. @throws Error if one belongs to another session, which may have other readers */

@@ -7,9 +7,9 @@ import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
-import type { LogEntry, ModelMessage, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
+import type { LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
 import { isNotFound } from '../temporal/errors.ts';
-import type { HistoryPage, TurnHistory } from '../temporal/history.ts';
+import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
 import { EngineError } from './errors.ts';
 
 /** Neither the archive nor Temporal has the turn. */
@@ -32,11 +32,9 @@ export async function* ignoreNotFound<T>(reading: AsyncIterable<T>): AsyncGenera
   }
 }
 
-interface ReadOptions {
+interface ReadOptions extends FollowOptions {
   /** The first ordinal to read. */
   from?: number;
-  /** Waits for further entries, until the turn ends or the signal is aborted (which throws). */
-  follow?: AbortSignal;
 }
 
 /** Entries of a log in which large texts are references into the blobs of a session. */
@@ -65,6 +63,10 @@ export interface TurnEnds {
   done: TurnDone | undefined;
   /** The ids of the calls that wait for answers while the turn runs. */
   waiting?: string[];
+  /** Why it is paused. */
+  paused?: PauseReason[];
+  /** The turn's position in the queue of its session, from 1, if it waits there. */
+  position?: number;
 }
 
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
@@ -202,7 +204,7 @@ export class TurnLogReader {
   }
 
   /** The entries as they are stored: large texts are references. @throws TurnNotFound */
-  async *readStored(turnId: string, { from = 1, follow }: ReadOptions = {}): AsyncGenerator<StoredBatch> {
+  async *readStored(turnId: string, { from = 1, ...following }: ReadOptions = {}): AsyncGenerator<StoredBatch> {
     const ended = this.#ended.get(turnId);
     if (ended) {
       yield { ...ended, entries: ended.entries.slice(from - 1) };
@@ -215,7 +217,7 @@ export class TurnLogReader {
     }
     let whole: LogEntry[] | undefined = [];
     let characters = 0;
-    for await (const batch of this.#live(turnId, row, from, follow)) {
+    for await (const batch of this.#live(turnId, row, from, following)) {
       yield { ...batch, entries: batch.entries.filter(({ ordinal }) => ordinal >= from) };
       if (!whole || batch.entries[0]?.ordinal !== whole.length + 1) continue;
       whole.push(...batch.entries);
@@ -230,11 +232,11 @@ export class TurnLogReader {
     turnId: string,
     row: TurnRow | undefined,
     from: number,
-    follow: AbortSignal | undefined,
+    following: FollowOptions,
   ): AsyncGenerator<StoredBatch> {
     // The page tokens pin the read to the current run, so that it does not continue in a later one.
     const { current, firstPage } = await this.#found(turnId, async () => {
-      const pages = this.#history.read(turnId, undefined, follow);
+      const pages = this.#history.read(turnId, following);
       return { firstPage: await pages.next(), current: pages };
     });
     const start = startOf(turnId, firstPage.value);
@@ -253,11 +255,14 @@ export class TurnLogReader {
       }
       return { sessionId, entries };
     };
-    for (const { runId } of earlier) for await (const page of this.#history.read(turnId, runId)) yield project(page);
+    for (const { runId } of earlier)
+      for await (const page of this.#history.read(turnId, { runId })) yield project(page);
     if (firstPage.value) yield project(firstPage.value);
     for await (const page of current) yield project(page);
     while (run.continuedAs) {
-      for await (const page of this.#history.read(turnId, run.continuedAs, follow)) yield project(page);
+      for await (const page of this.#history.read(turnId, { ...following, runId: run.continuedAs })) {
+        yield project(page);
+      }
     }
   }
 
@@ -354,7 +359,7 @@ export class TurnLogReader {
       const projection = new TurnProjection();
       let next: string | undefined;
       do {
-        const pages: AsyncIterable<HistoryPage> = this.#history.read(turnId, next, follow);
+        const pages: AsyncIterable<HistoryPage> = this.#history.read(turnId, { runId: next, follow });
         next = undefined;
         for await (const { events } of pages) {
           for (const event of events) {
@@ -375,9 +380,15 @@ export class TurnLogReader {
       const start = await this.start(turnId);
       if (!(await this.close(turnId))) {
         const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
-        if (start.pause !== 'wait') return { created, done: undefined };
+        if (start.queued) {
+          const position = await this.#catalog.turns.positionInQueue(start.sessionId, start.queued.number);
+          return { created, done: undefined, position };
+        }
+        // Most turns neither wait nor are paused: their history need not be read.
+        if (start.pause !== 'wait' && row?.paused !== 1) return { created, done: undefined };
         const { actions } = await this.currentRun(turnId);
-        return { created, done: undefined, waiting: actions?.waiting.map(({ call }) => call.toolCallId) ?? [] };
+        const waiting = actions?.waiting.map(({ call }) => call.toolCallId) ?? [];
+        return { created, done: undefined, waiting, paused: actions?.pauses ?? [] };
       }
     }
     const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });

@@ -2,22 +2,27 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Caller } from '../core/subject.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { isId } from '../core/ids.ts';
-import type { InputItem, TurnCreated } from '../core/records.ts';
+import type { InputItem } from '../core/records.ts';
+import type { OnRunning } from '../core/session.ts';
 import { addLogContext } from '../telemetry/log-context.ts';
 import { hasTurn, isTurnOf } from './access.ts';
 import type { Engine } from './engine.ts';
+import { isRejected } from './errors.ts';
 import { newId } from './new-id.ts';
 import { claimRequest, isClaimed, type RequestIdentity } from './request-claims.ts';
 import type { ExpectedTurn, Speculation } from './speculation.ts';
 import {
   createdAtOf,
   MAX_INPUT_BYTES,
+  onRunningOf,
   ownerOf,
   runnableAgent,
   startTurn,
   type PreviousTurn,
+  type StartedTurn,
   type TurnToStart,
 } from './start-turn.ts';
+import { steerTurn } from './steer-turn.ts';
 import { filesOf } from './store-input.ts';
 
 /** A longer log is not sent along with a speculative call: sending it would take as long as reading it. */
@@ -31,6 +36,8 @@ interface TurnRequestOptions {
   /** Equal for equal requests. */
   bodyHash: string;
   previous: PreviousTurn;
+  /** Undefined: as the agent says. */
+  onRunning: OnRunning | undefined;
   /** Whether the input resolves pending tool calls; otherwise the turn starts with a model call. */
   answersCalls: boolean;
 }
@@ -64,12 +71,12 @@ export class TurnRequest implements Disposable {
   readonly #speculationInput: Promise<SpeculationInput | undefined>;
 
   constructor(engine: Engine, options: TurnRequestOptions) {
-    const { caller, sessionId, key, bodyHash, answersCalls } = options;
+    const { caller, sessionId, key, bodyHash, answersCalls, onRunning } = options;
     const scope = `${caller.subject.subjectId}/turns/${sessionId}`;
     this.#engine = engine;
     this.#options = options;
     this.#identity = { catalog: engine.catalog, scope, key, bodyHash };
-    this.#speculation = answersCalls ? undefined : engine.speculator.reserve(scope);
+    this.#speculation = answersCalls || onRunning === 'steer' ? undefined : engine.speculator.reserve(scope);
     this.#speculationInput = this.#speculation ? this.#loadSpeculationInput() : Promise.resolve(undefined);
   }
 
@@ -79,20 +86,20 @@ export class TurnRequest implements Disposable {
    * @throws EngineError `idempotency_key_reused` or `too_many_turns`, or `rateLimitError`
    */
   async claim({ session, input, rateLimitError }: ClaimOptions): Promise<ClaimedTurn> {
-    const { caller, previous, sessionId } = this.#options;
+    const { caller, previous, onRunning, sessionId } = this.#options;
     const speculation = this.#speculation;
     const endAdmission = await this.#admit(session, rateLimitError);
     try {
       const resourceId = newId('turn');
       const agent = runnableAgent(this.#engine, session, caller);
       // If the agent cannot run, `startTurn` reports it.
-      const isRunnable = agent.then(
-        () => true,
+      const mayBegin = agent.then(
+        ({ spec }) => onRunningOf(onRunning, spec) !== 'steer',
         () => false,
       );
       const expected = await this.#expectedTurn(resourceId, session);
       if (expected) speculation?.expect(expected);
-      if ((await isRunnable) && speculation && isSmallText(input)) {
+      if ((await mayBegin) && speculation && isSmallText(input)) {
         speculation.offer(input);
         // Commits to SQLite block the process: yield, so that the model's request is sent before them.
         await sleep(1);
@@ -102,11 +109,13 @@ export class TurnRequest implements Disposable {
       speculation?.claimed();
       if (!claim.isNew) speculation?.withdraw();
       addLogContext({ turnId: claim.resourceId });
-      const loadInput = typeof input === 'function' ? input : () => Promise.resolve(input);
+      let loaded: Promise<InputItem[]> | undefined;
+      const loadInput = () => (loaded ??= typeof input === 'function' ? input() : Promise.resolve(input));
       return new ClaimedTurn(this.#engine, {
         session,
         caller,
         previous,
+        onRunning,
         claim,
         agent,
         loadInput,
@@ -204,14 +213,36 @@ export class ClaimedTurn implements AsyncDisposable {
     this.#turn = turn;
   }
 
-  /** Starts the turn and returns its first record; undefined if an equal request has started it. @throws EngineError */
-  async start(): Promise<TurnCreated | undefined> {
+  /**
+   * Gives the input, which consists of messages, to the running turn, if the request or the agent says so. Returns the id
+   * of that turn; undefined if a turn is to be started. @throws EngineError
+   */
+  async steer(): Promise<string | undefined> {
+    const { session, caller, previous, claim, onRunning, agent, loadInput } = this.#turn;
+    try {
+      const { spec } = await agent;
+      if (onRunningOf(onRunning, spec) !== 'steer') return undefined;
+      if (!claim.isNew && (await hasTurn(this.#engine, session, this.turnId))) return undefined;
+      const isRepetition = !claim.isNew;
+      const messages = { session, caller, previous, commandId: this.turnId, isRepetition, loadInput };
+      return await steerTurn(this.#engine, messages);
+    } catch (error) {
+      if (claim.isNew && isRejected(error)) await claim.release();
+      throw error;
+    }
+  }
+
+  /**
+   * Starts the turn, or puts it into the queue of its session; undefined if an equal request has done so.
+   * @throws EngineError
+   */
+  async start(): Promise<Omit<StartedTurn, 'indexed'> | undefined> {
     const { claim, session } = this.#turn;
     // A turn that exists is returned even if it would be rejected now.
     if (!claim.isNew && (await hasTurn(this.#engine, session, this.turnId))) return undefined;
-    const { created, indexed } = await startTurn(this.#engine, this.#turn);
-    this.#indexed = indexed;
-    return created;
+    const started = await startTurn(this.#engine, this.#turn);
+    this.#indexed = started.indexed;
+    return started;
   }
 
   /** Settles when the turn that was started is in the index, so that every route finds it. Never rejects. */

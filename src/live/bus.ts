@@ -45,6 +45,8 @@ export interface LiveListener {
   snapshot: (snapshot: LiveSnapshot) => void;
   /** Frames may have been lost, and possibly no later frame shows the gap. */
   lost: () => void;
+  /** The turn's log is about to grow. */
+  grows: () => void;
 }
 
 /**
@@ -65,8 +67,12 @@ export interface LiveBus {
    */
   requestSnapshots(turnId: string): void;
   /**
-   * Tells the workers that a turn cancels its activities. Only a hint, like all on the bus: it may not arrive, or arrive
-   * before the cancel is recorded. Never throws and never waits.
+   * Tells the readers of a turn that its log is about to grow: an activity returns its result, a command was
+   * recorded, or the turn ends. Only a hint, like all on the bus: it may not arrive. Never throws and never waits.
+   */
+  hintGrowth(turnId: string): void;
+  /**
+   * Tells the workers that a turn cancels its activities. Only a hint, as above: it may arrive before the cancel is recorded.
    */
   hintCancel(turnId: string): void;
   /** Delivers the cancel hints of a turn from now on; returns the unsubscribe function. */

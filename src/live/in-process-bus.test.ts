@@ -17,7 +17,12 @@ test('finishing an attempt drops its text, but not the text of the next attempt'
   const bus = new InProcessBus();
   const snapshots: LiveSnapshot[] = [];
   const ignore = (): void => undefined;
-  bus.subscribe('turn_1', { frame: ignore, snapshot: (snapshot) => snapshots.push(snapshot), lost: ignore });
+  bus.subscribe('turn_1', {
+    frame: ignore,
+    snapshot: (snapshot) => snapshots.push(snapshot),
+    lost: ignore,
+    grows: ignore,
+  });
   bus.publish(frame(1, 0, 'old'));
   bus.publish(frame(2, 0, 'new'));
   bus.finish({ turnId: 'turn_1', messageId: 'msg_1', attempt: 1 });

@@ -30,6 +30,10 @@ export class InProcessBus implements LiveBus {
     }
   }
 
+  hintGrowth(turnId: string): void {
+    for (const listener of this.#listeners.of(turnId)) listener.grows();
+  }
+
   hintCancel(turnId: string): void {
     for (const listener of this.#cancelListeners.of(turnId)) listener();
   }

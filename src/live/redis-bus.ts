@@ -29,6 +29,9 @@ interface WatchedTurn {
 /** Each frame after a gap requests snapshots; until one arrives, the requests of this period are sent as one. */
 const REQUEST_INTERVAL_MS = 250;
 
+/** A message on the channel of a turn whose log is about to grow; all others are sealed JSON. */
+const GROWS = 'grows';
+
 /** The limit of what waits to be accepted by Redis; above it frames are dropped until Redis has caught up. */
 const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
 
@@ -111,6 +114,10 @@ export class RedisBus implements LiveBus {
     }, REQUEST_INTERVAL_MS).unref();
     // A snapshot that is published before the subscription is active would be lost.
     void watched.subscribed.then(() => this.#publish(this.#requestChannel, turnId));
+  }
+
+  hintGrowth(turnId: string): void {
+    this.#publish(this.#channel(turnId), GROWS);
   }
 
   hintCancel(turnId: string): void {
@@ -276,6 +283,10 @@ export class RedisBus implements LiveBus {
   #deliver(turnId: string, text: string): void {
     const watched = this.#watched.get(turnId);
     if (!watched) return;
+    if (text === GROWS) {
+      for (const listener of watched.listeners) listener.grows();
+      return;
+    }
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#send`
     const message = JSON.parse(this.#cipher.openText(text, this.#channel(turnId))) as LiveFrame | LiveSnapshot;
     if ('frames' in message) endRequest(watched);

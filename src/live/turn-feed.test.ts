@@ -301,7 +301,12 @@ test('a message that exceeds the live bound has no snapshots', () => {
   const piece = 'x'.repeat(1_000_000);
   const snapshots: number[] = [];
   const ignore = (): void => undefined;
-  bus.subscribe('turn_1', { frame: ignore, snapshot: ({ frames }) => snapshots.push(frames), lost: ignore });
+  bus.subscribe('turn_1', {
+    frame: ignore,
+    snapshot: ({ frames }) => snapshots.push(frames),
+    lost: ignore,
+    grows: ignore,
+  });
   for (let n = 0; n < 8; n++) {
     bus.publish(frame(n, piece));
     bus.requestSnapshots('turn_1');

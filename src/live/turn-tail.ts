@@ -5,6 +5,7 @@ import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
 import type { LiveBus } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
+import { ReadPace } from './read-pace.ts';
 import { TurnFeed } from './turn-feed.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import { withoutRequest } from '../telemetry/log-context.ts';
@@ -32,6 +33,7 @@ export class TurnTail {
   readonly feed: TurnFeed;
   readonly #options: TailOptions;
   readonly #stop = new AbortController();
+  readonly #pace = new ReadPace(this.#stop.signal);
   readonly #unsubscribe: () => void;
   readonly #advanced = new Set<() => void>();
   readonly #endListeners = new Set<() => void>();
@@ -49,10 +51,13 @@ export class TurnTail {
     this.feed = new TurnFeed(options.budget);
     this.#unsubscribe = bus.subscribe(turnId, {
       frame: (frame) => {
+        // The message follows entries that have not been read.
+        if (this.#isStarted && frame.after > this.feed.lastOrdinal) this.#pace.hint();
         if (!this.feed.frame(frame)) bus.requestSnapshots(turnId);
       },
       snapshot: (snapshot) => this.feed.snapshot(snapshot),
       lost: () => bus.requestSnapshots(turnId),
+      grows: () => this.#pace.hint(),
     });
   }
 
@@ -117,11 +122,12 @@ export class TurnTail {
     let [failures, faults, failedAt] = [0, 0, 0];
     while (!this.#ended) {
       try {
-        if (!this.#isStarted) this.feed.startAt(await logs.firstUnarchived(turnId));
+        if (this.#isStarted) await this.#pace.next();
+        else this.feed.startAt(await logs.firstUnarchived(turnId));
         this.#isStarted = true;
         this.#ready.resolve();
-        const follow = this.#stop.signal;
-        for await (const entries of logs.read(turnId, { from: this.feed.lastOrdinal + 1, follow })) {
+        const options = { follow: this.#stop.signal, pace: this.#pace };
+        for await (const entries of logs.read(turnId, { from: this.feed.lastOrdinal + 1, ...options })) {
           this.#add(entries);
         }
         this.#ended = true;

@@ -1,32 +1,25 @@
-import {
-  AISDKError,
-  APICallError,
-  type LanguageModelV4,
-  type LanguageModelV4CallOptions,
-  type LanguageModelV4FilePart,
-  type LanguageModelV4FinishReason,
-  type LanguageModelV4Message,
-  type LanguageModelV4Prompt,
-  type LanguageModelV4StreamPart,
-  type LanguageModelV4TextPart,
-  type LanguageModelV4ToolResultOutput,
-  type LanguageModelV4Usage,
-  type SharedV4ProviderMetadata,
-  type SharedV4ProviderOptions,
+import type {
+  LanguageModelV4,
+  LanguageModelV4CallOptions,
+  LanguageModelV4FilePart,
+  LanguageModelV4FinishReason,
+  LanguageModelV4Message,
+  LanguageModelV4Prompt,
+  LanguageModelV4StreamPart,
+  LanguageModelV4TextPart,
+  LanguageModelV4ToolResultOutput,
+  LanguageModelV4Usage,
+  SharedV4ProviderMetadata,
+  SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
 import { z } from 'zod';
+import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import { failureOf } from './ai-sdk-failure.ts';
+import { AnswerEnd } from './answer-end.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
-import {
-  brokenStreamError,
-  connectionError,
-  failureOfStatus,
-  isAbortError,
-  overflowError,
-  retryAfter,
-} from './http-failure.ts';
 import { blockFields, partsOf, type Block } from './message-blocks.ts';
 import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
@@ -41,6 +34,8 @@ export interface Dialect {
   options: (request: ModelRequest) => SharedV4ProviderOptions[string];
   /** The options that mark the end of a part of the request to be cached. */
   cached?: (request: ModelRequest) => SharedV4ProviderOptions[string] | undefined;
+  /** Whether an event is the last one of an answer. Default: the adapter knows, and does not wait for the connection. */
+  isLast?: (event: unknown) => boolean;
   /** The usage in an event of the stream, which is reported even if the answer breaks off. */
   usageIn: (event: unknown) => Usage | undefined;
   /** What the model said of its refusal. */
@@ -94,17 +89,25 @@ export class AiSdkProvider implements ModelProvider {
     { controller, watch }: RequestGuard,
   ): AsyncGenerator<ModelChunk> {
     let requests = 0;
+    const end = new AnswerEnd();
     const fetch: typeof globalThis.fetch = async (input, init) => {
       requests += 1;
       if (requests > MAX_REQUESTS) throw new ModelError('bad_request', 'the model continues its answer without an end');
       const response = await this.#fetch(input instanceof Request ? input.url : input, init);
-      return response.ok ? watch(response) : response;
+      return response.ok ? end.watch(watch(response)) : response;
     };
     const { stream } = await this.#dialect
       .model(model, fetch)
       .doStream({ ...options, abortSignal: controller.signal, includeRawChunks: true });
     const parts = new StreamParts(this.#dialect);
-    for await (const part of stream) yield* parts.chunks(part);
+    try {
+      for await (const part of stream) {
+        if (part.type === 'raw' && this.#dialect.isLast?.(part.rawValue)) end.reached();
+        yield* parts.chunks(part);
+      }
+    } finally {
+      end.stop();
+    }
   }
 }
 
@@ -314,10 +317,8 @@ async function filePart(
   file: StoredFile,
   fileContent: FileContent,
 ): Promise<LanguageModelV4TextPart | LanguageModelV4FilePart> {
+  if (!isImage(file)) return { type: 'text', text: describeFile(file) };
   const data = await fileContent(file);
-  if (file.mimeType.startsWith('text/')) {
-    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(data, 'base64').toString()}` };
-  }
   return { type: 'file', filename: file.name, mediaType: file.mimeType, data: { type: 'data', data } };
 }
 
@@ -325,7 +326,7 @@ async function toolResult(
   { toolCallId, name: toolName, content, files }: ToolItem,
   fileContent: FileContent,
 ): Promise<Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number]> {
-  const images = files.filter(({ mimeType }) => mimeType.startsWith('image/'));
+  const images = files.filter(isImage);
   const output: LanguageModelV4ToolResultOutput =
     images.length === 0
       ? { type: 'text', value: content }
@@ -368,45 +369,4 @@ function parsedArguments(text: string): unknown {
   } catch {
     return {};
   }
-}
-
-const streamError = z.object({ message: z.string(), statusCode: z.number().optional(), data: z.unknown() });
-
-/** Converts an error of an adapter to a ModelError with the provider's message; other errors are returned unchanged. */
-export function failureOf(error: unknown): unknown {
-  const overflow = overflowError(error);
-  if (overflow) return overflow;
-  if (error instanceof ModelError || isAbortError(error)) return error;
-  if (APICallError.isInstance(error)) return callError(error);
-  if (error instanceof TypeError) return brokenStreamError(error);
-  if (AISDKError.isInstance(error)) {
-    const isOfAnswer = /JSONParse|TypeValidation|EmptyResponseBody|InvalidResponseData/.test(error.name);
-    return isOfAnswer ? brokenStreamError(error) : new ModelError('bad_request', error.message, { cause: error });
-  }
-  if (error instanceof Error) return error;
-  const sent = streamError.safeParse(error);
-  if (!sent.success) return error;
-  const { message, statusCode = 500, data } = sent.data;
-  return new ModelError(failureOfStatus(statusCode), message, { retryAfterMs: retryDelay(data) });
-}
-
-function callError(error: APICallError): unknown {
-  const { statusCode, responseHeaders, data, message } = error;
-  const { cause } = error;
-  if (statusCode === undefined) return cause instanceof ModelError ? cause : connectionError(error);
-  // The response was a success, and its body could not be read to the end.
-  if (statusCode < 400) return isAbortError(cause) ? cause : brokenStreamError(error);
-  const retryAfterMs = retryAfter(new Headers(responseHeaders)) ?? retryDelay(data);
-  return new ModelError(failureOfStatus(statusCode), message, { cause: error, retryAfterMs });
-}
-
-const retryInfo = z.object({ retryDelay: z.string().regex(/^\d+(\.\d+)?s$/) });
-const errorDetails = z.object({ details: z.array(z.unknown()) });
-
-/** Google sends the wait in the body of the error: `{"error": {"details": [{"retryDelay": "34s"}]}}`. */
-function retryDelay(data: unknown): number | undefined {
-  const { error = data } = z.object({ error: z.unknown() }).partial().safeParse(data).data ?? {};
-  const parsed = errorDetails.safeParse(error);
-  const delays = (parsed.data?.details ?? []).flatMap((one) => retryInfo.safeParse(one).data?.retryDelay ?? []);
-  return delays[0] === undefined ? undefined : Number.parseFloat(delays[0]) * 1000;
 }

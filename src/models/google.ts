@@ -16,12 +16,18 @@ const counted = z.object({
   }),
 });
 
+/** An answer that ends with a continuation is continued by another request. */
+const ended = z.object({
+  candidates: z.tuple([z.object({ finishReason: z.string().refine((reason) => reason !== 'CONTINUATION') })]),
+});
+
 /** Google's Gemini API. */
 export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAccess): Dialect {
   return {
     key: 'google',
     model: (id, fetch) => createGoogle({ apiKey, baseURL: baseUrl, headers, fetch })(id),
     options: ({ params }) => ({ ...(params.reasoning_effort && { thinkingConfig: { includeThoughts: true } }) }),
+    isLast: (event) => ended.safeParse(event).success,
     usageIn: (event) => {
       const parsed = counted.safeParse(event);
       if (!parsed.success) return undefined;

@@ -8,7 +8,7 @@ import type { ModelChunk } from './provider.ts';
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
 /** Usage follows the finish reason immediately; some servers then keep the connection open. */
-const AFTER_FINISH_MS = 1_000;
+export const AFTER_FINISH_MS = 1_000;
 
 interface AnswerOptions {
   signal: AbortSignal;

@@ -3,15 +3,15 @@ import type { TranscriptItem } from '../core/transcript.ts';
 import { memoized } from '../lib/memoized.ts';
 import type { ModelRequest } from './provider.ts';
 
-/** An image or a document costs about 1,000 tokens regardless of its size, and a token is about 4 characters. */
+/** An image costs about 1,000 tokens regardless of its size, and a token is about 4 characters. */
 const FILE_CHARACTERS = 4_000;
 
 /** The lengths of the parts of a request, in characters. */
 export function inputCharacters(request: ModelRequest): InputBreakdown {
-  const { system, instructionsLength, responseFormat, tools, transcript } = request;
+  const { system, instructionsLength, skillsLength, responseFormat, tools, transcript } = request;
   return {
-    harness: system.length - instructionsLength,
-    skills: 0,
+    harness: system.length - instructionsLength - skillsLength,
+    skills: skillsLength,
     instructions: instructionsLength + (responseFormat ? jsonLength(responseFormat) : 0),
     toolDefinitions: sum(
       tools.map(({ name, description, parameters }) => name.length + description.length + jsonLength(parameters)),
@@ -59,8 +59,7 @@ function itemCharacters(item: TranscriptItem): number {
 }
 
 function partCharacters(part: UserContentPart | StoredFile): number {
-  if (part.type === 'text') return part.text.length;
-  return part.mimeType.startsWith('text/') ? part.bytes : FILE_CHARACTERS;
+  return part.type === 'text' ? part.text.length : FILE_CHARACTERS;
 }
 
 /** Memoized, since schemas are the same objects in every call. */

@@ -40,6 +40,7 @@ const request: ModelRequest = {
   model: 'm',
   system: '',
   instructionsLength: 0,
+  skillsLength: 0,
   transcript: [],
   tools: [],
   params: {},

@@ -45,6 +45,7 @@ async function startModel(): Promise<{ call: () => Promise<ServerResponse>; conn
           params: {},
           system: '',
           instructionsLength: 0,
+          skillsLength: 0,
           transcript: [{ role: 'user', content: [{ type: 'text', text: 'really?' }] }],
           tools: [],
           responseFormat: undefined,

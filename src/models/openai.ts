@@ -6,6 +6,7 @@ import type {
   ChatCompletionMessageParam,
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
+import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
@@ -137,7 +138,7 @@ async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<Ch
   for (const item of transcript) {
     if (item.role === 'tool') {
       messages.push({ role: 'tool', tool_call_id: item.toolCallId, content: item.content });
-      files.push(...item.files.filter(({ mimeType }) => mimeType.startsWith('image/')));
+      files.push(...item.files.filter(isImage));
       continue;
     }
     await flush();
@@ -200,13 +201,8 @@ function isJsonObject(text: string): boolean {
 }
 
 async function filePart(file: StoredFile, fileContent: FileContent): Promise<ChatCompletionContentPart> {
-  const base64 = await fileContent(file);
-  const data = `data:${file.mimeType};base64,${base64}`;
-  if (file.mimeType.startsWith('image/')) return { type: 'image_url', image_url: { url: data } };
-  if (file.mimeType.startsWith('text/')) {
-    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(base64, 'base64').toString()}` };
-  }
-  return { type: 'file', file: { filename: file.name, file_data: data } };
+  if (!isImage(file)) return { type: 'text', text: describeFile(file) };
+  return { type: 'image_url', image_url: { url: `data:${file.mimeType};base64,${await fileContent(file)}` } };
 }
 
 function responseFormatOf(format: ModelRequest['responseFormat']): { response_format?: unknown } {

@@ -28,6 +28,7 @@ function requestOf(more: Partial<ModelRequest> = {}): ModelRequest {
     params: {},
     system: 'Be brief.',
     instructionsLength: 9,
+    skillsLength: 0,
     transcript: [USER],
     tools: [],
     responseFormat: undefined,
@@ -204,6 +205,48 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     });
   });
 
+  describe('the JSON Schema of an answer', () => {
+    const schema = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
+    const responseFormat = { type: 'json_schema' as const, json_schema: { name: 'place', schema } };
+
+    test('is sent in the form of the protocol', async () => {
+      endpoint.script(sending(...events({ text: '{"city":"Nara"}' })));
+      const model = { anthropic: 'claude-sonnet-4-5', google: 'gemini-3-pro-preview', 'openai-responses': 'm-1' }[kind];
+      const answer = await read(provider, requestOf({ model, responseFormat, tools: [LOOK] }));
+      expect(answer).toMatchObject({ content: '{"city":"Nara"}', finishReason: 'stop' });
+      const sent = {
+        anthropic: { output_config: { format: { type: 'json_schema', schema } } },
+        google: { generationConfig: { responseMimeType: 'application/json', responseJsonSchema: schema } },
+        'openai-responses': { text: { format: { type: 'json_schema', name: 'place', schema } } },
+      };
+      expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);
+    });
+
+    test.skipIf(kind === 'openai-responses')('is that of a tool for models without such a form', async () => {
+      endpoint.script(sending(...events({ calls: [{ id: 'c1', name: 'json', args: { city: 'Nara' } }] })));
+      const model = kind === 'google' ? 'gemini-2.5-flash' : 'claude-3-5-haiku-20241022';
+      const answer = await read(provider, requestOf({ model, responseFormat, tools: [LOOK] }));
+      expect(answer).toMatchObject({ content: '{"city":"Nara"}', finishReason: 'stop', toolCalls: [] });
+    });
+  });
+
+  test('reasoning_effort is sent in the form of the protocol', async () => {
+    endpoint.script(sending(...events({ text: 'ok' })));
+    await read(provider, requestOf({ params: { reasoning_effort: 'low' } }));
+    const sent = {
+      anthropic: { thinking: { type: 'enabled', budget_tokens: expect.any(Number) } },
+      google: { generationConfig: { thinkingConfig: { thinkingBudget: expect.any(Number), includeThoughts: true } } },
+      'openai-responses': { reasoning: { effort: 'low', summary: 'auto' }, include: ['reasoning.encrypted_content'] },
+    };
+    expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);
+    endpoint.script(sending(...events({ text: 'ok' })));
+    const unknown = read(provider, requestOf({ params: { reasoning_effort: 'heroic' } }));
+    // The protocol has no list of them: OpenAI itself adds some from time to time.
+    if (kind === 'openai-responses') expect(await unknown).toMatchObject({ content: 'ok' });
+    else
+      await expect(unknown).rejects.toMatchObject({ failure: 'bad_request', message: expect.stringMatching(/heroic/) });
+  });
+
   test('parameters are passed on', async () => {
     endpoint.script(sending(...events({ text: 'ok' })));
     const params = { max_tokens: 321, temperature: 0.25, top_p: 0.75 };
@@ -262,6 +305,17 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
   test.each(Object.entries(broken))('%s is a broken stream', async (_, script) => {
     endpoint.script(script);
     await expect(read(provider)).rejects.toMatchObject({ failure: 'broken_stream', isRetryable: true });
+  });
+
+  test('a complete answer ends although its server does not close the connection', async () => {
+    const closed = Promise.withResolvers<void>();
+    endpoint.script((response) => {
+      response.on('close', () => closed.resolve());
+      response.writeHead(200, EVENTS).write(events({ text: 'that is all' }).join(''));
+    });
+    const answer = await read(open(3600));
+    expect(answer).toMatchObject({ content: 'that is all', finishReason: 'stop', usage: { outputTokens: 5 } });
+    await closed.promise;
   });
 
   test('a server that cannot be reached', async () => {

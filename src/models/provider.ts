@@ -17,6 +17,8 @@ export interface ModelRequest {
   system: string;
   /** How much of `system` the agent's author wrote; the server added the rest. */
   instructionsLength: number;
+  /** How much of `system` names the agent's skills. */
+  skillsLength: number;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
   responseFormat: AgentSpec['response_format'];

@@ -2,12 +2,14 @@ import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentValidator } from '../agents/validate-agent.ts';
 import { answerProblem } from '../tools/elicitation-answer.ts';
+import { createEditCheck } from '../tools/edit-problem.ts';
 import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { openBlobStore } from '../blobs/open-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { AnswerCheck } from '../engine/check-answers.ts';
+import type { EditCheck } from '../engine/edited-arguments.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
@@ -31,6 +33,8 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { FileTexts } from '../files/file-texts.ts';
+import { Skills } from '../skills/skills.ts';
 import { SignIns } from '../mcp/sign-ins.ts';
 import { signInUrls } from '../api/sessions/sign-ins.ts';
 
@@ -61,10 +65,13 @@ export interface Services {
   models: ModelProviders;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
+  skills: Skills;
+  files: FileTexts;
   signIns: SignIns;
   toolPool: McpPool;
   agentCheck: AgentValidator;
   answerCheck: AnswerCheck;
+  editCheck: EditCheck;
   close: () => Promise<void>;
 }
 
@@ -96,6 +103,7 @@ export async function openServices({
   publicUrl = Promise.resolve(config.publicUrl),
 }: ServicesOptions): Promise<Services> {
   await using cleanup = new AsyncDisposableStack();
+  const skills = await Skills.open(config.skillFolders);
   const { connectionOptions, namespace } = temporal;
   const cipher = new Cipher(config.encryptionKeys);
   const catalog = await Catalog.open(config.database, log, cipher);
@@ -139,7 +147,7 @@ export async function openServices({
   cleanup.defer(() => signIns.close());
   const toolPool = new McpPool({ allowPrivateUrls, grants: signIns.grants, log });
   cleanup.defer(() => toolPool.close());
-  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics });
+  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills });
   const toolsets = new ToolsetLoader(toolKinds);
   const opened = cleanup.move();
   return {
@@ -163,10 +171,13 @@ export async function openServices({
     models,
     toolKinds,
     toolsets,
+    skills,
+    files: new FileTexts({ blobs, log }),
     signIns,
     toolPool,
-    agentCheck: new AgentValidator({ models, registry }),
+    agentCheck: new AgentValidator({ models, registry, skills }),
     answerCheck: answerProblem,
+    editCheck: createEditCheck({ catalog, toolsets }),
     close: () => opened.disposeAsync(),
   };
 }

@@ -24,9 +24,9 @@ import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import { sessionIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
-import type { ArchiveSinks } from '../../workflows/session.ts';
-import type { PauseSinks } from '../../workflows/turn-commands.ts';
-import type { CancelSinks } from '../../workflows/turn.ts';
+import type { CommandSinks } from '../../workflows/turn-commands.ts';
+import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
+import type { TurnSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
 import { LeanWorker } from '../temporal/workflow-threads.ts';
 
@@ -61,7 +61,8 @@ export async function startWorker(
     }),
   });
   const sources = { ...services, conversations, draining: draining.signal };
-  const dependencies = { ...sources, ownQueue, stepsAhead: new StepsAhead(sources) };
+  const stepsAhead = new StepsAhead(sources);
+  const dependencies = { ...sources, ownQueue, stepsAhead };
   const activities = createActivities(dependencies);
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
   const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
@@ -97,7 +98,13 @@ export async function startWorker(
           callDuringReplay: false,
         },
       },
-      cancels: { cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false } },
+      speculation: {
+        changed: { fn: (_workflow, turnId, isHeld) => stepsAhead.commanded(turnId, isHeld), callDuringReplay: false },
+      },
+      turns: {
+        cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false },
+        growing: { fn: (_workflow, turnId) => bus.hintGrowth(turnId), callDuringReplay: false },
+      },
     },
     buildId: config.temporal.buildId,
     shutdownSeconds,
@@ -167,7 +174,7 @@ interface WorkerSettings extends ActivitySettings {
   workflowBundle: { code: string };
   activities: ReturnType<typeof createActivities>;
   /** Called by workflows on this worker. */
-  sinks: InjectedSinks<TraceSinks & ArchiveSinks & CancelSinks & PauseSinks>;
+  sinks: InjectedSinks<TraceSinks & ArchiveSinks & TurnSinks & CommandSinks>;
   /** The version of its workflow code; undefined: one that gets the tasks of all versions. */
   buildId: string | undefined;
   /** Whether the worker knows where its workflows wait. */

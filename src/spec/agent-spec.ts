@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { ON_RUNNING } from '../core/session.ts';
 import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
+import { agentSkill } from './skill-spec.ts';
 
 /** An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
 
@@ -99,6 +101,10 @@ const decisionPolicy = z
     expires_in_seconds: delay.nullish(),
     on_expiry: z.enum(['deny', 'allow', 'end']).nullish().describe('default deny; end: the turn ends with an error'),
     escalate: z.object({ after_seconds: delay, to: approvers }).nullish().describe('who may decide later, too'),
+    may_edit_arguments: z
+      .boolean()
+      .nullish()
+      .describe('whether an approval may change the arguments of the call; default true'),
   })
   .meta({ id: 'DecisionPolicy' });
 
@@ -118,9 +124,20 @@ const runtimeConfig = z.object({
     .enum(['end', 'wait'])
     .nullish()
     .describe('what a turn does that needs an answer to a tool call: end (default), or wait for it'),
+  on_running: z
+    .enum(ON_RUNNING)
+    .nullish()
+    .describe(
+      'what the request for a turn does while another one runs: cancel it (default); queue: wait until it has ended; ' +
+        'steer: give it the messages; or reject: fail with turn_running',
+    ),
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()
     .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),
+  structured_output: z
+    .object({ max_repairs: z.int().min(0).max(10).nullish() })
+    .nullish()
+    .describe('how often a turn may ask for another answer if one does not fit its json_schema; default 2'),
   retention_days: z
     .int()
     .min(1)
@@ -147,7 +164,9 @@ export const agentSpec = z
     agents: bounded(z.array(z.string().min(1).max(128)), 20)
       .nullish()
       .describe('registered agents that the model may start as sub-agents, with their own tools and models'),
-    skills: bounded(z.array(z.looseObject({})), 100).nullish(),
+    skills: bounded(z.array(agentSkill), 100)
+      .nullish()
+      .describe('instructions for particular tasks, which the model reads when it needs them'),
     config: runtimeConfig.nullish(),
   })
   .meta({ id: 'AgentSpec' });

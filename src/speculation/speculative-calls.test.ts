@@ -323,7 +323,12 @@ test('another worker gets all chunks, also those that were shown', async () => {
 function inProgress(): number {
   let count = 0;
   const ignore = (): void => undefined;
-  const stopListening = bus.subscribe(START.turnId, { frame: ignore, snapshot: () => (count += 1), lost: ignore });
+  const stopListening = bus.subscribe(START.turnId, {
+    frame: ignore,
+    snapshot: () => (count += 1),
+    lost: ignore,
+    grows: ignore,
+  });
   bus.requestSnapshots(START.turnId);
   stopListening();
   return count;

@@ -102,6 +102,7 @@ beforeEach(() => {
     config: { tool: { timeoutSeconds: 60 } },
     conversations: { ahead: () => known && Promise.resolve(known) },
     catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
+    skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
     toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable }) },
     models: { resolve: () => ({ model: 'm', provider: { stream: answer } }) },
     toolKinds: {
@@ -279,6 +280,30 @@ test.each([
   expect(steps.claimTool(source(), never)).toBeUndefined();
   expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
   expect(unreported).toBe(1);
+});
+
+test('a model call that was begun ends when a command changes what comes next, and the tools keep their results', async () => {
+  await run([server], ['r']);
+  steps.commanded('turn_1', false);
+  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([false, true]);
+  expect(await steps.claimModelCall(next(['r'], { isBegun: true }), never, onUnreported)).toBeUndefined();
+  expect(unreported).toBe(1);
+});
+
+test('no model call begins after a command that arrives while a tool runs', async () => {
+  steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
+  steps.commanded('turn_1', false);
+  expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(false);
+  await begun();
+  expect(models).toEqual([]);
+});
+
+test('a turn that is held begins nothing until it is resumed', async () => {
+  steps.commanded('turn_1', true);
+  expect(await run([server], ['r'])).toBe(false);
+  expect([tools, models]).toEqual([[], []]);
+  steps.commanded('turn_1', false);
+  expect(await run([server], ['r'])).toBe(true);
 });
 
 test('a worker has at most 500 calls of tools that are not claimed', async () => {

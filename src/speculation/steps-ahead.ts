@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
 import type { CallModelInput } from '../core/history.ts';
-import type { CallSource, NewRecord, ToolCall } from '../core/records.ts';
+import { ROOT_THREAD, type CallSource, type NewRecord, type ToolCall } from '../core/records.ts';
 import { operationIdOf } from '../core/tool-records.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { LiveBus } from '../live/bus.ts';
@@ -77,6 +77,8 @@ export class StepsAhead {
   readonly #calls: UnclaimedWork<BegunCall>;
   /** By the stamps of the messages. */
   readonly #messages = new LRUCache<string, OpenMessage>({ max: MAX_MESSAGES });
+  /** The turns of this worker that are held: they begin no tool call and no model call. */
+  readonly #held = new LRUCache<string, true>({ max: MAX_MESSAGES });
 
   constructor(sources: StepSources) {
     this.#sources = sources;
@@ -91,7 +93,7 @@ export class StepsAhead {
   /** A model call is about to return `records` under `stamp`. */
   messageEnded(input: CallModelInput, stamp: string, records: NewRecord[], { tools }: Pick<Toolset, 'tools'>): void {
     const message = records.find((record) => record.kind === 'model.message');
-    if (!message || input.isReset) return;
+    if (!message || input.isReset || this.#held.has(input.turnId)) return;
     const { toolCalls } = message;
     const { turnId, threadId, sessionId, owner, specHash } = input;
     for (const [index, call] of toolCalls.slice(0, MAX_TOOL_CALLS).entries()) {
@@ -127,6 +129,14 @@ export class StepsAhead {
     }
     this.#messages.set(ofMessage, { next, missing });
     return false;
+  }
+
+  /** A command has changed what comes next in a turn: the model call that follows its open message is not this one. */
+  commanded(turnId: string, isHeld: boolean): void {
+    if (isHeld) this.#held.set(turnId, true);
+    else this.#held.delete(turnId);
+    for (const [stamp, { next }] of this.#messages.entries()) if (next.turnId === turnId) this.#messages.delete(stamp);
+    this.#calls.withdraw(threadKey({ turnId, threadId: ROOT_THREAD }));
   }
 
   /** A tool call waits for the user, for an answer or a sign-in, so when the results of its message are known is open. */

@@ -79,6 +79,12 @@ export class UnclaimedWork<T> {
     return isClaimed ? { value: begun.value, release: linkSignal(signal, begun.controller) } : undefined;
   }
 
+  /** Ends the work of a key, if there is any: it will not be asked for. */
+  withdraw(key: string): void {
+    const begun = this.#unclaimed.get(key);
+    if (begun) this.#end(key, begun, 'withdrawn');
+  }
+
   #end(key: string, begun: Unclaimed<T>, outcome: SpeculativeStepOutcome): void {
     this.#unclaimed.delete(key);
     begun.release();

@@ -34,7 +34,7 @@ test('a reader that follows for long leaves no listeners on its signal', async (
     converter,
   });
   const stop = new AbortController();
-  for await (const _ of history.read('turn_1', undefined, stop.signal)) {
+  for await (const _ of history.read('turn_1', { follow: stop.signal })) {
     expect(getEventListeners(stop.signal, 'abort')).toEqual([]);
   }
   expect([polls, signals.size]).toEqual([pages, pages]);

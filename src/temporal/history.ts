@@ -15,7 +15,7 @@ import {
 } from '../core/history.ts';
 import type { CancelReason } from '../core/records.ts';
 import type { TurnCommand } from '../core/turn-actions.ts';
-import { REFUSED, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
+import { CANCEL_TURN, REFUSED, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
 import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';
 
@@ -27,6 +27,21 @@ export interface HistoryPage {
   events: HistoryEvent[];
   /** The id of the page's last event, relevant or not. */
   lastEventId: number;
+}
+
+/** How a history is read. */
+export interface FollowOptions {
+  /** Waits for further events until the run ends, or the signal is aborted, which throws. */
+  follow?: AbortSignal | undefined;
+  /** Decides when a reader that follows reads on; default: after a short pause. */
+  pace?: { next: () => Promise<void> } | undefined;
+}
+
+interface ReadOptions extends FollowOptions {
+  /** Default: the turn's current or last run. */
+  runId?: string | undefined;
+  /** Events up to this id are omitted. */
+  after?: number;
 }
 
 interface Converters {
@@ -48,10 +63,7 @@ const PAGE_SIZE = 250;
 /** Events per page when reading backwards, where the relevant ones are near the end. */
 const REVERSE_PAGE_SIZE = 50;
 
-/**
- * The pause between two polls of a reader that follows. Each commit to a history ends a poll, and only one of an
- * activity's three is relevant; after a short pause one poll returns all of them.
- */
+/** The pause between two polls of a reader that follows, if it has no pace of its own. */
 const POLL_INTERVAL_MS = 10;
 
 /** The server answers a long poll within 20 s; a poll that takes longer than this was lost. */
@@ -84,25 +96,25 @@ export class TurnHistory {
   }
 
   /**
-   * Reads the events of a run, oldest first: the current ones, and with `follow` also further ones until the run ends
-   * or the signal is aborted (which throws). Default run: the turn's current or last one.
+   * Reads the events of a run, oldest first: the current ones, and with `follow` also further ones.
    *
    * A reset by an operator ends a turn, because what readers have seen and tools have done cannot be undone. So a run
    * that results from a reset is read as the run that was reset, with which it shares its first events, and so are the
    * runs that it continues as.
    */
-  async *read(turnId: string, runId?: string, follow?: AbortSignal, after = 0): AsyncGenerator<HistoryPage> {
+  async *read(turnId: string, options: ReadOptions = {}): AsyncGenerator<HistoryPage> {
+    const { runId, follow, after = 0, pace } = options;
     for (let page: Page | undefined; !page || page.next;) {
-      if (page && follow) await sleep(POLL_INTERVAL_MS, undefined, { signal: follow });
+      if (page && follow) await (pace?.next() ?? sleep(POLL_INTERVAL_MS, undefined, { signal: follow }));
       page = await this.#page({ turnId, runId, token: page?.next, pageSize: PAGE_SIZE, follow, after });
       const [first] = page.events;
       const carry = first?.type === 'started' ? first.start.carry : undefined;
       if (carry?.isReset) {
-        yield* this.read(turnId, carry.previousRunId, follow, after);
+        yield* this.read(turnId, { ...options, runId: carry.previousRunId });
         return;
       }
       yield page;
-      if (page.resetRunId) yield* this.read(turnId, page.resetRunId, follow, page.lastEventId);
+      if (page.resetRunId) yield* this.read(turnId, { ...options, runId: page.resetRunId, after: page.lastEventId });
     }
   }
 
@@ -260,9 +272,16 @@ class EventDecoder {
     if (event.workflowTaskCompletedEventAttributes) return { type: 'taskCompleted' };
     const signaled = event.workflowExecutionSignaledEventAttributes;
     if (signaled) {
-      if (signaled.signalName !== TURN_COMMAND) return undefined;
-      const command = await this.#command(signaled.input?.payloads ?? []);
-      return command && { type: 'commanded', command };
+      const payloads = signaled.input?.payloads ?? [];
+      if (signaled.signalName === TURN_COMMAND) {
+        const command = await this.#sent<TurnCommand>(payloads);
+        return command && { type: 'commanded', command };
+      }
+      if (signaled.signalName !== CANCEL_TURN) return undefined;
+      const reason = await this.#sent<CancelReason>(payloads);
+      // The turn ignores a time-out while it is paused.
+      const isCancelled = reason !== undefined && reason !== 'server-execution-timeout';
+      return isCancelled ? { type: 'commanded', command: { type: 'cancelled' } } : undefined;
     }
     const continued = event.workflowExecutionContinuedAsNewEventAttributes;
     if (continued) return { type: 'continued', at, runId: continued.newExecutionRunId ?? '' };
@@ -270,8 +289,8 @@ class EventDecoder {
     return close && { type: 'closed', at, close };
   }
 
-  /** A command of the turn. Undefined if workers refuse it, and so drop its signal: see `workflows/refused-payloads.ts`. */
-  async #command(payloads: Payload[]): Promise<TurnCommand | undefined> {
+  /** What a signal sends. Undefined if workers refuse it, and so drop the signal: see `workflows/refused-payloads.ts`. */
+  async #sent<T>(payloads: Payload[]): Promise<T | undefined> {
     const [payload] = await decode(this.#commandCodecs, payloads, this.#own);
     if (
       !payload ||
@@ -280,7 +299,7 @@ class EventDecoder {
         .startsWith(REFUSED)
     )
       return undefined;
-    return this.#converter.payloadConverter.fromPayload<TurnCommand>(payload);
+    return this.#converter.payloadConverter.fromPayload<T>(payload);
   }
 
   async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityResult } | undefined> {

@@ -1,46 +1,49 @@
-import { Ajv, type ErrorObject, type Options } from 'ajv';
-import { Ajv2020 } from 'ajv/dist/2020.js';
-import addFormats from 'ajv-formats';
+import type { ErrorObject } from 'ajv';
 import { jsonShape } from '../lib/json-shape.ts';
-import { withCpuLimit } from '../lib/timeout.ts';
 import { errorMessage } from '../lib/errors.ts';
+import { describe, SchemaValidators } from './schema-validators.ts';
 
-export type ParsedArguments = { ok: true; value: Record<string, unknown> } | { ok: false; message: string };
+export type ParsedArguments =
+  | { ok: true; value: Record<string, unknown> }
+  /** `pointer`: the place of the first problem, as a JSON pointer. */
+  | { ok: false; message: string; pointer: string };
 
 /** Above what a model writes in one message. */
 const MAX_LENGTH = 1024 * 1024;
 const MAX_DEPTH = 100;
 const MAX_MESSAGE_LENGTH = 500;
-const MAX_VALIDATORS = 500;
 /** With these limits, parsing included, a call blocks the event loop for less than 100 ms. */
 const MAX_VALUES = 20_000;
-const COMPILE_MS = 30;
 const VALIDATE_MS = 20;
-/** A larger schema is not compiled, which takes up to 1 s for 1,000 parts of it. The tool is offered nevertheless. */
-const MAX_SCHEMA_LENGTH = 64 * 1024;
 
 /** Parses the arguments of a tool call as a model wrote them, and validates them against the tool's schema. Empty text is `{}`. */
 export function parseArguments(schema: object, text: string): ParsedArguments {
   if (text.trim() === '') return check(schema, {});
-  if (text.length > MAX_LENGTH) return problem(`are longer than ${MAX_LENGTH} characters`);
-  const { depth, values } = jsonShape(text);
-  if (depth > MAX_DEPTH) return problem(`are nested deeper than ${MAX_DEPTH} levels`);
-  if (values > MAX_VALUES) return problem(`have more than ${MAX_VALUES} values`);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    return problem(`are not valid JSON: ${errorMessage(error)}`);
-  }
+  const parsed = parseJson(text);
+  if ('problem' in parsed) return problem(`are ${parsed.problem}`);
+  const { value, values } = parsed;
   if (!isObject(value)) return problem(`must be a JSON object, not ${kind(value)}`);
   return check(schema, value, values);
+}
+
+/** Parses JSON that a model wrote. `values`: an upper bound of the number of values in it. `problem`: what the text is. */
+export function parseJson(text: string): { value: unknown; values: number } | { problem: string } {
+  if (text.length > MAX_LENGTH) return { problem: `longer than ${MAX_LENGTH} characters` };
+  const { depth, values } = jsonShape(text);
+  if (depth > MAX_DEPTH) return { problem: `nested deeper than ${MAX_DEPTH} levels` };
+  if (values > MAX_VALUES) return { problem: `made of more than ${MAX_VALUES} values` };
+  try {
+    return { value: JSON.parse(text), values };
+  } catch (error) {
+    return { problem: `not valid JSON: ${errorMessage(error)}` };
+  }
 }
 
 /** Whether a value fits a schema; undefined if that cannot be evaluated, or not in time. */
 export function fitsSchema(schema: object, value: unknown): boolean | undefined {
   try {
-    const validate = validator(schema);
-    return validate === anything ? undefined : validate(value, jsonShape(JSON.stringify(value)).values).length === 0;
+    const validate = validators.of(schema);
+    return validate ? validate(value, jsonShape(JSON.stringify(value)).values).length === 0 : undefined;
   } catch {
     return undefined;
   }
@@ -48,12 +51,13 @@ export function fitsSchema(schema: object, value: unknown): boolean | undefined 
 
 /** Whether values can be checked against a schema: it is valid, and not too large. */
 export function isSchema(schema: object): boolean {
-  return validator(schema) !== anything;
+  return validators.of(schema) !== null;
 }
 
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
-  const misfit = schemaProblem(schema, value, values);
-  return misfit === undefined ? { ok: true, value } : problem(`do not fit the tool's schema: ${misfit}`);
+  const errors = misfits(schema, value, values);
+  const [first] = errors;
+  return first ? problem(`do not fit the tool's schema: ${describeAll(errors)}`, placeOf(first)) : { ok: true, value };
 }
 
 /**
@@ -61,86 +65,35 @@ function check(schema: object, value: Record<string, unknown>, values = 1): Pars
  * cannot be checked within the limits: the server validates in any case. `values`: how many values are in the value.
  */
 export function schemaProblem(schema: object, value: object, values = 1): string | undefined {
-  let errors: ErrorObject[];
-  try {
-    errors = validator(schema)(value, values);
-  } catch {
-    return undefined;
-  }
-  const [first, last] = [errors[0], errors.at(-1)];
-  if (!first || !last) return undefined;
-  // For anyOf, the first error is that of its first branch, and the last one says that no branch matches.
-  return [...new Set([describe(first), describe(last)])].join('\n');
+  const errors = misfits(schema, value, values);
+  return errors.length > 0 ? describeAll(errors) : undefined;
 }
 
-/** `values`: the number of values inside the value. */
-type Validator = (value: unknown, values: number) => ErrorObject[];
-
-const byIdentity = new WeakMap<object, Validator>();
-const byContent = new Map<string, Validator>();
-
-function validator(schema: object): Validator {
-  const known = byIdentity.get(schema);
-  if (known) return known;
-  const content = JSON.stringify(schema);
-  const compiled = byContent.get(content) ?? (content.length > MAX_SCHEMA_LENGTH ? anything : compile(schema, content));
-  byContent.delete(content);
-  byContent.set(content, compiled);
-  const [oldest] = byContent.keys();
-  if (byContent.size > MAX_VALIDATORS && oldest !== undefined) byContent.delete(oldest);
-  byIdentity.set(schema, compiled);
-  return compiled;
-}
-
-/** Keywords whose cost is not bounded by the sizes of the schema and the value. */
-const COSTLY = /"(pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef|\$recursiveRef)":/;
-
-/**
- * Below these sizes, compiling and validating take at most 20 ms and run without a time limit: limits are measured in
- * wall time, so a busy machine would let invalid arguments pass. A step compares one part of a schema with one value.
- */
-const MAX_CHEAP_PARTS = 100;
-const MAX_CHEAP_STEPS = 100_000;
-
-const anything: Validator = () => [];
-
-const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, meta: false };
-
-/** Uses a new Ajv instance for each schema, because schemas of different servers may share an `$id`. */
-function compile(schema: object, content: string): Validator {
-  const { values: parts } = jsonShape(content);
+function misfits(schema: object, value: object, values: number): ErrorObject[] {
   try {
-    const dialect = '$schema' in schema ? String(schema.$schema) : '';
-    const ajv = dialect.includes('draft-07') ? new Ajv(OPTIONS) : new Ajv2020(OPTIONS);
-    addFormats.default(ajv);
-    const validate =
-      parts > MAX_CHEAP_PARTS ? withCpuLimit(COMPILE_MS, () => ajv.compile(schema)) : ajv.compile(schema);
-    if ('$async' in validate) throw new TypeError('asynchronous schemas are not supported');
-    const errorsOf = (value: unknown): ErrorObject[] => (validate(value) ? [] : (validate.errors ?? []));
-    const isCostly = COSTLY.test(content);
-    return (value, values) =>
-      isCostly || parts * values > MAX_CHEAP_STEPS ? withCpuLimit(VALIDATE_MS, () => errorsOf(value)) : errorsOf(value);
+    return validators.of(schema)?.(value, values) ?? [];
   } catch {
-    return anything;
+    return [];
   }
 }
 
-// The first compilation takes several times as long as later ones, so it is done before the first call.
-compile({}, '{}');
-
-function describe({ instancePath, message, keyword, params }: ErrorObject): string {
-  const detail =
-    keyword === 'additionalProperties' || keyword === 'unevaluatedProperties'
-      ? `: ${JSON.stringify(params.additionalProperty ?? params.unevaluatedProperty)}`
-      : keyword === 'enum' || keyword === 'const'
-        ? `: ${JSON.stringify(params.allowedValues ?? params.allowedValue)}`
-        : '';
-  return `${instancePath} ${message ?? 'is not valid'}${detail}`.trim();
+/** For anyOf, the first error is that of its first branch, and the last one says that no branch matches. */
+function describeAll(errors: ErrorObject[]): string {
+  const shown = [...errors.slice(0, 1), ...errors.slice(-1)];
+  return [...new Set(shown.map(describe))].join('\n');
 }
 
-function problem(message: string): ParsedArguments {
+/** Where a value is missing or wrong, as a JSON pointer. */
+function placeOf({ instancePath, params }: ErrorObject): string {
+  const key: unknown = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty;
+  return typeof key === 'string' ? `${instancePath}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath;
+}
+
+const validators = new SchemaValidators({ validateMs: VALIDATE_MS, allErrors: false });
+
+function problem(message: string, pointer = ''): ParsedArguments {
   const cut = message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message;
-  return { ok: false, message: `The arguments ${cut}`.toWellFormed() };
+  return { ok: false, message: `The arguments ${cut}`.toWellFormed(), pointer };
 }
 
 function kind(value: unknown): string {

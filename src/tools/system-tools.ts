@@ -1,7 +1,10 @@
 import type { ToolCall } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
+import type { Skills } from '../skills/skills.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { createSubAgent } from './create-sub-agent.ts';
+import { READ_SKILL, readSkill, skillResult } from './read-skill.ts';
+import { READ_TOOL_RESPONSE } from './read-tool-response.ts';
 import { SEARCH_TOOLS, searchResult, searchTools } from './search-tools.ts';
 import { mayDefer } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
@@ -29,10 +32,13 @@ export const ASK_USER_QUESTION: AgentTool = {
 export function systemTools(spec: AgentSpec): AgentTool[] {
   const deferring = (spec.mcp_servers ?? []).filter(mayDefer).map(({ name }) => name);
   const subAgents = createSubAgent(spec);
+  const skills = readSkill(spec);
   return [
     ...(spec.config?.ask_user_questions?.enabled === false ? [] : [ASK_USER_QUESTION]),
     ...(deferring.length > 0 ? [searchTools(deferring)] : []),
     ...(subAgents ? [subAgents] : []),
+    ...(skills ? [skills] : []),
+    ...(spec.config?.context_management?.large_tool_response?.enabled === false ? [] : [READ_TOOL_RESPONSE]),
   ];
 }
 
@@ -46,16 +52,26 @@ function clientTools(spec: AgentSpec): AgentTool[] {
   }));
 }
 
+export interface SystemToolsOptions {
+  skills: Pick<Skills, 'read'>;
+}
+
 /** The tools that belong to no MCP server: those of this server, and the client's, whose calls the client answers. */
 export class SystemTools implements ToolKind {
   readonly type = 'system';
+  readonly #skills: Pick<Skills, 'read'>;
+
+  constructor({ skills }: SystemToolsOptions) {
+    this.#skills = skills;
+  }
 
   tools(spec: AgentSpec): Promise<KindTools> {
     const tools = [...systemTools(spec), ...clientTools(spec)];
     return Promise.resolve({ named: () => tools, servers: [], unavailable: [] });
   }
 
-  async run({ info, arguments: args }: ToolCall, { loadToolset }: RunOptions): Promise<CallOutcome> {
+  async run({ info, arguments: args }: ToolCall, { spec, loadToolset }: RunOptions): Promise<CallOutcome> {
+    if (info.name === READ_SKILL) return skillResult(this.#skills, spec, args);
     if (info.name !== SEARCH_TOOLS) throw new Error('only the client can run this tool.');
     const { text, foundTools } = searchResult(await loadToolset(), args);
     return { status: 'result', isError: false, content: [{ type: 'text', text }], foundTools };

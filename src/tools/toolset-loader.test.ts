@@ -4,6 +4,7 @@ import type { ToolScope } from '../core/history.ts';
 import { McpPool } from '../mcp/pool.ts';
 import { McpRegistry } from '../mcp/registry.ts';
 import { Metrics } from '../telemetry/metrics.ts';
+import { Skills } from '../skills/skills.ts';
 import { createToolKinds } from './kinds.ts';
 import type { RegisteredServer } from '../mcp/registry-file.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
@@ -39,7 +40,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   });
   const registry = new McpRegistry();
   registry.add('crm', { ...policy, url: server.url });
-  const kinds = createToolKinds({ registry, pool, metrics: new Metrics() });
+  const kinds = createToolKinds({ registry, pool, metrics: new Metrics(), skills: await Skills.open([]) });
   const toolsets = new ToolsetLoader(kinds);
   /** The names of the tools, in capitals if they need approval; or why there are none. */
   const offered = async (scope: ToolScope): Promise<string> => {
@@ -92,7 +93,9 @@ test('an inline server is open to its agent, regardless of the author', async ()
   const { server } = await start();
   const pool = new McpPool({ allowPrivateUrls: () => true });
   onTestFinished(() => pool.close());
-  const toolsets = new ToolsetLoader(createToolKinds({ registry: new McpRegistry(), pool, metrics: new Metrics() }));
+  const toolsets = new ToolsetLoader(
+    createToolKinds({ registry: new McpRegistry(), pool, metrics: new Metrics(), skills: await Skills.open([]) }),
+  );
   const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };
   const { tools } = await toolsets.load(spec, BY_USER, unaborted);
   expect([...tools.keys()]).toEqual(expect.arrayContaining(['find', 'wipe', 'debug']));

@@ -15,7 +15,7 @@ interface ServerRun {
 /** A tool of an agent, and who runs its calls. */
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
-  run: { to: 'client' } | { to: 'thread' } | ServerRun;
+  run: { to: 'client' } | { to: 'thread' } | { to: 'conversation' } | ServerRun;
   /** The class of an MCP tool by its annotations: see `selectTools`. */
   annotation?: Annotation;
 }
@@ -30,11 +30,17 @@ export interface Toolset {
 }
 
 /**
- * The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. A thread
- * that may start no sub-agents is not offered the tool for that.
+ * The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. A tool
+ * that cannot be used yet is not offered: `uses` says what the thread may start and read.
  */
-export function offeredTools({ tools }: Toolset, found: FoundTool[], mayStart: number): AgentTool[] {
-  const all = [...tools.values()].filter(({ run }) => run.to !== 'thread' || mayStart > 0);
+export function offeredTools(
+  { tools }: Toolset,
+  found: FoundTool[],
+  uses: { mayStart: number; mayRead: boolean },
+): AgentTool[] {
+  const isOffered = ({ run }: AgentTool) =>
+    run.to === 'thread' ? uses.mayStart > 0 : run.to !== 'conversation' || uses.mayRead;
+  const all = [...tools.values()].filter(isOffered);
   const deferred = new Map(all.filter(isDeferred).map((tool) => [keyOf(tool), tool]));
   const offered = found.map((one) => deferred.get(toolKey(one))).filter((tool) => tool !== undefined);
   return [...all.filter((tool) => !isDeferred(tool)), ...offered];

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SessionEvent } from '../../src/api/sessions/wire/events.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { folded } from '../support/api-client.ts';
+import { eventually } from '../support/eventually.ts';
 import { DELETES_RUNS_AT_ONCE } from '../support/own-temporal.ts';
 import type { TemporalClient } from '../support/temporal-client.ts';
 import { isArchived } from './support/archived.ts';
@@ -18,8 +19,8 @@ let operator: TemporalClient;
 beforeAll(async () => {
   it = await World.start({
     dynamicConfig: {
-      // Five steps of a turn.
-      'limit.historyCount.suggestContinueAsNew': 60,
+      // Three steps of a turn.
+      'limit.historyCount.suggestContinueAsNew': 30,
       // Otherwise runs as short as these would each be delayed by a second.
       'history.continueAsNewMinInterval': '20ms',
       ...DELETES_RUNS_AT_ONCE,
@@ -48,7 +49,7 @@ async function speaking(sessionId: string, plan = speech()): Promise<RecordedTur
 /** A turn whose tool runs and waits before its effect. */
 async function paying(sessionId: string, plan: Plan): Promise<RecordedTurn> {
   const turn = await it.turn(sessionId, plan);
-  await expect.poll(() => it.ledger.hasStarted(callOf(plan))).toBe(true);
+  await eventually(() => expect(it.ledger.hasStarted(callOf(plan))).toBe(true));
   return turn;
 }
 
@@ -74,22 +75,25 @@ const ENDING = {
   'reset to its last task': (turn: RecordedTurn) => operator.reset(turnWorkflowId(turn.turnId), 'last'),
 };
 
-test.each(Object.entries(ENDING))('a running turn that is %s ends there, and repeats nothing', async (how, end) => {
-  const [plan, pay] = [speech(), payment(how)];
-  const one = await speaking(await it.session(), plan);
-  const two = await paying(await it.session(), pay);
-  await it.fault(() => end(one));
-  await it.fault(() => end(two));
-  expect(await one.done).toMatchObject({ status: 'cancelled' });
-  expect(await two.done).toMatchObject({ status: 'cancelled' });
-  expect(outcomeIn(two, callOf(pay))).toBe('unknown_outcome');
-  it.ledger.goOn(how);
-  await it.ledger.reached(callOf(pay));
-  for (const { sessionId } of [one, two]) await expectGoesOn(sessionId);
-  expect(effectsOf(two.turnId, 'pay')).toBe(1);
-});
+test.concurrent.each(Object.entries(ENDING))(
+  'a running turn that is %s ends there, and repeats nothing',
+  async (how, end) => {
+    const [plan, pay] = [speech(), payment(how)];
+    const one = await speaking(await it.session(), plan);
+    const two = await paying(await it.session(), pay);
+    await it.fault(() => end(one));
+    await it.fault(() => end(two));
+    expect(await one.done).toMatchObject({ status: 'cancelled' });
+    expect(await two.done).toMatchObject({ status: 'cancelled' });
+    expect(outcomeIn(two, callOf(pay))).toBe('unknown_outcome');
+    it.ledger.goOn(how);
+    await it.ledger.reached(callOf(pay));
+    for (const { sessionId } of [one, two]) await expectGoesOn(sessionId);
+    expect(effectsOf(two.turnId, 'pay')).toBe(1);
+  },
+);
 
-test.each(['first', 'last'] as const)(
+test.concurrent.each(['first', 'last'] as const)(
   'a turn that has ended does not change when it is reset to its %s task',
   async (to) => {
     const sessionId = await it.session();
@@ -107,7 +111,7 @@ test.each(['first', 'last'] as const)(
 );
 
 /** Enough for the turn to have at least three runs. */
-const LOOKS: Steps = Array.from({ length: 14 }, () => ({ say: 'I look.', tools: [{ name: 'look' }] }));
+const LOOKS: Steps = Array.from({ length: 7 }, () => ({ say: 'I look.', tools: [{ name: 'look' }] }));
 
 const RUNS = {
   first: (runs: string[]) => runs[0],
@@ -119,7 +123,7 @@ const RESETS = Object.entries(RUNS).flatMap(([run, pick]) =>
   (['first', 'last'] as const).map((task) => ({ run, pick, task })),
 );
 
-test.each(RESETS)(
+test.concurrent.each(RESETS)(
   'a turn of several runs whose $run one is reset to its $task task ends there, or keeps its outcome',
   async ({ run, pick, task }) => {
     const hold = `${run} ${task}`;
@@ -144,12 +148,12 @@ test.each(RESETS)(
   },
 );
 
-test('a tool that ran beside another one when their turn was reset is not repeated', async () => {
+test.concurrent('a tool that ran beside another one when their turn was reset is not repeated', async () => {
   const pay = it.plan({ say: 'I do both.', tools: [{ name: 'pay', args: { hold: 'beside' } }, { name: 'look' }] });
   const turn = await paying(await it.session(), pay);
   // The history up to the task that receives this result has started the tool, and does not have its result.
   await turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
-  await expect.poll(() => operator.isIdle(turnWorkflowId(turn.turnId))).toBe(true);
+  await eventually(async () => expect(await operator.isIdle(turnWorkflowId(turn.turnId))).toBe(true));
   await it.fault(() => operator.reset(turnWorkflowId(turn.turnId), 'last'));
   expect(await turn.done).toMatchObject({ status: 'cancelled' });
   it.ledger.goOn('beside');
@@ -166,7 +170,7 @@ const LOSING = {
   'reset to its last task': (id: string) => operator.reset(id, 'last'),
 };
 
-test.each(Object.entries(LOSING))('a session that is %s continues, and so do its turns', async (_, lose) => {
+test.concurrent.each(Object.entries(LOSING))('a session that is %s continues, and so do its turns', async (_, lose) => {
   const idle = await it.session();
   await expectGoesOn(idle);
   const plan = speech();
@@ -190,11 +194,11 @@ test.each(Object.entries(LOSING))('a session that is %s continues, and so do its
   expect(await answered.done).toMatchObject({ status: 'done', output: { content: 'I have.' } });
 });
 
-test('a turn that is deleted keeps its archive; the reader of a running one is told', async () => {
+test.concurrent('a turn that is deleted keeps its archive; the reader of a running one is told', async () => {
   const sessionId = await it.session();
   const kept = await it.turn(sessionId, it.plan({ say: TEXT, tools: [{ name: 'pay' }] }, { say: 'Paid.' }));
   await kept.done;
-  await expect.poll(() => isArchived(it.folder, kept.turnId)).toBe(true);
+  await eventually(() => expect(isArchived(it.folder, kept.turnId)).toBe(true));
   await it.fault(() => operator.delete(turnWorkflowId(kept.turnId)));
 
   const lost = await speaking(sessionId);

@@ -241,7 +241,22 @@ test('an agent that cannot run here is rejected with the reason', async () => {
       'invalid_agent',
       'client_tools',
     ],
-    [{ model, skills: [{ fqn: 'a/b' }] }, 422, 'feature_not_available', 'skills'],
+    [
+      { model, skills: [{ type: 'git', url: 'https://git.example.com/', name: 'a' }] },
+      422,
+      'feature_not_available',
+      'skills',
+    ],
+    [{ model, skills: [{ fqn: 'a/b' }] }, 422, 'invalid_agent', 'skills.0'],
+    [{ model, skills: [{ description: 'd', content: 'c' }] }, 422, 'invalid_agent', 'skills.0'],
+    [{ model, skills: [{ name: 'own', content: 'c' }] }, 422, 'invalid_agent', 'skills.0'],
+    [
+      { model, skills: [1, 2].map(() => ({ name: 'own', description: 'd', content: 'c' })) },
+      422,
+      'invalid_agent',
+      'skills.1',
+    ],
+    [{ model, skills: [{ name: '../up' }] }, 400, 'invalid_request', 'skills.0.name'],
     [{ model, config: { sandbox: { enabled: true } } }, 422, 'feature_not_available', 'config.sandbox'],
     [
       {

@@ -9,7 +9,8 @@ import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
 import { turnCreated } from '../../src/core/projection.ts';
-import { NO_USAGE, type LogEntry, type Usage } from '../../src/core/records.ts';
+import { NO_USAGE, type LogEntry, type TurnDone } from '../../src/core/records.ts';
+import { NO_TOTALS } from '../../src/core/turn-totals.ts';
 import { Conversations } from '../../src/engine/conversations.ts';
 import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../src/temporal/history.ts';
@@ -367,17 +368,20 @@ const ended: LogEntry[] = [
       id: 'evt_1',
       at: NOW,
       end: { status: 'cancelled', reason: 'client-cancelled' },
-      usage: NO_USAGE,
+      ...NO_TOTALS,
+      waitedMs: 0,
     },
   },
 ];
 
-test('a session has the cost of its archived turns, once each, and none if one is unknown', async () => {
+test('a session has the sums of its archived turns, once each, and no cost if one is unknown', async () => {
   const catalog = await open();
   await insertSession(catalog, 's');
   const tokens = { ...NO_USAGE, inputTokens: 10 };
-  const endOf = (usage: Usage): LogEntry[] =>
-    ended.map(({ ordinal, record }) => ({ ordinal, record: { ...record, usage } as LogEntry['record'] }));
+  const endOf = (usage: TurnDone['usage']): LogEntry[] => {
+    const more = { usage, modelCalls: 2, toolCalls: 3, waitedMs: 5_000_000_000 };
+    return ended.map(({ ordinal, record }) => ({ ordinal, record: { ...record, ...more } as TurnDone }));
+  };
   const cost = async () => (await catalog.sessions.get('s'))?.cost_in_usd;
   for (const id of ['t', 'u', 'v', 'w']) await catalog.turns.accept(turnOf(id));
   await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), { complete: true });
@@ -387,6 +391,13 @@ test('a session has the cost of its archived turns, once each, and none if one i
   expect(await cost()).toBe(0.75);
   await catalog.archive.add('w', endOf(tokens), { complete: true });
   expect(await cost()).toBeNull();
+  expect(await catalog.sessions.get('s')).toMatchObject({
+    input_tokens: 30,
+    output_tokens: 0,
+    model_calls: 8,
+    tool_calls: 12,
+    waited_ms: 20_000_000_000,
+  });
 });
 
 test('nothing can be added to a deleted session', async () => {

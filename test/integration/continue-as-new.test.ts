@@ -63,7 +63,7 @@ test('a turn of forty steps spans several runs with one log, one stream and one 
   for (const [n, request] of chat.requests().entries()) {
     expect(request.messages.filter(({ role }) => role === 'tool').length).toBe(n);
   }
-  expect(await reader.end()).toMatchObject({ metrics: { total_input_tokens: 410 } });
+  expect(await reader.end()).toMatchObject({ metrics: { total_input_tokens: 410, model_calls: 41, tool_calls: 40 } });
   // The whole log is in the archive, including the runs that closed long before the turn.
   const replay = await server.api.subscribe(chat.sessionId, turnId).done;
   expect(folded(replay)).toEqual(whole);

@@ -1,15 +1,19 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { pino } from 'pino';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { SessionCommands } from '../../src/engine/session-commands.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { deleteSessionWorkflowId, sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { eventually } from '../support/eventually.ts';
 import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
+
+// A removal waits 5 s for readers: those of all tests wait together.
+vi.setConfig({ maxConcurrency: 10 });
 
 let server: TestServer;
 let own: OwnTemporal;
@@ -63,7 +67,7 @@ async function leftOf(sessionId: string, turnIds: string[]): Promise<string[]> {
 }
 
 async function expectRemoved(sessionId: string, turnIds: string[]): Promise<void> {
-  await expect.poll(() => leftOf(sessionId, turnIds), { timeout: 40_000, interval: 200 }).toEqual([]);
+  await eventually(async () => expect(await leftOf(sessionId, turnIds)).toEqual([]));
   // The last activity has ended too.
   await temporal.client.workflow.getHandle(deleteSessionWorkflowId(sessionId)).result();
 }
@@ -72,17 +76,23 @@ async function rowOf(sessionId: string) {
   return server.database.rows.selectFrom('sessions').selectAll().where('id', '=', sessionId).executeTakeFirst();
 }
 
-/** Two turns, with a result too large for the log. */
+/** Two turns, with a result too large for the log. The second one has waited in the queue. */
 async function talk(chat: Chat): Promise<string[]> {
-  chat.script(use({ name: 'flood', id: 'f1' }), say('much'), say('more'));
+  const model = held(
+    (call) => call.text('much'),
+    (call) => call.finish(),
+  );
+  chat.script(use({ name: 'flood', id: 'f1' }), model.script, say('more'));
   const readers = [chat.turn('one', {}, { 'idempotency-key': newId('req') })];
-  await readers[0]?.done;
-  readers.push(chat.turn('two'));
-  await readers[1]?.done;
+  await model.reached;
+  readers.push(chat.turn('two', { on_running: 'queue' }));
+  await readers[1]?.turnId();
+  model.release();
+  await Promise.all(readers.map((reader) => reader.done));
   return Promise.all(readers.map((reader) => reader.turnId()));
 }
 
-test('a deleted session is not found, and nothing of it remains in any store', async () => {
+test.concurrent('a deleted session is not found, and nothing of it remains in any store', async () => {
   const [chat, other] = [await server.chat({ spec: onTestServer }), await server.chat({ spec: onTestServer })];
   const [turnIds, otherTurns] = [await talk(chat), await talk(other)];
   const [first = ''] = turnIds;
@@ -116,21 +126,19 @@ test('a deleted session is not found, and nothing of it remains in any store', a
   expect(await leftOf(other.sessionId, otherTurns)).toContain('blobs');
 });
 
-test('a draft is deleted by either of its names', async () => {
-  for (const resource of ['draft-sessions', 'sessions']) {
-    const spec = { model: { name: newId('req') } };
-    const { body } = await server.api.send('POST', '/v1/agents/draft-sessions', { agent_spec: spec });
-    const { id } = body.data;
-    const reader = server.api.turn(id, 'hi');
-    await reader.done;
-    expect((await remove(`/v1/agents/${resource}/${id}`)).status).toBe(204);
-    expect((await server.api.send('GET', `/v1/agents/draft-sessions/${id}`)).status).toBe(404);
-    expect((await remove(`/v1/agents/${resource}/${id}`)).status).toBe(404);
-    await expectRemoved(id, [await reader.turnId()]);
-  }
+test.concurrent.each(['draft-sessions', 'sessions'])('a draft is deleted as one of %s', async (resource) => {
+  const spec = { model: { name: newId('req') } };
+  const { body } = await server.api.send('POST', '/v1/agents/draft-sessions', { agent_spec: spec });
+  const { id } = body.data;
+  const reader = server.api.turn(id, 'hi');
+  await reader.done;
+  expect((await remove(`/v1/agents/${resource}/${id}`)).status).toBe(204);
+  expect((await server.api.send('GET', `/v1/agents/draft-sessions/${id}`)).status).toBe(404);
+  expect((await remove(`/v1/agents/${resource}/${id}`)).status).toBe(404);
+  await expectRemoved(id, [await reader.turnId()]);
 });
 
-test('a deletion during a model call ends the call, and readers get the end of the turn', async () => {
+test.concurrent('a deletion during a model call ends the call, and readers get the end of the turn', async () => {
   const model = held(
     (call) => call.text('I was '),
     () => undefined,
@@ -152,19 +160,19 @@ test('a deletion during a model call ends the call, and readers get the end of t
   await expectRemoved(chat.sessionId, [await reader.turnId()]);
 });
 
-test('a deletion during a tool call cancels the tool, and the log says that its outcome is unknown', async () => {
+test.concurrent('a deletion during a tool call cancels the tool, and the log says that its outcome is unknown', async () => {
   const chat = await server.chat({ scripts: [use({ name: 'slow', id: 's1' })], spec: onTestServer });
   const reader = chat.turn('go');
-  await expect.poll(() => running.length).toBe(1);
+  await eventually(() => expect(running.length).toBe(1));
   expect((await remove(chat.path)).status).toBe(204);
   const frames = await reader.done;
   expect(frames.find((frame) => frame.type === 'tool.response')).toMatchObject({ outcome: 'unknown_outcome' });
   expect(frames.at(-1)).toMatchObject({ type: 'turn.done', state: { status: 'cancelled' } });
-  await expect.poll(() => running[0]?.aborted).toBe(true);
+  await eventually(() => expect(running[0]?.aborted).toBe(true));
   await expectRemoved(chat.sessionId, [await reader.turnId()]);
 });
 
-test('the Idempotency-Key of a deleted session creates a new session', async () => {
+test.concurrent('the Idempotency-Key of a deleted session creates a new session', async () => {
   const { agent } = await server.chat();
   const create = () =>
     server.api.send('POST', '/v1/agents/sessions', { agent_name: agent }, { 'idempotency-key': 'again' });
@@ -176,7 +184,7 @@ test('the Idempotency-Key of a deleted session creates a new session', async () 
   expect(second.body.data.id).not.toBe(first);
 });
 
-test('a late command is rejected and leaves nothing behind', async () => {
+test.concurrent('a late command is rejected and leaves nothing behind', async () => {
   const chat = await server.chat();
   const reader = chat.turn('hi');
   await reader.done;

@@ -15,7 +15,8 @@ let dataDir: string;
 let server: ServerProcess;
 beforeAll(async () => {
   dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-examples-'));
-  server = await ServerProcess.prepare(dataDir, {});
+  const skills = fileURLToPath(new URL('../../examples/skills', import.meta.url));
+  server = await ServerProcess.prepare(dataDir, { EVERTURN_SKILLS: skills });
   await server.start();
 });
 afterAll(async () => {
@@ -33,15 +34,20 @@ test.each([
   ['receive-webhooks', /\[webhook\] action.created [^]*\[webhook\] turn.done .*: done\n$/],
   [
     'decide-in-a-running-turn',
-    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\]\n[^]*\[turn\.done\]\n$/,
+    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\] ran with {"note":"water the plants, and the tree"}\n[^]*\[turn\.done\]\n$/,
   ],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
+  [
+    'answer-in-a-schema',
+    /^Here you are: {.*}\n\[not accepted\] it is not valid JSON: .*\n{.*}\n\[turn\] done { city: 'text', people: 1 }\n$/,
+  ],
   ['answer-an-elicitation', /\[question\] Which notes [^]*The tool answered: Deleted 1 notes[^]*\[turn\] done\n$/],
   [
     'follow-a-session',
     /^\[turn 1\] turn_\w+\n[^]*I am the demo model[^]*\[turn 1\] done\n\[turn 2\] [^]*\[turn 2\] done\n$/,
   ],
   ['delegate-to-sub-agents', /helper 2 starts\n[^]*helper 2: You said: "say hello"[^]*\[turn\] done\n$/],
+  ['read-a-skill', /\[read\] # Release notes\n[^]*- template\.md\n[^]*\[turn\] done\n$/],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
 ])('examples/%s.ts does what its description says', async (name, output) => {
   expect(await example(name, server)).toMatch(output);

@@ -89,12 +89,12 @@ test('a model that fails is replaced by the fallback in the same message, which 
   expect(await reader.end()).toMatchObject({
     status: 'done',
     output: { provider: 'claude', model: 'claude-x' },
-    metrics: { total_cost_in_usd: COST * 2, unreported_attempts: 2 },
+    metrics: { total_cost_in_usd: COST * 2, unreported_attempts: 2, model_calls: 2, tool_calls: 1, waited_ms: 0 },
   });
 
   const sessionCost = async () => {
-    const { data }: { data: { total_cost_in_usd?: number } } = await server.api.get(chat.path);
-    return data.total_cost_in_usd;
+    const { data }: { data: { metrics: { total_cost_in_usd?: number } } } = await server.api.get(chat.path);
+    return data.metrics.total_cost_in_usd;
   };
   await expect.poll(sessionCost).toBe(COST * 2);
 
@@ -103,6 +103,7 @@ test('a model that fails is replaced by the fallback in the same message, which 
   // The price of that model is unknown.
   expect((await next.end()).metrics).not.toHaveProperty('total_cost_in_usd');
   await expect.poll(sessionCost).toBeUndefined();
+  expect(await server.api.get(chat.path)).toMatchObject({ data: { metrics: { model_calls: 3, tool_calls: 1 } } });
   const sent = JSON.stringify(chat.requests().at(-1));
   expect(sent).toContain('Let me look. ');
   expect(sent).not.toContain('SIGNATURE-1');

@@ -80,6 +80,7 @@ class Reading {
         this.lost += 1;
         api.bus.requestSnapshots(turnId);
       },
+      grows: () => undefined,
     });
     api.bus.requestSnapshots(turnId);
     onTestFinished(leave);
@@ -205,7 +206,7 @@ test('a Redis that takes frames slowly costs bounded memory; when it has caught 
 test('a subscription that ends during an outage is not renewed after it', async () => {
   const turnId = newId('turn');
   const ignore = (): void => undefined;
-  const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, lost: ignore });
+  const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, lost: ignore, grows: ignore });
   const reading = new Reading(new Writing());
   const channels = async () => (await worker.commands.pubSubChannels(`*${turnId}`)).length;
   await expect.poll(channels).toBe(1);
@@ -233,6 +234,19 @@ test('the hint of a cancel reaches the other processes, also after an outage', a
     return hints;
   };
   await expect.poll(hintAgain, { timeout: 10_000 }).toBeGreaterThan(1);
+});
+
+test('the hint that a log grows reaches the readers of its turn in other processes', async () => {
+  const turnId = newId('turn');
+  const [tap, other] = [new BusTap(api.bus, turnId), new BusTap(api.bus, newId('turn'))];
+  onTestFinished(() => [tap, other].forEach(({ close }) => close()));
+  const hintAgain = (): number => {
+    worker.bus.hintGrowth(turnId);
+    return tap.growths;
+  };
+  // The subscription may not be active yet.
+  await expect.poll(hintAgain).toBeGreaterThan(0);
+  expect(other.growths).toBe(0);
 });
 
 test('a Redis that rejects live text is reported to the operator once, and the text is resent when it accepts it again', async () => {

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import type { CallModelInput, CallModelResult, TurnStart } from '../../src/core/history.ts';
 import type { ModelMessage } from '../../src/core/records.ts';
+import type { TurnCommand } from '../../src/core/turn-actions.ts';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
@@ -44,7 +45,6 @@ function startOf(turnId: string): TurnStart {
     resumes: [],
     specHash: '',
     hasServers: false,
-    pause: 'wait',
     limits: { iterations: 5, seconds: 600, toolSeconds: 60, toolHeartbeatSeconds: 60, subAgents: 5 },
   };
 }
@@ -82,7 +82,8 @@ async function run<T>(worker: Worker, during: () => Promise<T>): Promise<T> {
   }
 }
 
-test('a command that arrives with the result it answers is accepted: results come first', async () => {
+/** Runs a turn whose first model call ends, with `toolCalls`, in the same workflow task as `command` arrives. */
+async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'], start: Partial<TurnStart>) {
   const turnId = newId('turn');
   const calls: CallModelInput[] = [];
   const answering = Promise.withResolvers<void>();
@@ -91,21 +92,22 @@ test('a command that arrives with the result it answers is accepted: results com
     namespace,
     taskQueue,
     activities: {
+      indexActions: () => Promise.resolve(),
       callModel: async (input: CallModelInput): Promise<CallModelResult> => {
         calls.push(input);
         if (calls.length > 1) return messageOf(input, []);
         await answering.promise;
-        return messageOf(input, [question]);
+        return messageOf(input, toolCalls);
       },
     },
   });
   const bundle = await workflowBundle(loadConfig().cacheDir);
   const workflows = () => Worker.create({ connection: native, namespace, taskQueue, workflowBundle: bundle });
-  await run(activities, async () => {
+  return run(activities, async () => {
     const handle = await client.workflow.start<typeof turn>('turn', {
       workflowId: turnWorkflowId(turnId),
       taskQueue,
-      args: [startOf(turnId)],
+      args: [{ ...startOf(turnId), ...start }],
     });
     await run(await workflows(), () => eventually(() => expect(calls).toHaveLength(1)));
     answering.resolve();
@@ -113,18 +115,32 @@ test('a command that arrives with the result it answers is accepted: results com
       const { events } = await handle.fetchHistory();
       expect(events?.some((event) => event.activityTaskCompletedEventAttributes)).toBe(true);
     });
-    await handle.signal(commandTurn, {
-      type: 'answer',
-      id: newId('req'),
-      subject: ann,
-      roles: ['user'],
-      mayDecide: true,
-      mayRespond: true,
-      answers: [{ type: 'user.tool_response', threadId: 'main', toolCallId: 'q1', content: 'because' }],
-    });
+    await handle.signal(commandTurn, command);
     const result = await run(await workflows(), () => handle.result());
-    expect(result).toEqual({ status: 'done', pending: [] });
+    return { result, readUpTo: calls.map(({ upTo }) => upTo) };
   });
+}
+
+test('a command that arrives with the result it answers is accepted: results come first', async () => {
+  const command: TurnCommand = {
+    type: 'answer',
+    id: newId('req'),
+    subject: ann,
+    roles: ['user'],
+    mayDecide: true,
+    mayRespond: true,
+    answers: [{ type: 'user.tool_response', threadId: 'main', toolCallId: 'q1', content: 'because' }],
+  };
+  const { result, readUpTo } = await runWith(command, [question], { pause: 'wait' });
+  expect(result).toEqual({ status: 'done', pending: [] });
   // The turn's start, the message, the request for an answer, and the answer.
-  expect(calls.map(({ upTo }) => upTo)).toEqual([1, 4]);
+  expect(readUpTo).toEqual([1, 4]);
+});
+
+test('a message that arrives with the last result is answered: the turn calls its model again', async () => {
+  const command: TurnCommand = { type: 'steer', id: newId('req'), subject: ann, sessionId: 's', messages: ['and?'] };
+  const { result, readUpTo } = await runWith(command, [], {});
+  expect(result).toEqual({ status: 'done', pending: [] });
+  // The turn's start, the message, and the one that arrived.
+  expect(readUpTo).toEqual([1, 3]);
 });

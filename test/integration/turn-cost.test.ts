@@ -1,16 +1,20 @@
 import { Client, Connection } from '@temporalio/client';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, test, vi } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
 /** What turns cost in events and workflow tasks. The counts do not depend on the machine. */
 
 let server: TestServer;
+const bus = new InProcessBus();
+const hintGrowth = vi.spyOn(bus, 'hintGrowth');
 let connection: Connection;
 let client: Client;
 beforeAll(async () => {
   server = await startTestServer({
+    bus,
     mcp: {
       tools: [
         { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' },
@@ -85,6 +89,23 @@ test('a plain turn has at most five workflow tasks, one activity, and neither ti
   expect(rest).toEqual({ activities: 1, timers: 0, signals: 0 });
   // Two of the session's may be one on a slow machine: the start of the turn and its end.
   expect(tasks).toBeLessThanOrEqual(5);
+});
+
+test('readers are told of each activity that returns, of recorded commands, and of the end', async () => {
+  const hintsOf = (turnId: string) => hintGrowth.mock.calls.filter(([id]) => id === turnId).length;
+  const chat = await server.chat({
+    scripts: [use({ name: 'look' }), use({ name: 'pay', id: 'call_pay' }), say('paid')],
+    spec: { ...onTestServer, config: { pause: 'wait' } },
+  });
+  const reader = chat.turn('pay');
+  await reader.type('turn.paused');
+  const turnId = await reader.turnId();
+  // Two model calls, a tool, and the request for the approval.
+  expect(hintsOf(turnId)).toBe(4);
+  await server.api.send('POST', `${chat.path}/actions`, { input: [approval] });
+  await reader.done;
+  // The approval, the tool, a model call, and the end.
+  expect(hintsOf(turnId)).toBe(8);
 });
 
 test('a turn with one tool has two workflow tasks and two activities more', async () => {

@@ -1,7 +1,9 @@
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { newId } from '../../src/engine/new-id.ts';
 import type { EventReader } from '../support/api-client.ts';
 import type { RunningCall, TestTool } from '../support/mcp-server.ts';
+import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { say, use, type Script } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
@@ -14,9 +16,10 @@ import { onTestServer, startTestServer, type Chat, type TestServer } from '../su
  */
 
 let server: TestServer;
+let own: OwnTemporal;
 let operator: TemporalClient;
-/** While set, `pay` waits until its call is cancelled, after `started` was called. */
-let stuck: { started: () => void } | undefined;
+/** Called when a call of `pay` or `refund` with this `until` has started, which then waits until it is cancelled. */
+const started = new Map<unknown, () => void>();
 
 const TOOLS: TestTool[] = [
   { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' },
@@ -27,27 +30,37 @@ const TOOLS: TestTool[] = [
 ];
 const IMAGE = { type: 'image' as const, mimeType: 'image/png', data: Buffer.from('png!').toString('base64') };
 
-async function pay(_: unknown, { signal }: RunningCall): Promise<string> {
-  if (!stuck) return 'paid';
+async function pay({ until }: Record<string, unknown>, { signal }: RunningCall): Promise<string> {
+  const start = started.get(until);
+  if (!start) return 'paid';
   const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve));
-  stuck.started();
+  start();
   await aborted;
   return 'late';
 }
 
+/** A call that waits until it is cancelled, and its start. */
+function stuck(
+  name: 'pay' | 'refund',
+  id: string,
+): { call: { name: string; id: string; args: object }; begun: Promise<void> } {
+  const until = newId('req');
+  const begun = new Promise<void>((resolve) => started.set(until, resolve));
+  return { call: { name, id, args: { until } }, begun };
+}
+
 beforeAll(async () => {
+  own = await startOwnTemporal(DELETES_RUNS_AT_ONCE);
+  operator = await TemporalClient.connect(own);
   server = await startTestServer({
     mcp: { tools: TOOLS },
-    env: { EVERTURN_TOOL_HEARTBEAT_SECONDS: '3' },
-  });
-  operator = await TemporalClient.connect({
-    address: inject('temporalAddress'),
-    namespace: inject('temporalNamespace'),
+    env: { TEMPORAL_ADDRESS: own.address, EVERTURN_TOOL_HEARTBEAT_SECONDS: '3' },
   });
 });
 afterAll(async () => {
-  await operator.close();
   await server.stop();
+  await operator.close();
+  await own.stop();
 });
 
 const allow = (id: string, approval: object = { status: 'allow' }) => ({
@@ -65,12 +78,10 @@ const respond = (id: string, content: string) => ({
 
 /** Starts a turn that calls `pay`, and waits until it runs. */
 async function paying(chat: Chat, ...more: string[]): Promise<{ reader: EventReader; turnId: string }> {
-  chat.script(use({ name: 'pay', id: 'p' }, ...more.map((name) => ({ name, id: name }))));
-  const started = Promise.withResolvers<void>();
-  stuck = { started: () => started.resolve() };
+  const { call, begun } = stuck('pay', 'p');
+  chat.script(use(call, ...more.map((name) => ({ name, id: name }))));
   const reader = chat.turn('pay');
-  await started.promise;
-  stuck = undefined;
+  await begun;
   return { reader, turnId: await reader.turnId() };
 }
 
@@ -83,8 +94,10 @@ async function afterOneTurn(chat: Chat, ...scripts: Script[]): Promise<string> {
 
 const cancel = (chat: Chat) => server.api.send('POST', `${chat.path}/cancel`, {});
 
-/** What happens in a new session before a message of the user. */
-const WAYS: Record<string, (chat: Chat) => Promise<unknown>> = {
+type Way = (chat: Chat) => Promise<unknown>;
+
+/** What happens in a new session before a message of the user, on a server that the session shares with others. */
+const WAYS: Record<string, Way> = {
   'a turn is cancelled while a tool with effects runs': async (chat) => {
     const { reader } = await paying(chat, 'look');
     await cancel(chat);
@@ -95,11 +108,6 @@ const WAYS: Record<string, (chat: Chat) => Promise<unknown>> = {
     const { reader } = await paying(chat, 'refund');
     await cancel(chat);
     await reader.done;
-  },
-  'the worker stops while a tool with effects runs': async (chat) => {
-    const { turnId } = await paying(chat);
-    await server.restart();
-    await server.api.subscribe(chat.sessionId, turnId).done;
   },
   'a turn is cancelled in the middle of a tool call of the model': async (chat) => {
     const reached = Promise.withResolvers<void>();
@@ -138,23 +146,6 @@ const WAYS: Record<string, (chat: Chat) => Promise<unknown>> = {
     await operator.reset(turnWorkflowId(turnId), 'last');
     await reader.done;
   },
-  'a turn in the middle of the conversation is deleted': async (chat) => {
-    await afterOneTurn(chat, use({ name: 'look', id: 'c1' }), say('one'));
-    const middle = await afterOneTurn(chat, use({ name: 'look', id: 'c2' }), say('two'));
-    await afterOneTurn(chat, use({ name: 'look', id: 'c3' }), say('three'));
-    await server.database.rows.deleteFrom('archive').where('turn_id', '=', middle).execute();
-    await operator.delete(turnWorkflowId(middle));
-    await server.restart();
-  },
-  'the turn that requested an approval is deleted after the approved call has run': async (chat) => {
-    await afterOneTurn(chat, say('hello'));
-    const paused = await afterOneTurn(chat, use({ name: 'refund', id: 'r' }));
-    chat.script(say('done'));
-    await chat.turn([allow('r')]).done;
-    await server.database.rows.deleteFrom('archive').where('turn_id', '=', paused).execute();
-    await operator.delete(turnWorkflowId(paused));
-    await server.restart();
-  },
   'a call is denied': async (chat) => {
     await afterOneTurn(chat, use({ name: 'refund', id: 'r' }), say('very well'));
     await chat.turn([allow('r', { status: 'deny', reason: 'no' })]).done;
@@ -163,23 +154,11 @@ const WAYS: Record<string, (chat: Chat) => Promise<unknown>> = {
     await afterOneTurn(chat, use({ name: 'refund', id: 'r' }, { name: 'look', id: 'l' }), say('refunded'));
     await chat.turn([allow('r')]).done;
   },
-  'a call is approved after its turn was archived and the worker restarted': async (chat) => {
-    const paused = await afterOneTurn(chat, use({ name: 'refund', id: 'r' }));
-    await server.restart();
-    const { rows } = server.database;
-    const archived = () => rows.selectFrom('turns').select('archived').where('id', '=', paused).executeTakeFirst();
-    await expect.poll(archived).toMatchObject({ archived: 1 });
-    await operator.delete(turnWorkflowId(paused));
-    chat.script(say('refunded'));
-    await chat.turn([allow('r')]).done;
-  },
   'the turn that runs an approved call is cancelled': async (chat) => {
-    await afterOneTurn(chat, use({ name: 'refund', id: 'r' }));
-    const started = Promise.withResolvers<void>();
-    stuck = { started: () => started.resolve() };
+    const { call, begun } = stuck('refund', 'r');
+    await afterOneTurn(chat, use(call));
     const reader = chat.turn([allow('r')]);
-    await started.promise;
-    stuck = undefined;
+    await begun;
     await cancel(chat);
     await reader.done;
   },
@@ -204,15 +183,6 @@ const WAYS: Record<string, (chat: Chat) => Promise<unknown>> = {
     );
     await chat.turn([allow('r'), respond('q', 'yes')]).done;
     await chat.turn('no, wait', { previous_turn_id: paused }).done;
-  },
-  'a tool has vanished when its call is approved': async (chat) => {
-    await afterOneTurn(chat, use({ name: 'refund', id: 'r' }), say('I see'));
-    await server.mcp.setTools(TOOLS.filter(({ name }) => name !== 'refund'));
-    try {
-      await chat.turn([allow('r')]).done;
-    } finally {
-      await server.mcp.setTools(TOOLS);
-    }
   },
   'a model repeats a call id in one message, in the next message, and in a later turn': async (chat) => {
     const again = { name: 'look', id: 'call_0' };
@@ -287,14 +257,62 @@ const WAYS: Record<string, (chat: Chat) => Promise<unknown>> = {
   },
 };
 
-test.each(Object.entries(WAYS))('%s: the session continues', async (_, happens) => {
+/** The same, with a change to the server. */
+const WAYS_ALONE: Record<string, Way> = {
+  'the worker stops while a tool with effects runs': async (chat) => {
+    const { turnId } = await paying(chat);
+    await server.restart();
+    await server.api.subscribe(chat.sessionId, turnId).done;
+  },
+  'a turn in the middle of the conversation is deleted': async (chat) => {
+    await afterOneTurn(chat, use({ name: 'look', id: 'c1' }), say('one'));
+    const middle = await afterOneTurn(chat, use({ name: 'look', id: 'c2' }), say('two'));
+    await afterOneTurn(chat, use({ name: 'look', id: 'c3' }), say('three'));
+    await server.database.rows.deleteFrom('archive').where('turn_id', '=', middle).execute();
+    await operator.delete(turnWorkflowId(middle));
+    await server.restart();
+  },
+  'the turn that requested an approval is deleted after the approved call has run': async (chat) => {
+    await afterOneTurn(chat, say('hello'));
+    const paused = await afterOneTurn(chat, use({ name: 'refund', id: 'r' }));
+    chat.script(say('done'));
+    await chat.turn([allow('r')]).done;
+    await server.database.rows.deleteFrom('archive').where('turn_id', '=', paused).execute();
+    await operator.delete(turnWorkflowId(paused));
+    await server.restart();
+  },
+  'a call is approved after its turn was archived and the worker restarted': async (chat) => {
+    const paused = await afterOneTurn(chat, use({ name: 'refund', id: 'r' }));
+    await server.restart();
+    const { rows } = server.database;
+    const archived = () => rows.selectFrom('turns').select('archived').where('id', '=', paused).executeTakeFirst();
+    await expect.poll(archived).toMatchObject({ archived: 1 });
+    await operator.delete(turnWorkflowId(paused));
+    chat.script(say('refunded'));
+    await chat.turn([allow('r')]).done;
+  },
+  'a tool has vanished when its call is approved': async (chat) => {
+    await afterOneTurn(chat, use({ name: 'refund', id: 'r' }), say('I see'));
+    await server.mcp.setTools(TOOLS.filter(({ name }) => name !== 'refund'));
+    try {
+      await chat.turn([allow('r')]).done;
+    } finally {
+      await server.mcp.setTools(TOOLS);
+    }
+  },
+};
+
+test.each(Object.entries(WAYS_ALONE))('%s: the session continues', (_, happens) => expectContinues(happens));
+test.concurrent.each(Object.entries(WAYS))('%s: the session continues', (_, happens) => expectContinues(happens));
+
+async function expectContinues(happens: Way): Promise<void> {
   const chat = await server.chat({ spec: { ...onTestServer, client_tools: [DOOR] } });
   await happens(chat);
   const before = chat.requests().length;
   expect(await chat.turn('and now?').end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
   expect(chat.requests().length).toBe(before + 1);
   expect(chat.requests().at(-1)?.messages.at(-1)).toEqual({ role: 'user', content: 'and now?' });
-});
+}
 
 const DOOR = { name: 'open_door', input_schema: { type: 'object' } };
 

@@ -57,7 +57,11 @@ test('a turn waits for answers, which come one by one; each allowed call runs at
   const reader = chat.turn('go');
   await reader.type('turn.paused');
   const turn = `${chat.path}/turns/${await reader.turnId()}`;
-  expect((await server.api.get(turn)).data.state).toEqual({ status: 'running', waiting: ['w1', 'e1', 'q1'] });
+  expect((await server.api.get(turn)).data.state).toEqual({
+    status: 'running',
+    waiting: ['w1', 'e1', 'q1'],
+    paused: ['action'],
+  });
 
   expect(await answer(chat, allow('w1'))).toMatchObject({
     status: 200,
@@ -69,7 +73,10 @@ test('a turn waits for answers, which come one by one; each allowed call runs at
     body: { data: { accepted: ['e1', 'q1'], waiting: [] } },
   });
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Very well.' }, required_actions: [] });
-  expect((await server.api.get(turn)).data.state).toMatchObject({ status: 'done' });
+  expect((await server.api.get(turn)).data.state).toMatchObject({
+    status: 'done',
+    metrics: { model_calls: 2, tool_calls: 4, waited_ms: expect.toSatisfy((ms: number) => ms > 0) },
+  });
 
   const by = { subject_id: 'local', subject_type: 'user', subject_slug: 'local' };
   const events = (await reader.done).filter(({ type }) => !/^(model|mcp)/.test(type));

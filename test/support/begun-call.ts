@@ -24,6 +24,7 @@ export function begunCall(
     params: {},
     system: '',
     instructionsLength: 0,
+    skillsLength: 0,
     transcript: [],
     tools: [],
     responseFormat: undefined,
@@ -35,7 +36,16 @@ export function begunCall(
     turnId,
     plan: firstCallOf({ turnId, createdAt, hasServers: servers.length > 0 }),
     attempt: 0,
-    prepared: { toolset, conversation: [], request, spec: { model: { name: 'm' } }, target, hasFallback: false },
+    prepared: {
+      toolset,
+      conversation: [],
+      files: { extracted: [], loadFile: () => undefined },
+      request,
+      spec: { model: { name: 'm' } },
+      target,
+      hasFallback: false,
+      repairs: 0,
+    },
     bus,
   });
   return { message, chunks };

@@ -6,6 +6,7 @@ export class BusTap {
   readonly frames: LiveFrame[] = [];
   readonly snapshots: LiveSnapshot[] = [];
   lost = 0;
+  growths = 0;
   readonly close: () => void;
   readonly #bus: LiveBus;
   readonly #turnId: string;
@@ -17,6 +18,7 @@ export class BusTap {
       frame: (frame) => this.frames.push(frame),
       snapshot: (snapshot) => this.snapshots.push(snapshot),
       lost: () => (this.lost += 1),
+      grows: () => (this.growths += 1),
     });
   }
 

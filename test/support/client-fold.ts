@@ -23,6 +23,7 @@ export class ClientFold {
     if (event.provider) base.provider = event.provider;
     if (event.model) base.model = event.model;
     if (event.attempts) base.attempts = event.attempts;
+    if (event.misfit) base.misfit = event.misfit;
   }
 
   get events(): SessionEvent[] {

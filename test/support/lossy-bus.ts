@@ -40,11 +40,16 @@ export class LossyBus implements LiveBus {
         else setImmediate(() => listener.snapshot(snapshot));
       },
       lost: () => listener.lost(),
+      grows: () => listener.grows(),
     });
   }
 
   requestSnapshots(turnId: string): void {
     if (this.#random() < 0.5) this.#bus.requestSnapshots(turnId);
+  }
+
+  hintGrowth(turnId: string): void {
+    if (this.#random() < 0.5) this.#bus.hintGrowth(turnId);
   }
 
   hintCancel(turnId: string): void {

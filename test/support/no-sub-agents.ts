@@ -5,4 +5,5 @@ export const NO_SUB_AGENTS: CallHandling = {
   refusal: undefined,
   maxWaiting: Infinity,
   startSubAgent: () => Promise.resolve({ problem: 'there are no sub-agents in this test' }),
+  loadBlob: () => Promise.reject(new Error('there are no blobs in this test')),
 };

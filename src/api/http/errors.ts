@@ -96,6 +96,11 @@ export const ERRORS = {
     type: 'conflict_error',
     description: 'the session is closed and accepts no further turns',
   },
+  turn_running: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'another turn of the session runs, and `on_running` does not let this one replace it',
+  },
   request_expired: {
     status: 409,
     type: 'conflict_error',
@@ -121,6 +126,11 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'a user message has neither text nor a file',
   },
+  messages_required: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: '`on_running: "steer"` with an input that is not user messages',
+  },
   actions_pending: {
     status: 422,
     type: 'unprocessable_error',
@@ -142,10 +152,30 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'a response does not fit what the MCP server of the call asks for; the message names the place',
   },
+  invalid_arguments: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: "the edited arguments of a tool call do not fit the tool's schema; param names the place",
+  },
+  edit_not_allowed: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the arguments of the tool call may not be edited, or not like this; the message says why',
+  },
   nothing_pending: {
     status: 409,
     type: 'conflict_error',
     description: 'no tool call of the session waits for an answer',
+  },
+  nothing_running: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the session has no running turn',
+  },
+  too_many_messages: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the running turn has not read its earlier messages yet',
   },
   already_decided: {
     status: 409,
@@ -209,6 +239,12 @@ export const ERRORS = {
     type: 'rate_limit_error',
     retryAfter: 3,
     description: 'too many turns are running, either of the caller or in total',
+  },
+  queue_full: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryAfter: 3,
+    description: 'too many turns wait in the queue of the session',
   },
   too_many_streams: {
     status: 429,

@@ -4,6 +4,7 @@ import { BEGINNING } from '../../core/cursor.ts';
 import { isId } from '../../core/ids.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import type { PreviousTurn } from '../../engine/start-turn.ts';
+import type { TurnEnds } from '../../engine/turn-log-reader.ts';
 import { TurnRequest, type ClaimedTurn } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -39,16 +40,24 @@ export async function createTurn(context: ApiContext, call: CreateTurnCall): Pro
     key,
     bodyHash: hashOf(body),
     previous,
+    onRunning: body.on_running ?? undefined,
     answersCalls,
   });
   const session = await authorizeSession(context.catalog, sessionId, caller, isDecision(items) ? 'decide' : 'send');
   checkInput(items);
+  const isMessages = items.length > 0 && !answersCalls;
+  if (body.on_running === 'steer' && !isMessages) throw messagesRequired();
   checkPrevious(previous);
   const files = filesOf(items).map(({ file }) => file);
   const host = request.get('host');
   const loadInput = async () => toInputItems(items, await readFiles(files, { ...context, caller, host }));
   const input = files.length > 0 ? loadInput : toInputItems(items, []);
   await using turn = await turnRequest.claim({ session, input, rateLimitError });
+  const steered = isMessages ? await turn.steer() : undefined;
+  if (steered !== undefined) {
+    await returnTurn(turn, response, await context.logs.firstAndLast(steered));
+    return;
+  }
   // The field decides, not `Accept`: the Python SDK always sends `*/*`.
   if (body.stream === false) await startAndReturn(context, turn, response);
   else await startAndStream(context, turn, response);
@@ -62,7 +71,9 @@ async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: 
   const stream = new EventStream(response, metrics);
   stream.onDelivered(() => turn.acknowledge());
   try {
-    const created = await turn.start();
+    const started = await turn.start();
+    if (started?.isQueued) await turn.whenIndexed();
+    const created = started?.isQueued ? undefined : started?.created;
     // The first delta of a turn that an earlier request started does not measure this request.
     const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
     const reader = new TurnReader({ cursor: BEGINNING, stream, onFirstDelta });
@@ -73,10 +84,21 @@ async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: 
 }
 
 async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, response: Response): Promise<void> {
-  const created = await turn.start();
+  const started = await turn.start();
   await turn.whenIndexed();
-  const firstAndLast = created ? { created, done: undefined } : await logs.firstAndLast(turn.turnId);
-  if (await sendJson(response, { data: toTurnResource(firstAndLast) })) turn.acknowledge();
+  const firstAndLast =
+    started && !started.isQueued ? { created: started.created, done: undefined } : await logs.firstAndLast(turn.turnId);
+  await returnTurn(turn, response, firstAndLast);
+}
+
+async function returnTurn(claimed: ClaimedTurn, response: Response, turn: TurnEnds): Promise<void> {
+  if (await sendJson(response, { data: toTurnResource(turn) })) claimed.acknowledge();
+}
+
+function messagesRequired(): ApiError {
+  return new ApiError('messages_required', 'with on_running: "steer" the input must be user messages', {
+    param: 'input',
+  });
 }
 
 /** Answers with JSON. False if the connection closed before all of it was handed to the network. */

@@ -35,6 +35,14 @@ const sessionFields = {
   created_by_subject: { subject_id: 'ann', subject_type: 'user', subject_slug: 'ann' },
   created_at,
   updated_at,
+  metrics: {
+    total_input_tokens: 310,
+    total_output_tokens: 6,
+    total_tokens: 316,
+    model_calls: 1,
+    tool_calls: 0,
+    waited_ms: 0,
+  },
 };
 
 export const exampleSession: SessionResource = {
@@ -88,6 +96,9 @@ export const exampleTurn: TurnResource = {
       total_cache_read_tokens: 0,
       total_cache_write_tokens: 0,
       total_reasoning_tokens: 0,
+      model_calls: 1,
+      tool_calls: 0,
+      waited_ms: 0,
       unreported_attempts: 0,
     },
   },

@@ -12,6 +12,7 @@ import { isId } from '../../core/ids.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
+import { cancelTurns } from '../../engine/engine.ts';
 import { answerCalls } from '../../engine/answer-calls.ts';
 import { createTurn } from './create-turn.ts';
 import { toAnswers } from './turn-input.ts';
@@ -75,7 +76,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         summary: 'Start a turn',
         description:
           'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
-          'client disconnects. It cancels the running turn, which requires the right to cancel.',
+          'client disconnects. By default it cancels the running turn, which requires the right to cancel. With `on_running: "steer"` the running turn ' +
+          'gets the messages, and the answer is that turn.',
         headers: z.object(idempotencyKey),
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
         schemas,
@@ -87,14 +89,20 @@ export function turnRoutes(context: ApiContext): Route[] {
           'mixed_input',
           'session_not_found',
           'turn_not_found',
+          'turn_running',
+          'queue_full',
           'session_closed',
           'request_expired',
           'empty_message',
+          'messages_required',
+          'too_many_messages',
           'actions_pending',
           'call_not_pending',
           'call_answered_twice',
           'calls_unanswered',
           'invalid_answer',
+          'invalid_arguments',
+          'edit_not_allowed',
           'invalid_agent',
           'feature_not_available',
           'idempotency_key_reused',
@@ -143,6 +151,8 @@ export function turnRoutes(context: ApiContext): Route[] {
           'nothing_pending',
           'already_decided',
           'invalid_answer',
+          'invalid_arguments',
+          'edit_not_allowed',
           'call_not_pending',
           'call_answered_twice',
           'content_too_large',
@@ -168,6 +178,25 @@ export function turnRoutes(context: ApiContext): Route[] {
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         await requireTurn(context, await authorizeSession(catalog, sessionId, caller, 'read'), turnId);
         return { data: toTurnResource(await logs.firstAndLast(turnId)) };
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/turns/:turn_id/cancel',
+      {
+        id: 'cancelTurn',
+        tag: 'Turns',
+        summary: 'Cancel a turn that runs, or waits in the queue',
+        description: 'Its events so far are kept. Without effect on a turn that has ended.',
+        body: json(z.object({}).optional(), {}),
+        answer: json(z.object({}), {}),
+        errors: ['forbidden', 'session_not_found', 'turn_not_found'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
+        const session = await authorizeSession(catalog, sessionId, caller, 'cancel');
+        await requireTurn(context, session, turnId);
+        await cancelTurns(context, session, { turnId });
+        return {};
       },
     ),
     route(

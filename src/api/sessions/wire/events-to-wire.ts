@@ -4,6 +4,7 @@ import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../
 import {
   NO_USAGE,
   type ActionRequired,
+  type Approval,
   type ApprovalPolicy,
   type AuthRequired,
   type Elicitation,
@@ -27,7 +28,7 @@ import {
   type TurnDone,
   type TurnPaused,
   type Usage,
-  type UserContentPart,
+  type UserSteered,
 } from '../../../core/records.ts';
 import type { Subject } from '../../../core/subject.ts';
 import type {
@@ -42,7 +43,7 @@ import type {
   WireTurnMetrics,
   WireUsage,
 } from './events.ts';
-import type { WireInputItem } from './input.ts';
+import type { WireApproval, WireInputItem } from './input.ts';
 
 /** The texts of one event share this many bytes: a `data:` line must stay below 1 MiB, or the Python client fails. */
 const MAX_TEXT_BYTES = 512 * 1024;
@@ -77,6 +78,8 @@ export function toWire(record: LogRecord): SessionEvent {
     case 'turn.paused':
     case 'turn.resumed':
       return pauseToWire(record);
+    case 'user.steered':
+      return steeredToWire(record);
     case 'turn.done':
       return turnDoneToWire(record);
   }
@@ -90,7 +93,12 @@ function contentOf(record: ToolResponse): string {
   return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
-function turnCreatedToWire(record: TurnCreated): SessionEvent {
+/** The state of a turn that has not ended; `position` is its position in the queue, if it waits there. */
+export function runningState(position?: number): { status: 'running'; queued?: { position: number } } {
+  return { status: 'running', ...(position !== undefined && { queued: { position } }) };
+}
+
+export function turnCreatedToWire(record: TurnCreated, position?: number): SessionEvent {
   const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash: _, ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -101,7 +109,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
     turn_id: turnId,
     previous_turn_id: previousTurnId,
     input: inputToWire(input, sessionId),
-    state: { status: 'running' },
+    state: runningState(position),
     created_by: subjectToWire(createdBy),
   };
 }
@@ -109,7 +117,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -120,6 +128,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     // The thread of a sub-agent has its answer.
     content: fromThread === undefined ? contentOf(record) : '',
     outcome,
+    ...(executed !== undefined && { arguments: objectOf(executed) }),
   };
 }
 
@@ -199,9 +208,8 @@ export function subjectToWire({ subjectId, subjectType, subjectSlug, ...rest }: 
   return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
 }
 
-export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
-  rest satisfies NoFields;
-  const ended = { completed_at: at, metrics: metrics(usage) };
+export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
+  const ended = { completed_at: at, metrics: metrics(totals) };
   switch (end.status) {
     case 'done': {
       // The next turn continues the threads.
@@ -210,6 +218,8 @@ export function stateToWire({ at, end, usage, ...rest }: Omit<TurnDone, 'kind' |
       return {
         status,
         output: output && shortened(output),
+        // Its length was checked with its schema.
+        ...(output?.structured?.fits && { output_json: JSON.parse(output.content) as unknown }),
         required_actions: requiredActions.map(actionToWire),
         ...ended,
       };
@@ -236,7 +246,14 @@ function shortened(message: ModelMessage, maxBytes = MAX_TEXT_BYTES): WireModelM
   return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
 }
 
-function metrics(usage: Usage): WireTurnMetrics {
+function metrics({
+  usage,
+  modelCalls,
+  toolCalls,
+  waitedMs,
+  ...more
+}: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end'>): WireTurnMetrics {
+  more satisfies NoFields;
   const {
     inputTokens,
     outputTokens,
@@ -256,6 +273,9 @@ function metrics(usage: Usage): WireTurnMetrics {
     total_cache_write_tokens: cacheWriteTokens,
     total_reasoning_tokens: reasoningTokens,
     ...(costInUsd !== undefined && { total_cost_in_usd: dollars(costInUsd) }),
+    model_calls: modelCalls,
+    tool_calls: toolCalls,
+    waited_ms: waitedMs,
     unreported_attempts: unreportedAttempts,
   };
 }
@@ -263,27 +283,20 @@ function metrics(usage: Usage): WireTurnMetrics {
 export function inputToWire(input: InputItem[], sessionId: string): WireInputItem[] {
   const texts = input.flatMap((item) => {
     if (item.type === 'user.tool_approval') return 'reason' in item.approval ? [item.approval.reason ?? ''] : [];
-    if (typeof item.content === 'string') return [item.content];
-    return item.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
+    return textsOf(item.content);
   });
-  const share = fairShare(texts, MAX_TEXT_BYTES);
-  const fit = (text: string) =>
-    truncateMiddle(text, share, (n) => `[${n} characters left out here; the model received them]`);
-  const partToWire = (part: UserContentPart) =>
-    part.type === 'text'
-      ? { type: 'text' as const, text: fit(part.text) }
-      : { type: 'file' as const, name: part.name, data: fileData(part, sessionId) };
+  const fit = fitting(texts);
   return input.map((item): WireInputItem => {
     switch (item.type) {
       case 'user.message': {
         const { type, content, ...rest } = item;
         rest satisfies NoFields;
-        return { type, content: typeof content === 'string' ? fit(content) : content.map(partToWire) };
+        return { type, content: contentToWire(content, fit, sessionId) };
       }
       case 'user.tool_approval': {
         const { type, threadId, toolCallId, approval, by, ...rest } = item;
         rest satisfies NoFields;
-        const shown = 'reason' in approval ? { ...approval, reason: fit(approval.reason ?? '') } : approval;
+        const shown = approvalToWire(approval, fit);
         return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown, ...authorToWire(by) };
       }
       case 'user.tool_response': {
@@ -297,6 +310,43 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
 
 function authorToWire(by: Subject | undefined): { by?: ReturnType<typeof subjectToWire> } {
   return by ? { by: subjectToWire(by) } : {};
+}
+
+function approvalToWire(approval: Approval, fit: (text: string) => string): WireApproval {
+  if (approval.status === 'deny') {
+    const { status, reason, ...rest } = approval;
+    rest satisfies NoFields;
+    return { status, ...(reason !== undefined && { reason: fit(reason) }) };
+  }
+  const { status, edited, ...rest } = approval;
+  rest satisfies NoFields;
+  return { status, ...(edited && { arguments: objectOf(edited.arguments) }) };
+}
+
+/** Arguments that a person has edited. */
+function objectOf(json: string): Record<string, unknown> {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object: see `editedArguments`
+  return JSON.parse(json) as Record<string, unknown>;
+}
+
+function textsOf(content: UserSteered['content']): string[] {
+  if (typeof content === 'string') return [content];
+  return content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
+}
+
+/** Cuts the texts of one event so that all of them fit into it. */
+function fitting(texts: string[]): (text: string) => string {
+  const share = fairShare(texts, MAX_TEXT_BYTES);
+  return (text) => truncateMiddle(text, share, (n) => `[${n} characters left out here; the model received them]`);
+}
+
+function contentToWire(content: UserSteered['content'], fit: (text: string) => string, sessionId: string) {
+  if (typeof content === 'string') return fit(content);
+  return content.map((part) =>
+    part.type === 'text'
+      ? { type: 'text' as const, text: fit(part.text) }
+      : { type: 'file' as const, name: part.name, data: fileData(part, sessionId) },
+  );
 }
 
 function fileData(file: StoredFile, sessionId: string): string {
@@ -338,10 +388,10 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 /** The fields of a message beside its text: its last delta carries them. */
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
-): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts'> {
-  // Only the provider understands its fields.
+): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
+  // Only the provider understands its fields, and only models read the texts of files.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, ...rest } = origin;
+  const { provider, model, attempts, structured, fileTexts: ___, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,
@@ -349,6 +399,7 @@ export function messageEnd(
     ...(provider && { provider }),
     ...(model && { model }),
     ...(attempts && { attempts }),
+    ...(structured?.fits === false && { misfit: structured.problem }),
   };
 }
 
@@ -487,7 +538,17 @@ function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionReq
 
 /** `at`: when the log asked for the answer. */
 function callRef(call: PendingCall, at: string) {
-  const { toolCallId, source, policy, elicitation, threadId: _, needs: __, signInId: ___, ...rest } = call;
+  const {
+    toolCallId,
+    source,
+    policy,
+    elicitation,
+    threadId: _,
+    needs: __,
+    signInId: ___,
+    edited: ____,
+    ...rest
+  } = call;
   rest satisfies NoFields;
   return {
     id: toolCallId,
@@ -515,7 +576,7 @@ export function policyToWire(
 ): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
   // What happens at the expiry is a matter of the agent.
   const { onExpiry: _, ...shown } = policy;
-  const { approvers, quorum, expiresInSeconds, escalate, ...rest } = shown;
+  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
   rest satisfies NoFields;
   const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
   return {
@@ -523,11 +584,12 @@ export function policyToWire(
     ...(approvers && { approvers }),
     ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
     ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
+    may_edit_arguments: mayEditArguments,
   };
 }
 
 function toolDecidedToWire(record: ToolDecided): SessionEvent {
-  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, remaining, ...rest } = record;
+  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, edited, remaining, ...rest } = record;
   rest satisfies NoFields;
   return {
     type,
@@ -538,7 +600,21 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
     decision,
     ...(by && { by: subjectToWire(by) }),
     ...(reason && { reason }),
+    ...(edited && { arguments: objectOf(edited.arguments) }),
     remaining,
+  };
+}
+
+function steeredToWire(record: UserSteered): SessionEvent {
+  const { kind: type, id, at, by, content, sessionId, commandId: _, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    by: subjectToWire(by),
+    content: contentToWire(content, fitting(textsOf(content)), sessionId),
   };
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ROLES } from '../../../core/subject.ts';
-import { inputItem } from './input.ts';
+import { inputItem, messageContent } from './input.ts';
 import { subject } from './subject.ts';
 
 /**
@@ -24,6 +24,8 @@ export const toolInfo = z
     z.object({ type: z.literal('truefoundry-system'), name: z.string() }),
   ])
   .meta({ id: 'ToolInfo' });
+
+const args = z.record(z.string(), z.unknown());
 
 const providerFields = z.record(z.string(), z.unknown());
 
@@ -77,6 +79,10 @@ const messageOrigin = {
     .array(z.object({ provider: z.string(), model: z.string(), failure: z.string() }))
     .optional()
     .describe('the attempts that failed before, the first one first'),
+  misfit: z
+    .string()
+    .optional()
+    .describe("why it is not accepted as an answer: it does not fit the agent's json_schema"),
 };
 
 const base = { id: z.string(), created_at: timestamp };
@@ -123,6 +129,7 @@ export const toolResponse = z
     outcome: z
       .enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'])
       .describe('how the call ended; unknown_outcome: it was started and may or may not have taken effect'),
+    arguments: args.optional().describe('the arguments with which it ran, if they were edited'),
   })
   .meta({ id: 'ToolResponse' });
 
@@ -149,6 +156,7 @@ export const approvalPolicy = z
     approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
     expires_at: timestamp.optional(),
     escalates_at: timestamp.optional(),
+    may_edit_arguments: z.boolean(),
   })
   .describe("the agent's policy for the call, if it has one");
 
@@ -200,15 +208,32 @@ export const toolDecided = z
     decision: z.enum(['allow', 'deny', 'expired', 'escalated']),
     by: subject.optional().describe('absent if time has decided'),
     reason: z.string().optional(),
+    arguments: args.optional().describe('what was allowed, if not the arguments that the model wrote'),
     remaining: z.int().describe('how many votes are still needed before the call runs'),
   })
   .meta({ id: 'ToolDecided' });
 
-const pause = { ...base, thread_id: z.null(), reason: z.enum(['action', 'sign_in']), by: subject.optional() };
+const pauseReason = z
+  .enum(['action', 'sign_in', 'requested'])
+  .describe(
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: somebody has paused it',
+  );
+
+const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
 
 export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
 
 export const turnResumed = z.object({ type: z.literal('turn.resumed'), ...pause }).meta({ id: 'TurnResumed' });
+
+export const userSteered = z
+  .object({
+    type: z.literal('user.steered'),
+    ...base,
+    thread_id: z.null(),
+    by: subject,
+    content: messageContent,
+  })
+  .meta({ id: 'UserSteered' });
 
 export const mcpInitialize = z
   .object({
@@ -268,6 +293,9 @@ export const turnMetrics = z
     total_cache_write_tokens: z.int(),
     total_reasoning_tokens: z.int(),
     total_cost_in_usd: z.number().optional().describe('absent if the price of a model that was used is unknown'),
+    model_calls: z.int().describe('messages of models, with those of sub-agents'),
+    tool_calls: z.int().describe('calls in these messages'),
+    waited_ms: z.int().describe('how long the turn was paused'),
     unreported_attempts: z
       .int()
       .describe('attempts at a model that ended before their usage was reported; their tokens are not counted'),
@@ -280,6 +308,10 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('done'),
     output: modelMessage.nullable().describe('the last message; null if the turn waits for required_actions'),
+    output_json: z
+      .unknown()
+      .optional()
+      .describe("the output as JSON, if the agent's response_format has a json_schema"),
     required_actions: z.array(requiredAction),
     ...ended,
   }),
@@ -291,6 +323,13 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({ status: z.literal('error'), message: z.string(), ...ended }),
 ]);
 
+const queuedState = {
+  queued: z
+    .object({ position: z.int() })
+    .optional()
+    .describe('the turn waits in the queue of its session (`on_running: "queue"`); position 1 begins next'),
+};
+
 export const turnState = z
   .discriminatedUnion('status', [
     z.object({
@@ -299,6 +338,8 @@ export const turnState = z
         .array(z.string())
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
+      paused: z.array(pauseReason).optional().describe('why the turn is paused; absent if it is not'),
+      ...queuedState,
     }),
     ...turnDoneState.options,
   ])
@@ -312,7 +353,7 @@ export const turnCreated = z
     turn_id: z.string(),
     previous_turn_id: z.string().nullable(),
     input: z.array(inputItem),
-    state: z.object({ status: z.literal('running') }),
+    state: z.object({ status: z.literal('running'), ...queuedState }),
     created_by: subject,
   })
   .meta({ id: 'TurnCreated' });
@@ -331,6 +372,7 @@ export const turnEvent = z
     toolDecided,
     turnPaused,
     turnResumed,
+    userSteered,
     mcpInitialize,
     authRequired,
     threadCreated,

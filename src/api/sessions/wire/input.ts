@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ON_RUNNING } from '../../../core/session.ts';
 import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
 import { subject } from './subject.ts';
 
@@ -7,6 +8,9 @@ import { subject } from './subject.ts';
 const MAX_ITEMS = 1_000;
 const MAX_PARTS = 1_000;
 const MAX_REASON_LENGTH = 10_000;
+
+/** In bytes of JSON. */
+const MAX_EDIT_BYTES = 64 * 1024;
 
 const textPart = z.object({ type: z.literal('text'), text: z.string() });
 
@@ -51,7 +55,11 @@ const userMessage = <P extends z.ZodType>(part: P) =>
 const approval = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('allow'),
-    arguments: z.never('is not supported: the call runs with the arguments that were shown, or is denied').optional(),
+    arguments: z
+      .record(z.string(), z.unknown())
+      .refine((edited) => Buffer.byteLength(JSON.stringify(edited)) <= MAX_EDIT_BYTES, 'must have at most 64 KiB')
+      .nullish()
+      .describe('the call runs with these arguments instead of those that the model wrote'),
   }),
   z.object({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() }),
 ]);
@@ -72,13 +80,14 @@ const toolResponse = z.object({
 
 const author = { by: subject.optional().describe('who has answered, if that was before the turn could start') };
 
+const returnedMessage = userMessage(z.discriminatedUnion('type', [textPart, filePart]));
+
+/** The content of a user message as it is returned. */
+export const messageContent = returnedMessage.shape.content;
+
 /** An input item as it is returned: in `turn.created` and in turns. */
 export const inputItem = z
-  .discriminatedUnion('type', [
-    userMessage(z.discriminatedUnion('type', [textPart, filePart])),
-    toolApproval.extend(author),
-    toolResponse.extend(author),
-  ])
+  .discriminatedUnion('type', [returnedMessage, toolApproval.extend(author), toolResponse.extend(author)])
   .meta({ id: 'TurnInputItem' });
 
 const sentResponse = toolResponse.extend({ content: z.string().min(1, 'must not be empty') });
@@ -104,6 +113,10 @@ export const createTurnBody = z.object({
   input: sentItems.nullish(),
   previous_turn_id: z.string().nullish(),
   stream: z.boolean().nullish(),
+  on_running: z
+    .enum(ON_RUNNING)
+    .nullish()
+    .describe('what happens if another turn runs; default: `config.on_running` of the agent'),
 });
 
 const MAX_ANSWERS = 50;
@@ -114,5 +127,6 @@ export const actionsBody = z.object({
 });
 
 export type ActionsBody = z.infer<typeof actionsBody>;
+export type WireApproval = z.infer<typeof approval>;
 export type WireInputItem = z.infer<typeof inputItem>;
 export type CreateTurnBody = z.infer<typeof createTurnBody>;

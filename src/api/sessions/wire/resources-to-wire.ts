@@ -1,7 +1,7 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
-import { dollars, inputToWire, stateToWire, subjectToWire } from './events-to-wire.ts';
+import { dollars, inputToWire, runningState, stateToWire, subjectToWire } from './events-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
 export function toSession(session: SessionRow): SessionResource {
@@ -24,7 +24,7 @@ export async function toSessionOrDraft(session: SessionRow, catalog: Catalog): P
 
 /** The fields that sessions and drafts share. */
 function commonFields(session: SessionRow) {
-  const { id, title, created_at, updated_at, metadata, cost_in_usd: cost } = session;
+  const { id, title, created_at, updated_at, metadata } = session;
   const owner = subjectToWire({
     subjectId: session.subject_id,
     subjectType: session.subject_type,
@@ -36,20 +36,45 @@ function commonFields(session: SessionRow) {
     created_by_subject: owner,
     created_at,
     updated_at,
-    ...(cost && { total_cost_in_usd: dollars(cost) }),
+    metrics: metricsOf(session),
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
     ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
   };
 }
 
-export function toTurnResource({ created, done, waiting = [] }: TurnEnds): TurnResource {
+function metricsOf(session: SessionRow): SessionResource['metrics'] {
+  const { input_tokens: input, output_tokens: output, cost_in_usd: cost, model_calls, tool_calls, waited_ms } = session;
+  return {
+    total_input_tokens: input,
+    total_output_tokens: output,
+    total_tokens: input + output,
+    ...(cost && { total_cost_in_usd: dollars(cost) }),
+    model_calls,
+    tool_calls,
+    waited_ms,
+  };
+}
+
+export function toTurnResource({ created, done, ...running }: TurnEnds): TurnResource {
   return {
     id: created.turnId,
     session_id: created.sessionId,
     previous_turn_id: created.previousTurnId,
     input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : { status: 'running', ...(waiting.length > 0 && { waiting }) },
+    state: done ? stateToWire(done) : runningToWire(running),
     created_by_subject: subjectToWire(created.createdBy),
     created_at: created.at,
+  };
+}
+
+function runningToWire({
+  waiting = [],
+  paused = [],
+  position,
+}: Omit<TurnEnds, 'created' | 'done'>): TurnResource['state'] {
+  return {
+    ...runningState(position),
+    ...(waiting.length > 0 && { waiting }),
+    ...(paused.length > 0 && { paused }),
   };
 }

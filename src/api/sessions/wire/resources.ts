@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { agentSpec } from '../../../spec/agent-spec.ts';
 import { identifier, line } from '../../../spec/bounds.ts';
 import { paginationResource } from '../../http/pagination.ts';
-import { sessionEvent, timestamp, turnState } from './events.ts';
+import { sessionEvent, timestamp, turnMetrics, turnState } from './events.ts';
 import { subject } from './subject.ts';
 import { inputItem } from './input.ts';
 
@@ -18,6 +18,19 @@ export const cancelBody = z.object({ close: z.boolean().nullish() });
 
 export const subscribeBody = z.object({ after_sequence_number: z.int().min(0).nullish() });
 
+/** The sums of the ended turns of a session. */
+const sessionMetrics = turnMetrics
+  .pick({ total_input_tokens: true, total_output_tokens: true, total_tokens: true, model_calls: true })
+  .extend({
+    total_cost_in_usd: z
+      .number()
+      .optional()
+      .describe('absent if nothing is known to have cost anything, or a price is unknown'),
+    tool_calls: z.int(),
+    waited_ms: z.int().describe('how long turns were paused'),
+  })
+  .meta({ id: 'SessionMetrics' });
+
 const sessionFields = {
   id: z.string(),
   title: z.string().nullable(),
@@ -25,10 +38,7 @@ const sessionFields = {
   created_at: timestamp,
   updated_at: timestamp,
   metadata: z.record(z.string(), z.unknown()).optional(),
-  total_cost_in_usd: z
-    .number()
-    .optional()
-    .describe('of the ended turns; absent if nothing is known to have cost anything, or a price is unknown'),
+  metrics: sessionMetrics,
 };
 
 export const sessionResource = z

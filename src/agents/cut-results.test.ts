@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import type { UnsequencedRecord } from '../core/records.ts';
 import { transcript } from '../core/transcript.ts';
-import { promptOf } from './prompt.ts';
+import { withCutResults } from './cut-results.ts';
 
 const at = '2026-01-01T00:00:00.000Z';
 const threadId = 'main';
@@ -26,15 +26,8 @@ function messageWithCalls(ids: string[]): UnsequencedRecord {
   };
 }
 
-function promptFor(records: UnsequencedRecord[]) {
-  return promptOf({
-    spec: { model: { name: 'm' } },
-    model: 'm',
-    transcript: transcript(records, threadId),
-    tools: [],
-    unavailable: [],
-    fileContent: () => Promise.reject(new Error('there is no file')),
-  });
+function shown(records: UnsequencedRecord[]) {
+  return withCutResults({ model: { name: 'm' } }, transcript(records, threadId));
 }
 
 const results = (ids: string[], content: string): UnsequencedRecord[] =>
@@ -56,16 +49,16 @@ test('a result is measured and cut once for all later model calls', () => {
   const measured = vi.spyOn(TextEncoder.prototype, 'encode');
   const walked = vi.spyOn(String.prototype, 'codePointAt');
   try {
-    const first = promptFor(records).transcript;
+    const first = shown(records);
     expect([measured.mock.calls.length, walked.mock.calls.length]).toEqual([4, 0]);
     const more = results(['call_5'], 'x'.repeat(200_000));
-    const second = promptFor([...records, messageWithCalls(['call_5']), ...more]).transcript;
+    const second = shown([...records, messageWithCalls(['call_5']), ...more]);
     expect(second.slice(0, first.length)).toEqual(first);
     // The new result is certainly too long, so no more of it is measured than is kept.
     expect(measured.mock.calls.length).toBeLessThanOrEqual(6);
     expect(walked.mock.calls.length).toBeLessThanOrEqual(2 * 64 * 1024);
     const before = [measured.mock.calls.length, walked.mock.calls.length];
-    promptFor([...records, messageWithCalls(['call_5']), ...more]);
+    shown([...records, messageWithCalls(['call_5']), ...more]);
     expect([measured.mock.calls.length, walked.mock.calls.length]).toEqual(before);
   } finally {
     vi.restoreAllMocks();
@@ -78,8 +71,29 @@ test('a result above 64 KiB is cut, a smaller one is not', () => {
     messageWithCalls([`call_${i}`]),
     ...results([`call_${i}`], content),
   ]);
-  const items = promptFor(records).transcript.filter((item) => item.role === 'tool');
+  const items = shown(records).filter((item) => item.role === 'tool');
   expect(items.map((item, i) => item.content === contents[i])).toEqual([true, false, true, false]);
   for (const { content } of items)
     expect(Buffer.byteLength(JSON.stringify(content))).toBeLessThanOrEqual(64 * 1024 + 2);
+});
+
+test('the note in a cut result says how long the whole is, where the gap is, and how to read it', () => {
+  const fullText = { name: 'r', mimeType: 'text/plain', bytes: 9e5, characters: 900_000, blob: 'b', sessionId: 's' };
+  const cut = results(['call_1'], 'x'.repeat(200_000)).map((record) => ({ ...record, fullText }));
+  for (const [more, total] of [[cut, 900_000] as const, [results(['call_1'], 'x'.repeat(200_000)), 200_000] as const]) {
+    const [, item] = shown([messageWithCalls(['call_1']), ...more]);
+    const [, head, omitted, of, from, tail] =
+      /^(x+)\n\[(\d+) of the (\d+) characters .*from character (\d+) on; read_tool_response .*call_1\]\n(x+)$/.exec(
+        item?.role === 'tool' ? item.content : '',
+      ) ?? [];
+    expect([Number(of), Number(from)]).toEqual([total, head?.length]);
+    expect((head?.length ?? 0) + Number(omitted) + (tail?.length ?? 0)).toBe(total);
+  }
+});
+
+test('an agent may have its results whole', () => {
+  const records = [messageWithCalls(['call_1']), ...results(['call_1'], 'x'.repeat(200_000))];
+  const config = { context_management: { large_tool_response: { enabled: false } } };
+  const conversation = transcript(records, threadId);
+  expect(withCutResults({ model: { name: 'm' }, config }, conversation)).toEqual(conversation);
 });

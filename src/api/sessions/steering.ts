@@ -1,0 +1,50 @@
+import { z } from 'zod';
+import type { Caller } from '../../core/subject.ts';
+import { authorizeSession } from '../../engine/access.ts';
+import { controlTurn } from '../../engine/control-turn.ts';
+import type { ApiContext } from '../http/context.ts';
+import { json, route, type Route } from '../http/route.ts';
+
+const nothing = z.object({});
+
+/** What a caller does to the running turn of a session or draft, apart from cancelling it. */
+export function steeringRoutes(context: ApiContext): Route[] {
+  return [
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/pause',
+      {
+        id: 'pauseTurn',
+        tag: 'Turns',
+        summary: 'Pause the running turn',
+        description:
+          'It begins no further model call and no further tool call, in any of its threads; what runs ends normally. Its ' +
+          'time limit stops. The response is sent once the turn has recorded it. A repetition changes nothing.',
+        body: json(nothing, {}),
+        answer: json(nothing, {}),
+        errors: ['forbidden', 'session_not_found', 'nothing_running'],
+      },
+      ({ params, caller }) => control('pause', params.session_id, caller),
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/resume',
+      {
+        id: 'resumeTurn',
+        tag: 'Turns',
+        summary: 'Resume the paused turn',
+        description: 'It continues where it was paused. For a turn that is not paused, this changes nothing.',
+        body: json(nothing, {}),
+        answer: json(nothing, {}),
+        errors: ['forbidden', 'session_not_found', 'nothing_running'],
+      },
+      ({ params, caller }) => control('resume', params.session_id, caller),
+    ),
+  ];
+
+  async function control(type: 'pause' | 'resume', sessionId: string, caller: Caller): Promise<Record<string, never>> {
+    const session = await authorizeSession(context.catalog, sessionId, caller, 'cancel');
+    await controlTurn(context, { session, subject: caller.subject, type });
+    return {};
+  }
+}

@@ -1,0 +1,92 @@
+import type { UnsequencedRecord, UserSteered, WithoutId } from './records.ts';
+import type { Subject } from './subject.ts';
+
+/** Messages for the root agent, which its model reads with its next call. All of them are accepted, or none. */
+export interface SteerCommand {
+  type: 'steer';
+  /** Equal for equal requests: the messages of a repetition are not accepted again. */
+  id: string;
+  subject: Subject;
+  sessionId: string;
+  messages: UserSteered['content'][];
+}
+
+/** What a run of a turn passes on when it continues as new. */
+export interface SteeringState {
+  ids: string[];
+  unread: number;
+}
+
+/** How many messages of a turn may wait for a model call: one prompt has all of them. */
+export const MAX_UNREAD = 32;
+
+/** How many repetitions are recognised: the last ones, since a request is repeated soon or never. */
+const MAX_IDS = 100;
+
+/**
+ * The messages that a running turn gets. A part of `TurnActions`.
+ *
+ * One that arrives while the root agent calls its model is recorded after the message of that call, which has not read
+ * it: so for every reader of the log the next model call is the one that answers it.
+ */
+export class Steering {
+  readonly #ids: string[];
+  /** How many of the recorded messages no model call has read. */
+  #unread: number;
+  #unrecorded: WithoutId<UserSteered>[] = [];
+  #isCalling = false;
+
+  constructor({ ids, unread }: SteeringState = { ids: [], unread: 0 }) {
+    this.#ids = [...ids];
+    this.#unread = unread;
+  }
+
+  /** Taken while no model call runs, so all that was accepted is recorded. */
+  get state(): SteeringState {
+    return { ids: this.#ids, unread: this.#unread };
+  }
+
+  get hasUnread(): boolean {
+    return this.#unread > 0;
+  }
+
+  /** Whether the end of the current task records something that was accepted earlier. */
+  get mustRecord(): boolean {
+    return !this.#isCalling && this.#unrecorded.length > 0;
+  }
+
+  /** Whether there is room for the messages of a command, or they were accepted before. */
+  mayAccept({ id, messages }: SteerCommand): boolean {
+    return this.isKnown(id) || this.#unread + this.#unrecorded.length + messages.length <= MAX_UNREAD;
+  }
+
+  isKnown(id: string): boolean {
+    return this.#ids.includes(id);
+  }
+
+  accept({ id: commandId, subject: by, sessionId, messages }: SteerCommand, at: string): void {
+    if (this.isKnown(commandId)) return;
+    this.#ids.push(commandId);
+    this.#ids.splice(0, this.#ids.length - MAX_IDS);
+    for (const content of messages) {
+      this.#unrecorded.push({ kind: 'user.steered', at, by, commandId, sessionId, content });
+    }
+  }
+
+  /** The records of what was accepted; none while the model is called. */
+  record(): UnsequencedRecord[] {
+    if (this.#isCalling) return [];
+    this.#unread += this.#unrecorded.length;
+    return this.#unrecorded.splice(0);
+  }
+
+  /** The root agent calls its model, which reads all that is recorded. */
+  modelCalled(): void {
+    this.#isCalling = true;
+    this.#unread = 0;
+  }
+
+  modelEnded(): void {
+    this.#isCalling = false;
+  }
+}

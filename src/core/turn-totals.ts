@@ -1,0 +1,29 @@
+import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type UnsequencedRecord, type Usage } from './records.ts';
+
+/** What a turn has used, with its sub-agents. */
+export interface TurnTotals {
+  usage: Usage;
+  /** The messages of models. Attempts at a message are one call. */
+  modelCalls: number;
+  /** The calls in these messages, including those that did not run. */
+  toolCalls: number;
+}
+
+export const NO_TOTALS: TurnTotals = { usage: NO_USAGE, modelCalls: 0, toolCalls: 0 };
+
+/** Adds a record of the log. The workflow and the projection count with it. */
+export function addRecord(totals: TurnTotals, record: UnsequencedRecord): TurnTotals {
+  return record.kind === 'model.message' ? addMessage(totals, record) : totals;
+}
+
+/** Adds the empty message that the projection makes for a model call whose activity has failed. */
+export function addFailedCall(totals: TurnTotals): TurnTotals {
+  return addMessage(totals, { usage: UNREPORTED, toolCalls: [] });
+}
+
+function addMessage(
+  { usage: before, modelCalls, toolCalls }: TurnTotals,
+  { usage, toolCalls: calls }: Pick<ModelMessage, 'usage' | 'toolCalls'>,
+): TurnTotals {
+  return { usage: addUsage(before, usage), modelCalls: modelCalls + 1, toolCalls: toolCalls + calls.length };
+}

@@ -1,0 +1,52 @@
+import { AISDKError, APICallError } from '@ai-sdk/provider';
+import { z } from 'zod';
+import {
+  brokenStreamError,
+  connectionError,
+  failureOfStatus,
+  isAbortError,
+  overflowError,
+  retryAfter,
+} from './http-failure.ts';
+import { ModelError } from './model-error.ts';
+
+const streamError = z.object({ message: z.string(), statusCode: z.number().optional(), data: z.unknown() });
+
+/** Converts an error of an adapter to a ModelError with the provider's message; other errors are returned unchanged. */
+export function failureOf(error: unknown): unknown {
+  const overflow = overflowError(error);
+  if (overflow) return overflow;
+  if (error instanceof ModelError || isAbortError(error)) return error;
+  if (APICallError.isInstance(error)) return callError(error);
+  if (error instanceof TypeError) return brokenStreamError(error);
+  if (AISDKError.isInstance(error)) {
+    const isOfAnswer = /JSONParse|TypeValidation|EmptyResponseBody|InvalidResponseData/.test(error.name);
+    return isOfAnswer ? brokenStreamError(error) : new ModelError('bad_request', error.message, { cause: error });
+  }
+  if (error instanceof Error) return error;
+  const sent = streamError.safeParse(error);
+  if (!sent.success) return error;
+  const { message, statusCode = 500, data } = sent.data;
+  return new ModelError(failureOfStatus(statusCode), message, { retryAfterMs: retryDelay(data) });
+}
+
+function callError(error: APICallError): unknown {
+  const { statusCode, responseHeaders, data, message } = error;
+  const { cause } = error;
+  if (statusCode === undefined) return cause instanceof ModelError ? cause : connectionError(error);
+  // The response was a success, and its body could not be read to the end.
+  if (statusCode < 400) return isAbortError(cause) ? cause : brokenStreamError(error);
+  const retryAfterMs = retryAfter(new Headers(responseHeaders)) ?? retryDelay(data);
+  return new ModelError(failureOfStatus(statusCode), message, { cause: error, retryAfterMs });
+}
+
+const retryInfo = z.object({ retryDelay: z.string().regex(/^\d+(\.\d+)?s$/) });
+const errorDetails = z.object({ details: z.array(z.unknown()) });
+
+/** Google sends the wait in the body of the error: `{"error": {"details": [{"retryDelay": "34s"}]}}`. */
+function retryDelay(data: unknown): number | undefined {
+  const { error = data } = z.object({ error: z.unknown() }).partial().safeParse(data).data ?? {};
+  const parsed = errorDetails.safeParse(error);
+  const delays = (parsed.data?.details ?? []).flatMap((one) => retryInfo.safeParse(one).data?.retryDelay ?? []);
+  return delays[0] === undefined ? undefined : Number.parseFloat(delays[0]) * 1000;
+}

@@ -1,0 +1,95 @@
+import { Ajv, type ErrorObject, type Options } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { jsonShape } from '../lib/json-shape.ts';
+import { withCpuLimit } from '../lib/timeout.ts';
+
+/**
+ * Returns the errors of a value; `values` is the number of values inside it.
+ * @throws Error if that takes too long
+ */
+export type Validator = (value: unknown, values: number) => ErrorObject[];
+
+const MAX_VALIDATORS = 500;
+const COMPILE_MS = 30;
+/** A larger schema is not compiled, which takes up to 1 s for 1,000 parts of it. */
+const MAX_SCHEMA_LENGTH = 64 * 1024;
+
+/** Keywords whose cost is not bounded by the sizes of the schema and the value. */
+const COSTLY = /"(pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef|\$recursiveRef)":/;
+
+/**
+ * Below these sizes, compiling and validating take at most 20 ms and run without a time limit: limits are measured in
+ * wall time, so a busy machine would let invalid values pass. A step compares one part of a schema with one value.
+ */
+const MAX_CHEAP_PARTS = 100;
+const MAX_CHEAP_STEPS = 100_000;
+
+const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, meta: false };
+
+/** Compiles and keeps the validators of foreign JSON Schemas, which it bounds in size and time. */
+export class SchemaValidators {
+  readonly #validateMs: number;
+  readonly #options: Options;
+  readonly #byIdentity = new WeakMap<object, Validator | null>();
+  readonly #byContent = new Map<string, Validator | null>();
+
+  /**
+   * @param validateMs the limit for one value, in milliseconds of processor time
+   * @param allErrors whether validators find all errors, and not only the first
+   */
+  constructor({ validateMs, allErrors }: { validateMs: number; allErrors: boolean }) {
+    this.#validateMs = validateMs;
+    this.#options = { ...OPTIONS, allErrors };
+    // The first compilation takes several times as long as later ones, so it is done before the first call.
+    this.of({});
+  }
+
+  /** Null if values cannot be checked against the schema: it is not valid, or too large. */
+  of(schema: object): Validator | null {
+    const known = this.#byIdentity.get(schema);
+    if (known !== undefined) return known;
+    const content = JSON.stringify(schema);
+    let compiled = this.#byContent.get(content);
+    if (compiled === undefined) compiled = this.#compile(schema, content);
+    this.#byContent.delete(content);
+    this.#byContent.set(content, compiled);
+    const [oldest] = this.#byContent.keys();
+    if (this.#byContent.size > MAX_VALIDATORS && oldest !== undefined) this.#byContent.delete(oldest);
+    this.#byIdentity.set(schema, compiled);
+    return compiled;
+  }
+
+  /** Uses a new Ajv instance for each schema, because schemas of different servers may share an `$id`. */
+  #compile(schema: object, content: string): Validator | null {
+    if (content.length > MAX_SCHEMA_LENGTH) return null;
+    const { values: parts } = jsonShape(content);
+    try {
+      const dialect = '$schema' in schema ? String(schema.$schema) : '';
+      const ajv = dialect.includes('draft-07') ? new Ajv(this.#options) : new Ajv2020(this.#options);
+      addFormats.default(ajv);
+      const validate =
+        parts > MAX_CHEAP_PARTS ? withCpuLimit(COMPILE_MS, () => ajv.compile(schema)) : ajv.compile(schema);
+      if ('$async' in validate) throw new TypeError('asynchronous schemas are not supported');
+      const errorsOf = (value: unknown): ErrorObject[] => (validate(value) ? [] : (validate.errors ?? []));
+      const isCostly = COSTLY.test(content);
+      return (value, values) =>
+        isCostly || parts * values > MAX_CHEAP_STEPS
+          ? withCpuLimit(this.#validateMs, () => errorsOf(value))
+          : errorsOf(value);
+    } catch {
+      return null;
+    }
+  }
+}
+
+/** An error with its place in the value, as a JSON pointer. */
+export function describe({ instancePath, message, keyword, params }: ErrorObject): string {
+  const detail =
+    keyword === 'additionalProperties' || keyword === 'unevaluatedProperties'
+      ? `: ${JSON.stringify(params.additionalProperty ?? params.unevaluatedProperty)}`
+      : keyword === 'enum' || keyword === 'const'
+        ? `: ${JSON.stringify(params.allowedValues ?? params.allowedValue)}`
+        : '';
+  return `${instancePath} ${message ?? 'is not valid'}${detail}`.trim();
+}
