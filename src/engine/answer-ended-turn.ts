@@ -53,6 +53,7 @@ export async function answerEndedTurn(
   const { answers, subject: by } = command;
   const pending = turn.pending.filter(({ needs }) => needs !== 'sign_in');
   if (pending.length === 0) return undefined;
+  if (session.closed) throw new EngineError('session_closed', 'the session is closed');
   rejectIf(refuse(answers, { pending, kept: [], command }));
   const accepted = answers.map(({ toolCallId }) => toolCallId);
   const sessionId = session.id;

@@ -55,7 +55,7 @@ test('a turn whose model needs a sign-in waits for it, and goes on by itself', a
   const chat = await server.chat({ scripts: [use({ name: 'list' }), say('Milk.')], spec });
   const reader = chat.turn('list');
   const [url] = await links(reader);
-  expect(await stateOf(chat, reader)).toEqual({ status: 'running' });
+  expect(await stateOf(chat, reader)).toEqual({ status: 'running', paused: ['sign_in'] });
   expect(chat.requests()).toEqual([]);
   expect(await signIn(url)).toContain('The conversation goes on by itself.');
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Milk.' }, required_actions: [] });
@@ -93,7 +93,7 @@ test('calls that the server rejects for their token wait, and run once after the
   });
   const reader = chat.turn('add and list');
   await reader.type('turn.paused');
-  expect(await stateOf(chat, reader)).toEqual({ status: 'running', waiting: ['a1', 'l1'] });
+  expect(await stateOf(chat, reader)).toEqual({ status: 'running', paused: ['sign_in'], waiting: ['a1', 'l1'] });
   const answer = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'a1', approval: { status: 'allow' } };
   const refused = await server.api.send('POST', `${chat.path}/actions`, { input: [answer] });
   expect([refused.status, refused.body.error.code]).toEqual([422, 'call_not_pending']);
