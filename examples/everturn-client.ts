@@ -38,6 +38,9 @@ const turnEvent = z.object({
     .catch(undefined),
   /** In `mcp.auth_required`, with links for the user, and in `mcp.initialize`. */
   mcp_servers: z.array(z.object({ name: z.string(), auth_url: z.string().optional() })).optional(),
+  /** In `context.compacted`. */
+  tokens_before: z.int().optional(),
+  summary: z.string().nullish(),
   /** The name of a sub-agent. */
   title: z.string().optional(),
   /** The last message of a sub-agent that is done. */

@@ -107,6 +107,8 @@ export class Thread {
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
   #nextIsBegun: boolean;
+  /** The message for which the conversation was compacted. */
+  #planned: MessagePlan | undefined;
   /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
   #asking: PendingCall[] = [];
   /** The calls of the last message that wait for a sign-in. */
@@ -260,7 +262,7 @@ export class Thread {
     if (this.#agent) this.#turn.slots.release();
   }
 
-  /** Undefined if the model was not called, and is to be called after a sign-in. */
+  /** Undefined if the model was not called yet: it is to be called after a sign-in, or the conversation was compacted. */
   async #callModel(): Promise<
     { message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult | undefined
   > {
@@ -279,6 +281,7 @@ export class Thread {
       ...this.next,
       ...this.#turn.run,
       ...(!this.#agent && this.#steps - this.#refused >= this.#turn.start.limits.iterations && { isLast: true }),
+      ...(this.#turn.actions.isForced && { isForced: true }),
       ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
@@ -304,6 +307,11 @@ export class Thread {
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
     if (outcome.status === 'cancelled') return { status: 'stopped' };
+    if (outcome.status === 'compacted') {
+      this.#steps -= 1;
+      this.#planned = plan;
+      return undefined;
+    }
     if (outcome.status === 'sign_in_required') {
       this.#refused += 1;
       return this.#turn.actions.waits ? undefined : this.#open('waiting', [], []);
@@ -313,21 +321,25 @@ export class Thread {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
-    const isDone = message.toolCalls.length === 0 && !isMisfit(message);
+    const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
+    const isDone = isAnswer && !isMisfit(message);
     return isDone ? { status: 'done' } : { message, stamp, started };
   }
 
   #plan(isFirst: boolean): MessagePlan {
     const { start, ordinal } = this.#turn;
     const mayStart = this.#turn.reserve(this.#agent?.depth ?? 0);
-    if (isFirst && startsWithModelCall(start)) return firstCallOf(start);
+    const planned = this.#planned;
+    this.#planned = undefined;
+    if (isFirst && startsWithModelCall(start)) return { ...firstCallOf(start), upTo: ordinal };
     const { threadId } = this.#place;
-    const createdAt = new Date().toISOString();
+    // Readers may have been shown the beginning of a message that is planned again.
+    const { messageId, createdAt } = planned ?? { messageId: newMessageId(), createdAt: new Date().toISOString() };
     // After a sign-in the log says which servers are connected now.
     const connectsServers = !this.#agent && this.#refused === this.#steps - 1 && this.#refused > 0;
     return {
       threadId,
-      messageId: newMessageId(),
+      messageId,
       createdAt,
       upTo: ordinal,
       ...(connectsServers && { connectsServers }),

@@ -4,13 +4,14 @@ import { endOfThread, failureAnswer } from '../core/sub-agents.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MAX_RESULT_BYTES } from '../tools/results.ts';
 
-type Call = Pick<CallModelInput, 'threadId' | 'subAgent' | 'step'>;
+type Call = Pick<CallModelInput, 'threadId' | 'subAgent' | 'step' | 'isForced'>;
 type Outcome = CallModelResult['outcome'];
 
 const NO_ANSWER = 'The sub-agent ended without an answer.';
 
-/** Why the calls of a message are not run: it is the last one that its sub-agent may write. */
-export function refusalOf({ subAgent, step }: Call): string | undefined {
+/** Why the calls of a message are not run: it is the last one that its agent may write. */
+export function refusalOf({ subAgent, step, isForced }: Call): string | undefined {
+  if (isForced) return 'This call was not executed: the user asked for an answer.';
   return subAgent && step >= subAgent.iterations ? 'This call was not executed: the sub-agent has ended.' : undefined;
 }
 
@@ -31,7 +32,7 @@ function endOf(call: Call, message: ModelMessage, outcome: Outcome): ThreadDone[
   if (outcome.status === 'error') return error(outcome.message);
   if (outcome.status === 'cancelled') return error('it was cancelled');
   if (finishReason === 'length') return error('its model stopped at its limit of output tokens');
-  if (toolCalls.length === 0 && !isMisfit(message)) return { status: 'done' };
+  if ((toolCalls.length === 0 || call.isForced) && !isMisfit(message)) return { status: 'done' };
   if (refusalOf(call) === undefined) return undefined;
   return error(`it reached its limit of ${call.subAgent?.iterations} model calls`);
 }

@@ -108,6 +108,11 @@ export class MessageAssembler {
     return this.#options.prepared.toolset;
   }
 
+  /** The text so far. */
+  get content(): string {
+    return this.#text.content;
+  }
+
   get target(): ModelTarget {
     return this.#options.prepared.target;
   }

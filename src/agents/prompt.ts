@@ -4,6 +4,7 @@ import type { TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { ListedSkills } from '../skills/skills.ts';
 import { READ_SKILL } from '../tools/read-skill.ts';
+import { acceptedConversation } from '../models/accepted.ts';
 import type { ModelRequest, OfferedTool } from '../models/provider.ts';
 
 interface PromptParts {
@@ -14,6 +15,7 @@ interface PromptParts {
   model: string;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
+  toolChoice?: ModelRequest['toolChoice'];
   /** MCP servers whose tools cannot be offered, and why. */
   unavailable: { server: string; reason: string }[];
   skills: ListedSkills;
@@ -22,7 +24,7 @@ interface PromptParts {
 
 /** Builds the request to an agent's model: instructions and messages, the conversation, the tools. */
 export function promptOf(parts: PromptParts): ModelRequest {
-  const { spec, taskName, model, transcript, tools, unavailable, skills, fileContent } = parts;
+  const { spec, taskName, model, transcript, tools, toolChoice, unavailable, skills, fileContent } = parts;
   const isRoot = taskName === undefined;
   const { instructions, prepended } = filledTexts(spec);
   const notes = [
@@ -41,8 +43,9 @@ export function promptOf(parts: PromptParts): ModelRequest {
     system: [instructions, skillList, ...notes].filter(Boolean).join('\n\n'),
     instructionsLength: instructions.length,
     skillsLength: skillList.length,
-    transcript: [...(isRoot ? prepended : []), ...transcript],
+    transcript: acceptedConversation([...(isRoot ? prepended : []), ...transcript]),
     tools,
+    ...(toolChoice && { toolChoice }),
     responseFormat: isRoot ? spec.response_format : undefined,
     fileContent,
   };

@@ -37,6 +37,7 @@ async function read(records: UnsequencedRecord[], { text = '', large = true } = 
         asked.push(file.name);
         return Promise.resolve({ file: fileKey(file), blob: 'b' });
       },
+      image: ({ mimeType }) => Promise.resolve(mimeType === 'image/png' ? { mimeType } : { problem: 'no image' }),
       beginning: (_file, _session, extracted) =>
         Promise.resolve(extracted && 'problem' in extracted ? extracted : { text, characters: text.length }),
       whole: () => Promise.resolve({ text, characters: text.length }),

@@ -5,7 +5,7 @@ import type { TranscriptItem } from '../core/transcript.ts';
 import { fileId, fileKey, kindOf } from '../files/file-kind.ts';
 import type { FileTexts, ReadText } from '../files/file-texts.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { cutsResults } from './cut-results.ts';
+import { cutsResults } from '../spec/agent-spec.ts';
 import { READ_TOOL_RESPONSE } from '../tools/read-tool-response.ts';
 
 /** How much of a file is in the conversation, in JSON bytes: if the rest can be read by a tool, and if not. */
@@ -36,7 +36,7 @@ export interface ReadFiles {
 
 interface ReadOptions {
   spec: AgentSpec;
-  files: Pick<FileTexts, 'extract' | 'beginning' | 'whole'>;
+  files: Pick<FileTexts, 'extract' | 'image' | 'beginning' | 'whole'>;
   sessionId: string;
   /** All records of the conversation. */
   records: UnsequencedRecord[];
@@ -65,19 +65,22 @@ export async function readFiles(conversation: TranscriptItem[], options: ReadOpt
           problem: `only the first ${MAX_PDFS} PDF files of a conversation are read`,
         })
       : undefined;
-  const shown = await Promise.all(
-    conversation.map(async (item) => {
-      if (item.role !== 'user' || !item.content.some(isText)) return { item, isCut: false };
-      const beginnings = await Promise.all(
-        item.content.map((part) =>
-          isText(part) ? files.beginning(part, sessionId, textOf(part)) : Promise.resolve(undefined),
-        ),
-      );
-      return withTexts(item, beginnings, cutsResults(spec));
-    }),
-  );
+  const shown: { item: TranscriptItem; isCut: boolean }[] = [];
+  // One message after the other, since all files of one may be in memory together.
+  for (const item of conversation) {
+    if (item.role !== 'user' || item.content.every(({ type }) => type === 'text')) {
+      shown.push({ item, isCut: false });
+      continue;
+    }
+    const reads = item.content.map((part): Promise<ReadPart> => {
+      if (part.type === 'text') return Promise.resolve(undefined);
+      const isOfImage = kindOf(part) === 'image';
+      return isOfImage ? files.image(part, sessionId) : files.beginning(part, sessionId, textOf(part));
+    });
+    shown.push(withReads(item, await Promise.all(reads), cutsResults(spec)));
+  }
   const loadFile = (id: string) => {
-    const file = filesOf(conversation).find((one) => isText(one) && fileId(one) === id);
+    const file = filesOf(conversation).find((one) => fileId(one) === id);
     return file && files.whole(file, sessionId, textOf(file));
   };
   return {
@@ -108,25 +111,24 @@ function filesOf(conversation: TranscriptItem[]): StoredFile[] {
   );
 }
 
-function isText(part: UserContentPart): part is StoredFile {
-  return part.type === 'file' && kindOf(part) !== 'image';
-}
+/** What was read of a part of a message; undefined for a text. */
+type ReadPart = ReadText | { mimeType: string } | undefined;
 
-/** `beginnings`: the texts of the parts that are such files. */
-function withTexts(
+function withReads(
   item: Extract<TranscriptItem, { role: 'user' }>,
-  beginnings: (ReadText | undefined)[],
+  reads: ReadPart[],
   canReadRest: boolean,
 ): { item: TranscriptItem; isCut: boolean } {
   const maxBytes = canReadRest ? SHOWN_BYTES : SHOWN_ALONE_BYTES;
-  const all = beginnings.flatMap((read) => (read && 'text' in read ? [read.text] : []));
+  const all = reads.flatMap((read) => (read && 'text' in read ? [read.text] : []));
   const share = Math.min(maxBytes, fairShare(all, FILES_PER_MESSAGE * maxBytes));
   let isCut = false;
   const content = item.content.map((part, i): UserContentPart => {
-    const read = beginnings[i];
+    const read = reads[i];
     if (!read || part.type === 'text') return part;
+    if ('mimeType' in read) return { ...part, mimeType: read.mimeType };
     const title = `File ${describeFile(part)}`;
-    if ('problem' in read) return { type: 'text', text: `${title}: its text cannot be read: ${read.problem}.` };
+    if ('problem' in read) return { type: 'text', text: `${title}: it cannot be read: ${read.problem}.` };
     const shown = read.text.slice(0, cutPoint(read.text, 0, share));
     const lines = [`${title}:`, shown];
     if (shown.length < read.characters) {

@@ -192,6 +192,8 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   step: number;
   /** The turn's limit allows no further model call. */
   isLast?: true;
+  /** The thread is to answer with this call: it may call no tools. */
+  isForced?: true;
   /** Set for the thread of a sub-agent. */
   subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
   /** Those of the turn's start. */
@@ -230,5 +232,8 @@ export interface CallToolResult extends Appended {
 }
 
 export interface CallModelResult extends Appended {
-  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' } | { status: 'error'; message: string };
+  /** `compacted`: the conversation is shorter, and the model has not been called for the message yet. */
+  outcome:
+    | { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' }
+    | { status: 'error'; message: string };
 }

@@ -60,6 +60,8 @@ export class TurnProjection {
   #taskStartedAt = 0;
   /** The answers to the commands of this run, by their ids. */
   readonly verdicts = new Map<string, Verdict>();
+  /** The commands that this run has accepted. */
+  readonly accepted: TurnEvent[] = [];
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
@@ -205,6 +207,7 @@ export class TurnProjection {
     this.#commands = [];
     const { records, verdicts } = this.#actions.endTask(commands, now);
     for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
+    this.accepted.push(...commands.filter((command) => command.type !== 'cancelled' && !verdicts.get(command.id)));
     return records.map((record) => this.#append(record));
   }
 

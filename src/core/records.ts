@@ -445,6 +445,28 @@ export interface UserSteered extends Base {
   content: string | UserContentPart[];
 }
 
+/**
+ * The conversation of a thread was compacted: its later model calls get less of what came before. The log keeps all of
+ * it.
+ */
+export interface ContextCompacted extends Base {
+  kind: 'context.compacted';
+  threadId: string;
+  /** The ordinal in this turn up to which the thread's records are replaced, with those of the previous turns. */
+  through: number;
+  /** What replaces them. Absent: only the results of their tool calls are cleared. */
+  summary?: string;
+  /** The input of the next model call before and after it, as far as it can be estimated. */
+  tokensBefore: number;
+  tokensAfter: number;
+  /** The tools that the thread has found so far. */
+  foundTools?: FoundTool[];
+  /** Of the model calls that wrote the summary. */
+  usage?: Usage;
+  /** Clients get the event: those of an agent whose turns wait know it. */
+  isShown?: true;
+}
+
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
 
 export type TurnOutcome =
@@ -483,6 +505,7 @@ export type LogRecord =
   | ToolDecided
   | TurnPaused
   | UserSteered
+  | ContextCompacted
   | TurnDone;
 
 export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
@@ -493,7 +516,7 @@ export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, Mode
 /** A record as an activity returns it. */
 export type NewRecord =
   | ModelMessage
-  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone>;
+  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone | ContextCompacted>;
 
 /** A record at its position: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {

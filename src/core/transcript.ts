@@ -53,17 +53,30 @@ const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
  * without a result gets one that says that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
+  return placedTranscript(records, threadId).map(({ item }) => item);
+}
+
+/** An item of a conversation, and the index of the record that it is of. The results of calls are of their message. */
+export interface PlacedItem {
+  item: TranscriptItem;
+  at: number;
+}
+
+export function placedTranscript(records: UnsequencedRecord[], threadId: string): PlacedItem[] {
   const asked = callsThatAsked(records);
   const results = toolResults(records, threadId, asked);
-  const items: TranscriptItem[] = [];
-  for (const record of records) {
-    if (record.kind === 'turn.created' && threadId === ROOT_THREAD) items.push(...record.input.flatMap(userMessage));
-    if (record.kind === 'user.steered' && threadId === ROOT_THREAD) items.push(userItem(record.content));
-    if (record.kind === 'thread.created' && record.thread.threadId === threadId) items.push(userText(record.input));
-    if (record.kind === 'model.message' && record.threadId === threadId)
-      items.push(...assistantItems(record, { results, asked, records }));
-  }
-  return items;
+  return records.flatMap((record, at) =>
+    itemsOf(record, threadId, { results, asked, records }).map((item): PlacedItem => ({ item, at })),
+  );
+}
+
+function itemsOf(record: UnsequencedRecord, threadId: string, conversation: Conversation): TranscriptItem[] {
+  const isRoot = threadId === ROOT_THREAD;
+  if (record.kind === 'turn.created' && isRoot) return record.input.flatMap(userMessage);
+  if (record.kind === 'user.steered' && isRoot) return [userItem(record.content)];
+  if (record.kind === 'thread.created' && record.thread.threadId === threadId) return [userText(record.input)];
+  if (record.kind === 'model.message' && record.threadId === threadId) return assistantItems(record, conversation);
+  return [];
 }
 
 function userMessage(item: InputItem): TranscriptItem[] {
@@ -74,7 +87,7 @@ function userItem(content: UserSteered['content']): TranscriptItem {
   return typeof content === 'string' ? userText(content) : { role: 'user', content };
 }
 
-function userText(text: string): TranscriptItem {
+export function userText(text: string): TranscriptItem {
   return { role: 'user', content: [{ type: 'text', text }] };
 }
 
@@ -159,10 +172,18 @@ function toolResults(
   asked: ReadonlySet<string>,
 ): Map<string, ToolResult> {
   const results = new Map<string, ToolResult>();
+  // The call of a result may be in a turn that is not read any more, and a later call may have the same id.
+  const called = new Set<string>();
   const add = (result: ToolResult) => {
-    if (result.threadId === threadId && !results.has(result.toolCallId)) results.set(result.toolCallId, result);
+    const { toolCallId } = result;
+    if (result.threadId === threadId && called.has(toolCallId) && !results.has(toolCallId)) {
+      results.set(toolCallId, result);
+    }
   };
   for (const record of records) {
+    if (record.kind === 'model.message' && record.threadId === threadId) {
+      for (const { id } of record.toolCalls) called.add(id);
+    }
     if (record.kind === 'tool.response') add(record);
     if (record.kind !== 'turn.created') continue;
     for (const item of record.input) {
@@ -183,7 +204,8 @@ const MAX_FOUND = 64;
 export function foundTools(records: UnsequencedRecord[], threadId: string): FoundTool[] {
   const found = new Map<string, FoundTool>();
   for (const record of records) {
-    if (record.kind !== 'tool.response' || record.threadId !== threadId) continue;
+    const hasTools = record.kind === 'tool.response' || record.kind === 'context.compacted';
+    if (!hasTools || record.threadId !== threadId) continue;
     for (const tool of record.foundTools ?? []) {
       const key = toolKey(tool);
       // A tool that is found again keeps its position: providers cache requests up to the first difference.

@@ -314,6 +314,20 @@ test('a turn waits for sign-ins, of which one may have ended before a thread has
   expect(next.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a', 'b']);
 });
 
+test('a forced answer ends what waits and resumes what is paused, also in the next run', () => {
+  const actions = waitingOn(asking('a'), asking('b'), client('c'));
+  endTask(actions, [command('ann', vote('a')), hold('pause')], 1_000);
+  const { id, subject } = command('bob');
+  const force: TurnCommand = { type: 'force_answer', id, subject };
+  expect(actions.isRepetition(force)).toBe(false);
+  expect(endTask(actions, [force], 2_000)).toEqual(['b cancelled', 'c cancelled', 'turn.resumed']);
+  // What was allowed before still runs.
+  expect(actions.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a']);
+  expect([actions.isForced, actions.isRepetition(force)]).toEqual([true, true]);
+  expect(endTask(actions, [command('ann', vote('b'))])).toEqual([]);
+  expect(new TurnActions(turnStart({ carry: carryOf(actions) })).isForced).toBe(true);
+});
+
 /** What happens to a turn with three open calls. */
 const happening = fc.oneof(
   fc.record({

@@ -21,7 +21,7 @@ import { countVotes, hasVoted, isRepeated, withVote, type Vote } from './votes.t
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
  * it is in the history, and becomes records of the log if `TurnActions` accepts it.
  */
-export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand | SteerCommand;
+export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand | ForceCommand | SteerCommand;
 
 /** Answers to calls that wait in the turn: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {
@@ -37,6 +37,16 @@ export interface AnswerCommand extends Answerer {
  */
 export interface PauseCommand {
   type: 'pause' | 'resume';
+  id: string;
+  subject: Subject;
+}
+
+/**
+ * All threads answer with their next model calls, which offer no tools. A turn that is paused is resumed, and calls that
+ * wait are not answered any more.
+ */
+export interface ForceCommand {
+  type: 'force_answer';
   id: string;
   subject: Subject;
 }
@@ -82,11 +92,15 @@ export interface TurnActionsState {
   threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
   pauses: PausesState;
   steering: SteeringState;
+  isForced?: true;
   signIns: TurnSignInsState;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
 export const MAX_ASKING = 32;
+
+/** What the model reads of a call that waited when an answer was forced. */
+const NOT_AWAITED = 'This tool call was not executed: the user asked for an answer before it was decided.';
 
 /** A call that waits. */
 type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
@@ -122,6 +136,7 @@ export class TurnActions {
   readonly #pauses: Pauses;
   readonly steering: Steering;
   #isCancelled = false;
+  #isForced: boolean;
   readonly #signIns: TurnSignIns;
   #failure: string | undefined;
 
@@ -137,6 +152,7 @@ export class TurnActions {
     if (!carry) this.#resume(start);
     this.#pauses = new Pauses(pauses);
     this.steering = new Steering(steering);
+    this.#isForced = carry?.actions?.isForced === true;
     this.#signIns = new TurnSignIns(signIns);
   }
 
@@ -145,6 +161,7 @@ export class TurnActions {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
       pauses: this.#pauses.state,
       steering: this.steering.state,
+      ...(this.#isForced && { isForced: true }),
       signIns: this.#signIns.state,
     };
   }
@@ -161,6 +178,11 @@ export class TurnActions {
   /** Whether no thread may begin a model call or a tool call. */
   get isHeld(): boolean {
     return this.#pauses.has('requested');
+  }
+
+  /** Whether the model calls that begin now are to answer, without tools. */
+  get isForced(): boolean {
+    return this.#isForced;
   }
 
   /** How long the turn was paused in all, up to the last time it was resumed. */
@@ -336,6 +358,9 @@ export class TurnActions {
       } else if (command.type === 'steer') {
         this.steering.accept(command, isoTime(now));
         records.push(...this.steering.record());
+      } else if (command.type === 'force_answer') {
+        records.push(...this.#force(command.subject, now));
+        by = command.subject;
       } else {
         records.push(...this.#pauses.set('requested', command.type === 'pause', now, command.subject));
       }
@@ -350,6 +375,18 @@ export class TurnActions {
     for (const call of this.#all('waiting')) if (call.pending.signInId === signInId) call.state = 'allowed';
   }
 
+  #force(by: Subject, now: number): UnsequencedRecord[] {
+    this.#isForced = true;
+    const waiting = this.#all('waiting');
+    for (const call of waiting) call.state = 'settled';
+    const results = waiting.map(({ pending }) =>
+      pending.elicitation
+        ? toolResponse(pending, 'unknown_outcome', isoTime(now))
+        : toolResponse(pending, 'cancelled', isoTime(now), NOT_AWAITED),
+    );
+    return [...results, ...this.#pauses.set('requested', false, now, by)];
+  }
+
   /** Why the turn refuses a command now. */
   refuse(command: TurnCommand): Verdict {
     if (command.type === 'answer') return this.#refuseAnswers(command);
@@ -360,7 +397,8 @@ export class TurnActions {
   }
 
   /** Whether the turn is in the state already that a command asks for. */
-  isRepetition({ type }: PauseCommand): boolean {
+  isRepetition({ type }: PauseCommand | ForceCommand): boolean {
+    if (type === 'force_answer') return this.#isForced && !this.isHeld;
     return this.isHeld === (type === 'pause');
   }
 

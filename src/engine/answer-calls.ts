@@ -2,6 +2,7 @@ import { mayOnSession } from '../auth/rights.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { Approval } from '../core/records.ts';
+import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
@@ -43,21 +44,27 @@ export async function answerCalls(
     mayRespond: mayOnSession(caller, session, 'send'),
     answers,
   };
+  const accepted = answers.map(({ toolCallId }) => toolCallId);
   if (!status.open) {
     const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
-    return answered ?? startedWith(engine, last.id, sent);
+    if (answered) return answered;
   }
-  const { actions, done, start, threads } = await logs.currentRun(last.id);
-  if (!actions?.waits || !start || done) return startedWith(engine, last.id, sent);
+  if (await isStartedWith(engine, last.id, sent)) return { accepted, waiting: [], turnId: last.id };
+  const run = await logs.currentRun(last.id);
+  const { actions, done, start, threads } = run;
+  if (!actions || !start) throw nothingPending();
   const stored = await offload(answers, {
     blobs,
     sessionId: session.id,
     maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES,
   });
   const command: AnswerCommand = { ...sent, answers: stored };
+  if (done) {
+    if (!(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw nothingPending();
+    return { accepted, waiting: [] };
+  }
   const refusal = actions.refuse(command);
-  if (refusal && !(await wasAccepted(engine, last.id, command))) throw errorOf(refusal);
-  const accepted = answers.map(({ toolCallId }) => toolCallId);
+  if (refusal && !(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw errorOf(refusal);
   const pending = actions.waiting.map(({ call }) => call);
   if (refusal) return { accepted, waiting: pending.map(({ toolCallId }) => toolCallId) };
   await checkAnswersTo(pending, answers, engine, session.id);
@@ -75,7 +82,11 @@ export async function answerCalls(
  * Whether the turn has recorded the same answers of the same caller before: their calls may have run since, and the
  * response may have been lost.
  */
-async function wasAccepted({ logs }: Engine, turnId: string, { answers, subject }: AnswerCommand): Promise<boolean> {
+async function wasAccepted(
+  { logs }: Engine,
+  { accepted }: Pick<TurnProjection, 'accepted'>,
+  { turnId, answers, subject }: Pick<AnswerCommand, 'answers' | 'subject'> & { turnId: string },
+): Promise<boolean> {
   const decided = new Set<string>();
   for await (const { entries } of logs.readStored(turnId)) {
     for (const { record } of entries) {
@@ -83,17 +94,20 @@ async function wasAccepted({ logs }: Engine, turnId: string, { answers, subject 
       decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
     }
   }
-  return answers.every(
-    (answer) =>
-      answer.type === 'user.tool_approval' &&
-      decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`),
+  // The log has what was decided, and not what servers were answered.
+  const given = accepted.flatMap((one) =>
+    one.type === 'answer' && one.subject.subjectId === subject.subjectId ? one.answers : [],
+  );
+  return answers.every((answer) =>
+    answer.type === 'user.tool_approval'
+      ? decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`)
+      : given.some((one) => isSameResponse(one, answer)),
   );
 }
 
-/** The turn may have been started with the same answers of the same caller. @throws EngineError `nothing_pending` */
-async function startedWith(engine: Engine, turnId: string, command: AnswerCommand): Promise<AcceptedAnswers> {
-  if (!(await isStartedWith(engine, turnId, command))) throw nothingPending();
-  return { accepted: command.answers.map(({ toolCallId }) => toolCallId), waiting: [], turnId };
+function isSameResponse(one: Answer, other: Answer): boolean {
+  if (one.type !== 'user.tool_response' || other.type !== 'user.tool_response') return false;
+  return callKey(one) === callKey(other) && one.content === other.content;
 }
 
 function editedHash(approval: Approval): string | undefined {

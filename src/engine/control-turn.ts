@@ -1,6 +1,6 @@
 import type { SessionRow } from '../catalog/schema.ts';
 import type { Subject } from '../core/subject.ts';
-import type { PauseCommand } from '../core/turn-actions.ts';
+import type { ForceCommand, PauseCommand } from '../core/turn-actions.ts';
 import { commandTurn } from './command-turn.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
@@ -10,11 +10,11 @@ interface Control {
   /** From `authorizeSession`: the caller may cancel its turns. */
   session: SessionRow;
   subject: Subject;
-  type: PauseCommand['type'];
+  type: (PauseCommand | ForceCommand)['type'];
 }
 
 /**
- * Pauses or resumes the running turn of a session, and returns once the turn has recorded it. A repetition changes
+ * Pauses or resumes the running turn of a session, or has it answer, and returns once the turn has recorded it. A repetition changes
  * nothing, and adds nothing to the turn's history.
  * @throws EngineError `nothing_running`
  */
@@ -23,7 +23,7 @@ export async function controlTurn(engine: Engine, { session, subject, type }: Co
   if (!last) throw nothingRunning();
   const { actions, done } = await engine.logs.currentRun(last.id);
   if (!actions || done) throw nothingRunning();
-  const command: PauseCommand = { type, id: newId('req'), subject };
+  const command: PauseCommand | ForceCommand = { type, id: newId('req'), subject };
   if (actions.isRepetition(command)) return;
   if (!(await commandTurn(engine, last.id, command))) throw nothingRunning();
 }

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { FileText, StoredFile } from '../core/records.ts';
-import { decodeText, fileKey, kindOf } from './file-kind.ts';
+import { decodeText, fileKey, imageTypeOf, kindOf } from './file-kind.ts';
 import { readPdf } from './pdf-text.ts';
 
 /** The most that a model gets of a file at once, in characters. */
@@ -21,7 +21,10 @@ interface FileScope {
   signal: AbortSignal;
 }
 
-/** The texts of files that users have sent. What is extracted from a file is stored beside it, as a blob of the session. */
+/**
+ * What models get of the files that users have sent. What is extracted from a file is stored beside it, as a blob of the
+ * session.
+ */
 export class FileTexts {
   readonly #blobs: BlobStore;
   readonly #log: Logger;
@@ -31,6 +34,8 @@ export class FileTexts {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: (read) => 100 + ('text' in read ? read.text.length : 0),
   });
+  /** Empty for bytes that providers do not take as an image. */
+  readonly #imageTypes = new LRUCache<string, string>({ max: 10_000 });
 
   constructor({ blobs, log }: { blobs: BlobStore; log: Logger }) {
     this.#blobs = blobs;
@@ -55,7 +60,7 @@ export class FileTexts {
     const known = this.#beginnings.get(key);
     if (known) return known;
     const read = await this.whole(file, sessionId, extracted);
-    const beginning = 'problem' in read ? read : { ...read, text: read.text.slice(0, MAX_BEGINNING) };
+    const beginning = 'problem' in read ? read : { ...read, text: copyOf(read.text.slice(0, MAX_BEGINNING)) };
     this.#beginnings.set(key, beginning);
     return beginning;
   }
@@ -74,6 +79,14 @@ export class FileTexts {
     return text === undefined ? { problem: 'it is not a text' } : { text, characters: text.length };
   }
 
+  /** The type of an image by its bytes. */
+  async image(file: StoredFile, sessionId: string): Promise<{ mimeType: string } | { problem: string }> {
+    const key = cacheKey(sessionId, file);
+    const mimeType = this.#imageTypes.get(key) ?? imageTypeOf(await this.#bytes(file, sessionId)) ?? '';
+    this.#imageTypes.set(key, mimeType);
+    return mimeType ? { mimeType } : { problem: 'it is not a PNG, JPEG, GIF or WebP image' };
+  }
+
   async #bytes(file: StoredFile, sessionId: string): Promise<Buffer> {
     return 'base64' in file ? Buffer.from(file.base64, 'base64') : this.#blobs.get(sessionId, file.blob);
   }
@@ -86,6 +99,11 @@ export class FileTexts {
   }
 }
 
+/** A slice of a string keeps the whole string in memory. */
+function copyOf(slice: string): string {
+  return Buffer.from(slice, 'utf16le').toString('utf16le');
+}
+
 function cacheKey(sessionId: string, file: StoredFile): string {
-  return `${sessionId}/${fileKey(file)}`;
+  return `${sessionId}/${file.mimeType}/${fileKey(file)}`;
 }

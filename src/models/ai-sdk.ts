@@ -17,6 +17,7 @@ import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import { acceptedId, acceptedName, isBlank } from './accepted.ts';
 import { failureOf } from './ai-sdk-failure.ts';
 import { AnswerEnd } from './answer-end.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
@@ -248,7 +249,7 @@ function effortOf({ params }: ModelRequest): (typeof EFFORTS)[number] | undefine
 }
 
 async function callOptions(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4CallOptions> {
-  const { params, tools, responseFormat } = request;
+  const { params, tools, toolChoice, responseFormat } = request;
   const { max_tokens: maxOutputTokens, temperature, top_p: topP, top_k: topK } = params;
   const effort = effortOf(request);
   return {
@@ -265,6 +266,7 @@ async function callOptions(request: ModelRequest, dialect: Dialect): Promise<Lan
         description,
         inputSchema: parameters,
       })),
+      ...(toolChoice && { toolChoice: { type: toolChoice } }),
     }),
     ...responseFormatOf(responseFormat),
     providerOptions: { [dialect.key]: dialect.options(request) },
@@ -290,8 +292,12 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
   const messages: LanguageModelV4Message[] = system ? [{ role: 'system', content: system }] : [];
   for (const item of transcript) {
     if (item.role === 'user') messages.push({ role: 'user', content: await userParts(item.content, fileContent) });
-    else if (item.role === 'assistant') messages.push(assistantMessage(item.message, dialect));
-    else messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
+    else if (item.role === 'tool') messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
+    else {
+      const message = assistantMessage(item.message, dialect);
+      // One of blank text alone is empty.
+      if (message.content.length > 0) messages.push(message);
+    }
   }
   const cached = dialect.cached?.(request);
   const last = messages.length - 1;
@@ -343,7 +349,7 @@ async function toolResult(
             )),
           ],
         };
-  return { type: 'tool-result', toolCallId, toolName, output };
+  return { type: 'tool-result', toolCallId: acceptedId(toolCallId), toolName: acceptedName(toolName), output };
 }
 
 function assistantMessage(message: ModelMessage, { key }: Dialect): LanguageModelV4Message {
@@ -354,11 +360,14 @@ function assistantMessage(message: ModelMessage, { key }: Dialect): LanguageMode
   };
   return {
     role: 'assistant',
-    content: partsOf(message).map((part) => {
-      if (part.type !== 'call') return { type: part.type, text: part.text, ...options(part.fields) };
-      const { id: toolCallId, name: toolName, arguments: args, providerFields } = part.call;
-      return { type: 'tool-call', toolCallId, toolName, input: parsedArguments(args), ...options(providerFields) };
-    }),
+    content: partsOf(message)
+      .filter((part) => part.type !== 'text' || !isBlank(part.text) || Object.keys(part.fields).length > 0)
+      .map((part) => {
+        if (part.type !== 'call') return { type: part.type, text: part.text, ...options(part.fields) };
+        const { id, name, arguments: args, providerFields } = part.call;
+        const call = { toolCallId: acceptedId(id), toolName: acceptedName(name), input: parsedArguments(args) };
+        return { type: 'tool-call', ...call, ...options(providerFields) };
+      }),
   };
 }
 

@@ -14,6 +14,7 @@ import { z } from 'zod';
 import { describeFile, isImage } from '../core/files.ts';
 import type { ModelMessage, StoredFile, UserContentPart } from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
+import { acceptedName } from './accepted.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { blockFields, partsOf } from './message-blocks.ts';
 import { ModelError } from './model-error.ts';
@@ -134,7 +135,7 @@ function failed({ error }: ModelResponse): ModelError {
 }
 
 async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStreaming> {
-  const { model, system, tools, params } = request;
+  const { model, system, tools, toolChoice, params } = request;
   const { max_tokens: maxTokens, temperature, top_p: topP, reasoning_effort: effort } = params;
   const body = {
     model,
@@ -156,6 +157,7 @@ async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStream
         parameters,
         strict: false,
       })),
+      ...(toolChoice && { tool_choice: toolChoice }),
     }),
     ...textFormatOf(request.responseFormat),
   };
@@ -203,7 +205,7 @@ function assistantItems(message: ModelMessage): ResponseInputItem[] {
     switch (part.type) {
       case 'call': {
         const { id, name, arguments: args } = part.call;
-        return [{ type: 'function_call', call_id: id, name, arguments: args || '{}' }];
+        return [{ type: 'function_call', call_id: id, name: acceptedName(name), arguments: args || '{}' }];
       }
       case 'text': {
         const phase = textFields.safeParse(part.fields).data;

@@ -8,6 +8,7 @@ import type {
 import { Stream } from 'openai/streaming';
 import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
+import { acceptedName } from './accepted.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
@@ -43,7 +44,7 @@ export class OpenAIProvider implements ModelProvider {
   }
 
   async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
-    const { model, system, tools } = request;
+    const { model, system, tools, toolChoice } = request;
     const { max_tokens: maxTokens, ...params } = request.params;
     const body = {
       model,
@@ -53,7 +54,7 @@ export class OpenAIProvider implements ModelProvider {
       ...withoutNulls(params),
       // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
       ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
-      ...(tools.length > 0 && { tools: tools.map(functionOf) }),
+      ...(tools.length > 0 && { tools: tools.map(functionOf), ...(toolChoice && { tool_choice: toolChoice }) }),
       ...responseFormatOf(request.responseFormat),
     };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on all parameters of the agent, also those that the client's types lack (top_k)
@@ -145,22 +146,15 @@ async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<Ch
     messages.push(item.role === 'user' ? await userMessage(item.content, fileContent) : assistantMessage(item.message));
   }
   await flush();
-  // A turn without input continues the conversation; many models reject one that ends with a message of their own.
-  if (messages.at(-1)?.role !== 'user' && messages.at(-1)?.role !== 'tool') messages.push(CONTINUE);
   return messages;
 }
-
-const CONTINUE: ChatCompletionMessageParam = { role: 'user', content: 'Continue.' };
 
 async function userMessage(parts: UserContentPart[], fileContent: FileContent): Promise<ChatCompletionMessageParam> {
   const [only, ...more] = parts;
   if (only?.type === 'text' && more.length === 0) return { role: 'user', content: only.text };
-  // Some providers reject empty parts.
-  const content = parts
-    .filter((part) => part.type === 'file' || part.text !== '')
-    .map(async (part) =>
-      part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
-    );
+  const content = parts.map(async (part) =>
+    part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
+  );
   return { role: 'user', content: await Promise.all(content) };
 }
 
@@ -183,13 +177,6 @@ function assistantMessage({ content, refusal, toolCalls, providerFields }: Model
     ...providerFields,
   };
 }
-
-/** Models invent names that providers reject, also in the message of the model. The result has the original name. */
-function acceptedName(name: string): string {
-  return name.replaceAll(/[^a-zA-Z0-9_-]/g, '_').slice(0, MAX_NAME_LENGTH);
-}
-
-const MAX_NAME_LENGTH = 64;
 
 function isJsonObject(text: string): boolean {
   try {

@@ -21,6 +21,8 @@ export interface ModelRequest {
   skillsLength: number;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
+  /** The model must answer. The tools are sent nevertheless: providers require those of earlier calls. */
+  toolChoice?: 'none';
   responseFormat: AgentSpec['response_format'];
   /** Bytes of the files in the transcript, in base64. */
   fileContent: (file: StoredFile) => Promise<string>;

@@ -27,9 +27,9 @@ export function createBeginModelCall(dependencies: ModelCallDependencies): Start
       if (hasPendingCalls(records) || hasUnreadFiles(records)) return undefined;
       const call = { ...start, threadId: ROOT_THREAD, mayStart: startable(0, 0) };
       const prepared = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
-      const { spec, provider, request, toolset } = prepared;
-      // The turn may have to request a sign-in first.
-      if (toolset.unavailable.some(({ signIn }) => signIn)) return undefined;
+      const { spec, provider, request, toolset, compaction } = prepared;
+      // The turn may have to request a sign-in or to compact its conversation first.
+      if (compaction || toolset.unavailable.some(({ signIn }) => signIn)) return undefined;
       const plan = firstCallOf({ ...start, hasServers: hasServers(spec) });
       const message = new MessageAssembler({
         turnId: start.turnId,

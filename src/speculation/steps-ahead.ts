@@ -43,6 +43,7 @@ type NextCall = Pick<
   | 'upTo'
   | 'recent'
   | 'mayStart'
+  | 'isForced'
 >;
 
 /** A model call that was begun. */
@@ -109,7 +110,12 @@ export class StepsAhead {
     }
     // The threads of sub-agents share their log, so what comes in between is not known. Nor is the next model call after a
     // call that a person, a client or a sub-agent answers.
-    if (input.isLast || input.subAgent || !toolCalls.every((call) => call.route.to === 'answered' || runsAtOnce(call)))
+    if (
+      input.isLast ||
+      input.isForced ||
+      input.subAgent ||
+      !toolCalls.every((call) => call.route.to === 'answered' || runsAtOnce(call))
+    )
       return;
     const missing = toolCalls.filter(runsAtOnce).length;
     const upTo = input.upTo + records.length + missing;
@@ -178,7 +184,8 @@ export class StepsAhead {
     const answer = detached(async () => {
       const prepared = await prepareModelCall(this.#sources, call, records, signal);
       signal.throwIfAborted();
-      // Only the activity requests sign-ins.
+      // Only the activity compacts conversations and requests sign-ins.
+      if (prepared.compaction) throw new Error('the conversation has to be compacted first');
       if (prepared.toolset.unavailable.some(({ signIn }) => signIn)) throw new Error('the user has to sign in first');
       return { prepared, parts: readAhead(prepared.provider.stream(prepared.request, signal)) };
     });
@@ -198,6 +205,7 @@ function isSame(begun: NextCall, asked: CallModelInput): boolean {
     begun.specHash === asked.specHash &&
     begun.upTo === asked.upTo &&
     begun.mayStart === asked.mayStart &&
+    begun.isForced === asked.isForced &&
     begun.recent.length === asked.recent.length &&
     begun.recent.every((stamp) => asked.recent.includes(stamp))
   );

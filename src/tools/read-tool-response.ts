@@ -21,13 +21,14 @@ const MAX_COUNTED = 1_000;
 export const MAX_READS_BY_MESSAGE = 20;
 
 /**
- * Lets the model read and search the tool results and the files of its conversation that it sees in part. The activity that receives
- * the call answers it, since it has the conversation: a thread can read the results of its own branch, and no others.
+ * Lets the model read and search the tool results and the files of its conversation that it sees in part. The activity
+ * that receives the call answers it, since it has the conversation: a thread can read those of its own branch, and no
+ * others.
  */
 export const READ_TOOL_RESPONSE: AgentTool = {
   name: NAME,
   description:
-    'Read or search a result of an earlier tool call, or a file of the user, of which you see only a part. ' +
+    'Read or search a result of an earlier tool call, or a file of the user, of which you see only a part, or a result that was cleared. ' +
     'Positions are counted in characters from 0.',
   parameters: {
     type: 'object',

@@ -6,12 +6,13 @@ import { DatabaseSync } from 'node:sqlite';
 import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
+import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { byThread, folded } from '../support/api-client.ts';
 import { findDevServers } from '../../src/temporal-server/dev-server.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { eventually } from '../support/eventually.ts';
 import { TestMcpServer, type RunningCall, type TestTool } from '../support/mcp-server.ts';
-import { held, say, ScriptedModel, use, type Script } from '../support/scripted-model.ts';
+import { held, say, ScriptedModel, textOf, use, type Script } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
 /**
@@ -113,12 +114,16 @@ function crashIfReady(): void {
 }
 
 /** A session with an agent whose model runs these scripts. */
-async function open(options: { on?: string; scripts: Script[] }): Promise<{ name: string; sessionId: string }> {
+async function open(options: {
+  on?: string;
+  scripts: Script[];
+  config?: AgentSpec['config'];
+}): Promise<{ name: string; sessionId: string }> {
   const name = newId('req');
   model.script(name, ...options.scripts);
   const registered = { type: 'truefoundry-mcp-registry', name: options.on ?? 'test' };
   const servers = [{ ...registered, require_approval_for_tools: ['refund'] }];
-  await server.api.putAgent(name, { model: { name }, mcp_servers: servers });
+  await server.api.putAgent(name, { model: { name }, mcp_servers: servers, config: options.config });
   return { name, sessionId: await server.api.createSession(name) };
 }
 
@@ -194,6 +199,34 @@ test.concurrent('a crash while sub-agents work: each continues with its conversa
   expect(answers?.map(({ content }) => content)).toEqual(names.map((name) => `${name} is done`));
   const replay = await server.api.subscribe(sessionId, turnId).done;
   expect(byThread(folded(reader.frames, await rest.done))).toEqual(byThread(folded(replay)));
+});
+
+test.concurrent('a crash while the conversation is summarized: it is summarized once in the log, and the turn continues', async () => {
+  const usage = { prompt_tokens: 3_000, completion_tokens: 1, total_tokens: 3_001 };
+  const summary = held(
+    (call) => call.text('The begin'),
+    () => undefined,
+  );
+  const { name, sessionId } = await open({
+    scripts: [(call) => call.text('First.').finish('stop', usage), summary.script, say('All of it.'), say('Second.')],
+    config: { context_management: { compaction: { compaction_threshold_tokens: 1_000 } } },
+  });
+  await server.api.turn(sessionId, 'x'.repeat(3_000)).done;
+  const reader = server.api.turn(sessionId, 'go on');
+  await summary.reached;
+  const turnId = await reader.turnId();
+  await crash();
+  await reader.done.catch(() => undefined);
+  summary.release();
+  const end = await server.api.subscribe(sessionId, turnId).end();
+  // The usage of the attempt that was lost was never reported.
+  expect(end).toMatchObject({
+    output: { content: 'Second.' },
+    metrics: { total_input_tokens: 20, unreported_attempts: 1 },
+  });
+  await server.api.turn(sessionId, 'more').done;
+  expect(model.requestsTo(name).map(({ messages }) => messages.length)).toEqual([1, 2, 2, 2, 4]);
+  expect(textOf(model.requestsTo(name)[4]?.messages[0])).toMatch(/All of it\.$/);
 });
 
 test.concurrent('a crash during a tool call: an effect happens at most once, and repeated calls have the same operation id', async () => {

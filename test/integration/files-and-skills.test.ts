@@ -118,6 +118,8 @@ const file = (name: string, mimeType: string, content: Buffer | string) => ({
   data: `data:${mimeType};base64,${Buffer.from(content).toString('base64')}`,
 });
 
+const GIF = Buffer.from('GIF89a;');
+
 const withFiles = (...files: object[]) => [
   { type: 'user.message', content: [{ type: 'text', text: 'read' }, ...files] },
 ];
@@ -139,6 +141,8 @@ test('the model gets the texts of files, whatever their kind, and why a file has
       file('c.zip', 'application/zip', 'PK'),
       file('d.pdf', 'application/pdf', pdfOf(['One', 'Two'])),
       file('e.pdf', 'application/pdf', 'not a PDF file'),
+      file('f.png', 'image/png', 'not an image'),
+      file('g.png', 'image/png', GIF),
     ),
   );
   await turn.done;
@@ -147,11 +151,17 @@ test('the model gets the texts of files, whatever their kind, and why a file has
     'File a.json (application/json, 7 B):\n{"a":1}',
     'File b.csv (text/csv, 4 B):\ncafé',
     'File main.rs (application/octet-stream, 12 B):\nfn main() {}',
-    'File data.bin (application/octet-stream, 3 B): its text cannot be read: it is not a text.',
-    'File c.zip (application/zip, 2 B): its text cannot be read: files of this type cannot be read.',
+    'File data.bin (application/octet-stream, 3 B): it cannot be read: it is not a text.',
+    'File c.zip (application/zip, 2 B): it cannot be read: files of this type cannot be read.',
     expect.stringMatching(/^File d\.pdf \(application\/pdf, .*\):\n\[page 1\]\nOne\n\n\[page 2\]\nTwo$/),
-    expect.stringMatching(/^File e\.pdf \(application\/pdf, 14 B\): its text cannot be read: it is damaged: /),
+    expect.stringMatching(/^File e\.pdf \(application\/pdf, 14 B\): it cannot be read: it is damaged: /),
+    'File f.png (image/png, 12 B): it cannot be read: it is not a PNG, JPEG, GIF or WebP image.',
+    undefined,
   ]);
+  const image = { url: `data:image/gif;base64,${GIF.toString('base64')}` };
+  expect(JSON.stringify(chat.requests()[0]?.messages)).toContain(
+    JSON.stringify({ type: 'image_url', image_url: image }),
+  );
   expect(JSON.stringify(folded(turn.frames))).not.toContain('fileTexts');
 });
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
-import { held, say, use } from '../support/scripted-model.ts';
+import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
-/** What a client does to a running turn: it pauses and resumes it, and gives it messages. */
+/** What a client does to a running turn: it pauses and resumes it, gives it messages, and has it answer. */
 
 let server: TestServer;
 let slow = Promise.withResolvers<void>();
@@ -250,4 +250,63 @@ test('a message after a cancel begins the next turn', async () => {
   expect(await reader.end()).toMatchObject({ status: 'cancelled' });
   expect((await reader.done).filter(({ type }) => type === 'user.steered')).toEqual([]);
   expect(promptOf(chat, 1)?.at(-1)).toEqual(['user', 'two']);
+});
+
+const askedToAnswer = (chat: Chat) => chat.requests().map((request) => request.tool_choice);
+
+test('a turn that is to answer does so with its next model call, without tools, and resumes for it', async () => {
+  slow = Promise.withResolvers();
+  const disobedient: Script = (call) => {
+    call.text('Fine.');
+    call.toolCall('look', {}, 'l1');
+    call.finish();
+  };
+  const chat = await server.chat({
+    scripts: [use({ name: 'slow', id: 's1' }), disobedient, say('Again.')],
+    spec: onTestServer,
+  });
+  expect(await send(chat, 'force_answer')).toEqual([409, 'nothing_running']);
+  const reader = chat.turn('go');
+  await reader.turnId();
+  calls.length = 0;
+  await expect.poll(() => calls).toEqual(['slow']);
+  expect(await send(chat, 'pause')).toEqual(DONE);
+  for (let i = 0; i < 2; i++) expect(await send(chat, 'force_answer')).toEqual(DONE);
+  slow.resolve();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Fine.' }, required_actions: [] });
+  expect(calls).toEqual(['slow']);
+  expect((await reader.done).filter((one) => isSteering(one) || one.type === 'tool.response')).toMatchObject([
+    { type: 'turn.paused' },
+    { type: 'turn.resumed', reason: 'requested', by },
+    { tool_call_id: 's1', outcome: 'succeeded' },
+    { tool_call_id: 'l1', outcome: 'failed' },
+  ]);
+  // The next turn may use tools.
+  await chat.turn('next').done;
+  expect(askedToAnswer(chat)).toEqual([undefined, 'none', undefined]);
+});
+
+test('sub-agents and a turn that waits for approvals answer, too', async () => {
+  slow = Promise.withResolvers();
+  const chat = await server.chat({ spec: { ...onTestServer, config: { pause: 'wait' } } });
+  server.model.script(`${chat.agent}-sub`, use({ name: 'slow', id: 's1' }), say('As far as I know, yes.'));
+  const sub = { name: 'create_sub_agent', id: 'c1', args: { name: 'sub', input: 'look', model: `${chat.agent}-sub` } };
+  chat.script(use(sub, { name: 'ask_user_question', id: 'q1', args: { question: 'Why?' } }), say('Yes.'));
+  calls.length = 0;
+  const reader = chat.turn('go');
+  await expect.poll(() => calls).toEqual(['slow']);
+  expect(await send(chat, 'force_answer')).toEqual(DONE);
+  slow.resolve();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Yes.' } });
+  expect(await reader.done).toContainEqual(
+    expect.objectContaining({ type: 'tool.response', tool_call_id: 'q1', outcome: 'cancelled' }),
+  );
+  expect(
+    chat
+      .requests()[1]
+      ?.messages.slice(-2)
+      .map(({ content }) => content),
+  ).toEqual(['As far as I know, yes.', expect.stringContaining('asked for an answer')]);
+  const forced = server.model.requests.filter(({ model }) => model === `${chat.agent}-sub`);
+  expect(forced.map((request) => request.tool_choice)).toEqual([undefined, 'none']);
 });

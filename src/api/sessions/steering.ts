@@ -40,9 +40,29 @@ export function steeringRoutes(context: ApiContext): Route[] {
       },
       ({ params, caller }) => control('resume', params.session_id, caller),
     ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/force_answer',
+      {
+        id: 'forceAnswer',
+        tag: 'Turns',
+        summary: 'Have the running turn answer now',
+        description:
+          'Its next model call may use no tools, and ends the turn; so do those of its sub-agents. Tools that run end ' +
+          'before. Calls that wait for answers end as cancelled, and a paused turn is resumed.',
+        body: json(nothing, {}),
+        answer: json(nothing, {}),
+        errors: ['forbidden', 'session_not_found', 'nothing_running'],
+      },
+      ({ params, caller }) => control('force_answer', params.session_id, caller),
+    ),
   ];
 
-  async function control(type: 'pause' | 'resume', sessionId: string, caller: Caller): Promise<Record<string, never>> {
+  async function control(
+    type: 'pause' | 'resume' | 'force_answer',
+    sessionId: string,
+    caller: Caller,
+  ): Promise<Record<string, never>> {
     const session = await authorizeSession(context.catalog, sessionId, caller, 'cancel');
     await controlTurn(context, { session, subject: caller.subject, type });
     return {};

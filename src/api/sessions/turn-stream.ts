@@ -12,7 +12,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
-import { deltaToWire, messageBase, messageEnd, toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
+import { deltaToWire, isShown, messageBase, messageEnd, toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
 
 /** If the tail has not reached the reader's cursor after this time, the cursor is checked against the log. */
 const CATCH_UP_MS = 2_000;
@@ -130,6 +130,7 @@ export class TurnReader {
 
   *#events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
     for (const { sequenceNumber, frame } of frames) {
+      if (frame.kind === 'record' && !isShown(frame.record)) continue;
       const event = frameToWire(frame);
       if (event.type === 'model.message.delta') {
         this.#onFirstDelta?.();

@@ -1,3 +1,4 @@
+import { sequenceNumber } from '../../../core/cursor.ts';
 import { responseText } from '../../../core/tool-records.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../../../core/message.ts';
@@ -7,6 +8,7 @@ import {
   type Approval,
   type ApprovalPolicy,
   type AuthRequired,
+  type ContextCompacted,
   type Elicitation,
   type InputBreakdown,
   type InputItem,
@@ -80,9 +82,16 @@ export function toWire(record: LogRecord): SessionEvent {
       return pauseToWire(record);
     case 'user.steered':
       return steeredToWire(record);
+    case 'context.compacted':
+      return compactedToWire(record);
     case 'turn.done':
       return turnDoneToWire(record);
   }
+}
+
+/** Whether clients get the event of a record: those that do not know its type would fail. */
+export function isShown(record: LogRecord): boolean {
+  return record.kind !== 'context.compacted' || record.isShown === true;
 }
 
 /** The text of a result; one that was cut ends with the address of the whole. */
@@ -621,4 +630,21 @@ function steeredToWire(record: UserSteered): SessionEvent {
 function pauseToWire({ kind: type, id, at, reason, by, ...rest }: TurnPaused): SessionEvent {
   rest satisfies NoFields;
   return { type, id, created_at: at, thread_id: null, reason, ...(by && { by: subjectToWire(by) }) };
+}
+
+function compactedToWire(record: ContextCompacted): SessionEvent {
+  // The metrics of the turn have the usage, and the found tools are for the model.
+  const { foundTools: _, usage: __, isShown: ___, ...shown } = record;
+  const { kind: type, id, at, threadId, through, summary, tokensBefore, tokensAfter, ...rest } = shown;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    through: sequenceNumber({ ordinal: through, frame: 0 }),
+    summary: summary ?? null,
+    tokens_before: tokensBefore,
+    tokens_after: tokensAfter,
+  };
 }

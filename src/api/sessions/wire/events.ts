@@ -235,6 +235,18 @@ export const userSteered = z
   })
   .meta({ id: 'UserSteered' });
 
+export const contextCompacted = z
+  .object({
+    type: z.literal('context.compacted'),
+    ...base,
+    thread_id: z.string(),
+    through: z.int().describe('sequence number of the last event of this turn that is replaced; 0: none'),
+    summary: z.string().nullable().describe('null if only the results of tools were cleared'),
+    tokens_before: z.int().describe('input of the next model call, estimated'),
+    tokens_after: z.int(),
+  })
+  .meta({ id: 'ContextCompacted' });
+
 export const mcpInitialize = z
   .object({
     type: z.literal('mcp.initialize'),
@@ -370,6 +382,7 @@ export const turnEvent = z
     approvalRequired,
     responseRequired,
     toolDecided,
+    contextCompacted,
     turnPaused,
     turnResumed,
     userSteered,
