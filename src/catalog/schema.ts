@@ -21,6 +21,7 @@ export interface Tables {
   mcp_sign_ins: McpSignInsTable;
   mcp_grants: McpGrantsTable;
   actions: ActionsTable;
+  kept_answers: KeptAnswersTable;
   action_audience: ActionAudienceTable;
   action_events: ActionEventsTable;
   webhooks: WebhooksTable;
@@ -225,6 +226,19 @@ interface McpGrantsTable {
   /** Until when one process may refresh the tokens; null if none does. */
   refreshing_until: string | null;
   created_at: string;
+}
+
+/**
+ * Answers to calls that are pending on an ended turn, before all of them are answered and the next turn starts. They end
+ * with any turn that follows.
+ */
+interface KeptAnswersTable {
+  turn_id: string;
+  thread_id: string;
+  tool_call_id: string;
+  session_id: string;
+  /** JSON, encrypted: a `KeptAnswer`. */
+  answer: string;
 }
 
 export const ACTION_STATUSES = ['pending', 'decided', 'expired', 'superseded'] as const;

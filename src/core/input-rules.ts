@@ -39,18 +39,8 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   for (const item of input) {
     if (item.type === 'user.message') continue;
     const key = callKey(item);
-    const call = waiting.get(key);
-    const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
-    if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
-    if (answered.has(key)) return { code: 'call_answered_twice', message: `${what} is answered twice` };
-    const refusal = refuseAnswer(call, item);
+    const refusal = refuseInputAnswer(item, waiting.get(key), answered.has(key));
     if (refusal) return refusal;
-    if (item.type === 'user.tool_approval' && item.approval.status === 'allow' && needsVotes(call)) {
-      return {
-        code: 'not_an_approver',
-        message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
-      };
-    }
     answered.add(key);
   }
   const unanswered = answerable.filter((call) => !answered.has(callKey(call)));
@@ -65,6 +55,24 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   return {
     code: 'actions_pending',
     message: `these tool calls of the previous turn must be answered first: ${ids}`,
+  };
+}
+
+/** Why a turn that follows the one with a pending call cannot begin with this answer to it. */
+export function refuseInputAnswer(
+  item: Exclude<InputItem, { type: 'user.message' }>,
+  call: PendingCall | undefined,
+  isAnswered: boolean,
+): Refusal | undefined {
+  const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
+  if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
+  if (isAnswered) return { code: 'call_answered_twice', message: `${what} is answered twice` };
+  const refusal = refuseAnswer(call, item);
+  if (refusal) return refusal;
+  if (item.type !== 'user.tool_approval' || item.approval.status !== 'allow' || !needsVotes(call)) return undefined;
+  return {
+    code: 'not_an_approver',
+    message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
   };
 }
 

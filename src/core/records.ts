@@ -31,8 +31,13 @@ export type UserContentPart = { type: 'text'; text: string } | StoredFile;
 /** A validated item of a turn's input; files are already in the blob store. */
 export type InputItem =
   | { type: 'user.message'; content: string | UserContentPart[] }
-  | { type: 'user.tool_approval'; threadId: string; toolCallId: string; approval: Approval }
-  | { type: 'user.tool_response'; threadId: string; toolCallId: string; content: string };
+  | ({ type: 'user.tool_approval'; threadId: string; toolCallId: string; approval: Approval } & KeptBy)
+  | ({ type: 'user.tool_response'; threadId: string; toolCallId: string; content: string } & KeptBy);
+
+/** An answer that was given before the turn could start has its author, who need not be the creator of the turn. */
+interface KeptBy {
+  by?: Subject;
+}
 
 export type Approval = { status: 'allow'; edited?: EditedArguments } | { status: 'deny'; reason?: string };
 

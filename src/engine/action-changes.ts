@@ -4,6 +4,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { actionKind } from '../core/actions.ts';
 import type { TurnStart } from '../core/history.ts';
 import type { ActionRequired, AnswerableCall, EditedArguments, LogEntry, PendingCall } from '../core/records.ts';
+import type { Answer } from '../core/turn-actions.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
@@ -61,13 +62,18 @@ export function answersOf({
 }: Pick<TurnStart, 'input' | 'createdBy' | 'createdAt'>): Answers | undefined {
   const items = input.flatMap((item): Answers['items'] => {
     if (item.type === 'user.message') return [];
-    const { threadId, toolCallId } = item;
-    if (item.type === 'user.tool_response') return [{ threadId, toolCallId, decision: 'respond' }];
-    const { approval } = item;
-    const detail = approval.status === 'deny' ? shown(approval.reason) : shown(undefined, approval.edited);
-    return [{ threadId, toolCallId, decision: approval.status, ...detail }];
+    const { threadId, toolCallId, by } = item;
+    return [{ threadId, toolCallId, ...decisionOf(item), ...(by && { isKept: true }) }];
   });
   return items.length > 0 ? { by: createdBy, at: createdAt, items } : undefined;
+}
+
+/** An answer as the index has it. */
+export function decisionOf(answer: Answer): Pick<ActionDecision, 'decision' | 'reason' | 'arguments'> {
+  if (answer.type === 'user.tool_response') return { decision: 'respond' };
+  const { approval } = answer;
+  const detail = approval.status === 'deny' ? shown(approval.reason) : shown(undefined, approval.edited);
+  return { decision: approval.status, ...detail };
 }
 
 /** A text that was moved into the blob store is left out of the index: a reason, and edited arguments. */

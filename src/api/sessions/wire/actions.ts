@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/schema.ts';
 import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
 import type { ActionEvent } from '../../../catalog/actions.ts';
-import { approvalPolicy, subject, timestamp } from './events.ts';
+import { approvalPolicy, timestamp } from './events.ts';
+import { subject } from './subject.ts';
 import { policyToWire, subjectToWire } from './events-to-wire.ts';
 
 /** Actions: the tool calls that wait for a person or a client (`docs/approvals.md`). */

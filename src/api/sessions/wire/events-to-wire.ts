@@ -304,17 +304,22 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
         return { type, content: contentToWire(content, fit, sessionId) };
       }
       case 'user.tool_approval': {
-        const { type, threadId, toolCallId, approval, ...rest } = item;
+        const { type, threadId, toolCallId, approval, by, ...rest } = item;
         rest satisfies NoFields;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: approvalToWire(approval, fit) };
+        const shown = approvalToWire(approval, fit);
+        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown, ...authorToWire(by) };
       }
       case 'user.tool_response': {
-        const { type, threadId, toolCallId, content, ...rest } = item;
+        const { type, threadId, toolCallId, content, by, ...rest } = item;
         rest satisfies NoFields;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, content: fit(content) };
+        return { type, thread_id: threadId, tool_call_id: toolCallId, content: fit(content), ...authorToWire(by) };
       }
     }
   });
+}
+
+function authorToWire(by: Subject | undefined): { by?: ReturnType<typeof subjectToWire> } {
+  return by ? { by: subjectToWire(by) } : {};
 }
 
 function approvalToWire(approval: Approval, fit: (text: string) => string): WireApproval {

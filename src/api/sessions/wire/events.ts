@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { ROLES } from '../../../core/subject.ts';
 import { inputItem, messageContent } from './input.ts';
+import { subject } from './subject.ts';
 
 /**
  * The events of a turn as clients see them (`docs/sessions-api.md`, section 3). Fields that also have an older name are
@@ -8,10 +9,6 @@ import { inputItem, messageContent } from './input.ts';
  */
 
 export const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
-
-export const subject = z
-  .object({ subject_id: z.string(), subject_type: z.string(), subject_slug: z.string() })
-  .meta({ id: 'Subject' });
 
 export const toolInfo = z
   .discriminatedUnion('type', [
