@@ -58,7 +58,6 @@ const FALLBACK_WAIT_MS = 1;
 
 type Outcome = CallModelResult['outcome'];
 
-/** Of a call that is not repeated after a compaction. */
 type MessageOutcome = Outcome & { status: 'answered' | 'cancelled' | 'sign_in_required' | 'error' };
 
 /** What comes before the model is called: a compaction, or sign-ins. */
@@ -224,19 +223,20 @@ class ModelCallAttempt {
   /** The text of a summary is not published: readers get it with its record. */
   async #compact(prepared: PreparedModelCall, compaction: Compaction): Promise<NewRecord> {
     this.#isCompacting = true;
+    const { turnId, messageId } = this.#input;
     const { bus } = this.#dependencies;
-    const input = this.#input;
-    const plan = { ...input, messageId: `${input.messageId}_summary` };
+    const plan = { ...this.#input, messageId: `${messageId}_summary` };
     const ask = async (request: ModelRequest): Promise<string> => {
-      const message = new MessageAssembler({ turnId: input.turnId, plan, attempt: 0, prepared, bus });
+      const message = new MessageAssembler({ turnId, plan, attempt: 0, prepared, bus });
       this.#message = message;
       this.#wasCalled = true;
       await message.read(prepared.provider.stream(request, this.#signal));
       this.#add(message.usage ?? UNREPORTED);
       this.#wasCalled = false;
-      return message.content;
+      if (message.content.trim()) return message.content;
+      throw new ModelError(this.details.failures === 0 ? 'empty_answer' : 'bad_request', 'the model gave no summary');
     };
-    const record = await compactConversation(compaction, input, { ...prepared, ask });
+    const record = await compactConversation(compaction, this.#input, { ...prepared, ask });
     this.#recordUsage();
     return { ...record, ...reported(this.details.usage) };
   }

@@ -134,6 +134,15 @@ test('summarizes previous turns first, and keeps as much as a third of the thres
   expect(shown([...more, ...compactedTo(further)])).toEqual(['summary', 'call c', 'result c']);
 });
 
+test('a summary is not written anew until there is enough to add to it', () => {
+  const first = [userSays('x'.repeat(4_000)), userSays('two')];
+  const [compacted] = compactedTo(planOf(first, { tokens: 1_200 }));
+  const records = [...first, { ...compacted!, summary: 's'.repeat(2_000) }];
+  // The instructions alone exceed the threshold.
+  expect(planOf([...records, ...step('a', 20), ...step('b', 20)], { tokens: 5_000 })).toBeUndefined();
+  expect(planOf([...records, ...step('a', 200), ...step('b', 200)], { tokens: 5_000 })?.summarized).toHaveLength(4);
+});
+
 test('a second summary replaces the first one, also in a later turn', () => {
   const first = [userSays('x'.repeat(4_000)), userSays('two')];
   const records = [...first, ...compactedTo(planOf(first, { tokens: 1_200 })), ...step('a', 1_200), userSays('three')];

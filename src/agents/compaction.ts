@@ -18,7 +18,7 @@ const KEPT_SHARE = 1 / 3;
 /** Results are only cleared if the next model call is then below this share; otherwise the next one would be above it. */
 const CLEARED_SHARE = 3 / 4;
 
-/** A summary is not worth a model call if it replaces less than this share. */
+/** A summary is not worth a model call if it adds less than this share to the last one. */
 const MIN_SUMMARIZED_SHARE = 1 / 10;
 
 /** The steps of a turn whose results are not cleared: the model is working with them. */
@@ -104,19 +104,22 @@ function planClearing({ conversation, records, compacted, tokens, threshold }: S
 function planSummary(situation: Situation): CompactionPlan | undefined {
   const { conversation, records, compacted, tokens, threshold, isTooLong } = situation;
   const begin = beginOfTurn(records);
-  const before = (boundary: number) => conversation.filter(({ at }) => at < boundary).map(({ item }) => item);
-  const kept = (boundary: number) => tokensOf(conversation.filter(({ at }) => at >= boundary).map(({ item }) => item));
-  const isNew = (boundary: number) => conversation.some(({ at }) => at >= compacted.from && at < boundary);
+  const between = (from: number, to: number) =>
+    conversation.filter(({ at }) => at >= from && at < to).map(({ item }) => item);
+  const isNew = (boundary: number) => between(compacted.from, boundary).length > 0;
   const messages = messagesSince(conversation, begin);
   // The last resort is to summarize everything, also the user's message: if what the last summary kept is too long.
   const isLastResort = isTooLong && compacted.last > (messages.at(-1) ?? begin);
   const places = [...(isLastResort ? [] : [begin, ...messages]), ...(isTooLong ? [records.length] : [])].filter(isNew);
-  const boundary = places.find((place) => kept(place) <= threshold * KEPT_SHARE) ?? places.at(-1);
+  const boundary =
+    places.find((place) => tokensOf(between(place, Infinity)) <= threshold * KEPT_SHARE) ?? places.at(-1);
   if (boundary === undefined) return undefined;
-  const summarized = before(boundary);
-  const size = tokensOf(summarized);
-  if (!isTooLong && size < threshold * MIN_SUMMARIZED_SHARE) return undefined;
-  return { through: boundary - begin, tokensBefore: tokens, tokensAfter: Math.max(0, tokens - size), summarized };
+  // Summarizing a summary again gains nothing: instructions alone may exceed the threshold.
+  const gain = tokensOf(between(compacted.from, boundary));
+  if (!isTooLong && gain < threshold * MIN_SUMMARIZED_SHARE) return undefined;
+  const summarized = between(-1, boundary);
+  const tokensAfter = Math.max(0, tokens - tokensOf(summarized));
+  return { through: boundary - begin, tokensBefore: tokens, tokensAfter, summarized };
 }
 
 /** The index of the first record of the turn in progress. */

@@ -23,9 +23,9 @@ export function fileKey(file: StoredFile): string {
   return 'blob' in file ? file.blob : sha256(file.base64);
 }
 
-/** The id by which a model names a file. */
+/** The id by which a model names a file. The same bytes are another file under another type, which is read differently. */
 export function fileId(file: StoredFile): string {
-  return `file_${fileKey(file).slice(0, 8)}`;
+  return `file_${sha256(`${file.mimeType} ${fileKey(file)}`).slice(0, 8)}`;
 }
 
 /**

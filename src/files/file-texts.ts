@@ -21,7 +21,10 @@ interface FileScope {
   signal: AbortSignal;
 }
 
-/** What models get of the files that users have sent. What is extracted from a file is stored beside it, as a blob of the session. */
+/**
+ * What models get of the files that users have sent. What is extracted from a file is stored beside it, as a blob of the
+ * session.
+ */
 export class FileTexts {
   readonly #blobs: BlobStore;
   readonly #log: Logger;
@@ -31,8 +34,7 @@ export class FileTexts {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: (read) => 100 + ('text' in read ? read.text.length : 0),
   });
-
-  /** Empty for what providers take for no image. */
+  /** Empty for bytes that providers do not take as an image. */
   readonly #imageTypes = new LRUCache<string, string>({ max: 10_000 });
 
   constructor({ blobs, log }: { blobs: BlobStore; log: Logger }) {
@@ -103,5 +105,5 @@ function copyOf(slice: string): string {
 }
 
 function cacheKey(sessionId: string, file: StoredFile): string {
-  return `${sessionId}/${fileKey(file)}`;
+  return `${sessionId}/${file.mimeType}/${fileKey(file)}`;
 }

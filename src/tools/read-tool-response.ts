@@ -21,8 +21,9 @@ const MAX_COUNTED = 1_000;
 export const MAX_READS_BY_MESSAGE = 20;
 
 /**
- * Lets the model read and search the tool results and the files of its conversation that it sees in part. The activity that receives
- * the call answers it, since it has the conversation: a thread can read the results of its own branch, and no others.
+ * Lets the model read and search the tool results and the files of its conversation that it sees in part. The activity
+ * that receives the call answers it, since it has the conversation: a thread can read those of its own branch, and no
+ * others.
  */
 export const READ_TOOL_RESPONSE: AgentTool = {
   name: NAME,

@@ -127,7 +127,11 @@ test('a conversation above the threshold is summarized before the next model cal
   expect(message?.messages.map(textOf)).toEqual([expect.stringMatching(/summarized[^]*They said x\.$/), 'go on']);
   const compacted = (await second.done).find(({ type }) => type === 'context.compacted');
   expect(compacted).toMatchObject({ thread_id: 'main', through: 0, summary: 'They said x.', tokens_before: 3_007 });
-  expect((await second.end()).metrics).toMatchObject({ total_input_tokens: 20, unreported_attempts: 0 });
+  expect((await second.end()).metrics).toMatchObject({
+    total_input_tokens: 20,
+    model_calls: 2,
+    unreported_attempts: 0,
+  });
   await chat.turn('and then').done;
   expect(chat.requests()[3]?.messages.map(textOf)).toEqual([
     expect.stringMatching(/They said x\.$/),
@@ -205,6 +209,16 @@ test('a turn whose conversation cannot be made short enough ends with the error 
   });
   expect(chat.requests()[5]?.messages.map(textOf)).toEqual([expect.stringMatching(/Two\.$/)]);
   expect(chat.requests()).toHaveLength(6);
+});
+
+test('a model that writes no summary is asked once more, then the turn ends with an error', async () => {
+  const chat = await server.chat({ scripts: [sayAfterLong('First.'), say(''), say('')], spec: compacting });
+  await chat.turn('x'.repeat(3_000)).done;
+  expect(await chat.turn('two').end()).toMatchObject({
+    status: 'error',
+    message: 'The conversation is too long, and could not be summarized: the model gave no summary',
+  });
+  expect(chat.requests()).toHaveLength(3);
 });
 
 test('an agent without compaction gets the error of the provider', async () => {
