@@ -3,7 +3,7 @@ import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
 import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn } from '../src/core/records.ts';
-import { operationIdOf, outcomeText } from '../src/core/tool-records.ts';
+import { operationIdOf, outcomeText, votesOf } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { requestSignIn } from '../src/agents/request-sign-ins.ts';
 import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
@@ -263,7 +263,7 @@ class ToolCallAttempt {
   }
 
   #waitForSignIn({ kind, server }: RequiredSignIn): CallToolResult {
-    const { threadId, toolCallId, source, edited } = this.#input;
+    const { threadId, toolCallId, source, edited, onUnknown } = this.#input;
     const call: PendingCall = {
       threadId,
       toolCallId,
@@ -271,6 +271,8 @@ class ToolCallAttempt {
       source,
       signInId: server.signInId,
       ...(edited && { edited }),
+      // If its outcome is unknown after the sign-in, these have to agree that it runs again.
+      ...(onUnknown?.policy && { policy: votesOf(onUnknown.policy) }),
     };
     const at = new Date().toISOString();
     const records: NewRecord[] = [{ kind, at, threadId, servers: [server], calls: [call] }];

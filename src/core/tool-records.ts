@@ -123,17 +123,22 @@ function unknownCall(
   { policy }: NonNullable<CallToolInput['onUnknown']>,
   unknownOutcome: string,
 ): PendingCall {
-  const { approvers, quorum = 1 } = policy ?? {};
-  const votes: ApprovalPolicy = { quorum, ...(approvers && { approvers }), onExpiry: 'deny', mayEditArguments: false };
   return {
     threadId,
     toolCallId,
     needs: 'response',
     source,
     ...(edited && { edited }),
-    policy: votes,
+    policy: votesOf(policy),
     unknownOutcome,
   };
+}
+
+/** Who has to agree that a call runs again, as a policy without a time limit. */
+export function votesOf(
+  { approvers, quorum }: Pick<ApprovalPolicy, 'approvers' | 'quorum'> = { quorum: 1 },
+): ApprovalPolicy {
+  return { quorum, ...(approvers && { approvers }), onExpiry: 'deny', mayEditArguments: false };
 }
 
 /** Whether a pending call may have taken effect. */

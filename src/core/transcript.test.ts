@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { randomTurn } from '../../test/support/random-turn.ts';
+import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { emptyText } from './message.ts';
-import { TurnProjection } from './projection.ts';
+import { turnCreated, TurnProjection } from './projection.ts';
 import { transcript, foundTools } from './transcript.ts';
-import type { UnsequencedRecord } from './records.ts';
+import type { PendingCall, UnsequencedRecord } from './records.ts';
 
 /** Checks what a strict provider rejects: see the rules of the chat completions protocol on `tool_calls`. */
 function expectStrict(items: ReturnType<typeof transcript>): void {
@@ -39,6 +39,45 @@ test('every call of every turn has exactly one result, which directly follows it
       for (let n = 1; n < records.length; n++) expectStrict(transcript(records.slice(0, n), 'main'));
     }),
   );
+});
+
+test('the last question of a call decides what a response is: an answer to its server, or its result', () => {
+  const call = { threadId: 'main', toolCallId: 'p1' };
+  const source = { turnId: TURN_ID, messageId: 'msg_1', stamp: 's', index: 0 };
+  const edited = { arguments: '{"amount":1}', hash: 'h' };
+  const pending = { ...call, needs: 'response' as const, source, edited };
+  const route = { to: 'server', effect: 'once', approval: true, callHash: 'h' } as const;
+  const info = { type: 'mcp', serverId: 's', serverName: 's', name: 'pay' } as const;
+  const message: UnsequencedRecord = {
+    kind: 'model.message',
+    id: 'msg_1',
+    at: '',
+    threadId: 'main',
+    content: '',
+    refusal: '',
+    reasoning: '',
+    finishReason: 'tool_calls',
+    toolCalls: [{ id: 'p1', name: 'pay', arguments: '{"amount":5}', info, route }],
+  };
+  const asks = (question: Pick<PendingCall, 'elicitation' | 'unknownOutcome'>): UnsequencedRecord => ({
+    kind: 'tool.response_required',
+    at: '',
+    threadId: 'main',
+    calls: [{ ...pending, ...question }],
+  });
+  const responds = (content: string): UnsequencedRecord => {
+    const { id: _, ...created } = turnCreated(turnStart({ input: [{ type: 'user.tool_response', ...call, content }] }));
+    return created;
+  };
+  const told = (...records: UnsequencedRecord[]) => {
+    const [, item] = transcript([message, ...records], 'main');
+    return item?.role === 'tool' ? item.content : undefined;
+  };
+  const asked = [asks({ elicitation: { question: '{}', state: { blob: 'b' } } }), responds('{"action":"accept"}')];
+  expect(told(...asked)).toMatch('not completed here');
+  const lost = asks({ unknownOutcome: 'Nobody knows.' });
+  expect(told(...asked, lost)).toBe('Nobody knows.');
+  expect(told(...asked, lost, responds('It was paid.'))).toMatch(/It ran with: {"amount":1}\n\nIt was paid\.$/);
 });
 
 function found(names: string[], threadId = 'main'): UnsequencedRecord {
