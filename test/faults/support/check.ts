@@ -53,6 +53,14 @@ export async function checkInvariants(world: World): Promise<number> {
     checkOutcomes(its);
     const decisions = recorder.decisions.filter((one) => one.sessionId === sessionId);
     checkVotes(decisions, its);
+    checkAnswers(
+      [
+        ...inputs.filter(({ outcome }) => outcome === 'accepted').flatMap(({ input }) => input),
+        ...recorder.responses.flatMap((one) => (one.sessionId === sessionId && one.response === 200 ? [one.item] : [])),
+      ],
+      its,
+    );
+    checkThreads(its);
     checkDecisions(ledger.effects, [...inputs, ...decisions.map(asInput)], its);
     missingAttempts += checkUsage(planned, its);
   }
@@ -294,12 +302,40 @@ function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
   }
 }
 
+/** What a client or a user has answered, and was accepted, is the result of its call, or part of it. */
+function checkAnswers(items: Record<string, unknown>[], turns: Stored[]): void {
+  const results = new Map(
+    turns.flatMap(({ events }) =>
+      events.flatMap((event) => (event.type === 'tool.response' ? [[event.tool_call_id, event] as const] : [])),
+    ),
+  );
+  for (const { type, tool_call_id: id, content } of items) {
+    if (type !== 'user.tool_response') continue;
+    const result = results.get(String(id));
+    if (result?.outcome === 'succeeded') expect(result.content, `the result of ${String(id)}`).toContain(content);
+  }
+}
+
+/** Each sub-agent starts once and ends once, unless it waits in the last turn. */
+function checkThreads(turns: Stored[]): void {
+  const idsOf = (type: 'thread.created' | 'thread.done'): string[] =>
+    turns.flatMap(({ events }) => events.flatMap((event) => (event.type === type ? [event.thread_id] : [])));
+  const [created, done] = [idsOf('thread.created'), idsOf('thread.done')];
+  expect(created, 'sub-agents that started').toEqual([...new Set(created)]);
+  expect(done, 'sub-agents that ended').toEqual([...new Set(done)]);
+  const last = turns.at(-1)?.turn.state;
+  if (last?.status === 'done' && last.required_actions.length > 0) return;
+  expect(done.toSorted(), 'sub-agents that ended').toEqual(created.toSorted());
+}
+
 /** 5: a call that needs a decision has run after one for this very call. */
 function checkDecisions(effects: Effect[], inputs: SentInput[], turns: Stored[]): void {
   const calls = new Set(callsOf(turns).map(({ operation }) => operation));
   const allowedAt = new Map(
     inputs
       .filter(({ outcome }) => outcome === 'accepted')
+      // A vote may be repeated later: the first one counts.
+      .toSorted((a, b) => b.at - a.at)
       .flatMap(({ input, at }) => input.map((item) => ({ item, at })))
       .flatMap(({ item, at }) =>
         item['type'] === 'user.tool_approval' && (item['approval'] as { status: string }).status === 'allow'

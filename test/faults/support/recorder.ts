@@ -41,6 +41,14 @@ export interface SentDecision {
   response?: number;
 }
 
+/** An answer to a client's tool, or to a tool that asks, in a turn that waits. */
+export interface SentResponse {
+  sessionId: string;
+  item: Record<string, unknown>;
+  /** The status of the response, once there is one. */
+  response?: number;
+}
+
 type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
 
 /** The delay between attempts at an API that is unavailable. */
@@ -55,6 +63,7 @@ export class Recorder {
   readonly turns: RecordedTurn[] = [];
   readonly sessions: RecordedSession[] = [];
   readonly decisions: SentDecision[] = [];
+  readonly responses: SentResponse[] = [];
   /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
   readonly #urls: () => string[];
@@ -132,9 +141,12 @@ export class Recorder {
 
   /** Answers a question of a turn that waits, in the name of its session's owner. Returns the status of the response. */
   async respond(sessionId: string, item: Record<string, unknown>): Promise<number> {
+    const sent: SentResponse = { sessionId, item };
+    this.responses.push(sent);
     const path = `/v1/agents/sessions/${sessionId}/actions`;
     const send = (api: ApiClient) => api.send('POST', path, { input: [item] });
-    return (await this.persist(send, { as: this.ownerOf(sessionId) })).status;
+    sent.response = (await this.persist(send, { as: this.ownerOf(sessionId) })).status;
+    return sent.response;
   }
 
   /** Starts a turn and follows it to its end. */
