@@ -49,6 +49,8 @@ const turnEvent = z.object({
   state: z
     .object({
       status: z.string(),
+      /** The turn waits until others have ended. */
+      queued: z.object({ position: z.int() }).optional(),
       required_actions: z.array(requiredAction).optional(),
       /** The answer of an agent with a JSON Schema. */
       output_json: z.unknown().optional(),

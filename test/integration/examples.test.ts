@@ -46,6 +46,7 @@ test.each([
     'follow-a-session',
     /^\[turn 1\] turn_\w+\n[^]*I am the demo model[^]*\[turn 1\] done\n\[turn 2\] [^]*\[turn 2\] done\n$/,
   ],
+  ['queue-turns', /^\[turn 1\] begins\n[^]*\[turn 1\] done\n[^]*\[turn 2\] done\n[^]*\[turn 3\] done\n$/],
   ['delegate-to-sub-agents', /helper 2 starts\n[^]*helper 2: You said: "say hello"[^]*\[turn\] done\n$/],
   ['ask-about-a-file', /You said: "What is this file about\? File template\.md [^]*### Corrected[^]*\[turn\] done\n$/],
   [
