@@ -8,7 +8,7 @@ import { expectReplays } from '../../support/replay.ts';
 import { checkSubjects } from './check-subjects.ts';
 import { effectOf, NEED_APPROVAL, type Effect } from './ledger.ts';
 import { answerOf, approval, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
-import type { Recorder, SentDecision, SentInput } from './recorder.ts';
+import type { Recorder, SentDecision, SentInput, SentMessage } from './recorder.ts';
 import type { World } from './world.ts';
 
 /** A turn as it is stored, and as its owner can read it. */
@@ -52,6 +52,7 @@ export async function checkInvariants(world: World): Promise<number> {
     checkOutcomes(its);
     const decisions = recorder.decisions.filter((one) => one.sessionId === sessionId);
     checkVotes(decisions, its);
+    checkMessages(recorder.messages, sessionId, its);
     checkDecisions(ledger.effects, [...inputs, ...decisions.map(asInput)], its);
     missingAttempts += checkUsage(planned, its);
   }
@@ -278,6 +279,18 @@ function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
     const isRecorded = recorded.includes(`${toolCallId} ${status} ${by.id}`);
     expect(isRecorded, `${by.id}: ${status} ${toolCallId}, answered with ${response}`).toBe(response === 200);
   }
+}
+
+/** 2 for messages to running turns: one that was acknowledged is in that turn, once; another one at most once. */
+function checkMessages(messages: SentMessage[], sessionId: string, turns: Stored[]): void {
+  const recorded = turns.flatMap(({ turn, events }) =>
+    events.flatMap((event) => (event.type === 'user.steered' ? [`${turn.id} ${JSON.stringify(event.content)}`] : [])),
+  );
+  expect(recorded, 'a message is recorded once').toEqual([...new Set(recorded)]);
+  const acknowledged = messages.flatMap((one) =>
+    one.sessionId === sessionId && one.turnId !== undefined ? [`${one.turnId} ${JSON.stringify(one.text)}`] : [],
+  );
+  expect(recorded).toEqual(expect.arrayContaining(acknowledged));
 }
 
 /** 5: a call that needs a decision has run after one for this very call. */

@@ -39,6 +39,15 @@ export interface SentDecision {
   response?: number;
 }
 
+/** A message for the running turn of a session, as it was sent. */
+export interface SentMessage {
+  sessionId: string;
+  /** Unique. */
+  text: string;
+  /** The turn that the response named, once there is one. */
+  turnId?: string;
+}
+
 type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
 
 /** The delay between attempts at an API that is unavailable. */
@@ -53,6 +62,7 @@ export class Recorder {
   readonly turns: RecordedTurn[] = [];
   readonly sessions: RecordedSession[] = [];
   readonly decisions: SentDecision[] = [];
+  readonly messages: SentMessage[] = [];
   /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
   readonly #urls: () => string[];
@@ -126,6 +136,26 @@ export class Recorder {
     const body = { input: [approval(sent.status, sent.toolCallId)] };
     sent.response = (await this.persist((api) => api.send('POST', path, body), { as: sent.by })).status;
     return sent.response;
+  }
+
+  /** Gives a message to the running turn of a session. Returns the id of the turn that has it. */
+  async steer(sessionId: string, text: string): Promise<string | undefined> {
+    const key = newId('req');
+    const sent: SentMessage = { sessionId, text };
+    this.messages.push(sent);
+    const path = `/v1/agents/sessions/${sessionId}/turns`;
+    const body = { input: [{ type: 'user.message', content: text }], on_running: 'steer' };
+    const answer = await this.persist((api) => api.send('POST', path, body, { 'idempotency-key': key }), {
+      as: this.ownerOf(sessionId),
+    });
+    if (answer.status === 200) sent.turnId = answer.body.data.id;
+    return sent.turnId;
+  }
+
+  /** Pauses or resumes the running turn of a session. Returns the status of the response. */
+  async control(sessionId: string, command: 'pause' | 'resume'): Promise<number> {
+    const path = `/v1/agents/sessions/${sessionId}/${command}`;
+    return (await this.persist((api) => api.send('POST', path, {}), { as: this.ownerOf(sessionId) })).status;
   }
 
   /** Starts a turn and follows it to its end. */
