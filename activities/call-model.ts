@@ -15,11 +15,13 @@ import {
   type Usage,
 } from '../src/core/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
+import type { ModelRequest } from '../src/models/provider.ts';
 import { isUnavailable } from '../src/engine/unavailable.ts';
 import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
-import { prepareModelCall } from '../src/agents/prepare-model-call.ts';
+import { compactConversation } from '../src/agents/compact-conversation.ts';
+import { prepareModelCall, type Compaction, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
 import { endOfSubAgent, refusalOf } from '../src/agents/end-sub-agent.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
 import { outcomeOf } from '../src/agents/structured-answer.ts';
@@ -56,6 +58,11 @@ const FALLBACK_WAIT_MS = 1;
 
 type Outcome = CallModelResult['outcome'];
 
+type MessageOutcome = Outcome & { status: 'answered' | 'cancelled' | 'sign_in_required' | 'error' };
+
+/** What comes before the model is called: a compaction, or sign-ins. */
+type Instead = NewRecord | ServerSignIn[];
+
 /**
  * Requests the next message of a thread from the model. Deltas are published on the live bus as they arrive; the result
  * is the finished message.
@@ -65,6 +72,7 @@ type Outcome = CallModelResult['outcome'];
  *   message again.
  * - If the provider is overloaded or unavailable for `FALLBACK_AFTER_MS` and the agent has another model, the next
  *   attempt starts the message with that one.
+ * - If the conversation has become too long, the result is what it is compacted to, and the workflow calls again.
  * - If the provider fails permanently, or the last model for longer than configured, the result is the message so far
  *   and the provider's error.
  * - If the model's answer does not fit the agent's schema too often, the result is that message and an error.
@@ -96,6 +104,8 @@ class ModelCallAttempt {
   #message: MessageAssembler | undefined;
   /** Whether the model may have processed the request of this attempt. */
   #wasCalled = false;
+  /** The attempt writes a summary of the conversation, not the message. */
+  #isCompacting = false;
   /** Whether readers may have been shown the beginning of a message that this attempt does not continue. */
   #mayBeShown = false;
 
@@ -122,9 +132,10 @@ class ModelCallAttempt {
 
   async run(): Promise<CallModelResult> {
     try {
-      const signIns = await this.#answer();
+      const instead = await this.#answerOrCompact();
       if (this.#signal.aborted) return await this.#stopped();
-      if (signIns.length > 0) return await this.#result({ status: 'sign_in_required' }, signIns);
+      if (instead && 'kind' in instead) return await this.#append([instead], { status: 'compacted' });
+      if (instead) return await this.#result({ status: 'sign_in_required' }, instead);
       // Providers return an empty message occasionally, and a retry mends it. A second one is the model's answer.
       if (this.#message?.isEmpty && this.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
@@ -148,15 +159,16 @@ class ModelCallAttempt {
   /**
    * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
    * is one, and a later one the call that began with the last result. A later attempt does not look for either: the worker
-   * that started it may be the one that was lost. A speculative call that is not used still counts as usage. Returns the
-   * sign-ins without which the model was not called.
+   * that started it may be the one that was lost. A speculative call that is not used still counts as usage. Returns what
+   * comes first if the model was not called.
    */
-  async #answer(): Promise<ServerSignIn[]> {
+  async #answer(): Promise<Instead | undefined> {
     const { speculativeCalls, stepsAhead, bus, signIns } = this.#dependencies;
     const { attempt } = this.#context.info;
     const input = this.#input;
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
-    const mayClaim = isFirst && attempt === 1;
+    // None was started for a conversation that has to be compacted first.
+    const mayClaim = isFirst && attempt === 1 && input.upTo === 1;
     const onUnreported = (): void => this.#add(UNREPORTED);
     const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal, onUnreported) : undefined;
     if (claimed) {
@@ -164,7 +176,7 @@ class ModelCallAttempt {
       // The next model call extends what this reads.
       this.#conversation().catch(() => undefined);
       await claimed.ended;
-      return [];
+      return undefined;
     }
     const conversation = this.#conversation();
     // A call that was begun does not need it, but the next one extends what this reads.
@@ -178,17 +190,55 @@ class ModelCallAttempt {
     this.#begin(message);
     const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
     if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId, onUnreported);
-    if (prepared.signIns.length > 0) {
+    if (prepared.signIns.length > 0 || prepared.compaction) {
       this.#wasCalled = false;
       this.#mayBeShown = attempt > 1 || relayed !== undefined;
       if (relayed) {
         speculativeCalls.withdraw(input.turnId);
         onUnreported();
       }
-      return prepared.signIns;
+      return prepared.signIns.length === 0 && prepared.compaction
+        ? this.#compact(prepared, prepared.compaction)
+        : prepared.signIns;
     }
     await message.read(ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal));
-    return [];
+    return undefined;
+  }
+
+  /** Compacts the conversation, once, if the model rejects it as too long. */
+  async #answerOrCompact(): Promise<Instead | undefined> {
+    try {
+      return await this.#answer();
+    } catch (error) {
+      const isRejected = error instanceof ModelError && error.isTooLong && !this.#message?.isStreaming;
+      if (!isRejected || this.#isCompacting || this.#signal.aborted) throw error;
+      this.#wasCalled = false;
+      const call = { ...this.#input, fallback: this.details.fallback, isTooLong: true };
+      const prepared = await prepareModelCall(this.#dependencies, call, this.#conversation(), this.#signal);
+      if (!prepared.compaction) throw error;
+      return this.#compact(prepared, prepared.compaction);
+    }
+  }
+
+  /** The text of a summary is not published: readers get it with its record. */
+  async #compact(prepared: PreparedModelCall, compaction: Compaction): Promise<NewRecord> {
+    this.#isCompacting = true;
+    const { turnId, messageId } = this.#input;
+    const { bus } = this.#dependencies;
+    const plan = { ...this.#input, messageId: `${messageId}_summary` };
+    const ask = async (request: ModelRequest): Promise<string> => {
+      const message = new MessageAssembler({ turnId, plan, attempt: 0, prepared, bus });
+      this.#message = message;
+      this.#wasCalled = true;
+      await message.read(prepared.provider.stream(request, this.#signal));
+      this.#add(message.usage ?? UNREPORTED);
+      this.#wasCalled = false;
+      if (message.content.trim()) return message.content;
+      throw new ModelError(this.details.failures === 0 ? 'empty_answer' : 'bad_request', 'the model gave no summary');
+    };
+    const record = await compactConversation(compaction, this.#input, { ...prepared, ask });
+    this.#recordUsage();
+    return { ...record, ...reported(this.details.usage) };
   }
 
   #begin(message: MessageAssembler): void {
@@ -206,8 +256,8 @@ class ModelCallAttempt {
     return this.#dependencies.conversations.load(this.#input, runId, this.#signal);
   }
 
-  async #result(end: Outcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
-    const { conversations, blobs, stepsAhead } = this.#dependencies;
+  async #result(end: MessageOutcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
+    const { blobs } = this.#dependencies;
     const { sessionId } = this.#input;
     const status = end.status === 'sign_in_required' ? 'cancelled' : end.status;
     this.#recordUsage();
@@ -221,18 +271,26 @@ class ModelCallAttempt {
       loadBlob: (blob: string) => retryWhileUnavailable(() => blobs.get(sessionId, blob), this.#signal),
     };
     const answer: NewRecord[] =
-      (await this.#message?.records(status, usage, handling)) ??
+      (this.#isCompacting ? undefined : await this.#message?.records(status, usage, handling)) ??
       emptyAnswer(this.#input, finishReason, reported(usage).usage);
     const message = answer.find((record) => record.kind === 'model.message');
     const outcome = outcomeOf(end, message, this.#message?.repairs ?? 0);
     const records =
       signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...endOfSubAgent(this.#input, answer, outcome)];
     if (message && failed.length > 0) message.attempts = failed;
+    return this.#append(records, outcome);
+  }
+
+  /** Stores the records of a result. */
+  async #append(records: NewRecord[], outcome: Outcome): Promise<CallModelResult> {
+    const { conversations, blobs, stepsAhead } = this.#dependencies;
+    const { sessionId } = this.#input;
     const stamp = randomUUID();
     // The message is complete and paid for, so an unavailable store is retried.
     const store = () => offloadResult(records, { blobs, sessionId });
     // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
-    const until = status === 'cancelled' ? NEVER : this.#signal;
+    const isStopped = outcome.status === 'cancelled' || outcome.status === 'sign_in_required';
+    const until = isStopped ? NEVER : this.#signal;
     const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
     if (this.#message) stepsAhead.messageEnded(this.#input, stamp, records, this.#message.toolset);
@@ -274,7 +332,10 @@ class ModelCallAttempt {
         this.#message?.finish();
         this.#message = undefined;
       }
-      return this.#result({ status: 'error', message: failure.message });
+      const message = this.#isCompacting
+        ? `The conversation is too long, and could not be summarized: ${failure.message}`
+        : failure.message;
+      return this.#result({ status: 'error', message });
     }
     this.#recordUsage();
     throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });

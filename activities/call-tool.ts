@@ -58,6 +58,8 @@ class ToolCallAttempt {
   readonly #input: CallToolInput;
   readonly #context = Context.current();
   readonly #startedAt = Date.now();
+  /** The arguments that were approved instead of the model's, once the call is known. */
+  #executed: string | undefined;
 
   constructor(dependencies: Dependencies, input: CallToolInput) {
     this.#dependencies = dependencies;
@@ -93,7 +95,7 @@ class ToolCallAttempt {
 
   async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn> {
     const { conversations, stepsAhead } = this.#dependencies;
-    const { sessionId, owner, specHash, source, signIn } = this.#input;
+    const { sessionId, owner, specHash, source, edited, signIn } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
     const operationId = operationIdOf(source.turnId, this.#input);
     let outcome: CallOutcome | AskingCall;
@@ -101,8 +103,10 @@ class ToolCallAttempt {
       const resumed = await this.#resumed(signal);
       if (resumed && 'status' in resumed) return resumed;
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
-      const options = { sessionId, owner, specHash, operationId, mayRepeat: this.#isRetryable, resumed };
-      const begun = resumed || signIn ? undefined : stepsAhead.claimTool(source, signal);
+      const isEdited = edited !== undefined;
+      if (isEdited) this.#executed = call.arguments;
+      const options = { sessionId, owner, specHash, operationId, mayRepeat: this.#isRetryable, resumed, isEdited };
+      const begun = resumed || signIn || isEdited ? undefined : stepsAhead.claimTool(source, signal);
       outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
@@ -240,8 +244,15 @@ class ToolCallAttempt {
   }
 
   #waitForSignIn({ kind, server }: RequiredSignIn): CallToolResult {
-    const { threadId, toolCallId, source } = this.#input;
-    const call: PendingCall = { threadId, toolCallId, needs: 'sign_in', source, signInId: server.signInId };
+    const { threadId, toolCallId, source, edited } = this.#input;
+    const call: PendingCall = {
+      threadId,
+      toolCallId,
+      needs: 'sign_in',
+      source,
+      signInId: server.signInId,
+      ...(edited && { edited }),
+    };
     const at = new Date().toISOString();
     const records: NewRecord[] = [{ kind, at, threadId, servers: [server], calls: [call] }];
     const stamp = randomUUID();
@@ -280,6 +291,7 @@ class ToolCallAttempt {
     const { blobs } = this.#dependencies;
     const { sessionId, threadId, toolCallId } = this.#input;
     const result = {
+      ...(this.#executed !== undefined && { arguments: this.#executed }),
       ...(await storeToolResult({ text, files }, { blobs, sessionId })),
       ...(foundTools && { foundTools }),
     };

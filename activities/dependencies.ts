@@ -12,6 +12,7 @@ import type { TurnIndex } from '../src/engine/turn-index.ts';
 import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
 import type { Metrics } from '../src/telemetry/metrics.ts';
 import type { ModelProviders } from '../src/models/providers.ts';
+import type { FileTexts } from '../src/files/file-texts.ts';
 import type { Skills } from '../src/skills/skills.ts';
 import type { SignIns } from '../src/mcp/sign-ins.ts';
 import type { ToolKinds } from '../src/tools/kinds.ts';
@@ -28,6 +29,7 @@ export interface Dependencies {
   toolsets: ToolsetLoader;
   toolKinds: ToolKinds;
   skills: Skills;
+  files: FileTexts;
   signIns: Pick<SignIns, 'request' | 'isDeclined'>;
   logs: TurnLogReader;
   turnIndex: TurnIndex;

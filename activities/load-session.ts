@@ -18,9 +18,12 @@ export function createLoadSession(dependencies: Dependencies) {
       if (!session) throw ApplicationFailure.nonRetryable(`there is no session ${sessionId}`, 'session_not_found');
       const last = await turnIndex.confirmedLast(sessionId, begins);
       const tip = last && (await turnStatus(last.id, { catalog, logs }));
-      if (!tip) return { tip: null, open: false, closed: session.closed === 1 };
-      const { open, sessionId: _, ...rest } = tip;
-      return { tip: rest, open, closed: session.closed === 1 };
+      const queue = await turnIndex.queued(sessionId);
+      const newest = (await catalog.turns.newestId(sessionId, { except: begins })) ?? null;
+      const rest = { queue, newest, closed: session.closed === 1 };
+      if (!tip) return { tip: null, open: false, ...rest };
+      const { open, sessionId: _, ...ofTip } = tip;
+      return { tip: ofTip, open, ...rest };
     });
   };
 }

@@ -43,9 +43,9 @@ export function createRemoveSession({ catalog, logs, blobs, client }: Dependenci
     const workflowId = turnWorkflowId(turnId);
     const earlier: string[] = [];
     try {
-      for (let { carry } = await logs.start(turnId); carry; { carry } = await logs.start(turnId, earlier[0])) {
-        earlier.unshift(carry.previousRunId);
-      }
+      let start = await logs.start(turnId);
+      for (; start.carry; start = await logs.start(turnId, earlier[0])) earlier.unshift(start.carry.previousRunId);
+      if (start.begun) earlier.unshift(start.begun.queuedRunId);
     } catch (error) {
       if (isUnreadable(error)) {
         // Its key is missing, so the log cannot be read; the histories must be deleted nevertheless.

@@ -36,9 +36,13 @@ const turnEvent = z.object({
     .array(z.object({ id: z.string() }))
     .optional()
     .catch(undefined),
+  /** In `context.compacted`. */
+  tokens_before: z.int().optional(),
+  summary: z.string().nullish(),
   /** The name of a sub-agent. */
   title: z.string().optional(),
   /** The last message of a sub-agent that is done. */
+  arguments: z.record(z.string(), z.unknown()).optional(),
   output: z.object({ content: z.string() }).optional(),
   state: z
     .object({

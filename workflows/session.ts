@@ -10,43 +10,45 @@ import {
   ParentClosePolicy,
   proxyActivities,
   proxyLocalActivities,
-  proxySinks,
   setHandler,
   startChild,
   TemporalFailure,
   workflowInfo,
   WorkflowIdReusePolicy,
   allHandlersFinished,
-  type Sinks,
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities } from '../activities/index.ts';
-import type { TurnResult, TurnStart } from '../src/core/history.ts';
-import type { CancelReason, Waiting } from '../src/core/records.ts';
+import type { TurnStart } from '../src/core/history.ts';
+import type { Waiting } from '../src/core/records.ts';
 import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
 import {
   COMMAND_LIFETIME_MS,
   type CancelCommand,
   type CreateTurnCommand,
   type SessionStart,
+  type SeenTurn,
   type SessionState,
   type Tip,
   type TurnAccepted,
+  type TurnCreation,
+  type TurnEnqueued,
 } from '../src/core/session.ts';
+import {
+  insertQueued,
+  isForQueue,
+  nextInQueue,
+  refuseQueued,
+  type BeginTurn,
+  type QueuedTurn,
+} from '../src/core/turn-queue.ts';
 import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import { errorMessage } from './errors.ts';
-import { cancelSession, cancelTurn, createTurn } from './messages.ts';
+import { beginTurn, cancelSession, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
-
-/**
- * Short reads of the catalog and of histories, retried while these are unavailable, since no command can be decided
- * without them.
- */
-const reading = {
-  startToCloseTimeout: '10 seconds',
-  retry: { initialInterval: '200 milliseconds', maximumInterval: '5 seconds' },
-} as const;
+import { inspectTurn, reading, runInBackground, TurnWatch } from './turn-watch.ts';
+import { asUpdateFailure, refused } from './update-handlers.ts';
 
 /**
  * A local activity, since all commands wait for it. Others must not be: while a local activity takes several workflow
@@ -55,32 +57,10 @@ const reading = {
  */
 const { loadSession } = proxyLocalActivities<Pick<Activities, 'loadSession'>>(reading);
 
-const { inspectTurn } = proxyActivities<Pick<Activities, 'inspectTurn'>>({ ...reading, heartbeatTimeout: '4 seconds' });
-
-/**
- * Terminates a turn that does not end: two quick calls to Temporal, retried for ever, since the session waits for it.
- * Lost workers are not counted: the calls depend on no content that could stall a worker, and if one is lost, the next
- * attempt is made only after 30 seconds.
- */
-const { terminateTurn } = proxyActivities<Pick<Activities, 'terminateTurn'>>({
-  startToCloseTimeout: '30 seconds',
-  retry: { maximumInterval: '10 seconds' },
+const { loadSession: reloadSession } = proxyActivities<Pick<Activities, 'loadSession'>>({
+  ...reading,
+  heartbeatTimeout: '4 seconds',
 });
-
-/**
- * The worker's archiver. It costs no event and no workflow task, and may be lost with its worker: housekeeping archives
- * what it has missed.
- */
-export interface ArchiveSinks extends Sinks {
-  archive: { turnEnded(turnId: string): void };
-}
-
-const { archive } = proxySinks<ArchiveSinks>();
-
-/** A cancelled turn that has not ended after this time is terminated: it hangs, or no worker is available. */
-const CANCEL_GRACE = '10 seconds';
-/** The additional time for a turn that runs a tool which must not be aborted. */
-const TOOL_GRACE = '20 seconds';
 
 /** Beyond these a session continues as new although a turn is open. */
 const MAX_HISTORY_EVENTS = 10_000;
@@ -109,27 +89,35 @@ export async function session(start: SessionStart): Promise<void> {
 class SessionRun {
   readonly #sessionId: string;
   readonly #begins: string | undefined;
-  #state: SessionState = { tip: null, open: false, closed: false };
+  #state: SessionState = { tip: null, open: false, closed: false, queue: [], newest: null };
   #loaded: boolean;
   /** Why the session cannot be loaded. */
   #failure: Error | undefined;
-  /** Settles when the last turn has started, or could not be started. */
+  /** Settles when the last turn has started or begun, or could not. */
   #starting: Promise<void> = Promise.resolve();
   #isStarting = false;
-  readonly #stopping = new Set<string>();
   readonly #commands = new Mutex();
+  readonly #watch: TurnWatch;
 
   constructor({ sessionId, begins, state }: SessionStart) {
     this.#sessionId = sessionId;
     this.#begins = begins;
     this.#loaded = state !== undefined;
     if (state) this.#state = state;
+    this.#watch = new TurnWatch({
+      sessionId,
+      runs: (turnId) => this.#runs(turnId),
+      ended: (_, waiting) => this.#ended(waiting),
+      closed: (turnId) => this.#unqueue([turnId]),
+      neverBegan: (turnId) => this.#forget(turnId),
+    });
   }
 
   async untilContinued(): Promise<never> {
     if (!this.#loaded) await this.#load();
     const { tip, open } = this.#state;
-    if (open && tip) runInBackground(() => this.#poll(tip.turnId));
+    if (open && tip) this.#watch.running(tip.turnId);
+    this.#advanceLater();
     await condition(() => this.#mayContinue());
     return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
   }
@@ -161,26 +149,32 @@ class SessionRun {
   #mayContinue(): boolean {
     const { continueAsNewSuggested, historyLength, historySize } = workflowInfo();
     const isLong = historyLength >= MAX_HISTORY_EVENTS || historySize >= MAX_HISTORY_BYTES;
-    if (!isLong && !(continueAsNewSuggested && !this.#state.open)) return false;
-    return !this.#isStarting && this.#stopping.size === 0 && allHandlersFinished();
+    const { open, queue } = this.#state;
+    const isBusy = open || queue.length > 0;
+    if (!isLong && !(continueAsNewSuggested && !isBusy)) return false;
+    return !this.#isStarting && !this.#watch.isStopping && allHandlersFinished();
   }
 
-  createTurn(command: CreateTurnCommand): Promise<TurnAccepted> {
+  createTurn(command: CreateTurnCommand): Promise<TurnCreation> {
     return this.#commands.run(async () => {
       await this.#untilReady();
-      const { tip, open } = this.#state;
-      if (tip?.turnId === command.turnId) return accepted(tip); // a repeated command
+      const repeated = this.#known(command.turnId);
+      if (repeated) return repeated;
       if (this.#mayExistAlready(command)) {
         const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
         if (known) return this.#adoptExisting(known);
       }
       // A client reads the end of a turn in its log, and may answer it before the session has been notified.
-      if (open && tip && mustHaveEnded(command)) await this.#reconcile(tip.turnId);
+      const running = this.#state.tip;
+      if (running && mustHaveEnded(command)) await this.#watch.reconcile(running.turnId);
+      await this.#advance();
+      if (isForQueue(command, this.#state)) return this.#enqueue(command);
       let previous = await this.#validate(command);
-      if (this.#state.open && tip) {
-        if (command.onRunning === 'reject') throw refused(RUNNING);
+      const { open, tip } = this.#state;
+      if (open && tip) {
+        if (command.onRunning) throw refused(RUNNING);
         if (command.sparesRunning) throw refused(MAY_NOT_CANCEL);
-        this.#stop(tip.turnId, 'cancelled-for-next-turn');
+        this.#watch.stop(tip.turnId, 'cancelled-for-next-turn');
         await condition(() => !this.#state.open);
         // The turn may have ended before it was cancelled, with pending calls.
         previous = await this.#validate(command);
@@ -189,23 +183,31 @@ class SessionRun {
     });
   }
 
+  /** The result of a command that was carried out before, if its turn is the newest one, or waits in the queue. */
+  #known(turnId: string): TurnCreation | undefined {
+    const { tip, queue } = this.#state;
+    if (tip?.turnId === turnId) return accepted(tip);
+    const queued = queue.find((one) => one.turnId === turnId);
+    return queued && enqueued(queued);
+  }
+
   /**
-   * Whether the turn may exist: its id is older than the newest one, so another may have followed, or the command is
+   * Whether the turn may exist: its id is not newer than the newest one, so another may have followed, or the command is
    * too old to start it. Temporal repeats such commands to a run that results from an operator's reset.
    */
   #mayExistAlready(command: CreateTurnCommand): boolean {
-    const { tip } = this.#state;
-    return (tip !== null && command.turnId < tip.turnId) || isExpired(command);
+    const { newest } = this.#state;
+    return (newest !== null && command.turnId <= newest) || isExpired(command);
   }
 
   /** Rejects a command that can be rejected from the state alone. Such a command leaves no event in the history. */
   validateCreateTurn(command: CreateTurnCommand): void {
-    const { turnId, previous, input } = command;
-    const { tip, open, closed } = this.#state;
-    if (!this.#loaded || this.#mayExistAlready(command) || tip?.turnId === turnId) return;
+    const { previous, input } = command;
+    const { tip, open, closed, queue } = this.#state;
+    if (!this.#loaded || this.#mayExistAlready(command)) return;
     if (closed) throw refused(CLOSED);
     // It may have ended, with pending calls.
-    if (open) return;
+    if (open || queue.length > 0) return;
     const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
     const refusal = isTip ? refuseInput(input, tip?.pending ?? []) : undefined;
     if (refusal) throw refused(refusal);
@@ -227,7 +229,7 @@ class SessionRun {
     if (previous.turn === 'last' || previous.turnId === tip?.turnId) return tip;
     const { turnId } = previous;
     const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
-    if (!seen) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
+    if (!seen || seen.queued) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
     return { turnId, ...waitingOf(seen) };
   }
 
@@ -246,18 +248,88 @@ class SessionRun {
       ...(previous?.threads && { threads: previous.threads }),
     };
     const { turnId, previousTurnId, sequence } = start;
-    const before = this.#state.tip;
-    this.#state.tip = { turnId, previousTurnId, sequence, pending: [] };
-    this.#state.open = true;
-    this.#isStarting = true;
-    this.#starting = this.#startChild(start, before).finally(() => {
-      this.#isStarting = false;
-    });
+    const undo = this.#makeTip({ turnId, previousTurnId, sequence });
+    this.#run(() => this.#startChild(start, undo));
     return { turnId, previousTurnId, sequence };
   }
 
-  /** Never rejects. Until it has ended, no other command runs and the session does not continue as new. */
-  async #startChild(start: TurnStart, before: Tip | null): Promise<void> {
+  /** Makes a turn that is about to run the newest one. Returns a function that undoes it. */
+  #makeTip(turn: TurnAccepted): () => void {
+    const { tip: before, newest } = this.#state;
+    this.#state.tip = { ...turn, pending: [] };
+    this.#state.open = true;
+    this.#state.newest = later(newest, turn.turnId);
+    return () => {
+      if (this.#state.tip?.turnId !== turn.turnId) return;
+      this.#state.tip = before;
+      this.#state.open = false;
+    };
+  }
+
+  /** Until `start` has ended, no other command runs and the session does not continue as new. */
+  #run(start: () => Promise<void>): void {
+    this.#isStarting = true;
+    this.#starting = start().finally(() => {
+      this.#isStarting = false;
+    });
+  }
+
+  /** Starts the workflow of a turn that waits, and is its log from now on. As `#start`, it does not wait for that. */
+  #enqueue(command: CreateTurnCommand): TurnEnqueued {
+    const { closed, queue } = this.#state;
+    const refusal = closed ? CLOSED : isExpired(command) ? EXPIRED : refuseQueued(command, this.#state);
+    if (refusal) throw refused(refusal);
+    const { previous, sparesRunning: _, onRunning: __, ...rest } = command;
+    const { turnId } = command;
+    const number = (queue.at(-1)?.number ?? 0) + 1;
+    const queued = { number, ...(previous.turn === 'none' && { isRoot: true as const }) };
+    this.#state.queue = [...queue, { turnId, ...queued }];
+    this.#state.newest = later(this.#state.newest, turnId);
+    const start = { ...rest, sessionId: this.#sessionId, sequence: 0, previousTurnId: null, resumes: [], queued };
+    this.#run(() => this.#startChild(start, () => this.#unqueue([turnId])));
+    return { turnId, queued };
+  }
+
+  #unqueue(turnIds: string[]): void {
+    this.#state.queue = this.#state.queue.filter(({ turnId }) => !turnIds.includes(turnId));
+  }
+
+  /** Begins the next turn of the queue, as a command of its own. */
+  #advanceLater(): void {
+    if (this.#state.queue.length === 0) return;
+    runInBackground(() =>
+      this.#commands.run(async () => {
+        await this.#untilReady();
+        await this.#advance();
+      }),
+    );
+  }
+
+  /** Begins the next turn of the queue if it may begin. A turn that has closed in the queue is passed over. */
+  async #advance(): Promise<void> {
+    for (let next = nextInQueue(this.#state); next; next = nextInQueue(this.#state)) {
+      const { turnId, isRoot } = next;
+      const { tip } = this.#state;
+      const begin = { sequence: (tip?.sequence ?? 0) + 1, previousTurnId: isRoot ? null : (tip?.turnId ?? null) };
+      this.#unqueue([turnId]);
+      const undo = this.#makeTip({ turnId, ...begin });
+      this.#run(() => this.#signalBegin(turnId, begin, undo));
+      await this.#starting;
+    }
+  }
+
+  async #signalBegin(turnId: string, begin: BeginTurn, undo: () => void): Promise<void> {
+    try {
+      const turn = getExternalWorkflowHandle(turnWorkflowId(turnId));
+      await CancellationScope.nonCancellable(() => turn.signal(beginTurn, begin));
+      this.#watch.running(turnId);
+    } catch {
+      undo();
+    }
+  }
+
+  /** Never rejects. `undo` is called if the turn cannot be started. */
+  async #startChild(start: TurnStart, undo: () => void): Promise<void> {
     const { turnId } = start;
     try {
       // A session that is being cancelled starts it nevertheless: the command is accepted.
@@ -270,10 +342,9 @@ class SessionRun {
           workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
         }),
       );
-      runInBackground(() => this.#untilClosed(turnId, child.result()));
+      this.#watch.child(turnId, child.result());
     } catch (error) {
-      this.#state.tip = before;
-      this.#state.open = false;
+      undo();
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
         log.error('a turn could not be started', { turnId, error: errorMessage(error) });
         return;
@@ -284,93 +355,51 @@ class SessionRun {
     }
   }
 
-  /** Makes an existing turn the newest one, unless another has followed. */
-  #adoptExisting({ turnId, previousTurnId, sequence, open, ...waiting }: Tip & { open: boolean }): TurnAccepted {
+  /** Makes an existing turn the newest one, unless another has followed, or adds it to the queue. */
+  #adoptExisting(turn: SeenTurn): TurnCreation {
+    const { turnId, previousTurnId, sequence, open, queued, ...waiting } = turn;
+    this.#state.newest = later(this.#state.newest, turnId);
+    if (queued) {
+      if (open) this.#state.queue = insertQueued(this.#state.queue, { turnId, ...queued });
+      this.#advanceLater();
+      return { turnId, queued };
+    }
     if (sequence > (this.#state.tip?.sequence ?? 0)) {
       this.#state.tip = { turnId, previousTurnId, sequence, ...waitingOf(waiting) };
       this.#state.open = open;
-      if (open) runInBackground(() => this.#poll(turnId));
+      if (open) this.#watch.running(turnId);
     }
     return { turnId, previousTurnId, sequence };
   }
 
-  cancel({ close, upTo }: CancelCommand): Promise<void> {
+  cancel({ close, upTo, turnId: only }: CancelCommand): Promise<void> {
     return this.#commands.run(async () => {
       await this.#untilReady();
       if (close) this.#state.closed = true;
-      const { tip, open } = this.#state;
-      if (open && tip && tip.turnId <= upTo) this.#stop(tip.turnId, 'client-cancelled');
+      const isMeant = (turnId: string) => (only === undefined ? turnId <= upTo : turnId === only);
+      const { tip, open, queue } = this.#state;
+      for (const { turnId } of queue) if (isMeant(turnId)) this.#stopQueued(turnId);
+      if (open && tip && isMeant(tip.turnId)) this.#watch.stop(tip.turnId, 'client-cancelled');
     });
   }
 
-  #ended(turnId: string, waiting: Waiting): void {
-    const { tip } = this.#state;
-    if (!this.#runs(turnId) || !tip) return;
+  #stopQueued(turnId: string): void {
+    this.#unqueue([turnId]);
+    this.#watch.stopQueued(turnId, 'client-cancelled');
+  }
+
+  #ended(waiting: Waiting): void {
     this.#state.open = false;
-    Object.assign(tip, waitingOf(waiting));
-    archive.turnEnded(turnId);
+    if (this.#state.tip) Object.assign(this.#state.tip, waitingOf(waiting));
+    this.#advanceLater();
   }
 
-  /** Cancels a turn, and terminates it if it does not end. The first reason is kept. */
-  #stop(turnId: string, reason: CancelReason): void {
-    if (this.#stopping.has(turnId)) return;
-    this.#stopping.add(turnId);
-    runInBackground(async () => {
-      try {
-        await this.#untilStopped(turnId, reason);
-      } finally {
-        this.#stopping.delete(turnId);
-      }
-    });
-  }
-
-  async #untilStopped(turnId: string, reason: CancelReason): Promise<void> {
-    try {
-      await getExternalWorkflowHandle(turnWorkflowId(turnId)).signal(cancelTurn, reason);
-    } catch {
-      // It has closed, and its signal may have been lost.
-      await this.#reconcile(turnId);
-    }
-    for (const sparesTools of [true, false]) {
-      const grace = sparesTools ? CANCEL_GRACE : TOOL_GRACE;
-      if (await condition(() => !this.#runs(turnId), grace)) return;
-      if (await terminateTurn({ turnId, reason, sparesTools })) break;
-    }
-    await this.#reconcile(turnId);
-  }
-
-  /** Waits for a turn as its parent. */
-  async #untilClosed(turnId: string, closed: Promise<TurnResult>): Promise<void> {
-    let result: TurnResult;
-    try {
-      result = await closed;
-    } catch {
-      // It failed, or an operator has terminated or reset it.
-      await this.#reconcile(turnId);
-      await this.#poll(turnId);
-      return;
-    }
-    this.#ended(turnId, result.status === 'done' ? result : NOTHING);
-  }
-
-  /** Polls a turn that this run did not start: only its parent run is notified when it closes. */
-  async #poll(turnId: string): Promise<void> {
-    while (!(await condition(() => !this.#runs(turnId), '1 minute'))) await this.#reconcile(turnId);
-  }
-
-  async #reconcile(turnId: string): Promise<void> {
+  /** The newest turn has ended before it could begin: an operator has terminated it. The one before is the newest. */
+  async #forget(turnId: string): Promise<void> {
+    const { tip, open } = await reloadSession({ sessionId: this.#sessionId });
     if (!this.#runs(turnId)) return;
-    let seen: Awaited<ReturnType<typeof inspectTurn>>;
-    try {
-      seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
-    } catch (error) {
-      log.warn('the turn of a session could not be inspected; it will be retried', {
-        turnId,
-        error: errorMessage(error),
-      });
-      return;
-    }
-    if (this.#runs(turnId) && !seen?.open) this.#ended(turnId, seen ?? NOTHING);
+    Object.assign(this.#state, { tip, open });
+    this.#advanceLater();
   }
 
   #runs(turnId: string): boolean {
@@ -379,8 +408,6 @@ class SessionRun {
 }
 
 type PreviousTurn = Pick<Tip, 'turnId'> & Waiting;
-
-const NOTHING: Waiting = { pending: [] };
 
 /** What waits on a turn, without its other fields. */
 function waitingOf({ pending, threads }: Waiting): Waiting {
@@ -403,35 +430,20 @@ function mustHaveEnded({ sparesRunning, onRunning, input }: CreateTurnCommand): 
   return sparesRunning === true || onRunning !== undefined || input.some(({ type }) => type !== 'user.message');
 }
 
+function enqueued({ turnId, ...queued }: QueuedTurn): TurnEnqueued {
+  return { turnId, queued };
+}
+
+function later(newest: string | null, turnId: string): string {
+  return newest !== null && newest > turnId ? newest : turnId;
+}
+
 function isExpired({ createdAt }: CreateTurnCommand): boolean {
   return Date.now() - Date.parse(createdAt) > COMMAND_LIFETIME_MS;
 }
 
 function accepted({ turnId, previousTurnId, sequence }: TurnAccepted): TurnAccepted {
   return { turnId, previousTurnId, sequence };
-}
-
-function refused({ code, message }: Refusal): ApplicationFailure {
-  return ApplicationFailure.nonRetryable(message, code);
-}
-
-/**
- * Turns any error into a failure of the Update. Errors that are not Temporal's would fail the workflow task instead.
- */
-async function asUpdateFailure<T>(handler: () => Promise<T>): Promise<T> {
-  try {
-    return await handler();
-  } catch (error) {
-    if (error instanceof TemporalFailure) throw error;
-    throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
-  }
-}
-
-/** Runs a task concurrently with the commands. Its errors must not fail the workflow task either. */
-function runInBackground(task: () => Promise<void>): void {
-  task().catch((error: unknown) =>
-    log.error('a background task of the session failed', { error: errorMessage(error) }),
-  );
 }
 
 function toError(error: unknown): Error {

@@ -107,6 +107,8 @@ export class Thread {
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
   #nextIsBegun: boolean;
+  /** The message for which the conversation was compacted. */
+  #planned: MessagePlan | undefined;
   /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
   #asking: PendingCall[] = [];
   /** The calls of the last message that wait for a sign-in. */
@@ -260,7 +262,7 @@ export class Thread {
     if (this.#agent) this.#turn.slots.release();
   }
 
-  /** Undefined if the model was not called, and is to be called after a sign-in. */
+  /** Undefined if the model was not called yet: it is to be called after a sign-in, or the conversation was compacted. */
   async #callModel(): Promise<
     { message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult | undefined
   > {
@@ -305,6 +307,11 @@ export class Thread {
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
     if (outcome.status === 'cancelled') return { status: 'stopped' };
+    if (outcome.status === 'compacted') {
+      this.#steps -= 1;
+      this.#planned = plan;
+      return undefined;
+    }
     if (outcome.status === 'sign_in_required') {
       this.#refused += 1;
       return this.#turn.actions.waits ? undefined : this.#open('waiting', [], []);
@@ -322,14 +329,17 @@ export class Thread {
   #plan(isFirst: boolean): MessagePlan {
     const { start, ordinal } = this.#turn;
     const mayStart = this.#turn.reserve(this.#agent?.depth ?? 0);
-    if (isFirst && startsWithModelCall(start)) return firstCallOf(start);
+    const planned = this.#planned;
+    this.#planned = undefined;
+    if (isFirst && startsWithModelCall(start)) return { ...firstCallOf(start), upTo: ordinal };
     const { threadId } = this.#place;
-    const createdAt = new Date().toISOString();
+    // Readers may have been shown the beginning of a message that is planned again.
+    const { messageId, createdAt } = planned ?? { messageId: newMessageId(), createdAt: new Date().toISOString() };
     // After a sign-in the log says which servers are connected now.
     const connectsServers = !this.#agent && this.#refused === this.#steps - 1 && this.#refused > 0;
     return {
       threadId,
-      messageId: newMessageId(),
+      messageId,
       createdAt,
       upTo: ordinal,
       ...(connectsServers && { connectsServers }),
@@ -402,7 +412,13 @@ export class Thread {
   }
 
   /** Returns the question if the call waits for an answer of the user. Notes the call if it waits for a sign-in. */
-  async #runTool({ toolCallId, source, answered, signInId }: ReadyCall): Promise<PendingElicitation | undefined> {
+  async #runTool({
+    toolCallId,
+    source,
+    edited,
+    answered,
+    signInId,
+  }: ReadyCall): Promise<PendingElicitation | undefined> {
     const { turnId, sessionId, limits, carry, input, resumes } = this.#turn.start;
     const { threadId } = this.#place;
     const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
@@ -422,7 +438,7 @@ export class Thread {
     const isResumed = carry === undefined && resumes.some((one) => callKey(one) === callKey({ threadId, toolCallId }));
     const mayRepeat = !isResumed || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
-    const call = { toolCallId, source, ...signIn, ...(answered && { answered }) };
+    const call = { toolCallId, source, ...(edited && { edited }), ...signIn, ...(answered && { answered }) };
     try {
       const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);

@@ -18,7 +18,8 @@ import { Slots } from './slots.ts';
  * A tool call that may run: it needs no approval, is approved, has waited for a sign-in, or continues with an answer of
  * the user.
  */
-export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId'> & Pick<CallToolInput, 'answered'>;
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited'> &
+  Pick<CallToolInput, 'answered'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */
 export interface Resumed {
@@ -167,6 +168,7 @@ export class TurnScope {
     if (resolution.status === 'response' && elicitation) {
       return [{ ...call, answered: { elicitation, content: resolution.content } }];
     }
-    return source.run && resolution.status === 'allow' ? [call] : [];
+    if (!source.run || resolution.status !== 'allow') return [];
+    return [resolution.edited ? { ...call, edited: resolution.edited } : call];
   }
 }

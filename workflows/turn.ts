@@ -14,6 +14,7 @@ import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/record
 import { TurnActions } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import { cancelTurn } from './messages.ts';
+import { indexBegun, untilBegun } from './queued-turn.ts';
 import { Thread, type ThreadResult } from './thread.ts';
 import { TurnCommands } from './turn-commands.ts';
 import { TurnScope } from './turn-scope.ts';
@@ -45,7 +46,8 @@ const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 
 /** A turn: one request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnResult> {
-  const { carry, turnId, sessionId } = start;
+  if (start.queued) return untilBegun(start);
+  const { carry, turnId, sessionId, begun } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
   const actions = new TurnActions(start);
@@ -78,6 +80,8 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   };
   const commands = new TurnCommands({ turnId, sessionId, actions, onRecords });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
+  if (begun?.cancelled) stop(begun.cancelled);
+  if (begun && !carry) indexBegun(start);
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadResult;

@@ -1,16 +1,16 @@
-import type { ToolItem, TranscriptItem } from '../core/transcript.ts';
+import type { PlacedItem, ToolItem } from '../core/transcript.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { memoized } from '../lib/memoized.ts';
-import type { AgentSpec } from '../spec/agent-spec.ts';
+import { cutsResults, type AgentSpec } from '../spec/agent-spec.ts';
 import { READ_TOOL_RESPONSE } from '../tools/read-tool-response.ts';
 
 /** A longer tool result (in JSON bytes) is cut for the model, unless the agent disables that. */
 const LARGE_RESULT_BYTES = 64 * 1024;
 
 /** The conversation as the model sees it: beginning and end of large results, with a note on how to read the rest. */
-export function withCutResults(spec: AgentSpec, conversation: TranscriptItem[]): TranscriptItem[] {
-  const isEnabled = spec.config?.context_management?.large_tool_response?.enabled !== false;
-  return isEnabled ? conversation.map((item) => (item.role === 'tool' ? cutItem(item) : item)) : conversation;
+export function withCutResults(spec: AgentSpec, conversation: PlacedItem[]): PlacedItem[] {
+  if (!cutsResults(spec)) return conversation;
+  return conversation.map(({ item, at }) => ({ item: item.role === 'tool' ? cutItem(item) : item, at }));
 }
 
 /** Memoized, since every model call contains all results before it. A result that fits is returned itself. */

@@ -42,7 +42,7 @@ interface AssemblerOptions {
   attempt: number;
   prepared: Pick<
     PreparedModelCall,
-    'toolset' | 'conversation' | 'request' | 'spec' | 'target' | 'hasFallback' | 'repairs'
+    'toolset' | 'conversation' | 'files' | 'request' | 'spec' | 'target' | 'hasFallback' | 'repairs'
   >;
   bus: LiveBus;
 }
@@ -106,6 +106,11 @@ export class MessageAssembler {
   /** The tools that the model may call. */
   get toolset(): Toolset {
     return this.#options.prepared.toolset;
+  }
+
+  /** The text so far. */
+  get content(): string {
+    return this.#text.content;
   }
 
   get target(): ModelTarget {
@@ -198,6 +203,7 @@ export class MessageAssembler {
       ...(this.#providerFields && { providerFields: this.#providerFields }),
       provider: this.target.providerName,
       model: this.target.model,
+      ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
     const isAnswer = isWhole && calls.length === 0;
     const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message) : undefined;
@@ -244,7 +250,7 @@ export class MessageAssembler {
     if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
-    const { toolset, request, spec, conversation } = this.#options.prepared;
+    const { toolset, request, spec, conversation, files } = this.#options.prepared;
     const tool = toolset.tools.get(name);
     if (!tool) {
       const known = request.tools.map((one) => one.name).join(', ') || 'none';
@@ -260,7 +266,10 @@ export class MessageAssembler {
     }
     if (tool.run.to === 'conversation') {
       if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };
-      return { route: { to: 'answered' }, ...(await readToolResponse(conversation, parsed.value, loadBlob)) };
+      return {
+        route: { to: 'answered' },
+        ...(await readToolResponse(conversation, parsed.value, { ...files, loadBlob })),
+      };
     }
     const { effect } = tool.run;
     const { decision, policy } = decideCall(spec, tool, parsed.value);

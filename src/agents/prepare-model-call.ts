@@ -4,13 +4,18 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { withoutForeignFields } from '../models/foreign-fields.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
-import { foundTools, transcript, type TranscriptItem } from '../core/transcript.ts';
+import { compactedBy } from '../core/compacted.ts';
+import { foundTools, placedTranscript, type PlacedItem, type TranscriptItem } from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
+import type { FileTexts } from '../files/file-texts.ts';
 import type { Skills } from '../skills/skills.ts';
-import type { ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
+import type { FoundTool, ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
+import { withCompacted } from './compacted-conversation.ts';
+import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
 import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
+import { readFiles, type ReadFiles } from './read-files.ts';
 import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
@@ -22,6 +27,7 @@ export interface ModelCallSources {
   models: Pick<ModelProviders, 'resolve'>;
   blobs: Pick<BlobStore, 'get'>;
   skills: Pick<Skills, 'list'>;
+  files: FileTexts;
 }
 
 export interface PreparedModelCall {
@@ -33,26 +39,40 @@ export interface PreparedModelCall {
   hasFallback: boolean;
   request: ModelRequest;
   toolset: Toolset;
+  /** The conversation without compaction, as far as it was read. */
   conversation: TranscriptItem[];
+  files: Pick<ReadFiles, 'extracted' | 'loadFile'>;
   /** How often the model may be asked for another answer if one does not fit its schema. */
   repairs: number;
+  /** The conversation has to be compacted before the model is called. */
+  compaction?: Compaction;
   /** The sign-ins that were requested: the model is not called before the user has answered them. */
   signIns: ServerSignIn[];
 }
 
+export interface Compaction extends CompactionPlan {
+  threshold: number;
+  foundTools: FoundTool[];
+}
+
 /**
- * Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it. Sign-ins
- * that the agent's servers require are requested if `requests` is given.
+ * Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it, and
+ * `isTooLong` is set if a model has rejected its conversation as too long. Sign-ins that the agent's servers require are
+ * requested if `requests` is given.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs, skills }: ModelCallSources,
+  { catalog, toolsets, models, blobs, skills, files }: ModelCallSources,
   call: ToolScope &
-    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced'> & { fallback?: number },
+    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced'> & {
+      fallback?: number;
+      isTooLong?: boolean;
+    },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
-  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent, isForced, fallback = 0 } = call;
+  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
+  const { isForced, fallback = 0, isTooLong = false } = call;
   // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, listedSkills, all] = await Promise.all([
@@ -61,8 +81,13 @@ export async function prepareModelCall(
     loadingSpec.then((loaded) => skills.list(loaded)),
     records,
   ]);
-  const conversation = transcript(all, threadId);
-  const shown = withCutResults(spec, conversation);
+  const placed = placedTranscript(all, threadId);
+  const conversation = placed.map(({ item }) => item);
+  const read = await readFiles(conversation, { spec, files, sessionId, records: all, signal });
+  const withTexts = placed.map(({ item, at }, i) => ({ item: read.conversation[i] ?? item, at }));
+  const compacted = compactedBy(all, threadId);
+  const shown = withCutResults(spec, withCompacted(withTexts, compacted));
+  const found = foundTools(all, threadId);
   const { signIns, unavailable } = requests
     ? await requestSignIns(toolset, all, requests)
     : { signIns: [], unavailable: toolset.unavailable };
@@ -77,11 +102,11 @@ export async function prepareModelCall(
     // A registered agent is instructed by its own spec alone.
     ...(subAgent && subAgent.agent === undefined && { taskName: subAgent.title }),
     model: target.model,
-    transcript: withoutForeignFields(shown, target),
-    tools: offeredTools(toolset, foundTools(all, threadId), {
-      mayStart,
-      mayRead: shown.some((item, i) => item !== conversation[i]),
-    }),
+    transcript: withoutForeignFields(
+      shown.map(({ item }) => item),
+      target,
+    ),
+    tools: offeredTools(toolset, found, { mayStart, mayRead: read.isCut || hasHidden(conversation, shown) }),
     unavailable,
     ...(isForced && { toolChoice: 'none' }),
     skills: listedSkills,
@@ -89,6 +114,11 @@ export async function prepareModelCall(
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });
   const { provider } = target;
+  const threshold = compactionThreshold(spec, target.contextTokens);
+  const tokens = inputTokens(request, shown, compacted.last);
+  const plan =
+    threshold !== undefined &&
+    planCompaction({ conversation: shown, records: all, compacted, tokens, threshold, isTooLong });
   return {
     spec,
     provider,
@@ -97,7 +127,9 @@ export async function prepareModelCall(
     request,
     toolset: { ...toolset, unavailable },
     conversation,
+    files: read,
     repairs: repairsLeft(spec, all, threadId),
+    ...(plan && { compaction: { ...plan, threshold, foundTools: found } }),
     signIns,
   };
 }
@@ -119,4 +151,10 @@ function lastMessage(records: UnsequencedRecord[], threadId: string): ModelMessa
     (record) => record.kind === 'turn.created' || (record.kind === 'model.message' && record.threadId === threadId),
   );
   return last?.kind === 'model.message' ? last : undefined;
+}
+
+/** Whether the model sees a result of the conversation only in part, or not at all. */
+function hasHidden(conversation: TranscriptItem[], shown: PlacedItem[]): boolean {
+  const whole = new Set(conversation);
+  return shown.some(({ item }) => item.role === 'tool' && !whole.has(item));
 }

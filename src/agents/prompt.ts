@@ -4,6 +4,7 @@ import type { TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { ListedSkills } from '../skills/skills.ts';
 import { READ_SKILL } from '../tools/read-skill.ts';
+import { acceptedConversation } from '../models/accepted.ts';
 import type { ModelRequest, OfferedTool } from '../models/provider.ts';
 
 interface PromptParts {
@@ -42,7 +43,7 @@ export function promptOf(parts: PromptParts): ModelRequest {
     system: [instructions, skillList, ...notes].filter(Boolean).join('\n\n'),
     instructionsLength: instructions.length,
     skillsLength: skillList.length,
-    transcript: [...(isRoot ? prepended : []), ...transcript],
+    transcript: acceptedConversation([...(isRoot ? prepended : []), ...transcript]),
     tools,
     ...(toolChoice && { toolChoice }),
     responseFormat: isRoot ? spec.response_format : undefined,

@@ -23,10 +23,6 @@ const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[
   { param: 'skills', isEnabled: ({ skills }) => (skills ?? []).some(({ type }) => isGiven(type)) },
   { param: 'config.sandbox', isEnabled: ({ config }) => config?.sandbox?.enabled === true },
   { param: 'config.generative_ui', isEnabled: ({ config }) => config?.generative_ui?.enabled === true },
-  {
-    param: 'config.context_management.compaction',
-    isEnabled: ({ config }) => config?.context_management?.compaction?.enabled === true,
-  },
 ];
 
 /** What only a turn that waits can do: one that ends has no timers, and its answers come from one caller. */

@@ -32,6 +32,8 @@ export interface ActionDecision {
   decision: 'allow' | 'deny' | 'respond' | 'expired';
   at: string;
   reason?: string;
+  /** Edited arguments; null if they are too large for the index. */
+  arguments?: Record<string, unknown> | null;
 }
 
 /** What the record at `ordinal` of a turn's log says about the calls that wait. */
@@ -50,7 +52,7 @@ export type ActionChange = { ordinal: number } & (
 export interface Answers {
   by: Subject;
   at: string;
-  items: (CallKey & Pick<ActionDecision, 'decision' | 'reason'>)[];
+  items: (CallKey & Pick<ActionDecision, 'decision' | 'reason' | 'arguments'>)[];
 }
 
 /** An action with its decrypted parts. */
@@ -292,11 +294,8 @@ function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange
 function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undefined {
   const item = answers?.items.find((one) => callKey(one) === callKey(callOf(row)));
   if (!answers || !item) return row.status === 'pending' ? SUPERSEDED : undefined;
-  const { decision, reason } = item;
-  return {
-    status: 'decided',
-    decision: { by: answers.by, decision, at: answers.at, ...(reason !== undefined && { reason }) },
-  };
+  const { threadId: _, toolCallId: __, ...decision } = item;
+  return { status: 'decided', decision: { by: answers.by, at: answers.at, ...decision } };
 }
 
 /** Adds groups of callers to those that may decide an action. */

@@ -77,6 +77,7 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('session_id', 'text', (c) => c.notNull())
     .addColumn('previous_turn_id', 'text')
     .addColumn('sequence', 'integer')
+    .addColumn('queue_number', 'integer')
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('archived_through', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('archived', 'integer', (c) => c.notNull().defaultTo(0))

@@ -100,6 +100,11 @@ interface TurnsTable {
   session_id: string;
   previous_turn_id: string | null;
   sequence: number | null;
+  /**
+   * The number of a turn that waits in the queue of its session, or has waited there. While it waits, and for ever if it
+   * ends there, it has no sequence.
+   */
+  queue_number: Generated<number | null>;
   created_at: string;
   /** The archive has the entries up to this ordinal. */
   archived_through: Generated<number>;
@@ -118,7 +123,7 @@ interface TurnsTable {
   may_pause: Generated<number>;
   /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */
   paused: Generated<number>;
-  /** When the turn was last paused or resumed. */
+  /** When the turn was last paused or resumed, or began after it had waited in a queue. */
   paused_changed_at: Generated<string | null>;
 }
 

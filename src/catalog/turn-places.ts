@@ -111,7 +111,9 @@ export class TurnPlaces {
               .selectFrom('turns')
               .select('turns.id')
               .whereRef('turns.session_id', '=', 'sessions.id')
-              .where('events_before', 'is', null),
+              .where('events_before', 'is', null)
+              // A turn in a queue has no place.
+              .where((turns) => turns.or([turns('sequence', 'is not', null), turns('queue_number', 'is', null)])),
           )
           .as('has_unplaced'),
       ])

@@ -18,6 +18,8 @@ export interface AcceptedTurn {
   title: string | null;
   /** Set if the turn may pause while it runs. */
   pause?: 'wait';
+  /** Set if it has waited in the queue of its session. */
+  begunAt?: string;
   /** How its input answers the pending calls of the previous turn; undefined if it answers none. */
   answers?: Answers | undefined;
 }
@@ -80,17 +82,49 @@ export class Turns {
     return [...before, ...after];
   }
 
-  /** The requests of a session that were neither accepted nor withdrawn. */
+  /** The requests of a session that were neither accepted nor withdrawn: some wait in its queue. */
   async requests(sessionId: string): Promise<TurnRow[]> {
     return this.#db
       .selectFrom('turns')
       .selectAll()
       .where('session_id', '=', sessionId)
       .where('sequence', 'is', null)
+      .where('archived', '=', 0)
       .execute();
   }
 
-  /** The accepted turns whose logs are not in the archive, oldest first: they run, or still have to be archived. */
+  /** The position of the turn with this number in the queue of its session, from 1. */
+  async positionInQueue(sessionId: string, number: number): Promise<number> {
+    const { before } = await this.#db
+      .selectFrom('turns')
+      .select((eb) => eb.fn.countAll<number>().as('before'))
+      .where('session_id', '=', sessionId)
+      .where('queue_number', '<', number)
+      .where('sequence', 'is', null)
+      .where('archived', '=', 0)
+      .executeTakeFirstOrThrow();
+    return before + 1;
+  }
+
+  /** The sessions in whose queues turns wait. */
+  async sessionsWithQueue(): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('turns')
+      .innerJoin('sessions', 'sessions.id', 'turns.session_id')
+      .select('turns.session_id')
+      .distinct()
+      // A literal, so that SQLite uses the partial index.
+      .where('turns.archived', '=', sql.lit(0))
+      .where('turns.queue_number', 'is not', null)
+      .where('turns.sequence', 'is', null)
+      .where('sessions.deleted_at', 'is', null)
+      .execute();
+    return rows.map((row) => row.session_id);
+  }
+
+  /**
+   * The turns whose logs are not in the archive, oldest first: they run, wait in a queue, or still have to be archived.
+   */
   async unarchived(): Promise<Pick<TurnRow, 'id' | 'session_id' | 'created_at'>[]> {
     return (
       this.#db
@@ -98,10 +132,23 @@ export class Turns {
         .select(['id', 'session_id', 'created_at'])
         // A literal, so that SQLite uses the partial index.
         .where('archived', '=', sql.lit(0))
-        .where('sequence', 'is not', null)
+        .where((eb) => eb.or([eb('sequence', 'is not', null), eb('queue_number', 'is not', null)]))
         .orderBy('created_at')
         .execute()
     );
+  }
+
+  /** The accepted turns of a session below a sequence whose logs are not in the archive, oldest first. */
+  async unarchivedBefore(sessionId: string, sequence: number): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('turns')
+      .select('id')
+      .where('archived', '=', sql.lit(0))
+      .where('session_id', '=', sessionId)
+      .where('sequence', '<', sequence)
+      .orderBy('sequence')
+      .execute();
+    return rows.map(({ id }) => id);
   }
 
   /** The turns of a session without a following turn: the ends of its branches. */
@@ -176,7 +223,7 @@ export class Turns {
 
   /**
    * Counts the open turns by the subject of their session: a turn is open from its request until its log is archived,
-   * except while it is paused. Turns that were created and resumed before `createdSince` are not counted, since none
+   * except while it waits in a queue or is paused. Turns that were created and resumed before `createdSince` are not counted, since none
    * runs for that long, nor are requests from before `requestedSince`, since they were abandoned.
    */
   async countOpen(which: {
@@ -196,7 +243,12 @@ export class Turns {
       .where((eb) =>
         eb.or([eb('turns.created_at', '>', createdSince), eb('turns.paused_changed_at', '>', createdSince)]),
       )
-      .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)]))
+      .where((eb) =>
+        eb.or([
+          eb('turns.sequence', 'is not', null),
+          eb.and([eb('turns.queue_number', 'is', null), eb('turns.created_at', '>', requestedSince)]),
+        ]),
+      )
       .where('turns.session_id', '<>', except)
       .groupBy('sessions.subject_id')
       .execute();
@@ -231,12 +283,26 @@ export class Turns {
     await this.#db.deleteFrom('turns').where('id', '=', turnId).where('sequence', 'is', null).execute();
   }
 
+  /** Records that a request waits in the queue of its session. Idempotent. False if the session was deleted. */
+  async enqueue(turn: { turnId: string; sessionId: string; createdAt: string; number: number }): Promise<boolean> {
+    const { turnId, sessionId, createdAt, number } = turn;
+    return this.#db.transaction().execute(async (db) => {
+      if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
+      await db
+        .insertInto('turns')
+        .values({ id: turnId, session_id: sessionId, created_at: createdAt, queue_number: number })
+        .onConflict((conflict) => conflict.column('id').doUpdateSet({ queue_number: number }))
+        .execute();
+      return true;
+    });
+  }
+
   /**
    * Turns a request into an accepted turn. Idempotent. False, and without effect, if the session was deleted in the
    * meantime.
    */
   async accept(turn: AcceptedTurn): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, pause, answers } = turn;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, pause, begunAt, answers } = turn;
     const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
     const row = {
       session_id: sessionId,
@@ -244,6 +310,7 @@ export class Turns {
       sequence,
       created_at: createdAt,
       may_pause: Number(pause === 'wait'),
+      ...(begunAt && { paused_changed_at: begunAt }),
       answers: this.#actions.sealAnswers(turnId, answers),
     };
     return this.#outbox.transaction(async (db, emit) => {
@@ -292,12 +359,13 @@ export class Turns {
       .execute();
   }
 
-  /** The highest id among the turns and requests of a session. */
-  async newestId(sessionId: string): Promise<string | undefined> {
+  /** The highest id among the turns and requests of a session, apart from `except`. */
+  async newestId(sessionId: string, { except }: { except?: string | undefined } = {}): Promise<string | undefined> {
     const newest = await this.#db
       .selectFrom('turns')
       .select('id')
       .where('session_id', '=', sessionId)
+      .$if(except !== undefined, (query) => query.where('id', '<>', except ?? ''))
       .orderBy('id', 'desc')
       .limit(1)
       .executeTakeFirst();

@@ -93,6 +93,8 @@ function summary(record: LogRecord): string {
       return record.calls.map(({ toolCallId }) => toolCallId).join(', ');
     case 'tool.decided':
       return `${record.toolCallId} ${record.decision}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;
+    case 'context.compacted':
+      return `${record.threadId} ${record.tokensBefore} to ${record.tokensAfter} tokens`;
     case 'turn.paused':
     case 'turn.resumed':
       return `${record.reason}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;

@@ -1,6 +1,7 @@
 import type {
   CallSource,
   CancelReason,
+  EditedArguments,
   InputItem,
   MessagePlan,
   NewRecord,
@@ -12,6 +13,7 @@ import type {
 } from './records.ts';
 import type { Subject } from './subject.ts';
 import type { TurnActionsState, TurnEvent } from './turn-actions.ts';
+import type { QueuePlace } from './turn-queue.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
 /**
@@ -98,8 +100,20 @@ export interface TurnStart extends ToolScope {
   /** The turn waits for answers to its tool calls; otherwise it ends when it needs some. */
   pause?: 'wait';
   limits: TurnLimits;
+  /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
+  queued?: QueuePlace;
+  /** Set for a turn that has waited in the queue. */
+  begun?: TurnBegun;
   /** Set on every run but the first: the state in which the previous run stopped. */
   carry?: TurnContinuation;
+}
+
+export interface TurnBegun {
+  at: string;
+  /** The run in which it has waited, which has nothing of its log. */
+  queuedRunId: string;
+  /** It was cancelled at the same moment. */
+  cancelled?: CancelReason;
 }
 
 /** The fields from which the first record of a turn is built. */
@@ -192,6 +206,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   specHash: string;
   toolCallId: string;
   source: CallSource;
+  /** The arguments with which it was approved, if not those that the model wrote. */
+  edited?: EditedArguments;
   /** The sign-in that the call has waited for, and whether another one may be requested. */
   signIn?: { id: string; mayRepeat: boolean };
   /** Set if the call continues with the answer to its server's question; the content may be a reference. */
@@ -216,5 +232,8 @@ export interface CallToolResult extends Appended {
 }
 
 export interface CallModelResult extends Appended {
-  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' } | { status: 'error'; message: string };
+  /** `compacted`: the conversation is shorter, and the model has not been called for the message yet. */
+  outcome:
+    | { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' }
+    | { status: 'error'; message: string };
 }

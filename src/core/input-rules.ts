@@ -9,6 +9,7 @@ export type Rejection =
   | 'request_expired'
   | 'turn_not_found'
   | 'turn_running'
+  | 'queue_full'
   | 'actions_pending'
   | 'call_not_pending'
   | 'call_answered_twice'
@@ -17,6 +18,7 @@ export type Rejection =
   | 'nothing_running'
   | 'too_many_messages'
   | 'already_decided'
+  | 'edit_not_allowed'
   | 'not_an_approver';
 
 export interface Refusal {
@@ -41,10 +43,8 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
     const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
     if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
     if (answered.has(key)) return { code: 'call_answered_twice', message: `${what} is answered twice` };
-    const expected = call.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
-    if (item.type !== expected) {
-      return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${item.type}` };
-    }
+    const refusal = refuseAnswer(call, item);
+    if (refusal) return refusal;
     if (item.type === 'user.tool_approval' && item.approval.status === 'allow' && needsVotes(call)) {
       return {
         code: 'not_an_approver',
@@ -66,6 +66,21 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
     code: 'actions_pending',
     message: `these tool calls of the previous turn must be answered first: ${ids}`,
   };
+}
+
+/** Why a pending call cannot be answered like this, by any caller. */
+export function refuseAnswer(
+  { threadId, toolCallId, needs, policy }: PendingCall,
+  answer: Exclude<InputItem, { type: 'user.message' }>,
+): Refusal | undefined {
+  const what = `tool call ${toolCallId} of thread ${threadId}`;
+  const expected = needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
+  if (answer.type !== expected) {
+    return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
+  }
+  const isEdit = answer.type === 'user.tool_approval' && answer.approval.status === 'allow' && answer.approval.edited;
+  if (!isEdit || policy?.mayEditArguments !== false) return undefined;
+  return { code: 'edit_not_allowed', message: `the policy of ${what} does not allow that its arguments are changed` };
 }
 
 /** Whether the policy of a call says more than that one subject with the right to decide has to allow it. */

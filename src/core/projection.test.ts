@@ -380,3 +380,27 @@ test('a turn that is cancelled while it is paused has waited until its end', () 
   ]);
   expect(entries.at(-1)?.record).toMatchObject({ kind: 'turn.done', waitedMs: 7_000 });
 });
+
+test('the log of a turn from the queue begins when it begins; one that ends in the queue has just that', () => {
+  const start = turnStart({ queued: { number: 1 }, sequence: 0, previousTurnId: null });
+  const begun = turnStart({ begun: { at: '2026-11-21T09:00:00.000Z', queuedRunId: 'run' }, previousTurnId: 'turn_0' });
+  const queued: HistoryEvent[] = [{ type: 'started', at: AT, start }];
+  const later = project([
+    ...queued,
+    { type: 'continued', at: AT, runId: 'run' },
+    { type: 'started', at: AT, start: begun },
+  ]);
+  expect(later).toMatchObject([{ ordinal: 1, record: { kind: 'turn.created', previousTurnId: 'turn_0' } }]);
+  expect(firstCallOf(begun).createdAt).toBe('2026-11-21T09:00:00.000Z');
+  const closes = [
+    { how: 'completed', result: { status: 'cancelled', reason: 'client-cancelled' } },
+    { how: 'terminated', reason: 'abandoned' },
+  ] as const;
+  for (const close of closes) {
+    const ended = project([...queued, { type: 'closed', at: AT, close }]);
+    expect(ended).toMatchObject([
+      { ordinal: 1, record: { kind: 'turn.created', previousTurnId: null } },
+      { ordinal: 2, record: { kind: 'turn.done', end: { status: 'cancelled' } } },
+    ]);
+  }
+});

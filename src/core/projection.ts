@@ -60,15 +60,17 @@ export class TurnProjection {
   #taskStartedAt = 0;
   /** The answers to the commands of this run, by their ids. */
   readonly verdicts = new Map<string, Verdict>();
+  /** The commands that this run has accepted. */
+  readonly accepted: TurnEvent[] = [];
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
   /** Tool calls without a result; `scheduled` is true once their first activity is scheduled. */
-  readonly #openCalls = new Map<string, CallKey & { scheduled: boolean }>();
+  readonly #openCalls = new Map<string, CallKey & Pick<PendingCall, 'edited'> & { scheduled: boolean }>();
   /** The sign-ins that were requested since the last message of their thread. */
   #signIns: AuthRequired[] = [];
   /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
-  readonly #openThreads = new Map<string, Pick<SubAgent, 'threadId' | 'title' | 'parent'>>();
+  readonly #openThreads = new Map<string, SubAgent>();
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -78,6 +80,11 @@ export class TurnProjection {
   /** The calls of the turn that wait for answers; undefined before its first event. */
   get actions(): TurnActions | undefined {
     return this.#actions;
+  }
+
+  /** The sub-agents that are not done. */
+  get threads(): SubAgent[] {
+    return [...this.#openThreads.values()];
   }
 
   /** The ordinal of the last entry. */
@@ -123,6 +130,8 @@ export class TurnProjection {
     }
     this.#start = start;
     this.#actions = new TurnActions(start);
+    // Its log begins with its next run.
+    if (start.queued) return [];
     this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
     if (this.#firstCall) this.#actions.steering.modelCalled();
     if (carry) {
@@ -172,6 +181,7 @@ export class TurnProjection {
       const open = this.#openCalls.get(callKey(activity.input));
       if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
       open.scheduled = true;
+      if (activity.input.edited) open.edited = activity.input.edited;
     }
     return [];
   }
@@ -197,12 +207,13 @@ export class TurnProjection {
     this.#commands = [];
     const { records, verdicts } = this.#actions.endTask(commands, now);
     for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
+    this.accepted.push(...commands.filter((command) => command.type !== 'cancelled' && !verdicts.get(command.id)));
     return records.map((record) => this.#append(record));
   }
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {
     const end = resultOf(close);
-    const entries: LogEntry[] = [];
+    const entries: LogEntry[] = this.#start?.queued ? [this.#append(turnCreated(this.#start))] : [];
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     // Its readers may have been shown what a speculative call has answered.
     const unanswered = this.#firstCall ? emptyAnswer(this.#firstCall, finishReason, undefined) : [];
@@ -309,12 +320,13 @@ export function startsWithModelCall({ resumes, threads = [] }: Pick<TurnStart, '
 export function firstCallOf({
   turnId,
   createdAt,
+  begun,
   hasServers,
-}: Pick<TurnStart, 'turnId' | 'createdAt' | 'hasServers'>): MessagePlan {
+}: Pick<TurnStart, 'turnId' | 'createdAt' | 'begun' | 'hasServers'>): MessagePlan {
   return {
     threadId: ROOT_THREAD,
     messageId: firstMessageId(turnId),
-    createdAt,
+    createdAt: begun?.at ?? createdAt,
     upTo: 1,
     ...(hasServers && { connectsServers: true }),
     mayStart: startable(0, 0),

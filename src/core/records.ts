@@ -20,6 +20,12 @@ export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: 
   | { blob: string }
 );
 
+/** What was extracted from a file of the user: the text, as a blob of the session, or why there is none. */
+export type FileText = {
+  /** The SHA-256 of the file's bytes in hex, or the name of its blob. */
+  file: string;
+} & ({ blob: string } | { problem: string });
+
 export type UserContentPart = { type: 'text'; text: string } | StoredFile;
 
 /** A validated item of a turn's input; files are already in the blob store. */
@@ -28,7 +34,15 @@ export type InputItem =
   | { type: 'user.tool_approval'; threadId: string; toolCallId: string; approval: Approval }
   | { type: 'user.tool_response'; threadId: string; toolCallId: string; content: string };
 
-export type Approval = { status: 'allow' } | { status: 'deny'; reason?: string };
+export type Approval = { status: 'allow'; edited?: EditedArguments } | { status: 'deny'; reason?: string };
+
+/** Arguments with which a call runs instead of those that the model wrote. */
+export interface EditedArguments {
+  /** A JSON object. */
+  arguments: string;
+  /** Equal for equal objects, whatever the order of their keys: see `editedArguments`. */
+  hash: string;
+}
 
 export type ToolInfo =
   | {
@@ -72,6 +86,8 @@ export interface ApprovalPolicy {
   onExpiry: 'deny' | 'allow' | 'end';
   /** Who may decide, too, if nobody has after this time. */
   escalate?: { afterSeconds: number; to: Approvers };
+  /** The call runs with the arguments that the model wrote, or not at all. */
+  mayEditArguments?: false;
 }
 
 export interface ToolCall {
@@ -146,6 +162,8 @@ export interface ModelMessage extends Base {
   model?: string;
   /** The attempts before the one that wrote the message, if there were any: the provider failed. */
   attempts?: FailedAttempt[];
+  /** The texts of files that were extracted for the message's model call; later calls use them. */
+  fileTexts?: FileText[];
   /** The check of an answer for which the agent has a JSON Schema. */
   structured?: { fits: true } | { fits: false; problem: string };
 }
@@ -213,6 +231,8 @@ export interface ToolResponse extends Base {
   threadId: string;
   toolCallId: string;
   outcome: ToolOutcome;
+  /** The arguments with which the call ran, if a person has edited those of the model: a JSON object. */
+  arguments?: string;
   /**
    * The result as text, at most `MAX_RESULT_BYTES`; a longer one is cut, and `fullText` has all of it. For a denied call
    * the reason, if there is one. `responseText` turns it into what model and client read.
@@ -326,6 +346,8 @@ export interface PendingCall {
   /** The sign-in that it needs. */
   signInId?: string;
   policy?: ApprovalPolicy;
+  /** The call was approved with these arguments. */
+  edited?: EditedArguments;
   /** Set if the call has begun, and waits for an answer of the user to its server. */
   elicitation?: PendingElicitation;
 }
@@ -385,6 +407,8 @@ export interface ToolDecided extends Base {
   /** Absent if time has decided. */
   by?: Subject;
   reason?: string;
+  /** What was allowed, if not the arguments that the model wrote. */
+  edited?: EditedArguments;
   /** How many votes are still needed before the call runs. */
   remaining: number;
 }
@@ -414,6 +438,28 @@ export interface UserSteered extends Base {
   /** The session that has the files of the content. */
   sessionId: string;
   content: string | UserContentPart[];
+}
+
+/**
+ * The conversation of a thread was compacted: its later model calls get less of what came before. The log keeps all of
+ * it.
+ */
+export interface ContextCompacted extends Base {
+  kind: 'context.compacted';
+  threadId: string;
+  /** The ordinal in this turn up to which the thread's records are replaced, with those of the previous turns. */
+  through: number;
+  /** What replaces them. Absent: only the results of their tool calls are cleared. */
+  summary?: string;
+  /** The input of the next model call before and after it, as far as it can be estimated. */
+  tokensBefore: number;
+  tokensAfter: number;
+  /** The tools that the thread has found so far. */
+  foundTools?: FoundTool[];
+  /** Of the model calls that wrote the summary. */
+  usage?: Usage;
+  /** Clients get the event: those of an agent whose turns wait know it. */
+  isShown?: true;
 }
 
 export type CancelReason = 'client-cancelled' | 'cancelled-for-next-turn' | 'server-execution-timeout' | 'abandoned';
@@ -454,6 +500,7 @@ export type LogRecord =
   | ToolDecided
   | TurnPaused
   | UserSteered
+  | ContextCompacted
   | TurnDone;
 
 export type WithoutId<R> = R extends unknown ? Omit<R, 'id'> : never;
@@ -464,7 +511,7 @@ export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, Mode
 /** A record as an activity returns it. */
 export type NewRecord =
   | ModelMessage
-  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone>;
+  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone | ContextCompacted>;
 
 /** A record at its position: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {

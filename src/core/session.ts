@@ -1,5 +1,6 @@
 import type { TurnStart } from './history.ts';
 import type { Waiting } from './records.ts';
+import type { QueuedTurn, QueuePlace } from './turn-queue.ts';
 
 /** The input of a session workflow. */
 export interface SessionStart {
@@ -16,25 +17,45 @@ export interface SessionState {
   /** Whether the tip is still running. */
   open: boolean;
   closed: boolean;
+  /** The turns that wait until the others have ended, in their order. */
+  queue: QueuedTurn[];
+  /** The highest id of a turn: tips need not be in the order of their ids, since some wait in the queue. */
+  newest: string | null;
 }
 
 /**
- * What the request for a turn does while another one runs: the new turn cancels that turn, that turn gets the messages,
- * or the request is rejected.
+ * What the request for a turn does while another one runs: the new turn cancels that turn, waits in the queue until that
+ * turn and all before it have ended, or is rejected; or that turn gets the messages.
  */
-export const ON_RUNNING = ['cancel', 'steer', 'reject'] as const;
+export const ON_RUNNING = ['cancel', 'queue', 'steer', 'reject'] as const;
 
 export type OnRunning = (typeof ON_RUNNING)[number];
 
 /** The result of the command that creates a turn. */
+export type TurnCreation = TurnAccepted | TurnEnqueued;
+
+/** The turn runs. */
 export interface TurnAccepted {
   turnId: string;
   previousTurnId: string | null;
   sequence: number;
 }
 
+/** The turn waits in the queue. */
+export interface TurnEnqueued {
+  turnId: string;
+  queued: QueuePlace;
+}
+
 /** A turn, with what waits for a reply on it. */
 export interface Tip extends TurnAccepted, Waiting {}
+
+/** A turn as its log has it. */
+export interface SeenTurn extends Tip {
+  open: boolean;
+  /** It waits in the queue, or has ended there. */
+  queued?: QueuePlace;
+}
 
 /**
  * A turn to start, as the API sends it: validated as far as that is possible without the session.
@@ -59,8 +80,8 @@ export interface CreateTurnCommand extends Pick<
 > {
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;
-  /** Default: cancel. */
-  onRunning?: 'reject';
+  /** Default: cancel. Messages that could be given to a running turn were: see `steerTurn`. */
+  onRunning?: 'queue' | 'reject';
   /** The session's last turn, no turn, or the one with this id. */
   previous: { turn: 'last' } | { turn: 'none' } | { turn: 'id'; turnId: string };
 }
@@ -72,6 +93,8 @@ export interface CreateTurnCommand extends Pick<
 export const COMMAND_LIFETIME_MS = 12 * 3_600_000;
 
 export interface CancelCommand {
+  /** The turn to cancel, running or queued. Absent: the running turn, and all that are queued. */
+  turnId?: string;
   /** The session takes no further turns. */
   close: boolean;
   /**

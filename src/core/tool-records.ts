@@ -48,12 +48,13 @@ export function responseText({ outcome, content }: Pick<ToolResponse, 'outcome' 
 
 /** The result of a call that has none of its own. */
 export function toolResponse(
-  { threadId, toolCallId }: CallKey,
+  { threadId, toolCallId, edited }: CallKey & Pick<PendingCall, 'edited'>,
   outcome: Exclude<Unsuccessful, 'denied'>,
   at: string,
   content = outcomeText(outcome),
 ): Omit<ToolResponse, 'id'> {
-  return { kind: 'tool.response', at, threadId, toolCallId, outcome, content };
+  const executed = edited && { arguments: edited.arguments };
+  return { kind: 'tool.response', at, threadId, toolCallId, outcome, ...executed, content };
 }
 
 /** The content is the bare reason: here it may be a reference, which cannot be put into a sentence. */
@@ -95,10 +96,10 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
 
 /** A call that has begun, and waits for the user's answer to its server. */
 export function askingCall(
-  { threadId, toolCallId, source }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source'>,
+  { threadId, toolCallId, source, edited }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source' | 'edited'>,
   elicitation: PendingElicitation,
 ): PendingCall {
-  return { threadId, toolCallId, needs: 'response', source, elicitation };
+  return { threadId, toolCallId, needs: 'response', source, ...(edited && { edited }), elicitation };
 }
 
 /** The requests for answers to pending calls: one per thread and need, approvals first. */

@@ -10,6 +10,7 @@ import {
   type UserSteered,
   type FoundTool,
 } from './records.ts';
+import { begunBy, CUT_OFF } from './stopped-work.ts';
 import { callKey, responseText } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
@@ -52,17 +53,30 @@ const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
  * without a result gets one that says that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
+  return placedTranscript(records, threadId).map(({ item }) => item);
+}
+
+/** An item of a conversation, and the index of the record that it is of. The results of calls are of their message. */
+export interface PlacedItem {
+  item: TranscriptItem;
+  at: number;
+}
+
+export function placedTranscript(records: UnsequencedRecord[], threadId: string): PlacedItem[] {
   const asked = callsThatAsked(records);
   const results = toolResults(records, threadId, asked);
-  const items: TranscriptItem[] = [];
-  for (const record of records) {
-    if (record.kind === 'turn.created' && threadId === ROOT_THREAD) items.push(...record.input.flatMap(userMessage));
-    if (record.kind === 'user.steered' && threadId === ROOT_THREAD) items.push(userItem(record.content));
-    if (record.kind === 'thread.created' && record.thread.threadId === threadId) items.push(userText(record.input));
-    if (record.kind === 'model.message' && record.threadId === threadId)
-      items.push(...assistantItems(record, { results, asked }));
-  }
-  return items;
+  return records.flatMap((record, at) =>
+    itemsOf(record, threadId, { results, asked, records }).map((item): PlacedItem => ({ item, at })),
+  );
+}
+
+function itemsOf(record: UnsequencedRecord, threadId: string, conversation: Conversation): TranscriptItem[] {
+  const isRoot = threadId === ROOT_THREAD;
+  if (record.kind === 'turn.created' && isRoot) return record.input.flatMap(userMessage);
+  if (record.kind === 'user.steered' && isRoot) return [userItem(record.content)];
+  if (record.kind === 'thread.created' && record.thread.threadId === threadId) return [userText(record.input)];
+  if (record.kind === 'model.message' && record.threadId === threadId) return assistantItems(record, conversation);
+  return [];
 }
 
 function userMessage(item: InputItem): TranscriptItem[] {
@@ -73,24 +87,28 @@ function userItem(content: UserSteered['content']): TranscriptItem {
   return typeof content === 'string' ? userText(content) : { role: 'user', content };
 }
 
-function userText(text: string): TranscriptItem {
+export function userText(text: string): TranscriptItem {
   return { role: 'user', content: [{ type: 'text', text }] };
 }
 
-/** `results`: those of the message's thread, by the ids of their calls. */
-function assistantItems(
-  message: ModelMessage,
-  { results, asked }: { results: Map<string, ToolResult>; asked: Set<string> },
-): TranscriptItem[] {
+interface Conversation {
+  /** Those of the message's thread, by the ids of their calls. */
+  results: Map<string, ToolResult>;
+  asked: Set<string>;
+  records: UnsequencedRecord[];
+}
+
+function assistantItems(message: ModelMessage, { results, asked, records }: Conversation): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const result = results.get(call.id);
-    if (result) return toolItem(call, result);
+    if (result) return toolItem(call, result, records);
     const hasAsked = asked.has(callKey({ threadId: message.threadId, toolCallId: call.id }));
     return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
   });
-  return [{ role: 'assistant', message }, ...toolItems, ...misfit(message)];
+  const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';
+  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : []), ...misfit(message)];
 }
 
 /** What the model is told of an answer that does not fit the agent's JSON Schema. */
@@ -104,20 +122,38 @@ function misfit({ structured }: ModelMessage): TranscriptItem[] {
   ];
 }
 
-function toolItem(call: ToolCall, result: ToolResult): ToolItem {
+function toolItem(call: ToolCall, result: ToolResult, records: UnsequencedRecord[]): ToolItem {
   const known = TOOL_ITEMS.get(result);
   if (known) return known;
   const item =
     'kind' in result
       ? {
           ...itemOf(call),
-          content: responseText(result),
+          content: textOf(result, records),
           files: result.files ?? [],
           ...(result.fullText && { fullText: result.fullText }),
         }
       : { ...itemOf(call), content: result.content, files: [] };
   TOOL_ITEMS.set(result, item);
   return item;
+}
+
+/** The text of a result for the model; with what a sub-agent had begun that was stopped. */
+function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
+  const text = withArguments(result);
+  if (result.outcome !== 'cancelled' || result.fromThread === undefined) return text;
+  const begun = begunBy(result.fromThread, records);
+  return begun === undefined ? text : `${text}\n${begun}`;
+}
+
+/**
+ * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
+ * others the call ran.
+ */
+function withArguments(result: Extract<ToolResult, { kind: 'tool.response' }>): string {
+  const text = responseText(result);
+  if (result.arguments === undefined) return text;
+  return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
 }
 
 function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'toolCallId' | 'name'> {
@@ -136,10 +172,18 @@ function toolResults(
   asked: ReadonlySet<string>,
 ): Map<string, ToolResult> {
   const results = new Map<string, ToolResult>();
+  // The call of a result may be in a turn that is not read any more, and a later call may have the same id.
+  const called = new Set<string>();
   const add = (result: ToolResult) => {
-    if (result.threadId === threadId && !results.has(result.toolCallId)) results.set(result.toolCallId, result);
+    const { toolCallId } = result;
+    if (result.threadId === threadId && called.has(toolCallId) && !results.has(toolCallId)) {
+      results.set(toolCallId, result);
+    }
   };
   for (const record of records) {
+    if (record.kind === 'model.message' && record.threadId === threadId) {
+      for (const { id } of record.toolCalls) called.add(id);
+    }
     if (record.kind === 'tool.response') add(record);
     if (record.kind !== 'turn.created') continue;
     for (const item of record.input) {
@@ -160,7 +204,8 @@ const MAX_FOUND = 64;
 export function foundTools(records: UnsequencedRecord[], threadId: string): FoundTool[] {
   const found = new Map<string, FoundTool>();
   for (const record of records) {
-    if (record.kind !== 'tool.response' || record.threadId !== threadId) continue;
+    const hasTools = record.kind === 'tool.response' || record.kind === 'context.compacted';
+    if (!hasTools || record.threadId !== threadId) continue;
     for (const tool of record.foundTools ?? []) {
       const key = toolKey(tool);
       // A tool that is found again keeps its position: providers cache requests up to the first difference.

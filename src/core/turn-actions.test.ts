@@ -66,6 +66,12 @@ const vote = (toolCallId: string, status: 'allow' | 'deny' = 'allow', threadId =
   toolCallId,
   approval: { status },
 });
+const edit = (toolCallId: string, hash: string): Answer => ({
+  type: 'user.tool_approval',
+  threadId: 'main',
+  toolCallId,
+  approval: { status: 'allow', edited: { arguments: `{"to":"${hash}"}`, hash } },
+});
 const respond = (toolCallId: string, content: string): Answer => ({
   type: 'user.tool_response',
   threadId: 'main',
@@ -157,6 +163,38 @@ test('a quorum needs distinct subjects, and one denial decides', () => {
     'turn.resumed',
   ]);
   expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a' }]);
+});
+
+test('a call runs with the edited arguments that were allowed; a repeated edit changes nothing', () => {
+  const actions = waitingOn(asking('a'), asking('b', policyOf({ mayEditArguments: false })));
+  expect(actions.refuse(command('ann', edit('b', 'x')))).toMatchObject({ code: 'edit_not_allowed', param: 'input.0' });
+  const { records } = actions.endTask([command('ann', edit('a', 'x'))], BEGIN);
+  expect(records).toMatchObject([{ decision: 'allow', edited: { hash: 'x' }, remaining: 0 }, { kind: 'turn.resumed' }]);
+  expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a', edited: { hash: 'x' } }]);
+  expect([actions.refuse(command('ann', edit('a', 'x'))), endTask(actions, [command('ann', edit('a', 'x'))])]).toEqual([
+    undefined,
+    [],
+  ]);
+  for (const other of [vote('a'), edit('a', 'y'), vote('a', 'deny')]) {
+    expect(actions.refuse(command('ann', other))).toMatchObject({ code: 'already_decided' });
+  }
+});
+
+test('votes for different arguments do not add up: an edit voids the votes before it', () => {
+  const actions = waitingOn(asking('a', policyOf({ quorum: 2 })));
+  expect(endTask(actions, [command('ann', vote('a'))])).toEqual(['a allow ann 1']);
+  expect(endTask(actions, [command('bob', edit('a', 'x'))])).toEqual(['a allow bob 1']);
+  expect(actions.refuse(command('bob', edit('a', 'y')))).toMatchObject({ code: 'already_decided' });
+  // The response to the first request may have been lost, so its repetition must not void bob's edit.
+  expect(endTask(actions, [command('ann', vote('a'))])).toEqual([]);
+  expect(endTask(actions, [command('ann', edit('a', 'x'))])).toEqual(['a allow ann 0', 'turn.resumed']);
+  expect(actions.allowed('main')).toMatchObject([{ edited: { hash: 'x' } }]);
+});
+
+test('whose vote was voided may deny', () => {
+  const actions = waitingOn(asking('a', policyOf({ quorum: 2 })));
+  endTask(actions, [command('ann', edit('a', 'x')), command('bob', vote('a'))]);
+  expect(endTask(actions, [command('ann', vote('a', 'deny'))])).toEqual(['a deny ann 0', 'a denied', 'turn.resumed']);
 });
 
 test('a policy names who may decide, and whom an escalation adds', () => {

@@ -1,5 +1,5 @@
 import type { CallToolInput, TurnStart } from './history.ts';
-import type { Refusal } from './input-rules.ts';
+import { refuseAnswer, type Refusal } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
 import type {
@@ -15,6 +15,7 @@ import type {
 import type { Caller, Subject } from './subject.ts';
 import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
 import { TurnSignIns, type SignInCommand, type TurnSignInsState } from './turn-sign-ins.ts';
+import { countVotes, hasVoted, isRepeated, withVote, type Vote } from './votes.ts';
 
 /**
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
@@ -64,12 +65,6 @@ export type TurnEvent = TurnCommand | { type: 'cancelled' };
 
 /** The answer of a turn to a command: a refusal, or undefined if it was accepted. */
 export type Verdict = Refusal | undefined;
-
-interface Vote {
-  by: Subject;
-  /** What was answered, as a text that is equal for equal answers: a repetition changes nothing. */
-  answer: string;
-}
 
 /** A call of a thread's last message, or of an earlier run's. */
 interface TrackedCall {
@@ -431,21 +426,20 @@ export class TurnActions {
   #refuseAnswer(answer: Answer, caller: Answerer): Verdict {
     const call = this.#find(answer);
     const what = nameOf(answer);
-    const vote = call?.votes.find(({ by }) => by.subjectId === caller.subject.subjectId);
     // A repetition stays accepted, also when others have decided in the meantime.
-    if (vote?.answer === answerText(answer)) return undefined;
+    if (call && isRepeated(call.votes, caller.subject, answer)) return undefined;
     if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
     if (call.pending.needs === 'sign_in') {
       return { code: 'call_not_pending', message: `${what} waits for a sign-in, which no answer replaces` };
     }
-    const expected = call.pending.needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
-    if (answer.type !== expected) {
-      return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
-    }
+    const refusal = refuseAnswer(call.pending, answer);
+    if (refusal) return refusal;
     if (!mayAnswer(call, caller)) {
       return { code: 'not_an_approver', message: `you may not answer ${what}: its approvers may` };
     }
-    if (vote) return { code: 'already_decided', message: `you have already answered ${what}, differently` };
+    if (hasVoted(call.votes, caller.subject)) {
+      return { code: 'already_decided', message: `you have already answered ${what}, differently` };
+    }
     if (call.state !== 'waiting') return { code: 'already_decided', message: `${what} was already decided` };
     return undefined;
   }
@@ -454,10 +448,10 @@ export class TurnActions {
   #answer(answer: Answer, by: Subject, now: number): UnsequencedRecord[] {
     const call = this.#find(answer);
     if (!isAsked(call) || call.state !== 'waiting') return [];
-    if (call.votes.some((vote) => vote.by.subjectId === by.subjectId)) return [];
+    if (isRepeated(call.votes, by, answer)) return [];
     const at = isoTime(now);
     const { pending } = call;
-    call.votes.push({ by, answer: answerText(answer) });
+    call.votes = withVote(call.votes, by, answer);
     if (answer.type === 'user.tool_response' && pending.elicitation) {
       call.state = 'allowed';
       call.answer = answer.content;
@@ -475,9 +469,13 @@ export class TurnActions {
       const vote = decided(pending, 'deny', { at, by, remaining: 0, ...(reason && { reason }) });
       return [vote, denial(pending, reason, at)];
     }
+    const { edited } = approval;
     const remaining = remainingOf(call);
-    if (remaining === 0) call.state = 'allowed';
-    return [decided(pending, 'allow', { at, by, remaining })];
+    if (remaining === 0) {
+      call.state = 'allowed';
+      call.pending = { ...pending, ...(edited && { edited }) };
+    }
+    return [decided(pending, 'allow', { at, by, remaining, ...(edited && { edited }) })];
   }
 
   /** The requests for the answers that the task's messages require. */
@@ -576,7 +574,7 @@ export function isAmong({ subjects, roles }: Approvers, caller: Caller): boolean
 }
 
 function remainingOf({ pending, votes }: AskedCall): number {
-  return Math.max(0, (pending.policy?.quorum ?? 1) - votes.length);
+  return Math.max(0, (pending.policy?.quorum ?? 1) - countVotes(votes));
 }
 
 /** When an approval expires: milliseconds since 1970. */
@@ -593,13 +591,9 @@ function escalatesAt({ pending, askedAt = Infinity, isEscalated }: AskedCall): n
 function decided(
   { threadId, toolCallId }: PendingCall,
   decision: ToolDecided['decision'],
-  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'remaining'>,
+  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'edited' | 'remaining'>,
 ): Omit<ToolDecided, 'id'> {
   return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
-}
-
-function answerText(answer: Answer): string {
-  return JSON.stringify(answer.type === 'user.tool_approval' ? answer.approval.status : answer.content);
 }
 
 function nameOf({ threadId, toolCallId }: CallKey): string {

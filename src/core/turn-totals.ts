@@ -3,7 +3,7 @@ import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type UnsequencedReco
 /** What a turn has used, with its sub-agents. */
 export interface TurnTotals {
   usage: Usage;
-  /** The messages of models. Attempts at a message are one call. */
+  /** The messages and summaries of models. Attempts at one are one call. */
   modelCalls: number;
   /** The calls in these messages, including those that did not run. */
   toolCalls: number;
@@ -13,7 +13,11 @@ export const NO_TOTALS: TurnTotals = { usage: NO_USAGE, modelCalls: 0, toolCalls
 
 /** Adds a record of the log. The workflow and the projection count with it. */
 export function addRecord(totals: TurnTotals, record: UnsequencedRecord): TurnTotals {
-  return record.kind === 'model.message' ? addMessage(totals, record) : totals;
+  if (record.kind === 'model.message') return addMessage(totals, record);
+  if (record.kind !== 'context.compacted') return totals;
+  // Results are cleared without a call.
+  const calls = record.summary === undefined ? 0 : 1;
+  return { ...totals, usage: addUsage(totals.usage, record.usage), modelCalls: totals.modelCalls + calls };
 }
 
 /** Adds the empty message that the projection makes for a model call whose activity has failed. */

@@ -37,6 +37,7 @@ export async function requireTurn({ catalog, logs }: TurnSources, session: Sessi
   if (!isId(turnId)) throw new TurnNotFound(turnId);
   const row = await catalog.turns.get(turnId);
   if (isTurnOf(session, row)) return;
+  if (row?.session_id === session.id && row.archived) return; // it has ended in the queue
   // For a turn that is only requested, or missing from the index, Temporal has the answer.
   const isUnindexed = !row || row.sequence === null;
   if (!isUnindexed || (await logs.start(turnId)).sessionId !== session.id) throw new TurnNotFound(turnId);

@@ -1,8 +1,8 @@
 import { decidersFor } from '../auth/rights.ts';
-import type { ActionChange, ActionDetail, Answers } from '../catalog/action-index.ts';
+import type { ActionChange, ActionDecision, ActionDetail, Answers } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnStart } from '../core/history.ts';
-import type { ActionRequired, AnswerableCall, LogEntry, PendingCall } from '../core/records.ts';
+import type { ActionRequired, AnswerableCall, EditedArguments, LogEntry, PendingCall } from '../core/records.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
@@ -33,10 +33,13 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
         changes.push({ ordinal, type: 'requested', action: await actionOf(record, index, call, subjectId, sources) });
       }
     } else if (record.kind === 'tool.decided') {
-      const { decision, by, at, remaining, ...call } = record;
-      if (decision === 'escalated') changes.push({ ordinal, type: 'escalated', call });
-      else
-        changes.push({ ordinal, type: 'decided', call, remaining, decision: { decision, at, ...of(by, call.reason) } });
+      const { decision, by, at, remaining, reason, edited, ...call } = record;
+      if (decision === 'escalated') {
+        changes.push({ ordinal, type: 'escalated', call });
+      } else {
+        const detail = { ...(by && { by }), ...shown(reason, edited) };
+        changes.push({ ordinal, type: 'decided', call, remaining, decision: { decision, at, ...detail } });
+      }
     } else if (record.kind === 'tool.response') {
       const { at, outcome, ...call } = record;
       changes.push({ ordinal, type: 'answered', call, at, isResponse: outcome === 'succeeded' });
@@ -59,16 +62,21 @@ export function answersOf({
     const { threadId, toolCallId } = item;
     if (item.type === 'user.tool_response') return [{ threadId, toolCallId, decision: 'respond' }];
     const { approval } = item;
-    const { reason } = of(undefined, 'reason' in approval ? approval.reason : undefined);
-    return [{ threadId, toolCallId, decision: approval.status, ...(reason && { reason }) }];
+    const detail = approval.status === 'deny' ? shown(approval.reason) : shown(undefined, approval.edited);
+    return [{ threadId, toolCallId, decision: approval.status, ...detail }];
   });
   return items.length > 0 ? { by: createdBy, at: createdAt, items } : undefined;
 }
 
-/** A reason that was moved into the blob store is left out of the index. */
-function of<S>(by: S | undefined, reason: unknown): { by?: S; reason?: string } {
-  const shown = typeof reason === 'string' ? reason.slice(0, MAX_REASON_LENGTH) : '';
-  return { ...(by && { by }), ...(shown && { reason: shown }) };
+/** A text that was moved into the blob store is left out of the index: a reason, and edited arguments. */
+function shown(reason: unknown, edited?: EditedArguments): Pick<ActionDecision, 'reason' | 'arguments'> {
+  const text = typeof reason === 'string' ? reason.slice(0, MAX_REASON_LENGTH) : '';
+  return { ...(text && { reason: text }), ...(edited && { arguments: inlineArguments(edited) }) };
+}
+
+function inlineArguments({ arguments: json }: { arguments: unknown }): Record<string, unknown> | null {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object: see `editedArguments`
+  return typeof json === 'string' ? (JSON.parse(json) as Record<string, unknown>) : null;
 }
 
 async function actionOf(

@@ -1,11 +1,14 @@
 import { mayOnSession } from '../auth/rights.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
+import type { Approval } from '../core/records.ts';
+import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
+import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
@@ -49,19 +52,24 @@ export async function answerCalls(
     mayRespond: mayOnSession(caller, session, 'send'),
     answers: stored,
   };
-  const { actions, done } = await logs.currentRun(last.id);
-  if (!actions || done) throw nothingPending();
-  const refusal = actions.refuse(command);
-  if (refusal && !(await wasAccepted(engine, last.id, command))) throw errorOf(refusal);
+  const run = await logs.currentRun(last.id);
+  const { actions, done, start, threads } = run;
+  if (!actions || !start) throw nothingPending();
   const accepted = answers.map(({ toolCallId }) => toolCallId);
-  if (!refusal)
-    await checkAnswersTo(
-      actions.waiting.map(({ call }) => call),
-      answers,
-      engine,
-      session.id,
-    );
-  if (refusal) return { accepted, waiting: actions.waiting.map(({ call }) => call.toolCallId) };
+  if (done) {
+    if (!(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw nothingPending();
+    return { accepted, waiting: [] };
+  }
+  const refusal = actions.refuse(command);
+  if (refusal && !(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw errorOf(refusal);
+  const pending = actions.waiting.map(({ call }) => call);
+  if (refusal) return { accepted, waiting: pending.map(({ toolCallId }) => toolCallId) };
+  await checkAnswersTo(pending, answers, engine, session.id);
+  if (hasEdits(answers)) {
+    const { owner, specHash } = start;
+    const checked = await checkEdits(engine, { session, owner, specHash, threads, pending }, answers);
+    command.answers = await storeEdits(checked, { blobs, sessionId: session.id });
+  }
   const after = await commandTurn(engine, last.id, command);
   if (!after) throw nothingPending();
   return { accepted, waiting: after.waiting.map(({ call }) => call.toolCallId) };
@@ -71,17 +79,36 @@ export async function answerCalls(
  * Whether the turn has recorded the same answers of the same caller before: their calls may have run since, and the
  * response may have been lost.
  */
-async function wasAccepted({ logs }: Engine, turnId: string, { answers, subject }: AnswerCommand): Promise<boolean> {
+async function wasAccepted(
+  { logs }: Engine,
+  { accepted }: Pick<TurnProjection, 'accepted'>,
+  { turnId, answers, subject }: Pick<AnswerCommand, 'answers' | 'subject'> & { turnId: string },
+): Promise<boolean> {
   const decided = new Set<string>();
   for await (const { entries } of logs.readStored(turnId)) {
     for (const { record } of entries) {
       if (record.kind !== 'tool.decided' || record.by?.subjectId !== subject.subjectId) continue;
-      decided.add(`${record.decision} ${callKey(record)}`);
+      decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
     }
   }
-  return answers.every(
-    (answer) => answer.type === 'user.tool_approval' && decided.has(`${answer.approval.status} ${callKey(answer)}`),
+  // The log has what was decided, and not what servers were answered.
+  const given = accepted.flatMap((one) =>
+    one.type === 'answer' && one.subject.subjectId === subject.subjectId ? one.answers : [],
   );
+  return answers.every((answer) =>
+    answer.type === 'user.tool_approval'
+      ? decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`)
+      : given.some((one) => isSameResponse(one, answer)),
+  );
+}
+
+function isSameResponse(one: Answer, other: Answer): boolean {
+  if (one.type !== 'user.tool_response' || other.type !== 'user.tool_response') return false;
+  return callKey(one) === callKey(other) && one.content === other.content;
+}
+
+function editedHash(approval: Approval): string | undefined {
+  return approval.status === 'allow' ? approval.edited?.hash : undefined;
 }
 
 function nothingPending(): EngineError {

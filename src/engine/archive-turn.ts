@@ -35,6 +35,7 @@ export async function archive({
   if (known?.sequence === undefined || known.sequence === null) {
     if (!(await turnIndex.accept(await logs.start(turnId)))) return false;
   }
+  await archiveEarlier({ catalog, logs, turnIndex, metrics, turnId, signal });
   let isCopied = false;
   const from = (known?.archived_through ?? 0) + 1;
   for await (const { sessionId, entries } of logs.readStored(turnId, { from, follow: signal })) {
@@ -49,4 +50,22 @@ export async function archive({
     if (through !== undefined && (batch.length < entries.length || last?.ordinal === through)) break;
   }
   return isCopied;
+}
+
+/**
+ * Archives the earlier turns of a session, all of which have ended: their workers may have died before they did, and
+ * webhooks hear of the turns of a session in order. One that cannot be read does not block the others: housekeeping
+ * retries it.
+ */
+export async function archiveEarlier(options: Omit<ArchiveOptions, 'through'>): Promise<void> {
+  const { catalog, turnId, signal } = options;
+  const turn = await catalog.turns.get(turnId);
+  if (!turn || turn.sequence === null) return;
+  for (const earlier of await catalog.turns.unarchivedBefore(turn.session_id, turn.sequence)) {
+    try {
+      await archive({ ...options, turnId: earlier });
+    } catch (error) {
+      if (signal.aborted) throw error;
+    }
+  }
 }

@@ -1,8 +1,10 @@
 import { restore } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import type { Elicitation, InputItem, PendingCall } from '../core/records.ts';
+import type { SessionOwner } from '../core/history.ts';
+import type { Elicitation, InputItem, PendingCall, Waiting } from '../core/records.ts';
 import { callKey } from '../core/tool-records.ts';
 import { isTurnOf } from './access.ts';
+import { checkEdits, hasEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import type { PreviousTurn } from './start-turn.ts';
@@ -12,17 +14,24 @@ import { turnStatus } from './turn-status.ts';
 export type AnswerCheck = (question: Elicitation, content: string) => string | undefined;
 
 /**
- * Checks the responses of an input that answer questions of MCP servers on the turn that it follows. Whether the calls
- * still wait is decided by the session; a turn that cannot be read here yet is checked by the activity.
- * @throws EngineError `invalid_answer`
+ * Checks the responses of an input that answer questions of MCP servers on the turn that it follows, and its edits of
+ * arguments. Whether the calls still wait is decided by the session; a turn that cannot be read here yet is checked by
+ * the activity. Returns the input without edits that change nothing.
+ * @throws EngineError `invalid_answer`, and those of `checkEdits`
  */
 export async function checkAnswers(
   engine: Engine,
-  { session, previous, input }: { session: SessionRow; previous: PreviousTurn; input: InputItem[] },
-): Promise<void> {
-  if (!input.some(({ type }) => type === 'user.tool_response')) return;
-  const pending = await pendingCalls(engine, session, previous);
+  {
+    session,
+    owner,
+    previous,
+    input,
+  }: { session: SessionRow; owner: SessionOwner; previous: PreviousTurn; input: InputItem[] },
+): Promise<InputItem[]> {
+  if (!hasEdits(input) && !input.some(({ type }) => type === 'user.tool_response')) return input;
+  const { pending, threads = [] } = await waitingOn(engine, session, previous);
   await checkAnswersTo(pending, input, engine, session.id);
+  return checkEdits(engine, { session, owner, specHash: session.spec_hash, threads, pending }, input);
 }
 
 /** As `checkAnswers`, for calls that are known. @throws EngineError `invalid_answer` */
@@ -44,14 +53,10 @@ export async function checkAnswersTo(
   }
 }
 
-async function pendingCalls(
-  { catalog, logs }: Engine,
-  session: SessionRow,
-  previous: PreviousTurn,
-): Promise<PendingCall[]> {
-  if (previous.turn === 'none') return [];
+async function waitingOn({ catalog, logs }: Engine, session: SessionRow, previous: PreviousTurn): Promise<Waiting> {
+  if (previous.turn === 'none') return { pending: [] };
   const { turns } = catalog;
   const row = await (previous.turn === 'last' ? turns.last(session.id) : turns.get(previous.turnId));
-  if (!row || !isTurnOf(session, row)) return [];
-  return (await turnStatus(row.id, { catalog, logs }))?.pending ?? [];
+  if (!row || !isTurnOf(session, row)) return { pending: [] };
+  return (await turnStatus(row.id, { catalog, logs })) ?? { pending: [] };
 }

@@ -4,7 +4,7 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { CallModelInput, HistoryEvent } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
-import type { CallSource, ModelMessage, ToolCall } from '../core/records.ts';
+import type { CallSource, ModelMessage, ToolCall, UnsequencedRecord } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
 import { Conversations } from './conversations.ts';
@@ -214,8 +214,9 @@ test('the turns of another session are not loaded, even if they are cached', asy
       yield await Promise.resolve({ turnId, previousTurnId: null, entries: logOf(turnId) });
     },
   } as unknown as TurnLogReader;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn itself is never read
-  const history = { readSince: () => new Promise(() => undefined) } as unknown as TurnHistory;
+  const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only this member is used
+  const history = { readSince: () => Promise.resolve({ events, lastEventId: 1 }) } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no blobs
   const conversations = new Conversations({ logs, history, blobs: {} as BlobStore });
   const beginning = (sessionId: string, previousTurnId: string | null, after = previousTurnId) =>
@@ -227,6 +228,59 @@ test('the turns of another session are not loaded, even if they are cached', asy
     const load = conversations.load({ ...input(1, 1), sessionId: 'ses_bob', previousTurnId: turnId }, 'run_1', never);
     await expect(load).rejects.toThrow(`turn ${turnId} is not of session ses_bob`);
   }
+});
+
+/** The turns of a session with so many of them, of which some begin with a summary; `read` names those that were read. */
+function longSession(turns: number, summarized: { turn: number; threadId: string }[]) {
+  const idOf = (n: number) => `turn_${n}`;
+  const previousOf = (n: number) => (n > 1 ? idOf(n - 1) : null);
+  const recordsOf = (n: number): UnsequencedRecord[] => [
+    turnCreated({ ...turnStart(), sessionId: 'ses_1', turnId: idOf(n), previousTurnId: previousOf(n) }),
+    ...summarized
+      .filter(({ turn }) => turn === n)
+      .map(({ threadId }) => ({
+        kind: 'context.compacted' as const,
+        at: AT,
+        threadId,
+        through: 0,
+        summary: 'S',
+        tokensBefore: 2,
+        tokensAfter: 1,
+      })),
+  ];
+  const read: string[] = [];
+  const logs = {
+    async *chain(last: string) {
+      for (let n = Number(last.slice(5)); n > 0; n--) {
+        read.push(idOf(n));
+        const entries = recordsOf(n).map((record, i) => ({ ordinal: i + 1, record: { id: `evt_${i}`, ...record } }));
+        yield await Promise.resolve({ turnId: idOf(n), previousTurnId: previousOf(n), entries });
+      }
+    },
+  };
+  const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart({ turnId: idOf(turns) }) }];
+  const history = { readSince: () => Promise.resolve({ events, lastEventId: 1 }) };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only these members are used
+  const sources = { logs, history, blobs: {} } as unknown as ConstructorParameters<typeof Conversations>[0];
+  const conversations = new Conversations(sources);
+  const load = (threadId = 'main') =>
+    conversations.load({ ...input(1, 1), threadId, previousTurnId: idOf(turns - 1) }, 'run_1', never);
+  return { load, read };
+}
+
+test('the 50th turn of a session reads the turns since the last summary of its thread, and no other', async () => {
+  const summarized = [
+    { turn: 20, threadId: 'main' },
+    { turn: 46, threadId: 'main' },
+    { turn: 48, threadId: 'thread_1' },
+  ];
+  const { load, read } = longSession(50, summarized);
+  expect(await load()).toHaveLength(4 + 1 + 2);
+  expect(read).toEqual(['turn_49', 'turn_48', 'turn_47', 'turn_46']);
+  // From the cache it takes the same turns.
+  expect(await load()).toHaveLength(4 + 1 + 2);
+  expect(read).toHaveLength(4);
+  expect(await load('thread_1')).toHaveLength(2 + 1 + 1);
 });
 
 /** A call of a tool; all calls have the same id, and by default the same arguments. */

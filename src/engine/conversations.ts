@@ -2,16 +2,31 @@ import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
+import { hasSummary } from '../core/compacted.ts';
 import { turnCreated } from '../core/projection.ts';
-import type { LogEntry, ModelMessage, ToolCall, TurnCreated, UnsequencedRecord } from '../core/records.ts';
+import {
+  ROOT_THREAD,
+  type LogEntry,
+  type ModelMessage,
+  type ToolCall,
+  type TurnCreated,
+  type UnsequencedRecord,
+} from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
+import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
 import { charactersOf, recordsOf, RunRecords } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
 
 /** What decides which conversation a model call answers. */
-export type ExpectedCall = Pick<CallModelInput, 'sessionId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'>;
+export type ExpectedCall = Pick<
+  CallModelInput,
+  'sessionId' | 'threadId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'
+>;
+
+/** A thread at the end of a chain of turns. */
+type ReadThread = Pick<CallModelInput, 'sessionId' | 'threadId' | 'previousTurnId'>;
 
 /** The limit of each cache. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
@@ -61,13 +76,9 @@ export class Conversations {
     this.#stamped.set(stamp, records);
   }
 
-  /** All records that a model call answers, oldest first. */
+  /** All records that a model call answers, oldest first: from the turn on in which its thread was last summarized. */
   async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
-    const [before, own] = await Promise.all([
-      this.#chain(input.previousTurnId, input.sessionId, signal),
-      this.#turn(input, runId),
-    ]);
-    return [...before, ...own];
+    return this.#withPrevious(await this.#turn(input, runId), input, signal);
   }
 
   /**
@@ -76,7 +87,7 @@ export class Conversations {
    */
   ahead(call: ExpectedCall, signal: AbortSignal): Promise<UnsequencedRecord[]> | undefined {
     const own = this.#inProgress.get(call.runId)?.ahead(call);
-    return own && this.#chain(call.previousTurnId, call.sessionId, signal).then((before) => [...before, ...own]);
+    return own && this.#withPrevious(own, call, signal);
   }
 
   /** The records that the first model call of a turn answers, if the turn starts like this. Waits until turn `after` ends. */
@@ -86,7 +97,7 @@ export class Conversations {
       this.#ended.set(after, recordsOf(await this.#restore(afterLog, sessionId)));
     }
     const [before, created] = await Promise.all([
-      this.#chain(previousTurnId, sessionId, signal),
+      this.#chain({ previousTurnId, sessionId, threadId: ROOT_THREAD }, signal),
       restore(turnCreated(start), { blobs: this.#blobs, sessionId }),
       after === null ? undefined : this.#endedTurn(after, sessionId, signal),
     ]);
@@ -94,31 +105,45 @@ export class Conversations {
   }
 
   /**
-   * The tool call that an activity is to run. It is taken from the attempt at its message that the workflow has accepted:
+   * The tool call that an activity is to run, with the arguments that were approved. It is taken from the attempt at its message that the workflow has accepted:
    * other attempts have the same message id, and may call other tools.
    * @throws Error if it is not the call that was scheduled, and approved if it required approval
    */
-  async toolCall({ source, sessionId }: Pick<CallToolInput, 'source' | 'sessionId'>): Promise<ToolCall> {
+  async toolCall({
+    source,
+    sessionId,
+    edited,
+  }: Pick<CallToolInput, 'source' | 'sessionId' | 'edited'>): Promise<ToolCall> {
     const { turnId, messageId, stamp, index, run } = source;
     const made = this.#stamped.get(stamp)?.find((record) => record.kind === 'model.message');
     const message = made ?? (await this.#messages.fetch(stamp, { context: { sessionId, turnId, messageId } }));
     const call = message?.toolCalls[index];
     if (!call || callHash(call) !== run?.callHash) throw new Error('the tool call is not the one that was decided on');
-    return call;
+    if (!edited) return call;
+    const { arguments: text } = await restore(edited, { blobs: this.#blobs, sessionId });
+    if (hashOf(JSON.parse(text)) !== edited.hash) throw new Error('the arguments are not those that were approved');
+    return { ...call, arguments: text };
   }
 
-  /** The turns of a chain up to `turnId`. @throws Error if one belongs to another session, which may have other readers */
-  async #chain(turnId: string | null, sessionId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+  async #withPrevious(own: UnsequencedRecord[], thread: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+    return hasSummary(own, thread.threadId) ? own : [...(await this.#chain(thread, signal)), ...own];
+  }
+
+  /**
+   * The previous turns of a chain, from the last one on that has a summary of a thread.
+   * @throws Error if one belongs to another session, which may have other readers
+   */
+  async #chain({ previousTurnId, sessionId, threadId }: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const turns: UnsequencedRecord[][] = [];
     const add = (records: UnsequencedRecord[]): void => {
       assertOfSession(records, sessionId);
       turns.push(records);
     };
-    for (let next = turnId; next !== null;) {
+    for (let next = previousTurnId; next !== null;) {
       const known = this.#ended.get(next);
       if (known) {
         add(known);
-        next = createdIn(known)?.previousTurnId ?? null;
+        next = hasSummary(known, threadId) ? null : (createdIn(known)?.previousTurnId ?? null);
         continue;
       }
       for await (const { turnId: id, previousTurnId, entries } of this.#logs.chain(next, signal)) {
@@ -126,8 +151,8 @@ export class Conversations {
         // A turn that an operator has deleted is left out of the conversation.
         if (records.length > 0) this.#ended.set(id, records);
         add(records);
-        next = previousTurnId;
-        if (next !== null && this.#ended.has(next)) break;
+        next = hasSummary(records, threadId) ? null : previousTurnId;
+        if (next === null || this.#ended.has(next)) break;
       }
     }
     return turns.reverse().flat();

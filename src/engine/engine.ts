@@ -7,6 +7,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { sessionNotFound } from './access.ts';
 import type { AgentCheck } from './agent-check.ts';
 import type { AnswerCheck } from './check-answers.ts';
+import type { EditCheck } from './edited-arguments.ts';
 import { newId } from './new-id.ts';
 import type { SessionCommands } from './session-commands.ts';
 import type { SessionIndex } from './session-index.ts';
@@ -23,7 +24,7 @@ import type { TurnLogReader } from './turn-log-reader.ts';
  * - start: `TurnRequest`, then its `ClaimedTurn` (`turn-request.ts`); `checkAgent` (`agent-check.ts`) for an agent that a
  *   caller brings;
  * - answer: the same, with an input of approvals and tool responses, which resolve the pending calls of the previous turn;
- * - cancel and delete: `cancelTurn` and `deleteSession`, below;
+ * - cancel and delete: `cancelTurns` and `deleteSession`, below;
  * - read: `logs` for the records of a turn, `turnIndex` and `catalog.turns` for the turns of a session, `sessionIndex` for
  *   a session's events by their position;
  * - follow: `TurnTailPool` and `StreamSequencer` in `src/live`, which read `logs`, and `SessionWatches` for new turns.
@@ -42,6 +43,7 @@ export interface Engine {
   speculator: Speculator;
   agentCheck: AgentCheck;
   answerCheck: AnswerCheck;
+  editCheck: EditCheck;
   sessionIndex: SessionIndex;
   /** Tells the readers of a session, in all processes, that it has changed. Only a hint. */
   hintSession: (sessionId: string) => void;
@@ -49,18 +51,23 @@ export interface Engine {
   metrics: Pick<Metrics, 'turnsStarted'>;
 }
 
-/** Cancels the running turn of a session. With `close` the session accepts no further turns. @throws EngineError */
-export async function cancelTurn(
+/**
+ * Cancels the running turn of a session and those in its queue or, with `turnId`, only that one. With `close` the
+ * session accepts no further turns.
+ * @throws EngineError
+ */
+export async function cancelTurns(
   { catalog, commands }: Engine,
   { id }: SessionRow,
-  { close }: { close: boolean },
+  { close = false, turnId }: { close?: boolean; turnId?: string },
 ): Promise<void> {
   // Before the command is sent, so that a session workflow that is rebuilt in between is closed too.
   if (close) await catalog.sessions.close(id);
   // The command applies to turns that were requested before it, and to no later ones. The clocks of servers differ: the
   // newest turn in the index may have a later id than this server would give.
   const [now, newest] = [newId('turn'), await catalog.turns.newestId(id)];
-  await commands.cancel(id, { close, upTo: newest && newest > now ? newest : now });
+  const upTo = newest && newest > now ? newest : now;
+  await commands.cancel(id, { close, upTo, ...(turnId !== undefined && { turnId }) });
 }
 
 /** Deletes a session with all that belongs to it. @throws EngineError `session_not_found` if it is deleted already */

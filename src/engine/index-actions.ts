@@ -1,4 +1,6 @@
+import type { Metrics } from '../telemetry/metrics.ts';
 import { actionChanges } from './action-changes.ts';
+import { archiveEarlier } from './archive-turn.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
@@ -7,6 +9,7 @@ interface IndexOptions {
   catalog: Catalog;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
+  metrics: Metrics;
   turnId: string;
   /** The last entry to index. */
   through: number;
@@ -24,6 +27,7 @@ export async function indexActions(options: IndexOptions): Promise<void> {
   if (known?.sequence === undefined || known.sequence === null) {
     if (!(await turnIndex.accept(await logs.start(turnId)))) return;
   }
+  await archiveEarlier(options);
   const from = (known?.indexed_through ?? 0) + 1;
   if (from > through) return;
   for await (const { sessionId, entries } of logs.readStored(turnId, { from, follow: signal })) {

@@ -19,7 +19,7 @@ import {
 import type { deleteSession } from '../../workflows/delete-session.ts';
 import type { TurnCommand } from '../core/turn-actions.ts';
 import { cancelSession, commandTurn, createTurn } from '../../workflows/messages.ts';
-import type { CancelCommand, CreateTurnCommand, SessionStart, TurnAccepted } from '../core/session.ts';
+import type { CancelCommand, CreateTurnCommand, SessionStart, TurnCreation } from '../core/session.ts';
 import type { session } from '../../workflows/session.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
@@ -45,16 +45,16 @@ const FIRST_PAUSE_MS = 50;
 /** A signal does not wait for a worker. */
 const SIGNAL_TIMEOUT_MS = 10_000;
 
-const START_REMOVAL_TIMEOUT_MS = 10_000;
+const START_TIMEOUT_MS = 10_000;
 
-interface RemovalOptions {
+interface StartOptions {
   client: Client;
   taskQueue: string;
 }
 
 /** Starts the removal of a deleted session, unless it is in progress. */
-export async function startRemoval({ client, taskQueue }: RemovalOptions, sessionId: string): Promise<void> {
-  await client.connection.withDeadline(Date.now() + START_REMOVAL_TIMEOUT_MS, () =>
+export async function startRemoval({ client, taskQueue }: StartOptions, sessionId: string): Promise<void> {
+  await client.connection.withDeadline(Date.now() + START_TIMEOUT_MS, () =>
     client.workflow.start<typeof deleteSession>(DELETE_SESSION_WORKFLOW, {
       workflowId: deleteSessionWorkflowId(sessionId),
       workflowIdConflictPolicy: 'USE_EXISTING',
@@ -68,6 +68,19 @@ export async function startRemoval({ client, taskQueue }: RemovalOptions, sessio
 export async function signalTurn(client: Client, turnId: string, command: TurnCommand): Promise<void> {
   const turn = client.workflow.getHandle(turnWorkflowId(turnId));
   await client.connection.withDeadline(Date.now() + SIGNAL_TIMEOUT_MS, () => turn.signal(commandTurn, command));
+}
+
+/** Starts a session's workflow, unless it runs. */
+export async function startSession({ client, taskQueue }: StartOptions, sessionId: string): Promise<void> {
+  await client.connection.withDeadline(Date.now() + START_TIMEOUT_MS, () =>
+    client.workflow.start<typeof session>(SESSION_WORKFLOW, {
+      workflowId: sessionWorkflowId(sessionId),
+      workflowIdConflictPolicy: 'USE_EXISTING',
+      workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+      taskQueue,
+      args: [{ sessionId }],
+    }),
+  );
 }
 
 /** Sends commands to session workflows, and starts those that are not running. */
@@ -87,7 +100,7 @@ export class SessionCommands {
    * Starts a turn. A command that is sent twice is carried out once.
    * @throws EngineError with the reason if the session rejects the command; `unavailable` if its outcome is unknown.
    */
-  async createTurn(sessionId: string, command: CreateTurnCommand): Promise<TurnAccepted> {
+  async createTurn(sessionId: string, command: CreateTurnCommand): Promise<TurnCreation> {
     return this.#update(sessionId, command.turnId, (operation) =>
       this.#client.workflow.executeUpdateWithStart(createTurn, {
         updateId: command.turnId,
@@ -97,7 +110,7 @@ export class SessionCommands {
     );
   }
 
-  /** Cancels the running turn, if any. @throws EngineError */
+  /** Cancels turns. @throws EngineError */
   async cancel(sessionId: string, command: CancelCommand): Promise<void> {
     await this.#update(sessionId, undefined, (operation) =>
       this.#client.workflow.executeUpdateWithStart(cancelSession, {

@@ -14,6 +14,7 @@ import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
 import { checkAgent } from './agent-check.ts';
 import { checkAnswers } from './check-answers.ts';
+import { storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError, isRejected } from './errors.ts';
 import { pinnedAgents } from './pinned-agents.ts';
@@ -49,6 +50,8 @@ export interface TurnToStart {
 export interface StartedTurn {
   /** The first record of its log. */
   created: TurnCreated;
+  /** The turn waits in the queue of its session. */
+  isQueued: boolean;
   /** Settles when the turn is in the index. Never rejects. */
   indexed: Promise<void>;
 }
@@ -65,8 +68,9 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
   const sessionId = session.id;
   try {
     const agent = await turn.agent;
-    const loaded = await turn.loadInput();
-    await checkAnswers(engine, { session, previous: turn.previous, input: loaded });
+    const { previous, caller } = turn;
+    const owner = ownerOf(session, caller);
+    const loaded = await checkAnswers(engine, { session, owner, previous, input: await turn.loadInput() });
     const createdAt = createdAtOf(turnId);
     // Written before the command is sent, so that housekeeping finds the turn after a crash in between. Written before
     // the input is stored, because the blobs of a request are not collected, and a deleted session accepts none.
@@ -78,11 +82,13 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
     speculation?.offer(command.input);
     const accepted = await commands.createTurn(sessionId, command);
     engine.logs.accepted(turnId);
-    speculation?.accepted(accepted);
+    const isQueued = 'queued' in accepted;
+    if (isQueued) speculation?.withdraw();
+    else speculation?.accepted(accepted);
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();
-    const { previousTurnId, sequence } = accepted;
-    const start: TurnStart = { ...command, sessionId, previousTurnId, sequence, resumes: [] };
+    const place = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
+    const start: TurnStart = { ...command, ...place, sessionId, resumes: [] };
     // A commit to SQLite blocks the process: it waits until the answer has begun to be sent. The turn is running, so an
     // index error, or a crash before this, does not change the answer: reading and archiving the turn repair the index.
     const indexed = sleep(1)
@@ -91,7 +97,7 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
         () => undefined,
         (error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'),
       );
-    return { created: turnCreated({ ...start, input }), indexed };
+    return { created: turnCreated({ ...start, input }), isQueued, indexed };
   } catch (error) {
     speculation?.withdraw();
     // An expired command is never carried out: the client's next request with the same key is a new turn.
@@ -153,17 +159,17 @@ async function commandOf(
 ): Promise<CreateTurnCommand> {
   const { spec, agents } = agent;
   const onRunning = onRunningOf(requested, spec);
+  const stored = await storeEdits(input, { blobs, sessionId: session.id });
   return {
     turnId: claim.resourceId,
     createdAt,
     createdBy: caller.subject,
     owner: ownerOf(session, caller),
-    input: await offload(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
+    input: await offload(stored, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
     previous,
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
-    // Messages that could be given to a running turn were: see `steerTurn`.
-    ...(onRunning !== 'cancel' && { onRunning: 'reject' }),
+    ...(onRunning !== 'cancel' && { onRunning: onRunning === 'steer' ? 'reject' : onRunning }),
     specHash: session.spec_hash,
     ...(agents && { agents }),
     hasServers: hasServers(spec),

@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
+import type { QueuedTurn } from '../core/turn-queue.ts';
 import { answersOf } from './action-changes.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
@@ -66,14 +67,30 @@ export class TurnIndex {
 
   /** Indexes the requests of a session that have become turns, except for the one that `begins`. */
   async reconcileRequests(sessionId: string, begins?: string): Promise<void> {
-    for (const { id, created_at: createdAt } of await this.#catalog.turns.requests(sessionId)) {
-      if (id !== begins) await this.#reconcile(id, createdAt);
+    for (const request of await this.#catalog.turns.requests(sessionId)) {
+      if (request.id !== begins) await this.#reconcile(request);
     }
+  }
+
+  /** The turns that wait in the queue of a session whose requests were reconciled, in their order. */
+  async queued(sessionId: string): Promise<QueuedTurn[]> {
+    const queue: QueuedTurn[] = [];
+    for (const { id: turnId, queue_number: number } of await this.#catalog.turns.requests(sessionId)) {
+      if (number === null) continue;
+      try {
+        const { queued } = await this.#logs.start(turnId);
+        if (queued && !(await this.#logs.close(turnId))) queue.push({ turnId, ...queued });
+      } catch (error) {
+        if (!(error instanceof TurnNotFound)) throw error; // Temporal's data was lost or restored
+      }
+    }
+    return queue.toSorted((a, b) => a.number - b.number);
   }
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'resumes'>): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause } = start;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause, queued, begun } = start;
+    if (queued) return this.#catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
     const title = sequence === 1 ? start.title : null;
     const accepted = await this.#catalog.turns.accept({
       turnId,
@@ -83,15 +100,17 @@ export class TurnIndex {
       createdAt,
       title,
       ...(pause && { pause }),
+      ...(begun && { begunAt: begun.at }),
       answers: answersOf(start),
     });
     if (accepted) this.#hintSession(sessionId);
     return accepted;
   }
 
-  async #reconcile(turnId: string, requestedAt: string): Promise<void> {
+  async #reconcile({ id: turnId, created_at: requestedAt, queue_number: number }: TurnRow): Promise<void> {
     try {
-      await this.accept(await this.#logs.start(turnId));
+      const start = await this.#logs.start(turnId);
+      if (!start.queued || number === null) await this.accept(start);
     } catch (error) {
       if (!(error instanceof TurnNotFound)) throw error;
       if (Date.parse(requestedAt) < Date.now() - REQUEST_LIFETIME_MS) await this.#catalog.turns.withdraw(turnId);

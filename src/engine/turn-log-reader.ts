@@ -65,6 +65,8 @@ export interface TurnEnds {
   waiting?: string[];
   /** Why it is paused. */
   paused?: PauseReason[];
+  /** The turn's position in the queue of its session, from 1, if it waits there. */
+  position?: number;
 }
 
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
@@ -378,6 +380,10 @@ export class TurnLogReader {
       const start = await this.start(turnId);
       if (!(await this.close(turnId))) {
         const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
+        if (start.queued) {
+          const position = await this.#catalog.turns.positionInQueue(start.sessionId, start.queued.number);
+          return { created, done: undefined, position };
+        }
         // Most turns neither wait nor are paused: their history need not be read.
         if (start.pause !== 'wait' && row?.paused !== 1) return { created, done: undefined };
         const { actions } = await this.currentRun(turnId);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Caller } from '../core/subject.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { isId } from '../core/ids.ts';
-import type { InputItem, TurnCreated } from '../core/records.ts';
+import type { InputItem } from '../core/records.ts';
 import type { OnRunning } from '../core/session.ts';
 import { addLogContext } from '../telemetry/log-context.ts';
 import { hasTurn, isTurnOf } from './access.ts';
@@ -19,6 +19,7 @@ import {
   runnableAgent,
   startTurn,
   type PreviousTurn,
+  type StartedTurn,
   type TurnToStart,
 } from './start-turn.ts';
 import { steerTurn } from './steer-turn.ts';
@@ -231,14 +232,17 @@ export class ClaimedTurn implements AsyncDisposable {
     }
   }
 
-  /** Starts the turn and returns its first record; undefined if an equal request has started it. @throws EngineError */
-  async start(): Promise<TurnCreated | undefined> {
+  /**
+   * Starts the turn, or puts it into the queue of its session; undefined if an equal request has done so.
+   * @throws EngineError
+   */
+  async start(): Promise<Omit<StartedTurn, 'indexed'> | undefined> {
     const { claim, session } = this.#turn;
     // A turn that exists is returned even if it would be rejected now.
     if (!claim.isNew && (await hasTurn(this.#engine, session, this.turnId))) return undefined;
-    const { created, indexed } = await startTurn(this.#engine, this.#turn);
-    this.#indexed = indexed;
-    return created;
+    const started = await startTurn(this.#engine, this.#turn);
+    this.#indexed = started.indexed;
+    return started;
   }
 
   /** Settles when the turn that was started is in the index, so that every route finds it. Never rejects. */

@@ -1,11 +1,10 @@
-import type { Tip } from '../core/session.ts';
+import type { SeenTurn } from '../core/session.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { LogEntry, Waiting } from '../core/records.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
-export interface TurnStatus extends Tip {
+export interface TurnStatus extends SeenTurn {
   sessionId: string;
-  open: boolean;
 }
 
 /** Reads the status of a turn from the archive, or from its history if it is not archived. */
@@ -14,23 +13,30 @@ export async function turnStatus(
   { catalog, logs }: { catalog: Catalog; logs: TurnLogReader },
 ): Promise<TurnStatus | undefined> {
   const row = await catalog.turns.get(turnId);
+  if (row?.archived && row.queue_number !== null && row.sequence === null) {
+    const queued = { number: row.queue_number };
+    return { ...NOT_BEGUN, turnId, sessionId: row.session_id, open: false, queued };
+  }
   if (row?.archived && row.sequence !== null) {
     const [last] = await catalog.archive.read(turnId, row.archived_through, 1);
     const { previous_turn_id: previousTurnId, session_id: sessionId, sequence } = row;
     return { turnId, sessionId, previousTurnId, sequence, open: false, ...waitingAt(last) };
   }
   try {
-    const { sessionId, previousTurnId, sequence } = await logs.start(turnId);
+    const { sessionId, previousTurnId, sequence, queued } = await logs.start(turnId);
     const close = await logs.close(turnId);
     const result = close?.how === 'completed' ? close.result : undefined;
     const { pending, threads }: Waiting = result?.status === 'done' ? result : { pending: [] };
     const open = close === undefined;
-    return { turnId, sessionId, previousTurnId, sequence, open, pending, ...(threads && { threads }) };
+    const waiting = { pending, ...(threads && { threads }) };
+    return { turnId, sessionId, previousTurnId, sequence, open, ...(queued && { queued }), ...waiting };
   } catch (error) {
     if (error instanceof TurnNotFound) return undefined;
     throw error;
   }
 }
+
+const NOT_BEGUN = { previousTurnId: null, sequence: 0, pending: [] };
 
 function waitingAt(last: LogEntry | undefined): Waiting {
   if (last?.record.kind !== 'turn.done' || last.record.end.status !== 'done') return { pending: [] };

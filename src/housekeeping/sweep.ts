@@ -11,6 +11,7 @@ import { forgetLostTurns } from './forget-lost-turns.ts';
 import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
 import { repairPauses } from './repair-pauses.ts';
+import { resumeQueues } from './resume-queues.ts';
 
 /** How long the deliveries to webhooks are kept, from their creation; they are retried for a day. */
 const DELIVERIES_KEPT_MS = 3 * 86_400_000;
@@ -33,7 +34,7 @@ interface HousekeepingOptions extends Archiving {
 /**
  * Sweeps periodically, in every worker: tells turns of sign-ins that have ended; archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; deletes blobs without a reference, old idempotency keys, deliveries and
+ * and starts the removal of deleted ones; starts sessions in whose queues turns wait; deletes blobs without a reference, old idempotency keys, deliveries and
  * sign-ins, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
@@ -76,6 +77,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
       await repairPauses(options, when);
+      await resumeQueues(options, stop.signal);
       // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);

@@ -11,7 +11,7 @@ import {
   type MessageText,
   type TextLengths,
 } from '../core/message.ts';
-import type { LogEntry, LogRecord, McpInitialized, ModelMessage } from '../core/records.ts';
+import type { LogEntry, LogRecord, McpInitialized, ModelMessage, TurnCreated } from '../core/records.ts';
 import type { LiveMessage } from './received-messages.ts';
 
 /** The fields of a message that are known before its text. */
@@ -28,6 +28,8 @@ export type TurnFrame =
   | { kind: 'delta'; message: MessageHeader; delta: MessageDelta }
   /** Completes a message whose text was sent by `begin` and `delta`: the client lacks its other fields. */
   | { kind: 'end'; message: ModelMessage }
+  /** What is known of a turn that waits in the queue of its session: its first record replaces it. */
+  | { kind: 'queued'; created: TurnCreated; position: number }
   /** A whole record, also a message that is sent in one frame. */
   | { kind: 'record'; record: LogRecord };
 
@@ -135,6 +137,12 @@ export class StreamSequencer {
     this.#preceding = preceding ?? this.#preceding;
     this.#sent.set(message.id, { attempt, frames: message.frames, lengths: lengthsOf(text) });
     return this.#number(frames);
+  }
+
+  /** Gives the frame of a turn that waits in the queue of its session, and has no log yet. */
+  queued(created: TurnCreated, position: number): NumberedFrame[] {
+    if (this.#ordinal > 0 || !this.#hasNumbersFor(1)) return [];
+    return this.#number([{ kind: 'queued', created, position }]);
   }
 
   /** The rest of a message: `last` takes the ordinal's number. */

@@ -13,9 +13,11 @@ import type {
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
 import { z } from 'zod';
+import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import { acceptedId, acceptedName, isBlank } from './accepted.ts';
 import { failureOf } from './ai-sdk-failure.ts';
 import { AnswerEnd } from './answer-end.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
@@ -290,8 +292,12 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
   const messages: LanguageModelV4Message[] = system ? [{ role: 'system', content: system }] : [];
   for (const item of transcript) {
     if (item.role === 'user') messages.push({ role: 'user', content: await userParts(item.content, fileContent) });
-    else if (item.role === 'assistant') messages.push(assistantMessage(item.message, dialect));
-    else messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
+    else if (item.role === 'tool') messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
+    else {
+      const message = assistantMessage(item.message, dialect);
+      // One of blank text alone is empty.
+      if (message.content.length > 0) messages.push(message);
+    }
   }
   const cached = dialect.cached?.(request);
   const last = messages.length - 1;
@@ -317,10 +323,8 @@ async function filePart(
   file: StoredFile,
   fileContent: FileContent,
 ): Promise<LanguageModelV4TextPart | LanguageModelV4FilePart> {
+  if (!isImage(file)) return { type: 'text', text: describeFile(file) };
   const data = await fileContent(file);
-  if (file.mimeType.startsWith('text/')) {
-    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(data, 'base64').toString()}` };
-  }
   return { type: 'file', filename: file.name, mediaType: file.mimeType, data: { type: 'data', data } };
 }
 
@@ -328,7 +332,7 @@ async function toolResult(
   { toolCallId, name: toolName, content, files }: ToolItem,
   fileContent: FileContent,
 ): Promise<Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number]> {
-  const images = files.filter(({ mimeType }) => mimeType.startsWith('image/'));
+  const images = files.filter(isImage);
   const output: LanguageModelV4ToolResultOutput =
     images.length === 0
       ? { type: 'text', value: content }
@@ -345,7 +349,7 @@ async function toolResult(
             )),
           ],
         };
-  return { type: 'tool-result', toolCallId, toolName, output };
+  return { type: 'tool-result', toolCallId: acceptedId(toolCallId), toolName: acceptedName(toolName), output };
 }
 
 function assistantMessage(message: ModelMessage, { key }: Dialect): LanguageModelV4Message {
@@ -356,11 +360,14 @@ function assistantMessage(message: ModelMessage, { key }: Dialect): LanguageMode
   };
   return {
     role: 'assistant',
-    content: partsOf(message).map((part) => {
-      if (part.type !== 'call') return { type: part.type, text: part.text, ...options(part.fields) };
-      const { id: toolCallId, name: toolName, arguments: args, providerFields } = part.call;
-      return { type: 'tool-call', toolCallId, toolName, input: parsedArguments(args), ...options(providerFields) };
-    }),
+    content: partsOf(message)
+      .filter((part) => part.type !== 'text' || !isBlank(part.text) || Object.keys(part.fields).length > 0)
+      .map((part) => {
+        if (part.type !== 'call') return { type: part.type, text: part.text, ...options(part.fields) };
+        const { id, name, arguments: args, providerFields } = part.call;
+        const call = { toolCallId: acceptedId(id), toolName: acceptedName(name), input: parsedArguments(args) };
+        return { type: 'tool-call', ...call, ...options(providerFields) };
+      }),
   };
 }
 

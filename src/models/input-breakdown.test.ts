@@ -23,7 +23,7 @@ const message: ModelMessage = {
   finishReason: 'tool_calls',
 };
 
-test('parts of a request are measured by their texts; images and documents count the same', () => {
+test('parts of a request are measured by their texts; images count the same', () => {
   const file = { type: 'file' as const, name: 'f', bytes: 1_000_000, blob: '0'.repeat(64) };
   const image = { ...file, mimeType: 'image/png' };
   expect(
@@ -34,7 +34,7 @@ test('parts of a request are measured by their texts; images and documents count
       instructionsLength: 20,
       skillsLength: 7,
       transcript: [
-        { role: 'user', content: [{ type: 'text', text: 'hello' }, image, { ...file, mimeType: 'text/plain' }] },
+        { role: 'user', content: [{ type: 'text', text: 'hello' }, image] },
         { role: 'assistant', message },
         { role: 'tool', toolCallId: 'call_1', name: 'look', content: 'sea', files: [image] },
       ],
@@ -47,7 +47,7 @@ test('parts of a request are measured by their texts; images and documents count
     skills: 7,
     instructions: 20 + '{"type":"json_object"}'.length,
     toolDefinitions: 4 + 5 + '{"type":"object"}'.length,
-    messages: 5 + 4_000 + 1_000_000 + 10 + 4 + 7 + 3 + 4_000,
+    messages: 5 + 4_000 + 10 + 4 + 7 + 3 + 4_000,
   });
 });
 

@@ -3,7 +3,10 @@ import type { TranscriptItem } from '../core/transcript.ts';
 import { memoized } from '../lib/memoized.ts';
 import type { ModelRequest } from './provider.ts';
 
-/** An image or a document costs about 1,000 tokens regardless of its size, and a token is about 4 characters. */
+/** The length of a token: about this many characters. */
+export const TOKEN_CHARACTERS = 4;
+
+/** An image costs about 1,000 tokens regardless of its size. */
 const FILE_CHARACTERS = 4_000;
 
 /** The lengths of the parts of a request, in characters. */
@@ -45,7 +48,7 @@ export function breakDown(tokens: number, characters: InputBreakdown): InputBrea
   };
 }
 
-function itemCharacters(item: TranscriptItem): number {
+export function itemCharacters(item: TranscriptItem): number {
   switch (item.role) {
     case 'user':
       return sum(item.content.map(partCharacters));
@@ -59,8 +62,7 @@ function itemCharacters(item: TranscriptItem): number {
 }
 
 function partCharacters(part: UserContentPart | StoredFile): number {
-  if (part.type === 'text') return part.text.length;
-  return part.mimeType.startsWith('text/') ? part.bytes : FILE_CHARACTERS;
+  return part.type === 'text' ? part.text.length : FILE_CHARACTERS;
 }
 
 /** Memoized, since schemas are the same objects in every call. */

@@ -33,6 +33,13 @@ const REFUSALS: ReadonlySet<ModelFailure> = new Set([
   'refused_model',
 ]);
 
+/**
+ * What providers say if a request does not fit into the context of its model. They have no common code: OpenAI's is
+ * `context_length_exceeded`, Anthropic and Google have none, and other servers repeat OpenAI's older message.
+ */
+const CONTEXT_EXCEEDED =
+  /context_length_exceeded|maximum context length|context window|prompt is too long|exceed context limit|input token count .*exceeds/i;
+
 /** A provider's error may be a whole HTML page; the record of the turn's end keeps this much, in JSON bytes. */
 const MAX_MESSAGE_BYTES = 2_000;
 
@@ -65,6 +72,11 @@ export class ModelError extends Error {
 
   get isRetryable(): boolean {
     return RETRYABLE.has(this.failure);
+  }
+
+  /** Whether the request was too long for the model. */
+  get isTooLong(): boolean {
+    return this.failure === 'bad_request' && CONTEXT_EXCEEDED.test(this.message);
   }
 
   /** Whether the provider is overloaded or unavailable, so that another provider may answer. */

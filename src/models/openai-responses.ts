@@ -11,8 +11,10 @@ import type {
 } from 'openai/resources/responses/responses';
 import { Stream } from 'openai/streaming';
 import { z } from 'zod';
+import { describeFile, isImage } from '../core/files.ts';
 import type { ModelMessage, StoredFile, UserContentPart } from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
+import { acceptedName } from './accepted.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { blockFields, partsOf } from './message-blocks.ts';
 import { ModelError } from './model-error.ts';
@@ -203,7 +205,7 @@ function assistantItems(message: ModelMessage): ResponseInputItem[] {
     switch (part.type) {
       case 'call': {
         const { id, name, arguments: args } = part.call;
-        return [{ type: 'function_call', call_id: id, name, arguments: args || '{}' }];
+        return [{ type: 'function_call', call_id: id, name: acceptedName(name), arguments: args || '{}' }];
       }
       case 'text': {
         const phase = textFields.safeParse(part.fields).data;
@@ -222,7 +224,7 @@ async function toolOutput(
   { toolCallId, content, files }: ToolItem,
   fileContent: FileContent,
 ): Promise<ResponseInputItem> {
-  const images = files.filter(({ mimeType }) => mimeType.startsWith('image/'));
+  const images = files.filter(isImage);
   if (images.length === 0) return { type: 'function_call_output', call_id: toolCallId, output: content };
   const parts = await Promise.all(images.map((image) => contentPart(image, fileContent)));
   return {
@@ -237,11 +239,7 @@ async function contentPart(
   fileContent: FileContent,
 ): Promise<ResponseInputContent> {
   if (part.type === 'text') return { type: 'input_text', text: part.text };
-  const base64 = await fileContent(part);
-  const data = `data:${part.mimeType};base64,${base64}`;
-  if (part.mimeType.startsWith('image/')) return { type: 'input_image', image_url: data, detail: 'auto' };
-  if (part.mimeType.startsWith('text/')) {
-    return { type: 'input_text', text: `File ${part.name}:\n${Buffer.from(base64, 'base64').toString()}` };
-  }
-  return { type: 'input_file', filename: part.name, file_data: data };
+  if (!isImage(part)) return { type: 'input_text', text: describeFile(part) };
+  const data = `data:${part.mimeType};base64,${await fileContent(part)}`;
+  return { type: 'input_image', image_url: data, detail: 'auto' };
 }

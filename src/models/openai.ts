@@ -6,7 +6,9 @@ import type {
   ChatCompletionMessageParam,
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
+import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
+import { acceptedName } from './accepted.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
@@ -137,29 +139,22 @@ async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<Ch
   for (const item of transcript) {
     if (item.role === 'tool') {
       messages.push({ role: 'tool', tool_call_id: item.toolCallId, content: item.content });
-      files.push(...item.files.filter(({ mimeType }) => mimeType.startsWith('image/')));
+      files.push(...item.files.filter(isImage));
       continue;
     }
     await flush();
     messages.push(item.role === 'user' ? await userMessage(item.content, fileContent) : assistantMessage(item.message));
   }
   await flush();
-  // A turn without input continues the conversation; many models reject one that ends with a message of their own.
-  if (messages.at(-1)?.role !== 'user' && messages.at(-1)?.role !== 'tool') messages.push(CONTINUE);
   return messages;
 }
-
-const CONTINUE: ChatCompletionMessageParam = { role: 'user', content: 'Continue.' };
 
 async function userMessage(parts: UserContentPart[], fileContent: FileContent): Promise<ChatCompletionMessageParam> {
   const [only, ...more] = parts;
   if (only?.type === 'text' && more.length === 0) return { role: 'user', content: only.text };
-  // Some providers reject empty parts.
-  const content = parts
-    .filter((part) => part.type === 'file' || part.text !== '')
-    .map(async (part) =>
-      part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
-    );
+  const content = parts.map(async (part) =>
+    part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
+  );
   return { role: 'user', content: await Promise.all(content) };
 }
 
@@ -183,13 +178,6 @@ function assistantMessage({ content, refusal, toolCalls, providerFields }: Model
   };
 }
 
-/** Models invent names that providers reject, also in the message of the model. The result has the original name. */
-function acceptedName(name: string): string {
-  return name.replaceAll(/[^a-zA-Z0-9_-]/g, '_').slice(0, MAX_NAME_LENGTH);
-}
-
-const MAX_NAME_LENGTH = 64;
-
 function isJsonObject(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text);
@@ -200,13 +188,8 @@ function isJsonObject(text: string): boolean {
 }
 
 async function filePart(file: StoredFile, fileContent: FileContent): Promise<ChatCompletionContentPart> {
-  const base64 = await fileContent(file);
-  const data = `data:${file.mimeType};base64,${base64}`;
-  if (file.mimeType.startsWith('image/')) return { type: 'image_url', image_url: { url: data } };
-  if (file.mimeType.startsWith('text/')) {
-    return { type: 'text', text: `File ${file.name}:\n${Buffer.from(base64, 'base64').toString()}` };
-  }
-  return { type: 'file', file: { filename: file.name, file_data: data } };
+  if (!isImage(file)) return { type: 'text', text: describeFile(file) };
+  return { type: 'image_url', image_url: { url: `data:${file.mimeType};base64,${await fileContent(file)}` } };
 }
 
 function responseFormatOf(format: ModelRequest['responseFormat']): { response_format?: unknown } {

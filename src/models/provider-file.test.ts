@@ -27,7 +27,7 @@ const env = { CLAUDE_KEY: 'sk-very-secret', TEAM: 'team-token-1' };
 
 test('providers by name, with keys and headers from variables', async () => {
   const price = { input: 3, cached_input: 0.3, output: 15 };
-  const models = { 'claude-1': { price }, 'claude-2': {} };
+  const models = { 'claude-1': { price }, 'claude-2': { context_tokens: 200_000 } };
   const found = await access({ providers: { claude: { ...claude, limits: { concurrency: 4 }, models } } }, { env });
   expect(found).toMatchObject({ name: 'claude', defaultName: 'claude' });
   expect(found?.providers.get('claude')).toEqual({
@@ -37,8 +37,8 @@ test('providers by name, with keys and headers from variables', async () => {
     headers: { 'x-team': 'team-token-1' },
     limits: { concurrency: 4, requestsPerMinute: Infinity, tokensPerMinute: Infinity },
     models: new Map([
-      ['claude-1', { input: 3, cachedInput: 0.3, cacheWrite: 3, output: 15, reasoning: 15 }],
-      ['claude-2', undefined],
+      ['claude-1', { price: { input: 3, cachedInput: 0.3, cacheWrite: 3, output: 15, reasoning: 15 } }],
+      ['claude-2', { contextTokens: 200_000 }],
     ]),
   });
   expect(redact('sk-very-secret team-token-1')).toBe('[hidden] [hidden]');

@@ -55,7 +55,9 @@ const provider = z.strictObject({
     })
     .default({}),
   limits: limits.optional(),
-  models: z.record(z.string().min(1), z.strictObject({ price: price.optional() })).default({}),
+  models: z
+    .record(z.string().min(1), z.strictObject({ price: price.optional(), context_tokens: count.optional() }))
+    .default({}),
 });
 
 const providerFile = z
@@ -71,6 +73,14 @@ const providerFile = z
   });
 
 export type Price = z.infer<typeof price>;
+
+/** What is known of a model. */
+export interface ModelFacts {
+  price?: Price | undefined;
+  /** The size of its context. */
+  contextTokens?: number | undefined;
+}
+
 export type ProviderLimits = z.infer<typeof limits>;
 
 /** A provider as it is configured. */
@@ -81,8 +91,8 @@ export interface ProviderConfig {
   baseUrl: string | undefined;
   headers: Record<string, string>;
   limits: ProviderLimits | undefined;
-  /** The models that certainly exist, and their prices if they are known. */
-  models: ReadonlyMap<string, Price | undefined>;
+  /** The models that certainly exist. */
+  models: ReadonlyMap<string, ModelFacts>;
 }
 
 /** The client libraries require a key; self-hosted servers often need none. */
@@ -104,7 +114,12 @@ export async function readProviderFile(
     if (!apiKey) throw fail(`providers.${name}.api_key_env: ${variable} is not set`);
     // Header values are credentials in most cases.
     registerSecrets([...(variable === undefined ? [] : [apiKey]), ...Object.values(headers)]);
-    const models = new Map(Object.entries(given.models).map(([model, about]) => [model, about.price]));
+    const models = new Map(
+      Object.entries(given.models).map(([model, { context_tokens: contextTokens, price }]) => [
+        model,
+        { price, contextTokens },
+      ]),
+    );
     return [name, { kind, apiKey, baseUrl, headers, limits: given.limits, models }];
   });
   return { defaultName: parsed.default, providers: new Map(providers) };

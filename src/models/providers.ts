@@ -2,16 +2,16 @@ import { LRUCache } from 'lru-cache';
 import type { Usage } from '../core/records.ts';
 import type { ModelProvider } from './provider.ts';
 import { costOf } from './price.ts';
-import type { Price } from './provider-file.ts';
+import type { ModelFacts } from './provider-file.ts';
 
 /** How long the result of a model lookup is cached, in milliseconds: for a model that exists, and for one that does not. */
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
-/** A provider, and the models that certainly exist, with their prices if they are known. */
+/** A provider, and the models that certainly exist, with what is known of them. */
 export interface RegisteredProvider {
   provider: ModelProvider;
-  models: ReadonlyMap<string, Price | undefined>;
+  models: ReadonlyMap<string, ModelFacts>;
 }
 
 /** A model of a provider. */
@@ -22,6 +22,8 @@ export interface ModelTarget {
   model: string;
   /** What a call costs in USD; undefined if the model's price is unknown. */
   cost: (usage: Usage) => number | undefined;
+  /** The size of the model's context; undefined if it is unknown. */
+  contextTokens?: number | undefined;
 }
 
 /** The model providers, by name. */
@@ -45,12 +47,13 @@ export class ModelProviders {
    */
   resolve(name: string): ModelTarget {
     const { registered, providerName, model } = this.#find(name);
-    const price = registered.models.get(model);
+    const { price, contextTokens } = registered.models.get(model) ?? {};
     return {
       provider: registered.provider,
       providerName,
       model,
       cost: (usage) => (price ? costOf(usage, price) : undefined),
+      contextTokens,
     };
   }
 

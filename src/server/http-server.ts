@@ -17,7 +17,7 @@ interface Address {
   /** The environment variable of the port, for error messages. */
   setting: string;
   /** For servers that untrusted clients can reach. */
-  connectionLimit?: ConnectionLimit;
+  connectionLimit?: Pick<ConnectionLimit, 'admit'>;
 }
 
 /** How long pending requests may take when the server stops. */

@@ -2,12 +2,14 @@ import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { AgentValidator } from '../agents/validate-agent.ts';
 import { answerProblem } from '../tools/elicitation-answer.ts';
+import { createEditCheck } from '../tools/edit-problem.ts';
 import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { openBlobStore } from '../blobs/open-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { AnswerCheck } from '../engine/check-answers.ts';
+import type { EditCheck } from '../engine/edited-arguments.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
@@ -31,6 +33,7 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { FileTexts } from '../files/file-texts.ts';
 import { Skills } from '../skills/skills.ts';
 import { SignIns } from '../mcp/sign-ins.ts';
 import { signInUrls } from '../api/sessions/sign-ins.ts';
@@ -63,10 +66,12 @@ export interface Services {
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
   skills: Skills;
+  files: FileTexts;
   signIns: SignIns;
   toolPool: McpPool;
   agentCheck: AgentValidator;
   answerCheck: AnswerCheck;
+  editCheck: EditCheck;
   close: () => Promise<void>;
 }
 
@@ -167,10 +172,12 @@ export async function openServices({
     toolKinds,
     toolsets,
     skills,
+    files: new FileTexts({ blobs, log }),
     signIns,
     toolPool,
     agentCheck: new AgentValidator({ models, registry, skills }),
     answerCheck: answerProblem,
+    editCheck: createEditCheck({ catalog, toolsets }),
     close: () => opened.disposeAsync(),
   };
 }

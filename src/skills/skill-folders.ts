@@ -74,16 +74,7 @@ export class SkillFolders {
 
   /** The paths of a skill's files beside its `SKILL.md`, except for hidden ones; if they are many, some of them. */
   async files({ folder }: FoundSkill): Promise<string[]> {
-    const files: string[] = [];
-    let entries = 0;
-    for await (const entry of await opendir(folder, { recursive: true })) {
-      entries += 1;
-      if (entries > MAX_ENTRIES) break;
-      if (!entry.isFile() && !entry.isSymbolicLink()) continue;
-      const file = path.relative(folder, path.join(entry.parentPath, entry.name)).replaceAll(path.sep, '/');
-      if (file !== SKILL_FILE && isPath(file)) files.push(file);
-    }
-    return files.toSorted();
+    return (await unlessMissing(() => filesIn(folder))) ?? [];
   }
 
   /** Undefined if the folder has no `SKILL.md`. @throws SkillError */
@@ -106,6 +97,19 @@ export class SkillFolders {
 
 function isPath(file: string): boolean {
   return skillPath.safeParse(file).success;
+}
+
+async function filesIn(folder: string): Promise<string[]> {
+  const files: string[] = [];
+  let entries = 0;
+  for await (const entry of await opendir(folder, { recursive: true })) {
+    entries += 1;
+    if (entries > MAX_ENTRIES) break;
+    if (!entry.isFile() && !entry.isSymbolicLink()) continue;
+    const file = path.relative(folder, path.join(entry.parentPath, entry.name)).replaceAll(path.sep, '/');
+    if (file !== SKILL_FILE && isPath(file)) files.push(file);
+  }
+  return files.toSorted();
 }
 
 /** Changes with the content of a file; undefined if it does not exist. @throws SkillError */

@@ -72,6 +72,20 @@ const responseFormat = z.discriminatedUnion('type', [
 
 const toggle = z.looseObject({ enabled: z.boolean().nullish() }).nullish();
 
+const compaction = z
+  .looseObject({
+    enabled: z.boolean().nullish(),
+    compaction_threshold_tokens: z
+      .int()
+      .min(1_000)
+      .max(100_000_000)
+      .nullish()
+      .describe(
+        "input tokens above which the conversation is compacted; default 80 % of the model's context, or 50000",
+      ),
+  })
+  .nullish();
+
 const approvers = z.object({
   subjects: bounded(z.array(name), 100).nullish().describe('slugs of subjects'),
   roles: bounded(z.array(z.enum(ROLES)), 10).nullish(),
@@ -101,6 +115,10 @@ const decisionPolicy = z
     expires_in_seconds: delay.nullish(),
     on_expiry: z.enum(['deny', 'allow', 'end']).nullish().describe('default deny; end: the turn ends with an error'),
     escalate: z.object({ after_seconds: delay, to: approvers }).nullish().describe('who may decide later, too'),
+    may_edit_arguments: z
+      .boolean()
+      .nullish()
+      .describe('whether an approval may change the arguments of the call; default true'),
   })
   .meta({ id: 'DecisionPolicy' });
 
@@ -113,7 +131,7 @@ const runtimeConfig = z.object({
     .describe('model calls per turn, and of each sub-agent; default 100'),
   sandbox: toggle,
   dynamic_sub_agents: toggle,
-  context_management: z.object({ compaction: toggle, large_tool_response: toggle }).nullish(),
+  context_management: z.object({ compaction, large_tool_response: toggle }).nullish(),
   generative_ui: toggle,
   ask_user_questions: toggle,
   pause: z
@@ -124,8 +142,8 @@ const runtimeConfig = z.object({
     .enum(ON_RUNNING)
     .nullish()
     .describe(
-      'what the request for a turn does while another one runs: cancel it (default); steer: give it the messages; or ' +
-        'reject: fail with turn_running',
+      'what the request for a turn does while another one runs: cancel it (default); queue: wait until it has ended; ' +
+        'steer: give it the messages; or reject: fail with turn_running',
     ),
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()
@@ -185,6 +203,11 @@ export function iterationLimit({ config }: AgentSpec): number {
 /** Whether an agent may start sub-agents that are not registered. */
 export function startsDynamic({ config }: AgentSpec): boolean {
   return config?.dynamic_sub_agents?.enabled !== false;
+}
+
+/** Whether an agent's model gets large results in part, and a tool to read the rest. */
+export function cutsResults({ config }: AgentSpec): boolean {
+  return config?.context_management?.large_tool_response?.enabled !== false;
 }
 
 /** Whether an agent names MCP servers, and its turns connect to them. */

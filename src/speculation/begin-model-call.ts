@@ -2,6 +2,7 @@ import { context, propagation } from '@opentelemetry/api';
 import { firstCallOf } from '../core/projection.ts';
 import { endStatus, ROOT_THREAD, type UnsequencedRecord } from '../core/records.ts';
 import { startable } from '../core/sub-agents.ts';
+import { transcript } from '../core/transcript.ts';
 import { turnContext } from '../core/trace-context.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
@@ -9,6 +10,7 @@ import type { LiveBus } from '../live/bus.ts';
 import { hasServers } from '../spec/agent-spec.ts';
 import { logContext, withLogContext } from '../telemetry/log-context.ts';
 import { MessageAssembler } from '../agents/message-assembler.ts';
+import { extractedTexts, unreadFiles } from '../agents/read-files.ts';
 import { prepareModelCall, type ModelCallSources } from '../agents/prepare-model-call.ts';
 import type { StartSpeculativeCall } from './speculative-calls.ts';
 
@@ -22,12 +24,12 @@ export function createBeginModelCall(dependencies: ModelCallDependencies): Start
   return (start, signal) =>
     withTurnContext(start, async () => {
       const records = await dependencies.conversations.beginning(start, signal);
-      if (hasPendingCalls(records)) return undefined;
+      if (hasPendingCalls(records) || hasUnreadFiles(records)) return undefined;
       const call = { ...start, threadId: ROOT_THREAD, mayStart: startable(0, 0) };
       const prepared = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
-      const { spec, provider, request, toolset } = prepared;
-      // The turn may have to request a sign-in first.
-      if (toolset.unavailable.some(({ signIn }) => signIn)) return undefined;
+      const { spec, provider, request, toolset, compaction } = prepared;
+      // The turn may have to request a sign-in or to compact its conversation first.
+      if (compaction || toolset.unavailable.some(({ signIn }) => signIn)) return undefined;
       const plan = firstCallOf({ ...start, hasServers: hasServers(spec) });
       const message = new MessageAssembler({
         turnId: start.turnId,
@@ -45,6 +47,11 @@ function withTurnContext<T>({ turnId, sessionId, trace }: SpeculativeCall, work:
   const span = trace && turnContext(trace, turnId);
   const spanContext = span ? propagation.extract(context.active(), span) : context.active();
   return context.with(spanContext, () => withLogContext({ ...logContext(), turnId, sessionId }, work));
+}
+
+/** Whether files have to be read first, which only a worker does. */
+function hasUnreadFiles(records: UnsequencedRecord[]): boolean {
+  return unreadFiles(transcript(records, ROOT_THREAD), extractedTexts(records)).length > 0;
 }
 
 /** Whether the previous turn ended with pending calls: the session rejects a turn that does not answer them. */

@@ -1,6 +1,8 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { turnStart } from '../../test/support/random-turn.ts';
 import type { CallModelInput } from '../core/history.ts';
+import { turnCreated } from '../core/projection.ts';
 import type { ModelMessage, NewRecord, ToolRoute, UnsequencedRecord } from '../core/records.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import type { ModelChunk } from '../models/provider.ts';
@@ -260,6 +262,14 @@ test('no model call begins after a call that waits for the user', async () => {
 
 test('a call that may need a sign-in is left to its activity: the model is not asked, and nothing is unreported', async () => {
   unavailable = [{ server: 's', reason: 'requires the user to sign in', signIn: {} }];
+  await run([server], ['r']);
+  expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
+  expect([models, unreported]).toEqual([[], 0]);
+});
+
+test('a conversation that has to be compacted first is left to its activity', async () => {
+  const turn = turnCreated({ ...turnStart(), input: [{ type: 'user.message', content: 'x'.repeat(400_000) }] });
+  known = [turn, { ...turn, turnId: 'turn_2', input: [{ type: 'user.message', content: 'now' }] }];
   await run([server], ['r']);
   expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
   expect([models, unreported]).toEqual([[], 0]);

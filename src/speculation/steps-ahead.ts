@@ -184,7 +184,8 @@ export class StepsAhead {
     const answer = detached(async () => {
       const prepared = await prepareModelCall(this.#sources, call, records, signal);
       signal.throwIfAborted();
-      // Only the activity requests sign-ins.
+      // Only the activity compacts conversations and requests sign-ins.
+      if (prepared.compaction) throw new Error('the conversation has to be compacted first');
       if (prepared.toolset.unavailable.some(({ signIn }) => signIn)) throw new Error('the user has to sign in first');
       return { prepared, parts: readAhead(prepared.provider.stream(prepared.request, signal)) };
     });

@@ -3,7 +3,10 @@ import { jsonShape } from '../lib/json-shape.ts';
 import { errorMessage } from '../lib/errors.ts';
 import { describe, SchemaValidators } from './schema-validators.ts';
 
-export type ParsedArguments = { ok: true; value: Record<string, unknown> } | { ok: false; message: string };
+export type ParsedArguments =
+  | { ok: true; value: Record<string, unknown> }
+  /** `pointer`: the place of the first problem, as a JSON pointer. */
+  | { ok: false; message: string; pointer: string };
 
 /** Above what a model writes in one message. */
 const MAX_LENGTH = 1024 * 1024;
@@ -52,8 +55,9 @@ export function isSchema(schema: object): boolean {
 }
 
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
-  const misfit = schemaProblem(schema, value, values);
-  return misfit === undefined ? { ok: true, value } : problem(`do not fit the tool's schema: ${misfit}`);
+  const errors = misfits(schema, value, values);
+  const [first] = errors;
+  return first ? problem(`do not fit the tool's schema: ${describeAll(errors)}`, placeOf(first)) : { ok: true, value };
 }
 
 /**
@@ -61,23 +65,35 @@ function check(schema: object, value: Record<string, unknown>, values = 1): Pars
  * cannot be checked within the limits: the server validates in any case. `values`: how many values are in the value.
  */
 export function schemaProblem(schema: object, value: object, values = 1): string | undefined {
-  let errors: ErrorObject[];
+  const errors = misfits(schema, value, values);
+  return errors.length > 0 ? describeAll(errors) : undefined;
+}
+
+function misfits(schema: object, value: object, values: number): ErrorObject[] {
   try {
-    errors = validators.of(schema)?.(value, values) ?? [];
+    return validators.of(schema)?.(value, values) ?? [];
   } catch {
-    return undefined;
+    return [];
   }
-  const [first, last] = [errors[0], errors.at(-1)];
-  if (!first || !last) return undefined;
-  // For anyOf, the first error is that of its first branch, and the last one says that no branch matches.
-  return [...new Set([describe(first), describe(last)])].join('\n');
+}
+
+/** For anyOf, the first error is that of its first branch, and the last one says that no branch matches. */
+function describeAll(errors: ErrorObject[]): string {
+  const shown = [...errors.slice(0, 1), ...errors.slice(-1)];
+  return [...new Set(shown.map(describe))].join('\n');
+}
+
+/** Where a value is missing or wrong, as a JSON pointer. */
+function placeOf({ instancePath, params }: ErrorObject): string {
+  const key: unknown = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty;
+  return typeof key === 'string' ? `${instancePath}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath;
 }
 
 const validators = new SchemaValidators({ validateMs: VALIDATE_MS, allErrors: false });
 
-function problem(message: string): ParsedArguments {
+function problem(message: string, pointer = ''): ParsedArguments {
   const cut = message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message;
-  return { ok: false, message: `The arguments ${cut}`.toWellFormed() };
+  return { ok: false, message: `The arguments ${cut}`.toWellFormed(), pointer };
 }
 
 function kind(value: unknown): string {

@@ -45,13 +45,21 @@ function matches({ match }: DecisionPolicy, { info, annotation }: AgentTool, arg
 }
 
 function approvalPolicy(policy: DecisionPolicy): ApprovalPolicy {
-  const { approvers, quorum, expires_in_seconds: expiry, on_expiry: onExpiry, escalate } = policy;
+  const {
+    approvers,
+    quorum,
+    expires_in_seconds: expiry,
+    on_expiry: onExpiry,
+    escalate,
+    may_edit_arguments: mayEdit,
+  } = policy;
   return {
     ...(approvers && { approvers: approversOf(approvers) }),
     quorum: quorum ?? 1,
     ...(typeof expiry === 'number' && { expiresInSeconds: expiry }),
     onExpiry: onExpiry ?? 'deny',
     ...(escalate && { escalate: { afterSeconds: escalate.after_seconds, to: approversOf(escalate.to) } }),
+    ...(mayEdit === false && { mayEditArguments: false }),
   };
 }
 

@@ -5,13 +5,18 @@ import type { ToolItem } from '../core/transcript.ts';
 import { readToolResponse } from './read-tool-response.ts';
 
 const noBlobs = () => Promise.reject(new Error('no blobs'));
+const loadFile = () => undefined;
 
 function result(content: string, more: Partial<ToolItem> = {}): ToolItem {
   return { role: 'tool', toolCallId: 'c1', name: 'export', content, files: [], ...more };
 }
 
 async function answer(text: string, args: Record<string, unknown>): Promise<string> {
-  const given = await readToolResponse([result(text)], { tool_call_id: 'c1', ...args }, noBlobs);
+  const given = await readToolResponse(
+    [result(text)],
+    { tool_call_id: 'c1', ...args },
+    { loadBlob: noBlobs, loadFile },
+  );
   return 'content' in given ? given.content : `problem: ${given.problem}`;
 }
 
@@ -56,11 +61,11 @@ test('shows few of many matches, and counts up to a limit', async () => {
 test('reads the whole text of a result that was cut when it was stored', async () => {
   const fullText = { name: 'r', mimeType: 'text/plain', bytes: 8, characters: 8, blob: 'b1', sessionId: 's' };
   const read = (loadBlob: (blob: string) => Promise<Buffer>) =>
-    readToolResponse([result('cut', { fullText })], { tool_call_id: 'c1' }, loadBlob);
+    readToolResponse([result('cut', { fullText })], { tool_call_id: 'c1' }, { loadBlob, loadFile });
   expect(await read((blob) => Promise.resolve(Buffer.from(`whole ${blob}`)))).toEqual({
     content: '[characters 0 to 8 of 8]\nwhole b1',
   });
-  expect(await read(noBlobs)).toEqual({ problem: 'The result cannot be read: no blobs' });
+  expect(await read(noBlobs)).toEqual({ problem: 'The text cannot be read: no blobs' });
 });
 
 test('reads nothing but the results of its conversation', async () => {
@@ -69,9 +74,31 @@ test('reads nothing but the results of its conversation', async () => {
     asked.push(blob);
     return noBlobs();
   };
-  const { problem } = { problem: '', ...(await readToolResponse([result('a')], { tool_call_id: 'c2' }, load)) };
+  const { problem } = {
+    problem: '',
+    ...(await readToolResponse([result('a')], { tool_call_id: 'c2' }, { loadBlob: load, loadFile })),
+  };
   expect([problem, asked]).toEqual(['This conversation has no result of a tool call with the id c2.', []]);
   for (const args of [{ offset: 1 }, { offset: -1 }, { length: 0 }, { search: '' }, { search: 'x'.repeat(201) }]) {
     expect(await answer('a', args)).toMatch(/^problem: /);
+  }
+});
+
+test('reads a file of the conversation by its id', async () => {
+  const ask = (args: Record<string, unknown>, text?: { text: string } | { problem: string }) => {
+    const load = (id: string) => (id === 'file_1' && text ? Promise.resolve(text) : undefined);
+    return readToolResponse([result('a')], args, { loadBlob: noBlobs, loadFile: load });
+  };
+  expect(await ask({ file: 'file_1', offset: 2 }, { text: 'whole' })).toEqual({
+    content: '[characters 2 to 5 of 5]\nole',
+  });
+  expect(await ask({ file: 'file_1' }, { problem: 'it is damaged' })).toEqual({
+    problem: 'The file cannot be read: it is damaged.',
+  });
+  expect(await ask({ file: 'file_2' })).toEqual({
+    problem: 'The file cannot be read: this conversation has no such file.',
+  });
+  for (const args of [{}, { tool_call_id: 'c1', file: 'file_1' }]) {
+    expect(await ask(args, { text: 'whole' })).toEqual({ problem: 'Name either a tool_call_id or a file.' });
   }
 });

@@ -21,18 +21,20 @@ const MAX_COUNTED = 1_000;
 export const MAX_READS_BY_MESSAGE = 20;
 
 /**
- * Lets the model read and search the tool results of its conversation that it sees in part. The activity that receives
- * the call answers it, since it has the conversation: a thread can read the results of its own branch, and no others.
+ * Lets the model read and search the tool results and the files of its conversation that it sees in part. The activity
+ * that receives the call answers it, since it has the conversation: a thread can read those of its own branch, and no
+ * others.
  */
 export const READ_TOOL_RESPONSE: AgentTool = {
   name: NAME,
   description:
-    'Read or search a result of an earlier tool call of which you see only a part. ' +
+    'Read or search a result of an earlier tool call, or a file of the user, of which you see only a part, or a result that was cleared. ' +
     'Positions are counted in characters from 0.',
   parameters: {
     type: 'object',
     properties: {
-      tool_call_id: { type: 'string', description: 'The id that the note in the result names.' },
+      tool_call_id: { type: 'string', description: 'The id that the note in a result names.' },
+      file: { type: 'string', description: 'Instead of it: the id that the note in a file names.' },
       offset: { type: 'integer', minimum: 0, description: 'Where to begin; default 0.' },
       length: {
         type: 'integer',
@@ -46,7 +48,7 @@ export const READ_TOOL_RESPONSE: AgentTool = {
         description: `Find this text, in upper or lower case, instead of reading: the first ${MAX_MATCHES} matches from offset, with the text around them.`,
       },
     },
-    required: ['tool_call_id'],
+    required: [],
     additionalProperties: false,
   },
   info: { type: 'system', name: NAME },
@@ -55,7 +57,8 @@ export const READ_TOOL_RESPONSE: AgentTool = {
 
 /** The bounds of the tool's schema, whose validation has a limited time, and may not have been completed. */
 const input = z.object({
-  tool_call_id: z.string(),
+  tool_call_id: z.string().optional(),
+  file: z.string().optional(),
   offset: z.int().min(0).default(0),
   length: z.int().min(1).default(MAX_READ_BYTES),
   search: z.string().min(1).max(MAX_SEARCH_LENGTH).optional(),
@@ -64,25 +67,49 @@ const input = z.object({
 /** The answer to a call, or why there is none. */
 export type ReadAnswer = { content: string } | { problem: string };
 
-/** Answers a call. Only results of `conversation`, the one that the model sees, are read. */
+interface TextSources {
+  loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
+  /** Loads the text of a file of the conversation; undefined if it has no such file. */
+  loadFile: (id: string) => Promise<LoadedText> | undefined;
+}
+
+type LoadedText = { text: string } | { problem: string };
+
+/** Answers a call. Only results and files of `conversation`, the one that the model sees, are read. */
 export async function readToolResponse(
   conversation: readonly TranscriptItem[],
   args: Record<string, unknown>,
-  loadBlob: (blob: string) => ReturnType<BlobStore['get']>,
+  { loadBlob, loadFile }: TextSources,
 ): Promise<ReadAnswer> {
   const parsed = input.safeParse(args);
   if (!parsed.success) return { problem: z.prettifyError(parsed.error) };
-  const { tool_call_id: id, offset, length, search } = parsed.data;
-  const item = conversation.find((one): one is ToolItem => one.role === 'tool' && one.toolCallId === id);
-  if (!item) return { problem: `This conversation has no result of a tool call with the id ${id.slice(0, 64)}.` };
-  let text = item.content;
+  const { tool_call_id: callId, file, offset, length, search } = parsed.data;
+  if ((callId === undefined) === (file === undefined)) return { problem: 'Name either a tool_call_id or a file.' };
+  let loaded: LoadedText;
   try {
-    if (item.fullText) text = (await loadBlob(item.fullText.blob)).toString();
+    loaded = file === undefined ? await resultOf(conversation, callId, loadBlob) : await fileOf(file, loadFile);
   } catch (error) {
-    return { problem: `The result cannot be read: ${errorMessage(error)}` };
+    return { problem: `The text cannot be read: ${errorMessage(error)}` };
   }
-  if (offset >= text.length) return { problem: `The result has ${text.length} characters: offset is behind its end.` };
+  if ('problem' in loaded) return loaded;
+  const { text } = loaded;
+  if (offset >= text.length) return { problem: `The text has ${text.length} characters: offset is behind its end.` };
   return { content: search === undefined ? read(text, offset, length) : find(text, offset, search) };
+}
+
+async function resultOf(
+  conversation: readonly TranscriptItem[],
+  callId = '',
+  loadBlob: TextSources['loadBlob'],
+): Promise<LoadedText> {
+  const item = conversation.find((one): one is ToolItem => one.role === 'tool' && one.toolCallId === callId);
+  if (!item) return { problem: `This conversation has no result of a tool call with the id ${callId.slice(0, 64)}.` };
+  return { text: item.fullText ? (await loadBlob(item.fullText.blob)).toString() : item.content };
+}
+
+async function fileOf(id: string, loadFile: TextSources['loadFile']): Promise<LoadedText> {
+  const loaded = (await loadFile(id)) ?? { problem: 'this conversation has no such file' };
+  return 'problem' in loaded ? { problem: `The file cannot be read: ${loaded.problem}.` } : loaded;
 }
 
 function read(text: string, offset: number, length: number): string {

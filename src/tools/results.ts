@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client';
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
+import { sizeText } from '../core/files.ts';
 import type { FoundTool, FullText, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
@@ -33,7 +34,7 @@ export function readResult({ content, structuredContent }: Pick<CallToolResult, 
   const addFile = (name: string, mimeType: string | undefined, base64: string): string => {
     const file = { name, mimeType: mediaType(mimeType), base64 };
     files.push(file);
-    return `[${name}, ${file.mimeType}, ${size(base64)}]`;
+    return `[${name}, ${file.mimeType}, ${sizeText(Buffer.byteLength(base64, 'base64'))}]`;
   };
   const lines = content.map((block) => {
     switch (block.type) {
@@ -85,12 +86,6 @@ function stringify(value: unknown): string {
   } catch {
     return '[structured content that is nested too deep to show]';
   }
-}
-
-function size(base64: string): string {
-  const bytes = Buffer.byteLength(base64, 'base64');
-  if (bytes < 1024) return `${bytes} B`;
-  return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
 }
 
 /** The type is later written into data URIs, headers and records, so only a plain type within the limits of inputs is kept. */

@@ -5,8 +5,10 @@ import type { ToolCall } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AskingCall } from '../mcp/call-rounds.ts';
 import { retryWhileUnavailable } from '../engine/retry.ts';
+import { editProblem } from './edit-problem.ts';
 import type { ToolKinds } from './kinds.ts';
 import type { RunOptions } from './tool-kind.ts';
+import type { Toolset } from './toolset.ts';
 import type { ToolsetLoader } from './toolset-loader.ts';
 
 /** What a tool call is run with. */
@@ -18,16 +20,27 @@ export interface ToolCallSources {
 }
 
 type ToolCallOptions = Pick<CallToolInput, 'sessionId' | 'owner' | 'specHash'> &
-  Pick<RunOptions, 'operationId' | 'mayRepeat' | 'resumed'>;
+  Pick<RunOptions, 'operationId' | 'mayRepeat' | 'resumed'> & {
+    /** The arguments are not those that were validated when the model called the tool. */
+    isEdited?: boolean;
+  };
 
 /** Runs a tool call. @throws only before the call was sent: see `ToolKind.run` */
 export async function runToolCall(
   { catalog, toolKinds, toolsets, config }: ToolCallSources,
   call: ToolCall,
-  { operationId, mayRepeat, resumed, specHash, ...scope }: ToolCallOptions,
+  { operationId, mayRepeat, resumed, specHash, isEdited, ...scope }: ToolCallOptions,
   signal: AbortSignal,
 ): Promise<CallOutcome | AskingCall> {
   const spec = await retryWhileUnavailable(() => catalog.agents.spec(specHash), signal);
+  const loadToolset = () => toolsets.load(spec, scope, signal);
+  if (isEdited && !resumed) {
+    const toolset = await loadToolset();
+    const needed = requiredSignIn(toolset, call);
+    if (needed) return needed;
+    const problem = editProblem(spec, toolset, call);
+    if (problem) throw new Error(problem.message);
+  }
   return toolKinds[call.info.type].run(call, {
     spec,
     scope,
@@ -36,6 +49,13 @@ export async function runToolCall(
     signal,
     mayRepeat,
     resumed,
-    loadToolset: () => toolsets.load(spec, scope, signal),
+    loadToolset,
   });
+}
+
+/** The sign-in that the server of a call requires before its tools are known. */
+function requiredSignIn({ unavailable }: Toolset, { info }: ToolCall): CallOutcome | undefined {
+  const server = unavailable.find((one) => info.type === 'mcp' && one.server === info.serverName);
+  if (!server?.signIn) return undefined;
+  return { status: 'sign_in_required', message: `${server.server}: ${server.reason}`, signIn: server.signIn };
 }

@@ -1,7 +1,7 @@
 import type { ToolCall } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { Skills } from '../skills/skills.ts';
-import type { AgentSpec } from '../spec/agent-spec.ts';
+import { cutsResults, type AgentSpec } from '../spec/agent-spec.ts';
 import { createSubAgent } from './create-sub-agent.ts';
 import { READ_SKILL, readSkill, skillResult } from './read-skill.ts';
 import { READ_TOOL_RESPONSE } from './read-tool-response.ts';
@@ -38,7 +38,7 @@ export function systemTools(spec: AgentSpec): AgentTool[] {
     ...(deferring.length > 0 ? [searchTools(deferring)] : []),
     ...(subAgents ? [subAgents] : []),
     ...(skills ? [skills] : []),
-    ...(spec.config?.context_management?.large_tool_response?.enabled === false ? [] : [READ_TOOL_RESPONSE]),
+    ...(cutsResults(spec) ? [READ_TOOL_RESPONSE] : []),
   ];
 }
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Exposition } from '../support/prometheus.ts';
 import type { ServerProcess } from '../support/server-process.ts';
-import type { Plan } from './support/plan.ts';
+import { TOKENS, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { FIGURES_FILE } from './support/figures.ts';
 import { World } from './support/world.ts';
@@ -62,25 +62,45 @@ test('killed after the first, a middle and the last word: the message is repeate
   expect(median, `${resumed.join(' ')} ms`).toBeLessThan(5_000);
 });
 
-test('killed while an answer that did not fit its schema is repaired: the repair is repeated, and counted once', async () => {
-  const agent = 'structured';
+test('killed while answers are repaired, and while a fallback answers: the calls are repeated, and counted once', async () => {
   const schema = { type: 'object', required: ['one', 'two'] };
   const format = { type: 'json_schema', json_schema: { name: 'numbers', schema } };
-  const config = { structured_output: { max_repairs: 2 } };
-  await it.putAgent(agent, { model: { name: 'planned' }, response_format: format, config });
-  const good = { say: '{"one": 1, "two": 2}' };
-  const plans = [
-    it.plan({ say: 'One and two.' }, { ...good, hold: 2 }),
-    it.plan({ say: 'No.' }, { say: '{"one": 1}', hold: 1 }, { say: 'Never.' }),
-  ] as const;
-  const turns = await Promise.all(plans.map(async (plan) => it.turn(await it.session({ agent }), plan)));
+  await it.putAgent('structured', { model: { name: 'planned' }, response_format: format });
+  await it.putAgent('with-fallback', { model: { name: 'planned', fallbacks: ['planned-too'] } });
+  const good = '{"one": 1, "two": 2}';
+  const repaired = it.plan({ say: 'One and two.' }, { say: good, hold: 2 });
+  const rejected = it.plan({ say: 'No.' }, { say: '{"one": 1}', hold: 1 }, { say: 'Never.' });
+  // The first model fails at once, and its fallback pauses.
+  const replaced = it.plan({ say: good, faults: ['come back tomorrow'], hold: [0, 2] });
+  const start = async (agent: string, plan: Plan) => it.turn(await it.session({ agent }), plan);
+  const turns = await Promise.all([
+    start('structured', repaired),
+    start('structured', rejected),
+    start('with-fallback', replaced),
+  ]);
   await Promise.all(turns.map((turn) => turn.says('{"one":')));
   await spare.start();
   await it.fault(() => running.kill());
-  expect(await turns[0]?.done).toMatchObject({ status: 'done', output_json: { one: 1, two: 2 } });
-  expect(await turns[1]?.done).toMatchObject({ status: 'error', message: expect.stringMatching(/not valid JSON/) });
-  expect([it.planned.attempts(plans[0], 0), it.planned.attempts(plans[0], 1)]).toEqual([1, 2]);
-  expect([0, 1, 2].map((step) => it.planned.attempts(plans[1], step))).toEqual([1, 2, 1]);
+  const lost = { unreported_attempts: 1 };
+  const [first, second, third] = await Promise.all(turns.map(({ done }) => done));
+  expect(first).toMatchObject({
+    status: 'done',
+    output_json: { one: 1, two: 2 },
+    metrics: { model_calls: 2, ...lost },
+  });
+  expect(second).toMatchObject({
+    status: 'error',
+    message: expect.stringMatching(/not valid JSON/),
+    metrics: { model_calls: 3, ...lost },
+  });
+  expect(third).toMatchObject({
+    status: 'done',
+    output: { content: good, model: 'planned-too', attempts: [{ model: 'planned', failure: 'rate_limited' }] },
+    metrics: { model_calls: 1, total_output_tokens: TOKENS.completion_tokens, ...lost },
+  });
+  expect([0, 1].map((step) => it.planned.attempts(repaired, step))).toEqual([1, 2]);
+  expect([0, 1, 2].map((step) => it.planned.attempts(rejected, step))).toEqual([1, 2, 1]);
+  expect(it.requestsFor(replaced).map(({ model }) => model)).toEqual(['planned', 'planned-too', 'planned-too']);
   [running, spare] = [spare, running];
 });
 

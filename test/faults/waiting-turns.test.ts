@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { messageFor } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { OPERATOR, type Subject } from './support/subjects.ts';
 import { World } from './support/world.ts';
@@ -128,4 +129,26 @@ test('everything is killed around a message and a pause: both count once, and th
   expect([types.slice(0, 2).toSorted(), types.slice(2)]).toEqual([['turn.paused', 'user.steered'], ['turn.resumed']]);
   const { messages = [] } = it.requestsFor(plan).at(-1) ?? {};
   expect(messages.slice(-2).map(({ content }) => content)).toEqual(['Let me think about it.', 'And this?']);
+});
+
+test('the queue survives its session and everything else: each turn begins once, in the order of the requests', async () => {
+  const one = await waiting();
+  const { sessionId } = one.turn;
+  const queued: RecordedTurn[] = [];
+  for (const say of ['First.', 'Second.', 'Third.']) {
+    const message = { type: 'user.message', content: messageFor(it.plan({ say })) };
+    const { turnId = '' } = await it.recorder.send(sessionId, [message], { on_running: 'queue' });
+    queued.push(it.recorder.follow(sessionId, turnId));
+  }
+  await (await it.temporal.operator()).client.workflow.getHandle(sessionWorkflowId(sessionId)).terminate();
+  await it.crash();
+  await it.recover();
+  expect(await Promise.all([one.decide('allow'), one.decide('allow', 1)])).toEqual([200, 200]);
+  // Housekeeping has started the session: no command arrives.
+  const outputs = queued.map(async ({ done }) => done);
+  expect(await Promise.all(outputs)).toMatchObject(
+    ['First.', 'Second.', 'Third.'].map((content) => ({ status: 'done', output: { content } })),
+  );
+  const previous = queued.map(({ frames }) => frames.findLast((one) => one.type === 'turn.created')?.previous_turn_id);
+  expect(previous).toEqual([one.turn, ...queued].slice(0, 3).map(({ turnId }) => turnId));
 });

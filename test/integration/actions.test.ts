@@ -18,11 +18,11 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-const answer = (status: string, id = 'w1', reason?: string) => ({
+const answer = (status: string, id = 'w1', rest: { reason?: string; arguments?: object } = {}) => ({
   type: 'user.tool_approval',
   thread_id: 'main',
   tool_call_id: id,
-  approval: { status, ...(reason && { reason }) },
+  approval: { status, ...rest },
 });
 
 /** A session of ann whose first turn waits for approvals of calls with these ids; returns its id and the turn's. */
@@ -42,10 +42,10 @@ async function inbox(client: ApiClient, agent: string, status = 'pending'): Prom
 }
 
 test('the inbox shows the pending calls to those who may decide them, and moves them once they are decided', async () => {
-  const { id, turnId } = await paused('inbox', ['w1', 'w2']);
+  const { id, turnId } = await paused('inbox', ['w1', 'w2', 'w3']);
   const [action] = await eventually(async () => {
     const found = await clients.approver.list<ActionResource>('/v1/agents/actions?agent_name=inbox&order=asc');
-    expect(found).toHaveLength(2);
+    expect(found).toHaveLength(3);
     return found;
   });
   expect(action).toEqual({
@@ -62,19 +62,26 @@ test('the inbox shows the pending calls to those who may decide them, and moves 
     decisions: [],
     status: 'pending',
   });
-  expect(await inbox(clients.ann, 'inbox')).toHaveLength(2);
+  expect(await inbox(clients.ann, 'inbox')).toHaveLength(3);
   // A stranger may not read the session, and an admin may read it but not decide.
   expect(await inbox(clients.bob, 'inbox')).toEqual([]);
   expect(await inbox(clients.admin, 'inbox')).toEqual([]);
-  await clients.approver.turn(id, [answer('allow'), answer('deny', 'w2', 'not today')]).done;
+  const [reason, edited] = ['not today', { text: 'better' }];
+  const long = { text: 'x'.repeat(1_500) };
+  await clients.approver.turn(id, [
+    answer('allow', 'w1', { arguments: edited }),
+    answer('deny', 'w2', { reason }),
+    answer('allow', 'w3', { arguments: long }),
+  ]).done;
   await eventually(async () => expect(await inbox(clients.ann, 'inbox')).toEqual([]));
   const decided = await clients.ann.list<ActionResource>(
     '/v1/agents/actions?status=decided&agent_name=inbox&order=asc',
   );
   const by = { subject_id: 'boss', subject_type: 'user', subject_slug: 'boss' };
   expect(decided.map(({ status, decisions }) => [status, decisions])).toEqual([
-    ['decided', [{ by, decision: 'allow', at: expect.any(String) }]],
-    ['decided', [{ by, decision: 'deny', at: expect.any(String), reason: 'not today' }]],
+    ['decided', [{ by, decision: 'allow', at: expect.any(String), arguments: edited }]],
+    ['decided', [{ by, decision: 'deny', at: expect.any(String), reason }]],
+    ['decided', [{ by, decision: 'allow', at: expect.any(String), arguments: null }]],
   ]);
   expect(await inbox(clients.bob, 'inbox', 'decided')).toEqual([]);
 });
@@ -189,7 +196,7 @@ test('the calls of a turn that waits are in the inbox, and are decided, while it
   expect((await answerAll(approver, answer('allow'))).status).toBe(200);
   await reader.next(4);
   const response = { type: 'user.tool_response', thread_id: 'main', tool_call_id: 'q1', content: 'because' };
-  expect((await answerAll(ann, answer('deny', 'w2', 'no'), response)).status).toBe(200);
+  expect((await answerAll(ann, answer('deny', 'w2', { reason: 'no' }), response)).status).toBe(200);
   // The turn goes on, waits again, and is cancelled.
   await reader.next(7);
   await ann.send('POST', `/v1/agents/sessions/${id}/cancel`, {});

@@ -12,6 +12,7 @@ beforeAll(async () => {
         {
           name: 'write',
           annotations: { readOnlyHint: false, destructiveHint: false },
+          inputSchema: { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] },
           handler: ({ text }) => `wrote ${String(text)}`,
         },
         { name: 'erase', annotations: { destructiveHint: true }, handler: () => 'erased' },
@@ -28,6 +29,7 @@ const allow = (id: string, thread = 'main') => ({
   tool_call_id: id,
   approval: { status: 'allow' },
 });
+const edit = (id: string, args: object) => ({ ...allow(id), approval: { status: 'allow', arguments: args } });
 const deny = (id: string, reason?: string) => ({
   ...allow(id),
   approval: { status: 'deny', ...(reason && { reason }) },
@@ -209,6 +211,55 @@ test('answers must be complete, of the right kind, for pending calls and given o
   expect(await chat.turn(right).end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
   const again = await server.api.send('POST', `${chat.path}/turns`, { input: right });
   expect([again.status, again.body.error.code]).toEqual([422, 'call_not_pending']);
+});
+
+test('a call runs with the arguments that its approval has edited, and the model is told so', async () => {
+  const chat = await server.chat({
+    scripts: [
+      use({ name: 'write', args: { text: 'a' }, id: 'w1' }, { name: 'write', args: { text: 'b' }, id: 'w2' }),
+      say('Very well.'),
+    ],
+    spec: onTestServer,
+  });
+  const paused = await pausedOn(chat);
+  const before = server.mcp.calls.length;
+  const long = 'x'.repeat(2_000);
+  const rejected: [object, number, string, string][] = [
+    [{ text: 7 }, 422, 'invalid_arguments', 'input.1.approval.arguments/text'],
+    [{}, 422, 'invalid_arguments', 'input.1.approval.arguments/text'],
+    [{ text: 'x'.repeat(64 * 1024) }, 400, 'invalid_request', 'input.1.approval.arguments'],
+  ];
+  for (const [args, status, code, param] of rejected) {
+    const body = { input: [edit('w1', { text: 'c' }), edit('w2', args)] };
+    const answer = await server.api.send('POST', `${chat.path}/turns`, body);
+    expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([status, code, param]);
+  }
+  expect(server.mcp.calls.length).toBe(before);
+
+  const reader = chat.turn([edit('w1', { text: long }), edit('w2', { text: 'b' })]);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Very well.' } });
+  expect((await reader.type('turn.created')).input).toMatchObject([
+    { approval: { status: 'allow', arguments: { text: long } } },
+    { approval: { status: 'allow' } },
+  ]);
+  const ran = server.mcp.calls.slice(before);
+  const operations = ran.map(({ arguments: args, meta }) => [meta['io.everturn/operation-id'], args]);
+  expect(new Map(operations as [string, object][])).toEqual(
+    new Map([
+      [`${paused}/w1`, { text: long }],
+      [`${paused}/w2`, { text: 'b' }],
+    ]),
+  );
+  const responses = (await reader.done).flatMap((one) => (one.type === 'tool.response' ? [one] : []));
+  const executed = Object.fromEntries(responses.map((one) => [one.tool_call_id, one.arguments]));
+  // An edit that changes nothing is none.
+  expect(executed).toEqual({ w1: { text: long }, w2: undefined });
+  const sent = chat.requests()[1]?.messages ?? [];
+  expect(sent[1]).toMatchObject({ tool_calls: [{ function: { arguments: '{"text":"a"}' } }, {}] });
+  expect(sent[2]?.content).toBe(
+    `The user changed the arguments of this tool call. It ran with: {"text":"${long}"}\n\nwrote ${long}`,
+  );
+  expect(sent[3]?.content).toBe('wrote b');
 });
 
 test('an empty input continues the conversation if no call is pending', async () => {

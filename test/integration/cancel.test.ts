@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CUT_OFF } from '../../src/core/stopped-work.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { folded } from '../support/api-client.ts';
 import { held, say, use } from '../support/scripted-model.ts';
@@ -41,7 +42,12 @@ test('a turn cancelled in mid-stream keeps its text, and the next turn continues
   await call.closed; // the request to the model is ended
   expect(folded(frames)[1]).toMatchObject({ content: 'Once upon a time', finish_reason: 'cancelled', tool_calls: [] });
   await chat.turn('go on').done;
-  expect(chat.requests()[1]?.messages.map(({ content }) => content)).toEqual(['tell me', 'Once upon a time', 'go on']);
+  expect(chat.requests()[1]?.messages.map(({ role, content }) => [role, content])).toEqual([
+    ['user', 'tell me'],
+    ['assistant', 'Once upon a time'],
+    ['user', CUT_OFF],
+    ['user', 'go on'],
+  ]);
   model.release();
 });
 
@@ -61,6 +67,7 @@ test('a new turn ends the running one before its own first model call', async ()
   await second.done;
   expect(closed).toBe(true);
   expect((await second.type('turn.created')).previous_turn_id).toBe(await first.turnId());
+  expect(chat.requests()[1]?.messages.map(({ content }) => content)).toEqual(['old', 'I am ', CUT_OFF, 'new']);
   const [newest, older] = await server.api.list<{ state: { status: string } }>(`${chat.path}/turns`, 25);
   expect([newest?.state.status, older?.state.status]).toEqual(['done', 'cancelled']);
   model.release();
@@ -192,6 +199,9 @@ test('a turn that exceeds its time is cancelled with the reason', async () => {
   try {
     const chat = await impatient.chat({ scripts: [model.script] });
     expect(await chat.turn('hi').end()).toMatchObject({ status: 'cancelled', reason: 'server-execution-timeout' });
+    await chat.turn('and now?').done;
+    const [, next] = chat.requests();
+    expect(next?.messages.map(({ content }) => content)).toEqual(['hi', 'wait', CUT_OFF, 'and now?']);
   } finally {
     model.release();
     await impatient.stop();

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { say, textOf, use } from '../support/scripted-model.ts';
+import { held, say, textOf, use, type Script } from '../support/scripted-model.ts';
+import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
 const LOG = Array.from({ length: 20_000 }, (_, i) => `line ${i}: all is well\n`)
@@ -94,4 +95,151 @@ test('an agent whose results are not cut has no tool to read them', async () => 
   });
   await chat.turn('go').done;
   expect(offersRead(chat, 1)).toBe(false);
+});
+
+const compacting: Partial<AgentSpec> = {
+  ...onTestServer,
+  config: { pause: 'wait', context_management: { compaction: { compaction_threshold_tokens: 1_000 } } },
+};
+
+const LONG = { prompt_tokens: 3_000, completion_tokens: 5, total_tokens: 3_005 };
+
+/** Answers, and reports an input above the threshold. */
+const sayAfterLong =
+  (text: string): Script =>
+  (call) =>
+    call.text(text).finish('stop', LONG);
+
+test('a conversation above the threshold is summarized before the next model call, and later turns read no more', async () => {
+  const chat = await server.chat({
+    scripts: [sayAfterLong('First.'), say('They said x.'), say('Second.'), say('Third.')],
+    spec: compacting,
+  });
+  const first = chat.turn(`the beginning ${'x'.repeat(3_000)}`);
+  await first.done;
+  const second = chat.turn('go on');
+  expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'Second.' } });
+  const [, summary, message] = chat.requests();
+  expect(summary?.tools).toBeUndefined();
+  expect(textOf(summary?.messages[1])).toMatch(
+    /^<conversation>\nUser: the beginning x{3000}\n\nAgent: First\.\n<\/conversation>$/,
+  );
+  expect(message?.messages.map(textOf)).toEqual([expect.stringMatching(/summarized[^]*They said x\.$/), 'go on']);
+  const compacted = (await second.done).find(({ type }) => type === 'context.compacted');
+  expect(compacted).toMatchObject({ thread_id: 'main', through: 0, summary: 'They said x.', tokens_before: 3_007 });
+  expect((await second.end()).metrics).toMatchObject({
+    total_input_tokens: 20,
+    model_calls: 2,
+    unreported_attempts: 0,
+  });
+  await chat.turn('and then').done;
+  expect(chat.requests()[3]?.messages.map(textOf)).toEqual([
+    expect.stringMatching(/They said x\.$/),
+    'go on',
+    'Second.',
+    'and then',
+  ]);
+  // A fork from before the compaction has the whole conversation, and is compacted by itself.
+  chat.script(say('The fork says x.'), say('Fork.'));
+  await chat.turn('fork', { previous_turn_id: await first.turnId() }).done;
+  expect(textOf(chat.requests()[4]?.messages[1])).toContain('User: the beginning');
+  expect(chat.requests()[5]?.messages.map(textOf)).toEqual([expect.stringMatching(/The fork says x\.$/), 'fork']);
+});
+
+const above = (threshold: number): Partial<AgentSpec> => ({
+  ...onTestServer,
+  config: { context_management: { compaction: { compaction_threshold_tokens: threshold } } },
+});
+
+test('the results of earlier steps are cleared first, without a model call, and can be read again', async () => {
+  const looks: Script = (call) =>
+    call.toolCall('look', {}, 'k2').finish('tool_calls', { ...LONG, prompt_tokens: 17_000 });
+  const chat = await server.chat({
+    scripts: [
+      use({ name: 'get_log', id: 'l1' }),
+      use({ name: 'look', id: 'k1' }),
+      looks,
+      read({ tool_call_id: 'l1', length: 6 }, 'r1'),
+      say('Done.'),
+    ],
+    spec: above(10_000),
+  });
+  const reader = chat.turn('look');
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Done.' } });
+  const results = chat
+    .requests()[3]
+    ?.messages.filter(({ role }) => role === 'tool')
+    .map(textOf);
+  expect(results).toEqual([
+    expect.stringMatching(/^\[This result of \d+ characters was cleared.*l1\]$/),
+    'seen',
+    'seen',
+  ]);
+  expect(offersRead(chat, 3)).toBe(true);
+  expect(lastText(chat, 4)).toBe(`[characters 0 to 6 of ${LOG.length}]\nline 0`);
+  expect(chat.requests()).toHaveLength(5);
+  // Clients that may not know the event do not get it.
+  expect((await reader.done).some(({ type }) => type === 'context.compacted')).toBe(false);
+  const listed = await server.api.get(`${chat.path}/events`);
+  expect(JSON.stringify(listed)).not.toContain('context.compacted');
+});
+
+const tooLong: Script = (call) =>
+  call.fail(400, "This model's maximum context length is 8192 tokens.", {}, { code: 'context_length_exceeded' });
+
+test('a conversation that the model rejects as too long is compacted, and the turn continues', async () => {
+  const chat = await server.chat({
+    scripts: [say('First.'), tooLong, say('A summary.'), say('Second.')],
+    spec: above(50_000),
+  });
+  await chat.turn('one').done;
+  expect(await chat.turn('two').end()).toMatchObject({ status: 'done', output: { content: 'Second.' } });
+  expect(chat.requests()[3]?.messages.map(textOf)).toEqual([expect.stringMatching(/A summary\.$/), 'two']);
+});
+
+test('a turn whose conversation cannot be made short enough ends with the error of the provider', async () => {
+  const chat = await server.chat({
+    scripts: [say('First.'), tooLong, say('One.'), tooLong, say('Two.'), tooLong],
+    spec: above(50_000),
+  });
+  await chat.turn('one').done;
+  expect(await chat.turn('two').end()).toMatchObject({
+    status: 'error',
+    message: expect.stringContaining('maximum context length') as string,
+  });
+  expect(chat.requests()[5]?.messages.map(textOf)).toEqual([expect.stringMatching(/Two\.$/)]);
+  expect(chat.requests()).toHaveLength(6);
+});
+
+test('a model that writes no summary is asked once more, then the turn ends with an error', async () => {
+  const chat = await server.chat({ scripts: [sayAfterLong('First.'), say(''), say('')], spec: compacting });
+  await chat.turn('x'.repeat(3_000)).done;
+  expect(await chat.turn('two').end()).toMatchObject({
+    status: 'error',
+    message: 'The conversation is too long, and could not be summarized: the model gave no summary',
+  });
+  expect(chat.requests()).toHaveLength(3);
+});
+
+test('an agent without compaction gets the error of the provider', async () => {
+  const config = { context_management: { compaction: { enabled: false } } };
+  const chat = await server.chat({ scripts: [sayAfterLong('First.'), tooLong], spec: { config } });
+  await chat.turn('x'.repeat(300_000)).done;
+  expect(await chat.turn('two').end()).toMatchObject({ status: 'error' });
+  expect(chat.requests()).toHaveLength(2);
+});
+
+test('a turn that is cancelled while its conversation is summarized ends as cancelled', async () => {
+  const gate = held(
+    (call) => call.text('The begin'),
+    () => undefined,
+  );
+  const chat = await server.chat({ scripts: [sayAfterLong('First.'), gate.script, say('Next.')], spec: compacting });
+  await chat.turn('x'.repeat(3_000)).done;
+  const reader = chat.turn('two');
+  await gate.reached;
+  await server.api.send('POST', `${chat.path}/cancel`, {});
+  expect(await reader.end()).toMatchObject({ status: 'cancelled' });
+  expect(JSON.stringify(await reader.done)).not.toContain('The begin');
+  gate.release();
 });

@@ -15,7 +15,12 @@ beforeAll(async () => {
     },
     mcp: {
       tools: [
-        { name: 'pay', annotations: { destructiveHint: true }, handler: ({ amount }) => `paid ${String(amount)}` },
+        {
+          name: 'pay',
+          annotations: { destructiveHint: true },
+          inputSchema: { type: 'object', properties: { amount: { type: 'number' } }, required: ['amount'] },
+          handler: ({ amount }) => `paid ${String(amount)}`,
+        },
         { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' },
       ],
     },
@@ -29,7 +34,7 @@ type Policies = NonNullable<AgentSpec['config']>['decision_policies'];
 
 interface Asked {
   reader: EventReader;
-  answer: (who: keyof typeof clients, status: 'allow' | 'deny') => Promise<[number, unknown]>;
+  answer: (who: keyof typeof clients, status: 'allow' | 'deny', edit?: object) => Promise<[number, unknown]>;
 }
 
 let agents = 0;
@@ -41,14 +46,16 @@ async function paying(amount: number, policies: Policies): Promise<Asked> {
   await clients.root.putAgent(agent, { model: { name: agent }, ...onTestServer, config });
   server.model.script(agent, use({ name: 'pay', args: { amount }, id: 'p1' }), say('Done.'));
   const sessionId = await clients.ann.createSession(agent);
-  const approval = (status: string) => ({
-    input: [{ type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'p1', approval: { status } }],
+  const approval = (status: string, edit?: object) => ({
+    input: [
+      { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'p1', approval: { status, arguments: edit } },
+    ],
   });
   return {
     reader: clients.ann.turn(sessionId, 'pay'),
-    answer: async (who, status) => {
+    answer: async (who, status, edit) => {
       const path = `/v1/agents/sessions/${sessionId}/actions`;
-      const { status: code, body } = await clients[who].send('POST', path, approval(status));
+      const { status: code, body } = await clients[who].send('POST', path, approval(status, edit));
       return [code, body.error?.code ?? body.data.waiting];
     },
   };
@@ -84,6 +91,33 @@ test('small amounts are paid at once, larger ones need two approvers, and huge o
   expect(await asked.answer('root', 'allow')).toEqual([200, []]);
   expect(await outcomes(asked)).toEqual([['succeeded', 'paid 5000']]);
   expect(await decisions(asked)).toEqual(['allow boss 1', 'allow root 0']);
+});
+
+test('an edit is a new proposal, which others have to allow, and no way around a policy', async () => {
+  const byTwo = { decision: 'ask' as const, quorum: 2, approvers: { roles: ['approver' as const] } };
+  const asked = await paying(5_000, [
+    { match: { arguments: { '/amount': { type: 'number', maximum: 10_000 } } }, ...byTwo },
+    { match: {}, decision: 'deny' },
+  ]);
+  const required = await asked.reader.type('tool.approval_required');
+  expect(required.tool_calls).toMatchObject([{ policy: { quorum: 2, may_edit_arguments: true } }]);
+  expect(await asked.answer('root', 'allow', { amount: 4_000 })).toEqual([403, 'not_an_approver']);
+  expect(await asked.answer('boss', 'allow', { amount: 50_000 })).toEqual([422, 'edit_not_allowed']);
+  expect(await asked.answer('boss', 'allow', { amount: 'all' })).toEqual([422, 'invalid_arguments']);
+  expect(await asked.answer('chief', 'allow')).toEqual([200, ['p1']]);
+  expect(await asked.answer('boss', 'allow', { amount: 4_000 })).toEqual([200, ['p1']]);
+  expect(await asked.answer('boss', 'allow', { amount: 3_000 })).toEqual([409, 'already_decided']);
+  expect(await asked.answer('chief', 'allow', { amount: 4_000 })).toEqual([200, []]);
+  expect(await outcomes(asked)).toEqual([['succeeded', 'paid 4000']]);
+  expect(await decisions(asked)).toEqual(['allow chief 1', 'allow boss 1', 'allow chief 0']);
+  const [, ...edits] = (await asked.reader.done).filter(({ type }) => type === 'tool.decided');
+  expect(edits).toMatchObject([{ arguments: { amount: 4_000 } }, { arguments: { amount: 4_000 } }]);
+
+  const fixed = await paying(5_000, [{ match: {}, decision: 'ask', may_edit_arguments: false }]);
+  await fixed.reader.type('turn.paused');
+  expect(await fixed.answer('ann', 'allow', { amount: 1 })).toEqual([422, 'edit_not_allowed']);
+  expect(await fixed.answer('ann', 'allow')).toEqual([200, []]);
+  expect(await outcomes(fixed)).toEqual([['succeeded', 'paid 5000']]);
 });
 
 test.each([

@@ -76,13 +76,19 @@ async function rowOf(sessionId: string) {
   return server.database.rows.selectFrom('sessions').selectAll().where('id', '=', sessionId).executeTakeFirst();
 }
 
-/** Two turns, with a result too large for the log. */
+/** Two turns, with a result too large for the log. The second one has waited in the queue. */
 async function talk(chat: Chat): Promise<string[]> {
-  chat.script(use({ name: 'flood', id: 'f1' }), say('much'), say('more'));
+  const model = held(
+    (call) => call.text('much'),
+    (call) => call.finish(),
+  );
+  chat.script(use({ name: 'flood', id: 'f1' }), model.script, say('more'));
   const readers = [chat.turn('one', {}, { 'idempotency-key': newId('req') })];
-  await readers[0]?.done;
-  readers.push(chat.turn('two'));
-  await readers[1]?.done;
+  await model.reached;
+  readers.push(chat.turn('two', { on_running: 'queue' }));
+  await readers[1]?.turnId();
+  model.release();
+  await Promise.all(readers.map((reader) => reader.done));
   return Promise.all(readers.map((reader) => reader.turnId()));
 }
 

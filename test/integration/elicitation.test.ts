@@ -202,9 +202,20 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s', (protocol
     await reader.next(() => asked().length === 3);
     expect(asked()[2]).toMatchObject({ id: 'q', elicitation: question('Two?') });
     expect((await answer('b', accept)).status).toBe(200);
+    // The response may have been lost: the same again is accepted, also after the end, and changes nothing.
+    expect((await answer('b', accept)).status).toBe(200);
+    expect((await answer('b', { action: 'cancel' })).status).toBe(409);
     expect((await answer('q', { action: 'cancel' })).status).toBe(200);
     expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'All done.' } });
     expect(resultsIn(chat)).toEqual([JSON.stringify([accept, { action: 'cancel' }]), JSON.stringify([accept])]);
+    for (const [id, content] of [
+      ['q', accept],
+      ['q', { action: 'cancel' }],
+      ['b', accept],
+    ] as const) {
+      expect((await answer(id, content)).status).toBe(200);
+    }
+    expect((await answer('b', { action: 'cancel' })).status).toBe(409);
     const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
     expect(folded(replay)).toEqual(folded(await reader.done));
   });

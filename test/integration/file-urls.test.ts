@@ -42,7 +42,7 @@ async function sentBack(client: ApiClient, sessionId: string, ...content: object
 }
 
 test('a file may be a URL: it is fetched before the turn starts, and stored as any other', async () => {
-  const big = Buffer.alloc(100_000, 'x');
+  const big = Buffer.from(`\x89PNG\r\n\x1a\n${'x'.repeat(100_000)}`, 'latin1');
   const web = await site((request, response) => {
     if (request.url === '/from') return void response.writeHead(302, { location: '/text' }).end();
     if (request.url === '/packed') {

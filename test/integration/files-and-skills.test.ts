@@ -1,8 +1,11 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { held, say, textOf, use } from '../support/scripted-model.ts';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { FileTexts } from '../../src/files/file-texts.ts';
+import { folded } from '../support/api-client.ts';
+import { pdfOf } from '../support/pdf.ts';
+import { held, say, textOf, use, type ChatRequest } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let skills: string;
@@ -107,4 +110,98 @@ test('a dynamic sub-agent has the skills of its parent, and a registered one has
   const [[copy], [clerk]] = [server.model.requestsTo('copy'), server.model.requestsTo('clerk')];
   expect(textOf(copy?.messages[0])).toMatch(/- orders: How orders are changed\.\n\nYou are the sub-agent/);
   expect(textOf(clerk?.messages[0])).toMatch(/- own: Own\.$/);
+});
+
+const file = (name: string, mimeType: string, content: Buffer | string) => ({
+  type: 'file',
+  name,
+  data: `data:${mimeType};base64,${Buffer.from(content).toString('base64')}`,
+});
+
+const GIF = Buffer.from('GIF89a;');
+
+const withFiles = (...files: object[]) => [
+  { type: 'user.message', content: [{ type: 'text', text: 'read' }, ...files] },
+];
+
+/** The texts of the parts of the first user message in a request. */
+function partsOf(request: ChatRequest | undefined): unknown[] {
+  const content = request?.messages.find(({ role }) => role === 'user')?.content;
+  return Array.isArray(content) ? content.map((part) => part.text) : [];
+}
+
+test('the model gets the texts of files, whatever their kind, and why a file has none', async () => {
+  const chat = await server.chat();
+  const turn = chat.turn(
+    withFiles(
+      file('a.json', 'application/json', '{"a":1}'),
+      file('b.csv', 'text/csv', Buffer.from([0x63, 0x61, 0x66, 0xe9])),
+      file('main.rs', 'application/octet-stream', 'fn main() {}'),
+      file('data.bin', 'application/octet-stream', Buffer.from([1, 0, 2])),
+      file('c.zip', 'application/zip', 'PK'),
+      file('d.pdf', 'application/pdf', pdfOf(['One', 'Two'])),
+      file('e.pdf', 'application/pdf', 'not a PDF file'),
+      file('f.png', 'image/png', 'not an image'),
+      file('g.png', 'image/png', GIF),
+    ),
+  );
+  await turn.done;
+  expect(partsOf(chat.requests()[0])).toEqual([
+    'read',
+    'File a.json (application/json, 7 B):\n{"a":1}',
+    'File b.csv (text/csv, 4 B):\ncafé',
+    'File main.rs (application/octet-stream, 12 B):\nfn main() {}',
+    'File data.bin (application/octet-stream, 3 B): it cannot be read: it is not a text.',
+    'File c.zip (application/zip, 2 B): it cannot be read: files of this type cannot be read.',
+    expect.stringMatching(/^File d\.pdf \(application\/pdf, .*\):\n\[page 1\]\nOne\n\n\[page 2\]\nTwo$/),
+    expect.stringMatching(/^File e\.pdf \(application\/pdf, 14 B\): it cannot be read: it is damaged: /),
+    'File f.png (image/png, 12 B): it cannot be read: it is not a PNG, JPEG, GIF or WebP image.',
+    undefined,
+  ]);
+  const image = { url: `data:image/gif;base64,${GIF.toString('base64')}` };
+  expect(JSON.stringify(chat.requests()[0]?.messages)).toContain(
+    JSON.stringify({ type: 'image_url', image_url: image }),
+  );
+  expect(JSON.stringify(folded(turn.frames))).not.toContain('fileTexts');
+});
+
+test('a PDF file is read once: later calls, turns and restarts have its text from the log', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'none' })] });
+  const pdf = pdfOf(['Remember me']);
+  const extract = vi.spyOn(FileTexts.prototype, 'extract');
+  onTestFinished(() => extract.mockRestore());
+  const first = chat.turn(withFiles(file('d.pdf', 'application/pdf', pdf)));
+  await first.done;
+  await server.restart();
+  expect((await server.api.turn(chat.sessionId, 'and now?').end()).status).toBe('done');
+  expect(chat.requests().map((request) => String(partsOf(request)[1]))).toEqual(
+    Array(3).fill(expect.stringMatching(/Remember me$/)),
+  );
+  expect(extract).toHaveBeenCalledTimes(1);
+});
+
+test('the rest of a long file is read and searched with a tool, in later turns too', async () => {
+  const rows = Array.from({ length: 20_000 }, (_, i) => `row ${i};value ${i * 7}`).join('\n');
+  const chat = await server.chat();
+  await chat.turn(withFiles(file('rows.csv', 'text/csv', rows))).done;
+  const [, shown] = partsOf(chat.requests()[0]);
+  const [, from, id] =
+    /from character (\d+) of \d+ on, is left out here; read_tool_response reads and searches it: file (file_\w+)\]$/.exec(
+      String(shown),
+    ) ?? [];
+  expect(Buffer.byteLength(String(shown))).toBeLessThan(70_000);
+  chat.script(
+    use(
+      { name: 'read_tool_response', args: { file: id, offset: Number(from), length: 30 } },
+      { name: 'read_tool_response', args: { file: id, search: 'row 19999;' } },
+      { name: 'read_tool_response', args: { file: 'file_00000000' } },
+    ),
+  );
+  await chat.turn('look').done;
+  const results = chat.requests().at(-1)?.messages.slice(-3).map(textOf) ?? [];
+  expect(results).toEqual([
+    `[characters ${from} to ${Number(from) + 30} of ${rows.length}]\n${rows.slice(Number(from), Number(from) + 30)}`,
+    expect.stringContaining('row 19999;value 139993'),
+    expect.stringContaining('this conversation has no such file'),
+  ]);
 });

@@ -97,6 +97,19 @@ test('a client that does not read its response is disconnected, and an idle stre
   large.destroy();
 });
 
+test('a request that arrived while the server was busy for longer than its time-out is executed', async () => {
+  const app = express();
+  app.get('/', (_request, response) => void response.json({ well: true }));
+  const timeouts = { headMs: 200, requestMs: 200, checkMs: 50, idleMs: 60_000 };
+  const busy = { admit: () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000) };
+  const server = await serveHttp(app, { ...LOOPBACK, connectionLimit: busy }, timeouts);
+  onTestFinished(() => server.stop());
+  const { hostname, port } = new URL(server.url);
+  const socket = connect(Number(port), hostname);
+  socket.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
+  expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 [^]*\{"well":true\}$/);
+});
+
 /** Sends the beginning of a request, and then single bytes until the server closes the connection. Returns the response. */
 async function dribble(url: string, begin: string): Promise<string> {
   const { hostname, port } = new URL(url);

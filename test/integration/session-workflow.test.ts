@@ -77,7 +77,7 @@ function startSession(sessionId: string, state: Pick<SessionState, 'tip' | 'open
   return client.workflow.start<typeof session>('session', {
     workflowId: sessionWorkflowId(sessionId),
     taskQueue,
-    args: [{ sessionId, state: { ...state, closed: false } }],
+    args: [{ sessionId, state: { ...state, closed: false, queue: [], newest: state.tip?.turnId ?? null } }],
   });
 }
 
@@ -149,7 +149,7 @@ test('a turn that the session does not know, but that exists, is not started aga
   const turn = await client.workflow.start('session', {
     workflowId: turnWorkflowId(there),
     taskQueue,
-    args: [{ sessionId, state: { tip: null, open: false, closed: false } }],
+    args: [{ sessionId, state: { tip: null, open: false, closed: false, queue: [], newest: null } }],
   });
   const worker = await startWorker();
   const command = commandOf(there, [{ type: 'user.message', content: 'x' }]);

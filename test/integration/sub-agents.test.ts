@@ -334,10 +334,11 @@ test('a cancel ends all sub-agents, and closes what is open in them', async () =
     (call) => call.text('I am'),
     () => undefined,
   );
+  const look = use({ name: 'look', args: { at: 'it' }, id: 'l1' });
   chat.script(
     start(
       chat,
-      { name: 'outer', scripts: [start(chat, { name: 'writing', scripts: [writing.script] })] },
+      { name: 'outer', scripts: [start(chat, { name: 'writing', scripts: [look, writing.script] })] },
       { name: 'asking', scripts: [use({ name: 'open_door', id: 'd1' })] },
     ),
     say('Again.'),
@@ -359,11 +360,15 @@ test('a cancel ends all sub-agents, and closes what is open in them', async () =
     call_outer: 'cancelled',
     call_writing: 'cancelled',
     d1: 'cancelled',
+    l1: 'succeeded',
   });
   writing.release();
   expect(await chat.turn('again').end()).toMatchObject({ status: 'done', output: { content: 'Again.' } });
-  // The provider gets one result for each call.
-  expect(resultsIn(chat, 1)).toHaveLength(2);
+  // The provider gets one result for each call, with what the sub-agents had begun.
+  expect(resultsIn(chat, 1)).toEqual([
+    expect.stringMatching(/cancelled.*\nIt had called these tools:\n- look\({"at": ?"it"}\): done$/),
+    expect.not.stringContaining('tools'),
+  ]);
 });
 
 test('a turn that resumes sub-agents and is cancelled ends them in its log', async () => {

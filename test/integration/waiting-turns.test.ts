@@ -146,7 +146,8 @@ test('a wrong answer changes nothing; a repeated one neither', async () => {
   expect(await reader.end()).toMatchObject({ status: 'done' });
   const decided = (await reader.done).flatMap((one) => (one.type === 'tool.decided' ? [one.tool_call_id] : []));
   expect(decided).toEqual(['e1', 'w1', 'w2']);
-  expect((await answer(chat, allow('w2'))).body.error.code).toBe('nothing_pending');
+  expect((await answer(chat, allow('w2'))).body).toEqual({ data: { accepted: ['w2'], waiting: [] } });
+  expect((await answer(chat, deny('w2', 'no'))).body.error.code).toBe('nothing_pending');
 });
 
 test('a waiting turn is cancelled by the next message, and its calls end as not executed', async () => {

@@ -39,6 +39,7 @@ export function begunCall(
     prepared: {
       toolset,
       conversation: [],
+      files: { extracted: [], loadFile: () => undefined },
       request,
       spec: { model: { name: 'm' } },
       target,

@@ -152,6 +152,16 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'a response does not fit what the MCP server of the call asks for; the message names the place',
   },
+  invalid_arguments: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: "the edited arguments of a tool call do not fit the tool's schema; param names the place",
+  },
+  edit_not_allowed: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the arguments of the tool call may not be edited, or not like this; the message says why',
+  },
   nothing_pending: {
     status: 409,
     type: 'conflict_error',
@@ -229,6 +239,12 @@ export const ERRORS = {
     type: 'rate_limit_error',
     retryAfter: 3,
     description: 'too many turns are running, either of the caller or in total',
+  },
+  queue_full: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryAfter: 3,
+    description: 'too many turns wait in the queue of the session',
   },
   too_many_streams: {
     status: 429,

@@ -14,7 +14,7 @@ export function answerProtocolErrors(server: Server): void {
     const { status, headers, text } = serialized(error);
     response.writeHead(status, headers).end(text);
   });
-  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+  const answer = (error: NodeJS.ErrnoException, socket: Duplex): void => {
     const response = responses.get(socket);
     // Bytes after an unfinished response would be read as a part of it.
     const isResponding = response?.headersSent === true && !response.writableFinished;
@@ -25,14 +25,29 @@ export function answerProtocolErrors(server: Server): void {
     const { status, headers, text } = serialized(protocolError(error));
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
     socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${text}`, () => socket.destroy());
+  };
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    if (error.code !== REQUEST_TIMEOUT) {
+      answer(error, socket);
+      return;
+    }
+    // After the event loop was blocked, Node looks for late requests before it reads those that have arrived meanwhile.
+    const before = responses.get(socket);
+    setImmediate(() => {
+      const response = responses.get(socket);
+      const hasArrived = response !== before && response?.req.complete;
+      if (!hasArrived) answer(error, socket);
+    });
   });
 }
+
+const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
 
 function protocolError(error: NodeJS.ErrnoException): ApiError {
   switch (error.code) {
     case 'HPE_HEADER_OVERFLOW':
       return new ApiError('headers_too_large', 'the URL and the headers exceed 16 KiB', { cause: error });
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
+    case REQUEST_TIMEOUT:
       return new ApiError('request_timeout', 'the request was incomplete at its time-out: retry', { cause: error });
     default:
       return new ApiError('invalid_http', `the request is not valid HTTP: ${error.message}`, { cause: error });

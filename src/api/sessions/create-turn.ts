@@ -71,7 +71,9 @@ async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: 
   const stream = new EventStream(response, metrics);
   stream.onDelivered(() => turn.acknowledge());
   try {
-    const created = await turn.start();
+    const started = await turn.start();
+    if (started?.isQueued) await turn.whenIndexed();
+    const created = started?.isQueued ? undefined : started?.created;
     // The first delta of a turn that an earlier request started does not measure this request.
     const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
     const reader = new TurnReader({ cursor: BEGINNING, stream, onFirstDelta });
@@ -82,9 +84,10 @@ async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: 
 }
 
 async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, response: Response): Promise<void> {
-  const created = await turn.start();
+  const started = await turn.start();
   await turn.whenIndexed();
-  const firstAndLast = created ? { created, done: undefined } : await logs.firstAndLast(turn.turnId);
+  const firstAndLast =
+    started && !started.isQueued ? { created: started.created, done: undefined } : await logs.firstAndLast(turn.turnId);
   await returnTurn(turn, response, firstAndLast);
 }
 

@@ -4,7 +4,7 @@ import type { LogEntry } from '../../core/records.ts';
 import { ignoreNotFound } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import { turnEvent, type TurnEvent } from './wire/events.ts';
-import { toWire } from './wire/events-to-wire.ts';
+import { isShown, toWire } from './wire/events-to-wire.ts';
 import { pageOf, sessionEventItem, type SessionEventItem } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
@@ -131,7 +131,7 @@ export function eventRoutes(context: ApiContext): Route[] {
       for (const entry of entries) {
         isFound ||= entry.ordinal === place;
         if (!isFound) throw invalidPageToken();
-        yield entry;
+        if (isShown(entry.record)) yield entry;
       }
     }
     if (!isFound) throw invalidPageToken();

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { hashOf } from '../../lib/hash.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkAgent } from '../../engine/agent-check.ts';
-import { cancelTurn, deleteSession } from '../../engine/engine.ts';
+import { cancelTurns, deleteSession } from '../../engine/engine.ts';
 import { newId } from '../../engine/new-id.ts';
 import type { Subject } from '../../core/subject.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
@@ -76,15 +76,15 @@ export function sessionRoutes(context: ApiContext): Route[] {
       {
         id: 'cancelSession',
         tag: 'Sessions',
-        summary: 'Cancel the running turn of a session or draft',
-        description: 'Its events so far are kept. With `close: true` the session accepts no further turns.',
+        summary: 'Cancel the running turn of a session or draft, and those in its queue',
+        description: 'Their events so far are kept. With `close: true` the session accepts no further turns.',
         body: json(cancelBody, {}),
         answer: json(z.object({}), {}),
         errors: ['forbidden', 'session_not_found'],
       },
       async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'cancel');
-        await cancelTurn(context, session, { close: body.close === true });
+        await cancelTurns(context, session, { close: body.close === true });
         return {};
       },
     ),

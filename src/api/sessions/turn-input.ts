@@ -1,6 +1,7 @@
 import type { FileContent } from '../../blobs/store-files.ts';
 import type { InputItem, StoredFile, UserContentPart } from '../../core/records.ts';
 import type { Answer } from '../../core/turn-actions.ts';
+import { editedArguments } from '../../engine/edited-arguments.ts';
 import type { ActionsBody, CreateTurnBody } from './wire/input.ts';
 import { ApiError } from '../http/errors.ts';
 import { checkFiles, type SentFile } from './input-files.ts';
@@ -13,8 +14,17 @@ export function isDecision(items: SentItem[]): boolean {
   return items.length > 0 && items.every(({ type }) => type === 'user.tool_approval');
 }
 
+/** One event has all of the edits of a turn's input: it stays below 1 MiB with the texts of the input. */
+const MAX_EDITS_BYTES = 256 * 1024;
+
 /** Checks everything that does not depend on the session. @throws ApiError */
 export function checkInput(items: SentItem[]): void {
+  const edits = items.flatMap((item) => ('approval' in item && 'arguments' in item.approval ? item.approval : []));
+  if (Buffer.byteLength(JSON.stringify(edits)) > MAX_EDITS_BYTES) {
+    throw new ApiError('content_too_large', 'the edited arguments of a request may have 256 KiB in all', {
+      param: 'input',
+    });
+  }
   const messages = items.filter((item) => item.type === 'user.message');
   if (messages.length > 0 && messages.length < items.length) {
     throw new ApiError('mixed_input', 'send either user messages or answers to tool calls, not both', {
@@ -69,7 +79,15 @@ function toAnswer(item: ActionsBody['input'][number]): Answer {
   switch (item.type) {
     case 'user.tool_approval': {
       const { type, thread_id: threadId, tool_call_id: toolCallId, approval } = item;
-      if (approval.status === 'allow') return { type, threadId, toolCallId, approval };
+      if (approval.status === 'allow') {
+        const { status, arguments: edited } = approval;
+        return {
+          type,
+          threadId,
+          toolCallId,
+          approval: { status, ...(edited && { edited: editedArguments(edited) }) },
+        };
+      }
       const { status, reason } = approval;
       return { type, threadId, toolCallId, approval: { status, ...(reason && { reason }) } };
     }

@@ -12,7 +12,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
-import { deltaToWire, messageBase, messageEnd, toWire } from './wire/events-to-wire.ts';
+import { deltaToWire, isShown, messageBase, messageEnd, toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
 
 /** If the tail has not reached the reader's cursor after this time, the cursor is checked against the log. */
 const CATCH_UP_MS = 2_000;
@@ -58,7 +58,7 @@ export async function sendTurn({
   endsWithNothing = false,
 }: TurnStreamOptions): Promise<boolean> {
   const { stream } = reader;
-  const row = lease ? undefined : await context.catalog.turns.get(turnId);
+  const row = created ? undefined : await context.catalog.turns.get(turnId);
   if (row?.archived) {
     if (reader.ordinal > row.archived_through) throw invalidCursor();
     if (endsWithNothing && reader.ordinal === row.archived_through) {
@@ -71,7 +71,8 @@ export async function sendTurn({
   }
   const held = lease ?? context.tails.lease(turnId);
   try {
-    return await follow({ ...context, turnId, reader, lease: held, created, endsWithNothing });
+    const waits = row !== undefined && row.queue_number !== null && row.sequence === null;
+    return await follow({ ...context, turnId, reader, lease: held, created, waits, endsWithNothing });
   } finally {
     held.release();
   }
@@ -129,6 +130,7 @@ export class TurnReader {
 
   *#events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
     for (const { sequenceNumber, frame } of frames) {
+      if (frame.kind === 'record' && !isShown(frame.record)) continue;
       const event = frameToWire(frame);
       if (event.type === 'model.message.delta') {
         this.#onFirstDelta?.();
@@ -157,6 +159,8 @@ export function frameToWire(frame: TurnFrame): StreamEvent {
         thread_id: frame.message.threadId,
         ...messageEnd(frame.message),
       };
+    case 'queued':
+      return turnCreatedToWire(frame.created, frame.position);
     case 'record':
       return toWire(frame.record);
   }
@@ -167,10 +171,12 @@ interface Following extends Pick<ApiContext, 'logs'> {
   reader: TurnReader;
   lease: TailLease;
   created: TurnCreated | undefined;
+  /** The turn waits in the queue of its session, or has a moment ago. */
+  waits: boolean;
   endsWithNothing: boolean;
 }
 
-async function follow({ logs, turnId, reader, lease, created, endsWithNothing }: Following): Promise<boolean> {
+async function follow({ logs, turnId, reader, lease, created, waits, endsWithNothing }: Following): Promise<boolean> {
   const { stream } = reader;
   const { tail } = lease;
   const { feed } = tail;
@@ -183,7 +189,9 @@ async function follow({ logs, turnId, reader, lease, created, endsWithNothing }:
     stream.noContent();
     return true;
   }
+  const { created: first, position } = waits ? await logs.firstAndLast(turnId) : {};
   stream.open();
+  if (first && position !== undefined) await reader.write(reader.sequencer.queued(first, position));
   for (let isOver = false; !isOver && !stream.isClosed;) {
     for (;;) {
       while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {

@@ -12,6 +12,7 @@ import { isId } from '../../core/ids.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
+import { cancelTurns } from '../../engine/engine.ts';
 import { answerCalls } from '../../engine/answer-calls.ts';
 import { createTurn } from './create-turn.ts';
 import { toAnswers } from './turn-input.ts';
@@ -89,6 +90,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'session_not_found',
           'turn_not_found',
           'turn_running',
+          'queue_full',
           'session_closed',
           'request_expired',
           'empty_message',
@@ -99,6 +101,8 @@ export function turnRoutes(context: ApiContext): Route[] {
           'call_answered_twice',
           'calls_unanswered',
           'invalid_answer',
+          'invalid_arguments',
+          'edit_not_allowed',
           'invalid_agent',
           'feature_not_available',
           'idempotency_key_reused',
@@ -141,6 +145,8 @@ export function turnRoutes(context: ApiContext): Route[] {
           'nothing_pending',
           'already_decided',
           'invalid_answer',
+          'invalid_arguments',
+          'edit_not_allowed',
           'call_not_pending',
           'call_answered_twice',
           'content_too_large',
@@ -164,6 +170,25 @@ export function turnRoutes(context: ApiContext): Route[] {
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         await requireTurn(context, await authorizeSession(catalog, sessionId, caller, 'read'), turnId);
         return { data: toTurnResource(await logs.firstAndLast(turnId)) };
+      },
+    ),
+    route(
+      'post',
+      '/v1/agents/sessions/:session_id/turns/:turn_id/cancel',
+      {
+        id: 'cancelTurn',
+        tag: 'Turns',
+        summary: 'Cancel a turn that runs, or waits in the queue',
+        description: 'Its events so far are kept. Without effect on a turn that has ended.',
+        body: json(z.object({}).optional(), {}),
+        answer: json(z.object({}), {}),
+        errors: ['forbidden', 'session_not_found', 'turn_not_found'],
+      },
+      async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
+        const session = await authorizeSession(catalog, sessionId, caller, 'cancel');
+        await requireTurn(context, session, turnId);
+        await cancelTurns(context, session, { turnId });
+        return {};
       },
     ),
     route(

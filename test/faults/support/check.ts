@@ -6,6 +6,7 @@ import { folded, foldedByTurn, inOrder, type Frame } from '../../support/api-cli
 import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
 import { checkSubjects } from './check-subjects.ts';
+import { checkWebhooks } from './check-webhooks.ts';
 import { effectOf, NEED_APPROVAL, type Effect } from './ledger.ts';
 import { answerOf, approval, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
 import type { Recorder, SentDecision, SentInput, SentMessage } from './recorder.ts';
@@ -59,6 +60,7 @@ export async function checkInvariants(world: World): Promise<number> {
   expect(missingAttempts, 'attempts that no turn accounts for').toBeLessThanOrEqual(MAX_MISSING_ATTEMPTS);
   checkEffects(ledger.effects, turns);
   await checkSubjects(world, sessions);
+  if (world.webhook) await checkWebhooks(world.webhook, { api: recorder.api, sessions, timeoutMs: END_MS });
 
   await expectReplays(config); // 8
   if (world.isEncrypted) await checkSecrecy(world.folder);
@@ -209,9 +211,13 @@ function answersTo(planned: PlannedModel, plan: Plan, step: number): { say: stri
 
 /** 3: every call has exactly one outcome, or is pending. */
 function checkOutcomes(turns: Stored[]): void {
+  // The answer to a server that asks is not the end of its call.
+  const ofServers = new Set(callsOf(turns).flatMap(({ id, server }) => (server === undefined ? [] : [id])));
   const ends = turns.flatMap(({ turn, events }) => [
     ...events.flatMap((event) => (event.type === 'tool.response' ? [event.tool_call_id] : [])),
-    ...turn.input.flatMap((item) => (item.type === 'user.tool_response' ? [item.tool_call_id] : [])),
+    ...turn.input.flatMap((item) =>
+      item.type === 'user.tool_response' && !ofServers.has(item.tool_call_id) ? [item.tool_call_id] : [],
+    ),
   ]);
   const last = turns.at(-1)?.turn.state;
   const waiting =

@@ -1,6 +1,7 @@
 import { appendFileSync } from 'node:fs';
 import { z } from 'zod';
-import type { RunningCall, TestTool } from '../../support/mcp-server.ts';
+import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/server';
+import type { RunningCall, TestMcpServerOptions, TestTool } from '../../support/mcp-server.ts';
 
 /** A received tool call, and its effect. */
 export interface Effect {
@@ -38,7 +39,11 @@ interface Behaviour {
   name: string;
   effect: 'once' | 'once per operation' | 'none';
   annotations?: TestTool['annotations'];
+  /** Asks the user before its effect, as servers of this protocol do: its own server speaks it. */
+  asks?: Protocol;
 }
+
+type Protocol = NonNullable<TestMcpServerOptions['protocol']>;
 
 /** One for each way in which Everturn treats tools. */
 const TOOLS: Behaviour[] = [
@@ -46,6 +51,7 @@ const TOOLS: Behaviour[] = [
   { name: 'refund', effect: 'once', annotations: { destructiveHint: true } },
   { name: 'sync', effect: 'once per operation', annotations: { idempotentHint: true } },
   { name: 'look', effect: 'none', annotations: { readOnlyHint: true } },
+  { name: 'ask', effect: 'once', asks: '2026-07-28' },
 ];
 
 /** All of these put their note on the desk of their MCP session, and return all notes that are there. */
@@ -53,6 +59,7 @@ const DESK_TOOLS: Behaviour[] = [
   { name: 'keep', effect: 'once' },
   { name: 'recall', effect: 'none', annotations: { readOnlyHint: true } },
   { name: 'shred', effect: 'once', annotations: { destructiveHint: true } },
+  { name: 'ask_older', effect: 'once', asks: '2025-11-25' },
 ];
 
 const EFFECTS = new Map([...TOOLS, ...DESK_TOOLS].map(({ name, effect }) => [name, effect]));
@@ -117,11 +124,13 @@ export class EffectLedger {
     await new Promise<void>((resolve) => void this.#waiting.push({ operation, resolve }));
   }
 
-  #tool(server: string, { name, effect, annotations = {} }: Behaviour): TestTool {
+  #tool(server: string, { name, effect, annotations = {}, asks }: Behaviour): TestTool {
     return {
       name,
       annotations,
       handler: async (args, call) => {
+        const answer = asks && (await ask(asks, call));
+        if (typeof answer === 'object') return answer;
         const id = String(call.meta['io.everturn/operation-id']);
         const operation = id.replace(STAMP, '');
         const mcpSession = call.headers['mcp-session-id'];
@@ -144,7 +153,8 @@ export class EffectLedger {
         });
         if (first && arrivals === 1) await misbehave(first, call);
         const desk = mcpSession === undefined ? '' : `; on the desk: ${this.#put(note, mcpSession)}`;
-        return `${name} has done ${operation}${desk}${'.'.repeat(size)}`;
+        const told = answer === undefined ? '' : `; told ${answer}`;
+        return `${name} has done ${operation}${desk}${told}${'.'.repeat(size)}`;
       },
     };
   }
@@ -168,6 +178,15 @@ export class EffectLedger {
     appendFileSync(this.#file, `${JSON.stringify(effect)}\n`);
     for (const { operation, resolve } of this.#waiting) if (operation(effect.operation)) resolve();
   }
+}
+
+/** Returns the user's answer; the result of a `2026-07-28` server that has none yet. */
+async function ask(protocol: Protocol, { elicit, inputResponses }: RunningCall): Promise<string | InputRequiredResult> {
+  const requestedSchema = { type: 'object' as const, properties: { word: { type: 'string' as const } } };
+  const question = { message: 'Which word?', requestedSchema };
+  if (protocol === '2025-11-25') return JSON.stringify(await elicit(question, 'call'));
+  const answer = inputResponses?.['word'];
+  return answer ? JSON.stringify(answer) : inputRequired({ inputRequests: { word: inputRequired.elicit(question) } });
 }
 
 async function misbehave(how: 'hang' | 'swallow', call: RunningCall): Promise<void> {

@@ -177,6 +177,12 @@ export function approval(status: 'allow' | 'deny', toolCallId: string): Record<s
   return { type: 'user.tool_approval', thread_id: 'main', tool_call_id: toolCallId, approval: { status } };
 }
 
+/** The answer to a tool that asks the user, with a word that the tool repeats. */
+export function answer(toolCallId: string, word: string): Record<string, unknown> {
+  const content = JSON.stringify({ action: 'accept', content: { word } });
+  return { type: 'user.tool_response', thread_id: 'main', tool_call_id: toolCallId, content };
+}
+
 export function planOf(content: unknown): Plan | undefined {
   if (typeof content !== 'string' || !content.startsWith('{')) return undefined;
   return planSchema.safeParse(JSON.parse(content)).data;

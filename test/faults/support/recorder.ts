@@ -158,6 +158,13 @@ export class Recorder {
     return (await this.persist((api) => api.send('POST', path, {}), { as: this.ownerOf(sessionId) })).status;
   }
 
+  /** Answers a question of a turn that waits, in the name of its session's owner. Returns the status of the response. */
+  async respond(sessionId: string, item: Record<string, unknown>): Promise<number> {
+    const path = `/v1/agents/sessions/${sessionId}/actions`;
+    const send = (api: ApiClient) => api.send('POST', path, { input: [item] });
+    return (await this.persist(send, { as: this.ownerOf(sessionId) })).status;
+  }
+
   /** Starts a turn and follows it to its end. */
   async turn(sessionId: string, input: Record<string, unknown>[]): Promise<RecordedTurn> {
     const sent = await this.send(sessionId, input);

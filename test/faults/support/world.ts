@@ -14,6 +14,7 @@ import { ScriptedModel, type ChatRequest } from '../../support/scripted-model.ts
 import { ServerProcess } from '../../support/server-process.ts';
 import { createDatabase } from '../../support/sql.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
+import { WebhookReceiver } from '../../support/webhook-receiver.ts';
 import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.ts';
 import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
@@ -59,6 +60,8 @@ export interface WorldOptions {
   postgres?: Postgres;
   /** Names of MCP servers in addition to `test`; all have the same tools. */
   servers?: string[];
+  /** With a webhook that gets all events. */
+  isNotified?: boolean;
 }
 
 let runtimeInstalled: Promise<void> | undefined;
@@ -84,6 +87,8 @@ export class World {
   readonly bystanders: Bystander[] = [];
   readonly ledger: EffectLedger;
   readonly recorder: Recorder;
+  /** Undefined unless the world is notified. */
+  webhook: { id: string; secret: string; receiver: WebhookReceiver } | undefined;
   readonly apis: ServerProcess[] = [];
   readonly workers: ServerProcess[] = [];
   readonly plans = new Map<string, Plan>();
@@ -168,6 +173,7 @@ export class World {
     for (let i = 0; i < workers; i++) world.workers.push(await world.#worker());
     await world.up();
     await world.#putAgents();
+    if (options.isNotified) await world.#notify();
     world.bystanders.push(...(await Promise.all(SUBJECTS.map((subject) => world.#bystander(subject)))));
     return world;
   }
@@ -247,6 +253,13 @@ export class World {
     const model = { name: 'planned' };
     await this.putAgent(AGENT, { model, mcp_servers: servers, client_tools: [door], ...this.#spec });
     await this.putAgent(BYSTANDER_AGENT, { model, mcp_servers: [desk] });
+  }
+
+  async #notify(): Promise<void> {
+    const receiver = await WebhookReceiver.start();
+    const body = { url: receiver.url, events: ['turn.done', 'action.created', 'action.decided'] };
+    const answer = await this.recorder.persist((api) => api.send('POST', '/v1/webhooks', body));
+    this.webhook = { ...answer.body.data, receiver };
   }
 
   async putAgent(name: string, spec: object): Promise<void> {
@@ -379,7 +392,7 @@ export class World {
     for (const session of this.recorder.sessions) session.close();
     await Promise.all(this.processes.map((one) => one.kill()));
     const { temporal, workersLine, redis, model, servers, desk } = this;
-    await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop()]);
+    await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop(), this.webhook?.receiver.stop()]);
     await Promise.all([desk, ...servers.values()].map((server) => server.stop()));
     await rm(this.folder, { recursive: true, force: true });
   }

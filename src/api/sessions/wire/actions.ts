@@ -12,6 +12,13 @@ const decisionResource = z.object({
   decision: z.enum(['allow', 'deny', 'respond', 'expired']),
   at: timestamp,
   reason: z.string().optional(),
+  arguments: z
+    .record(z.string(), z.unknown())
+    .nullable()
+    .optional()
+    .describe(
+      'the edited arguments that were allowed; null if they are larger than 1 KiB: the log of the turn has them',
+    ),
 });
 
 export const actionResource = z
@@ -85,8 +92,8 @@ export function actionEventToWire({ type, action }: Pick<ActionEvent, 'type' | '
   return { type, action: actionToResource(action) };
 }
 
-function decisionToWire({ by, decision, at, reason }: ActionDecision): z.infer<typeof decisionResource> {
-  return { ...(by && { by: subjectToWire(by) }), decision, at, ...(reason !== undefined && { reason }) };
+function decisionToWire({ by, ...decision }: ActionDecision): z.infer<typeof decisionResource> {
+  return { ...(by && { by: subjectToWire(by) }), ...decision };
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -1,11 +1,14 @@
+import { sequenceNumber } from '../../../core/cursor.ts';
 import { responseText } from '../../../core/tool-records.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../../../core/message.ts';
 import {
   NO_USAGE,
   type ActionRequired,
+  type Approval,
   type ApprovalPolicy,
   type AuthRequired,
+  type ContextCompacted,
   type Elicitation,
   type InputBreakdown,
   type InputItem,
@@ -42,7 +45,7 @@ import type {
   WireTurnMetrics,
   WireUsage,
 } from './events.ts';
-import type { WireInputItem } from './input.ts';
+import type { WireApproval, WireInputItem } from './input.ts';
 
 /** The texts of one event share this many bytes: a `data:` line must stay below 1 MiB, or the Python client fails. */
 const MAX_TEXT_BYTES = 512 * 1024;
@@ -79,9 +82,16 @@ export function toWire(record: LogRecord): SessionEvent {
       return pauseToWire(record);
     case 'user.steered':
       return steeredToWire(record);
+    case 'context.compacted':
+      return compactedToWire(record);
     case 'turn.done':
       return turnDoneToWire(record);
   }
+}
+
+/** Whether clients get the event of a record: those that do not know its type would fail. */
+export function isShown(record: LogRecord): boolean {
+  return record.kind !== 'context.compacted' || record.isShown === true;
 }
 
 /** The text of a result; one that was cut ends with the address of the whole. */
@@ -92,7 +102,12 @@ function contentOf(record: ToolResponse): string {
   return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
-function turnCreatedToWire(record: TurnCreated): SessionEvent {
+/** The state of a turn that has not ended; `position` is its position in the queue, if it waits there. */
+export function runningState(position?: number): { status: 'running'; queued?: { position: number } } {
+  return { status: 'running', ...(position !== undefined && { queued: { position } }) };
+}
+
+export function turnCreatedToWire(record: TurnCreated, position?: number): SessionEvent {
   const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash: _, ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -103,7 +118,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
     turn_id: turnId,
     previous_turn_id: previousTurnId,
     input: inputToWire(input, sessionId),
-    state: { status: 'running' },
+    state: runningState(position),
     created_by: subjectToWire(createdBy),
   };
 }
@@ -111,7 +126,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -122,6 +137,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     // The thread of a sub-agent has its answer.
     content: fromThread === undefined ? contentOf(record) : '',
     outcome,
+    ...(executed !== undefined && { arguments: objectOf(executed) }),
   };
 }
 
@@ -289,8 +305,7 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
       case 'user.tool_approval': {
         const { type, threadId, toolCallId, approval, ...rest } = item;
         rest satisfies NoFields;
-        const shown = 'reason' in approval ? { ...approval, reason: fit(approval.reason ?? '') } : approval;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown };
+        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: approvalToWire(approval, fit) };
       }
       case 'user.tool_response': {
         const { type, threadId, toolCallId, content, ...rest } = item;
@@ -299,6 +314,23 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
       }
     }
   });
+}
+
+function approvalToWire(approval: Approval, fit: (text: string) => string): WireApproval {
+  if (approval.status === 'deny') {
+    const { status, reason, ...rest } = approval;
+    rest satisfies NoFields;
+    return { status, ...(reason !== undefined && { reason: fit(reason) }) };
+  }
+  const { status, edited, ...rest } = approval;
+  rest satisfies NoFields;
+  return { status, ...(edited && { arguments: objectOf(edited.arguments) }) };
+}
+
+/** Arguments that a person has edited. */
+function objectOf(json: string): Record<string, unknown> {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object: see `editedArguments`
+  return JSON.parse(json) as Record<string, unknown>;
 }
 
 function textsOf(content: UserSteered['content']): string[] {
@@ -361,9 +393,9 @@ function messageToWire(message: ModelMessage): WireModelMessage {
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
 ): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
-  // Only the provider understands its fields.
+  // Only the provider understands its fields, and only models read the texts of files.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, structured, ...rest } = origin;
+  const { provider, model, attempts, structured, fileTexts: ___, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,
@@ -510,7 +542,17 @@ function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionReq
 
 /** `at`: when the log asked for the answer. */
 function callRef(call: PendingCall, at: string) {
-  const { toolCallId, source, policy, elicitation, threadId: _, needs: __, signInId: ___, ...rest } = call;
+  const {
+    toolCallId,
+    source,
+    policy,
+    elicitation,
+    threadId: _,
+    needs: __,
+    signInId: ___,
+    edited: ____,
+    ...rest
+  } = call;
   rest satisfies NoFields;
   return {
     id: toolCallId,
@@ -538,7 +580,7 @@ export function policyToWire(
 ): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
   // What happens at the expiry is a matter of the agent.
   const { onExpiry: _, ...shown } = policy;
-  const { approvers, quorum, expiresInSeconds, escalate, ...rest } = shown;
+  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
   rest satisfies NoFields;
   const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
   return {
@@ -546,11 +588,12 @@ export function policyToWire(
     ...(approvers && { approvers }),
     ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
     ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
+    may_edit_arguments: mayEditArguments,
   };
 }
 
 function toolDecidedToWire(record: ToolDecided): SessionEvent {
-  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, remaining, ...rest } = record;
+  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, edited, remaining, ...rest } = record;
   rest satisfies NoFields;
   return {
     type,
@@ -561,6 +604,7 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
     decision,
     ...(by && { by: subjectToWire(by) }),
     ...(reason && { reason }),
+    ...(edited && { arguments: objectOf(edited.arguments) }),
     remaining,
   };
 }
@@ -581,4 +625,21 @@ function steeredToWire(record: UserSteered): SessionEvent {
 function pauseToWire({ kind: type, id, at, reason, by, ...rest }: TurnPaused): SessionEvent {
   rest satisfies NoFields;
   return { type, id, created_at: at, thread_id: null, reason, ...(by && { by: subjectToWire(by) }) };
+}
+
+function compactedToWire(record: ContextCompacted): SessionEvent {
+  // The metrics of the turn have the usage, and the found tools are for the model.
+  const { foundTools: _, usage: __, isShown: ___, ...shown } = record;
+  const { kind: type, id, at, threadId, through, summary, tokensBefore, tokensAfter, ...rest } = shown;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    through: sequenceNumber({ ordinal: through, frame: 0 }),
+    summary: summary ?? null,
+    tokens_before: tokensBefore,
+    tokens_after: tokensAfter,
+  };
 }

@@ -28,6 +28,8 @@ export const toolInfo = z
   ])
   .meta({ id: 'ToolInfo' });
 
+const args = z.record(z.string(), z.unknown());
+
 const providerFields = z.record(z.string(), z.unknown());
 
 export const toolCall = z
@@ -130,6 +132,7 @@ export const toolResponse = z
     outcome: z
       .enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'])
       .describe('how the call ended; unknown_outcome: it was started and may or may not have taken effect'),
+    arguments: args.optional().describe('the arguments with which it ran, if they were edited'),
   })
   .meta({ id: 'ToolResponse' });
 
@@ -156,6 +159,7 @@ export const approvalPolicy = z
     approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
     expires_at: timestamp.optional(),
     escalates_at: timestamp.optional(),
+    may_edit_arguments: z.boolean(),
   })
   .describe("the agent's policy for the call, if it has one");
 
@@ -207,6 +211,7 @@ export const toolDecided = z
     decision: z.enum(['allow', 'deny', 'expired', 'escalated']),
     by: subject.optional().describe('absent if time has decided'),
     reason: z.string().optional(),
+    arguments: args.optional().describe('what was allowed, if not the arguments that the model wrote'),
     remaining: z.int().describe('how many votes are still needed before the call runs'),
   })
   .meta({ id: 'ToolDecided' });
@@ -232,6 +237,18 @@ export const userSteered = z
     content: messageContent,
   })
   .meta({ id: 'UserSteered' });
+
+export const contextCompacted = z
+  .object({
+    type: z.literal('context.compacted'),
+    ...base,
+    thread_id: z.string(),
+    through: z.int().describe('sequence number of the last event of this turn that is replaced; 0: none'),
+    summary: z.string().nullable().describe('null if only the results of tools were cleared'),
+    tokens_before: z.int().describe('input of the next model call, estimated'),
+    tokens_after: z.int(),
+  })
+  .meta({ id: 'ContextCompacted' });
 
 export const mcpInitialize = z
   .object({
@@ -321,6 +338,13 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({ status: z.literal('error'), message: z.string(), ...ended }),
 ]);
 
+const queuedState = {
+  queued: z
+    .object({ position: z.int() })
+    .optional()
+    .describe('the turn waits in the queue of its session (`on_running: "queue"`); position 1 begins next'),
+};
+
 export const turnState = z
   .discriminatedUnion('status', [
     z.object({
@@ -330,6 +354,7 @@ export const turnState = z
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
       paused: z.array(pauseReason).optional().describe('why the turn is paused; absent if it is not'),
+      ...queuedState,
     }),
     ...turnDoneState.options,
   ])
@@ -343,7 +368,7 @@ export const turnCreated = z
     turn_id: z.string(),
     previous_turn_id: z.string().nullable(),
     input: z.array(inputItem),
-    state: z.object({ status: z.literal('running') }),
+    state: z.object({ status: z.literal('running'), ...queuedState }),
     created_by: subject,
   })
   .meta({ id: 'TurnCreated' });
@@ -360,6 +385,7 @@ export const turnEvent = z
     approvalRequired,
     responseRequired,
     toolDecided,
+    contextCompacted,
     turnPaused,
     turnResumed,
     userSteered,

@@ -8,6 +8,9 @@ const MAX_ITEMS = 1_000;
 const MAX_PARTS = 1_000;
 const MAX_REASON_LENGTH = 10_000;
 
+/** In bytes of JSON. */
+const MAX_EDIT_BYTES = 64 * 1024;
+
 const textPart = z.object({ type: z.literal('text'), text: z.string() });
 
 const fileName = line({ min: 1, max: 255 });
@@ -51,7 +54,11 @@ const userMessage = <P extends z.ZodType>(part: P) =>
 const approval = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('allow'),
-    arguments: z.never('is not supported: the call runs with the arguments that were shown, or is denied').optional(),
+    arguments: z
+      .record(z.string(), z.unknown())
+      .refine((edited) => Buffer.byteLength(JSON.stringify(edited)) <= MAX_EDIT_BYTES, 'must have at most 64 KiB')
+      .nullish()
+      .describe('the call runs with these arguments instead of those that the model wrote'),
   }),
   z.object({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() }),
 ]);
@@ -117,5 +124,6 @@ export const actionsBody = z.object({
 });
 
 export type ActionsBody = z.infer<typeof actionsBody>;
+export type WireApproval = z.infer<typeof approval>;
 export type WireInputItem = z.infer<typeof inputItem>;
 export type CreateTurnBody = z.infer<typeof createTurnBody>;

@@ -1,7 +1,7 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
-import { dollars, inputToWire, stateToWire, subjectToWire } from './events-to-wire.ts';
+import { dollars, inputToWire, runningState, stateToWire, subjectToWire } from './events-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
 export function toSession(session: SessionRow): SessionResource {
@@ -67,6 +67,14 @@ export function toTurnResource({ created, done, ...running }: TurnEnds): TurnRes
   };
 }
 
-function runningToWire({ waiting = [], paused = [] }: Pick<TurnEnds, 'waiting' | 'paused'>): TurnResource['state'] {
-  return { status: 'running', ...(waiting.length > 0 && { waiting }), ...(paused.length > 0 && { paused }) };
+function runningToWire({
+  waiting = [],
+  paused = [],
+  position,
+}: Omit<TurnEnds, 'created' | 'done'>): TurnResource['state'] {
+  return {
+    ...runningState(position),
+    ...(waiting.length > 0 && { waiting }),
+    ...(paused.length > 0 && { paused }),
+  };
 }

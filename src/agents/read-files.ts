@@ -1,0 +1,142 @@
+import { describeFile } from '../core/files.ts';
+import type { FileText, StoredFile, UnsequencedRecord, UserContentPart } from '../core/records.ts';
+import { cutPoint, fairShare } from '../core/text.ts';
+import type { TranscriptItem } from '../core/transcript.ts';
+import { fileId, fileKey, kindOf } from '../files/file-kind.ts';
+import type { FileTexts, ReadText } from '../files/file-texts.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import { cutsResults } from '../spec/agent-spec.ts';
+import { READ_TOOL_RESPONSE } from '../tools/read-tool-response.ts';
+
+/** How much of a file is in the conversation, in JSON bytes: if the rest can be read by a tool, and if not. */
+const SHOWN_BYTES = 64 * 1024;
+const SHOWN_ALONE_BYTES = 255 * 1024;
+
+/** All files of a message together may be as long as so many files. */
+const FILES_PER_MESSAGE = 4;
+
+/** Further PDF files of a conversation are not read: each takes a thread, and an entry in a record. */
+const MAX_PDFS = 50;
+
+/** How long one model call may read PDF files, each of them and together. */
+const MAX_PDF_MS = 20_000;
+const MAX_PDFS_MS = 60_000;
+
+/** A conversation whose files are read. */
+export interface ReadFiles {
+  /** Images are files still; all other files are texts. */
+  conversation: TranscriptItem[];
+  /** The texts that were extracted for it. The record of the message keeps them. */
+  extracted: FileText[];
+  /** Whether a text is only shown in part. */
+  isCut: boolean;
+  /** The whole text of a file of the conversation, by its id. */
+  loadFile: (id: string) => Promise<ReadText> | undefined;
+}
+
+interface ReadOptions {
+  spec: AgentSpec;
+  files: Pick<FileTexts, 'extract' | 'image' | 'beginning' | 'whole'>;
+  sessionId: string;
+  /** All records of the conversation. */
+  records: UnsequencedRecord[];
+  signal: AbortSignal;
+}
+
+/** Replaces the files that models cannot take by their texts. Extracts those that no message of the conversation has. */
+export async function readFiles(conversation: TranscriptItem[], options: ReadOptions): Promise<ReadFiles> {
+  const { spec, files, sessionId, records, signal } = options;
+  const extracted: FileText[] = [];
+  const texts = extractedTexts(records);
+  const deadline = Date.now() + MAX_PDFS_MS;
+  for (const file of unreadFiles(conversation, texts)) {
+    const milliseconds = Math.min(MAX_PDF_MS, deadline - Date.now());
+    const text =
+      milliseconds > 0
+        ? await files.extract(file, { sessionId, signal }, milliseconds)
+        : { file: fileKey(file), problem: 'reading the files before it took too long' };
+    texts.set(text.file, text);
+    extracted.push(text);
+  }
+  const textOf = (file: StoredFile): FileText | undefined =>
+    kindOf(file) === 'pdf'
+      ? (texts.get(fileKey(file)) ?? {
+          file: fileKey(file),
+          problem: `only the first ${MAX_PDFS} PDF files of a conversation are read`,
+        })
+      : undefined;
+  const shown: { item: TranscriptItem; isCut: boolean }[] = [];
+  // One message after the other, since all files of one may be in memory together.
+  for (const item of conversation) {
+    if (item.role !== 'user' || item.content.every(({ type }) => type === 'text')) {
+      shown.push({ item, isCut: false });
+      continue;
+    }
+    const reads = item.content.map((part): Promise<ReadPart> => {
+      if (part.type === 'text') return Promise.resolve(undefined);
+      const isOfImage = kindOf(part) === 'image';
+      return isOfImage ? files.image(part, sessionId) : files.beginning(part, sessionId, textOf(part));
+    });
+    shown.push(withReads(item, await Promise.all(reads), cutsResults(spec)));
+  }
+  const loadFile = (id: string) => {
+    const file = filesOf(conversation).find((one) => fileId(one) === id);
+    return file && files.whole(file, sessionId, textOf(file));
+  };
+  return {
+    conversation: shown.map(({ item }) => item),
+    extracted,
+    isCut: shown.some(({ isCut }) => isCut),
+    loadFile,
+  };
+}
+
+/** The files of a conversation whose texts still have to be extracted. */
+export function unreadFiles(conversation: TranscriptItem[], texts: ReadonlyMap<string, FileText>): StoredFile[] {
+  const pdfs = new Map(
+    filesOf(conversation).flatMap((file) => (kindOf(file) === 'pdf' ? [[fileKey(file), file] as const] : [])),
+  );
+  return [...pdfs.values()].slice(0, MAX_PDFS).filter((file) => !texts.has(fileKey(file)));
+}
+
+/** The extracted texts that the messages of a conversation have recorded, by the keys of their files. */
+export function extractedTexts(records: UnsequencedRecord[]): Map<string, FileText> {
+  const texts = records.flatMap((record) => (record.kind === 'model.message' ? (record.fileTexts ?? []) : []));
+  return new Map(texts.map((text) => [text.file, text]));
+}
+
+function filesOf(conversation: TranscriptItem[]): StoredFile[] {
+  return conversation.flatMap((item) =>
+    item.role === 'user' ? item.content.filter((part) => part.type === 'file') : [],
+  );
+}
+
+/** What was read of a part of a message; undefined for a text. */
+type ReadPart = ReadText | { mimeType: string } | undefined;
+
+function withReads(
+  item: Extract<TranscriptItem, { role: 'user' }>,
+  reads: ReadPart[],
+  canReadRest: boolean,
+): { item: TranscriptItem; isCut: boolean } {
+  const maxBytes = canReadRest ? SHOWN_BYTES : SHOWN_ALONE_BYTES;
+  const all = reads.flatMap((read) => (read && 'text' in read ? [read.text] : []));
+  const share = Math.min(maxBytes, fairShare(all, FILES_PER_MESSAGE * maxBytes));
+  let isCut = false;
+  const content = item.content.map((part, i): UserContentPart => {
+    const read = reads[i];
+    if (!read || part.type === 'text') return part;
+    if ('mimeType' in read) return { ...part, mimeType: read.mimeType };
+    const title = `File ${describeFile(part)}`;
+    if ('problem' in read) return { type: 'text', text: `${title}: it cannot be read: ${read.problem}.` };
+    const shown = read.text.slice(0, cutPoint(read.text, 0, share));
+    const lines = [`${title}:`, shown];
+    if (shown.length < read.characters) {
+      isCut ||= canReadRest;
+      const how = canReadRest ? `; ${READ_TOOL_RESPONSE.name} reads and searches it: file ${fileId(part)}` : '';
+      lines.push(`[the rest, from character ${shown.length} of ${read.characters} on, is left out here${how}]`);
+    }
+    return { type: 'text', text: lines.join('\n') };
+  });
+  return { item: { ...item, content }, isCut };
+}

@@ -1,0 +1,18 @@
+import type { StoredFile } from './records.ts';
+
+/** The types that every provider takes as images. */
+const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
+
+export function isImage({ mimeType }: Pick<StoredFile, 'mimeType'>): boolean {
+  return IMAGE_TYPES.has(mimeType);
+}
+
+/** A file as a model is told of it. */
+export function describeFile({ name, mimeType, bytes }: Pick<StoredFile, 'name' | 'mimeType' | 'bytes'>): string {
+  return `${name} (${mimeType}, ${sizeText(bytes)})`;
+}
+
+export function sizeText(bytes: number): string {
+  if (bytes < 1024) return `${bytes} B`;
+  return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;
+}

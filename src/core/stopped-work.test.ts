@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest';
+import type { ToolOutcome, UnsequencedRecord } from './records.ts';
+import { begunBy, CUT_OFF } from './stopped-work.ts';
+import { transcript } from './transcript.ts';
+
+const AT = '2026-11-21T08:00:00.000Z';
+const base = { at: AT, refusal: '', reasoning: '' };
+
+function calling(threadId: string, ids: string[], args = '{"id":1}'): UnsequencedRecord {
+  const route = { to: 'server' as const, effect: 'once' as const, approval: false, callHash: '' };
+  const info = { type: 'mcp' as const, serverId: 's', serverName: 's', name: 'send' };
+  const toolCalls = ids.map((id) => ({ id, name: 'send', arguments: args, info, route }));
+  return {
+    ...base,
+    kind: 'model.message',
+    id: `msg_${threadId}`,
+    threadId,
+    content: '',
+    toolCalls,
+    finishReason: 'tool_calls',
+  };
+}
+
+const ended = (threadId: string, toolCallId: string, outcome: ToolOutcome): UnsequencedRecord => ({
+  kind: 'tool.response',
+  at: AT,
+  threadId,
+  toolCallId,
+  outcome,
+  content: '',
+});
+
+function started(threadId: string, parent: string): UnsequencedRecord {
+  const thread = { threadId, title: 't', depth: 1, specHash: '', hasServers: false, iterations: 1 };
+  return {
+    kind: 'thread.created',
+    at: AT,
+    input: '',
+    thread: { ...thread, parent: { threadId: parent, toolCallId: `call_${threadId}` } },
+  };
+}
+
+test('the model of a parent is told what a stopped sub-agent and those below it had begun', () => {
+  const records = [
+    started('a', 'main'),
+    started('b', 'a'),
+    started('other', 'main'),
+    calling('a', ['a1', 'a2', 'a3']),
+    calling('b', ['b1']),
+    calling('other', ['o1']),
+    ended('a', 'a1', 'succeeded'),
+    ended('a', 'a2', 'unknown_outcome'),
+    ended('a', 'a3', 'cancelled'),
+    ended('b', 'b1', 'failed'),
+    ended('other', 'o1', 'succeeded'),
+  ];
+  expect(begunBy('a', records)?.split('\n')).toEqual([
+    'It had called these tools:',
+    '- send({"id":1}): done',
+    '- send({"id":1}): outcome unknown, it may or may not have taken effect',
+    '- send({"id":1}): failed',
+  ]);
+  expect(begunBy('a', records.slice(0, 6))).toBe(undefined);
+});
+
+test('what is told is bounded', () => {
+  const ids = Array.from({ length: 30 }, (_, n) => `c${n}`);
+  const records = [calling('a', ids, 'x'.repeat(10_000)), ...ids.map((id) => ended('a', id, 'succeeded'))];
+  const text = begunBy('a', records) ?? '';
+  expect(text).toMatch(/\n- and 10 more$/);
+  expect(text.length).toBeLessThan(6_000);
+});
+
+test('the model is told that a message of its own was cut off, after the results of its calls', () => {
+  for (const finishReason of ['cancelled', 'error'] as const) {
+    const cut: UnsequencedRecord = {
+      ...base,
+      kind: 'model.message',
+      id: 'msg_1',
+      threadId: 'main',
+      content: 'Once upon',
+      toolCalls: [],
+      finishReason,
+    };
+    expect(transcript([cut], 'main')).toMatchObject([
+      { role: 'assistant' },
+      { role: 'user', content: [{ text: CUT_OFF }] },
+    ]);
+    expect(transcript([{ ...cut, content: '' }], 'main')).toEqual([]);
+    expect(transcript([{ ...cut, finishReason: 'stop' }], 'main')).toHaveLength(1);
+  }
+});

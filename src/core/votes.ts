@@ -1,0 +1,48 @@
+import type { Subject } from './subject.ts';
+import type { Answer } from './turn-actions.ts';
+
+/** An answer of a subject to a call that waits. */
+export interface Vote {
+  by: Subject;
+  /** What was answered, as a text that is equal for equal answers. */
+  answer: string;
+  /** Somebody has allowed the call with other arguments since: the vote no longer counts. */
+  isVoid?: true;
+}
+
+/**
+ * Whether a subject has answered the same before. A repetition changes nothing, also if the vote no longer counts: the
+ * response to the first request may have been lost.
+ */
+export function isRepeated(votes: Vote[], by: Subject, answer: Answer): boolean {
+  return votesOf(votes, by).some((vote) => vote.answer === answerText(answer));
+}
+
+/** Whether a vote of the subject counts, which it cannot take back. */
+export function hasVoted(votes: Vote[], by: Subject): boolean {
+  return votesOf(votes, by).some(({ isVoid }) => !isVoid);
+}
+
+/**
+ * The votes after another one. All that count are for the same arguments: one for others is a new proposal, and those who
+ * voted before it may vote again.
+ */
+export function withVote(votes: Vote[], by: Subject, answer: Answer): Vote[] {
+  const text = answerText(answer);
+  const others = votes.map((vote): Vote => (vote.answer === text ? vote : { ...vote, isVoid: true }));
+  return [...others, { by, answer: text }];
+}
+
+export function countVotes(votes: Vote[]): number {
+  return votes.filter(({ isVoid }) => !isVoid).length;
+}
+
+function votesOf(votes: Vote[], { subjectId }: Subject): Vote[] {
+  return votes.filter(({ by }) => by.subjectId === subjectId);
+}
+
+function answerText(answer: Answer): string {
+  if (answer.type === 'user.tool_response') return JSON.stringify(answer.content);
+  const { approval } = answer;
+  return approval.status === 'allow' && approval.edited ? `allow ${approval.edited.hash}` : approval.status;
+}

@@ -1,0 +1,112 @@
+import { offload } from '../blobs/offload.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { SessionRow } from '../catalog/schema.ts';
+import type { SessionOwner, ToolScope } from '../core/history.ts';
+import type { EditedArguments, InputItem, ModelMessage, PendingCall, SubAgent, ToolCall } from '../core/records.ts';
+import { callKey } from '../core/tool-records.ts';
+import { hashOf } from '../lib/hash.ts';
+import type { Engine } from './engine.ts';
+import { EngineError, type EngineErrorCode } from './errors.ts';
+
+/** A call with edited arguments, and the agent that it is a call of. */
+export interface EditedCall extends ToolScope {
+  specHash: string;
+  call: ToolCall;
+}
+
+export interface EditProblem {
+  /** `unavailable`: the call cannot be checked now. */
+  code: Extract<EngineErrorCode, 'invalid_arguments' | 'edit_not_allowed' | 'unavailable'>;
+  message: string;
+  /** The place in the arguments, as a JSON pointer. */
+  pointer?: string;
+}
+
+/** Why a call must not run with edited arguments: see `src/tools/edit-problem.ts`. */
+export type EditCheck = (call: EditedCall) => Promise<EditProblem | undefined>;
+
+/** What pending calls belong to. */
+export interface EditContext {
+  session: SessionRow;
+  owner: SessionOwner;
+  /** The agent of the root thread. */
+  specHash: string;
+  threads: readonly Pick<SubAgent, 'threadId' | 'specHash' | 'isRegistered'>[];
+  pending: readonly PendingCall[];
+}
+
+/** A larger edit is in the blob store: a run may carry many calls. */
+const MAX_INLINE_BYTES = 1024;
+
+export function editedArguments(value: Record<string, unknown>): EditedArguments {
+  return { arguments: JSON.stringify(value), hash: hashOf(value) };
+}
+
+/**
+ * Checks the edits in an input, once the caller is known to have the right to decide on the calls. Whether the calls
+ * still wait is decided by their turn or session. An edit that changes nothing is left out of the result.
+ * @throws EngineError `invalid_arguments`, `edit_not_allowed` or `unavailable`
+ */
+export async function checkEdits<I extends InputItem>(
+  engine: Pick<Engine, 'logs' | 'editCheck'>,
+  { session, owner, specHash, threads, pending }: EditContext,
+  input: I[],
+): Promise<I[]> {
+  const messages = new Map<string, Promise<ModelMessage | undefined>>();
+  const messageOf = ({ turnId, messageId }: PendingCall['source']) => {
+    const message = messages.get(messageId) ?? engine.logs.message({ sessionId: session.id, turnId, messageId });
+    messages.set(messageId, message);
+    return message;
+  };
+  const checked: I[] = [];
+  for (const [i, item] of input.entries()) {
+    const edited = editOf(item);
+    const waiting = edited && pending.find((call) => callKey(call) === callKey(edited.item));
+    const call = waiting && (await messageOf(waiting.source))?.toolCalls[waiting.source.index];
+    if (!call || !edited) {
+      checked.push(item);
+      continue;
+    }
+    if (editsNothing(call, edited)) {
+      checked.push({ ...item, approval: { status: 'allow' } });
+      continue;
+    }
+    const thread = threads.find(({ threadId }) => threadId === waiting.threadId);
+    const problem = await engine.editCheck({
+      sessionId: session.id,
+      owner: thread?.isRegistered ? { ...owner, draftRoles: null } : owner,
+      specHash: thread?.specHash ?? specHash,
+      call: { ...call, arguments: edited.arguments },
+    });
+    if (problem) {
+      const { code, message, pointer = '' } = problem;
+      throw new EngineError(code, message, { param: `input.${i}.approval.arguments${pointer}` });
+    }
+    checked.push(item);
+  }
+  return checked;
+}
+
+/** Moves large edits of an input into the blob store. */
+export function storeEdits<I extends InputItem>(input: I[], to: { blobs: BlobStore; sessionId: string }): Promise<I[]> {
+  const store = async (item: I): Promise<I> =>
+    editOf(item) ? offload(item, { ...to, inlineBytes: MAX_INLINE_BYTES }) : item;
+  return Promise.all(input.map(store));
+}
+
+export function hasEdits(input: readonly InputItem[]): boolean {
+  return input.some((item) => editOf(item) !== undefined);
+}
+
+function editOf(
+  item: InputItem,
+): (EditedArguments & { item: Exclude<InputItem, { type: 'user.message' }> }) | undefined {
+  if (item.type !== 'user.tool_approval' || item.approval.status !== 'allow' || !item.approval.edited) return undefined;
+  return { ...item.approval.edited, item };
+}
+
+/** Whether the arguments are those that the model wrote. */
+function editsNothing({ arguments: asked }: ToolCall, { hash }: EditedArguments): boolean {
+  // Empty text stands for no arguments. Others were parsed when the call was routed.
+  return hashOf(asked.trim() === '' ? {} : JSON.parse(asked)) === hash;
+}

@@ -1,0 +1,75 @@
+import type { ApprovalPolicy, ToolCall } from '../core/records.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { EditCheck, EditProblem } from '../engine/edited-arguments.ts';
+import { hashOf } from '../lib/hash.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import { parseArguments } from './arguments.ts';
+import { decideCall } from './decision-policy.ts';
+import type { ToolsetLoader } from './toolset-loader.ts';
+import type { AgentTool, Toolset } from './toolset.ts';
+
+/** How long the servers of an agent may take to list their tools, so that an edit can be validated. */
+const LIST_TIMEOUT_MS = 10_000;
+
+/** Makes the check of edits by which the API answers; the activity that runs a call repeats it. */
+export function createEditCheck({
+  catalog,
+  toolsets,
+}: {
+  catalog: { agents: Pick<Catalog['agents'], 'spec'> };
+  toolsets: Pick<ToolsetLoader, 'load'>;
+}): EditCheck {
+  return async ({ specHash, call, ...scope }) => {
+    const spec = await catalog.agents.spec(specHash);
+    const timeout = AbortSignal.timeout(LIST_TIMEOUT_MS);
+    try {
+      return editProblem(spec, await toolsets.load(spec, scope, timeout), call);
+    } catch (error) {
+      if (!timeout.aborted) throw error;
+      return { code: 'unavailable', message: 'the MCP servers of the agent do not list their tools: try again' };
+    }
+  };
+}
+
+/**
+ * Why a call must not run with the arguments that a person has given it: they do not fit the schema that the tool has
+ * now, or a policy other than the one that the decision was made by applies to them. Otherwise an edit would be a way
+ * around a stricter policy.
+ */
+export function editProblem(
+  spec: AgentSpec,
+  { tools, unavailable }: Pick<Toolset, 'tools' | 'unavailable'>,
+  call: ToolCall,
+): EditProblem | undefined {
+  const tool = [...tools.values()].find((one) => isToolOf(one, call));
+  if (!tool) {
+    const missing = unavailable.find(({ server }) => call.info.type === 'mcp' && server === call.info.serverName);
+    const reason = missing ? `${missing.server}: ${missing.reason}` : 'the tool is no longer offered';
+    return {
+      code: missing ? 'unavailable' : 'edit_not_allowed',
+      message: `the edited arguments cannot be validated: ${reason}`,
+    };
+  }
+  const parsed = parseArguments(tool.parameters, call.arguments);
+  if (!parsed.ok) return { code: 'invalid_arguments', message: parsed.message, pointer: parsed.pointer };
+  const { decision, policy } = decideCall(spec, tool, parsed.value);
+  if (decision === 'allow' || (decision === 'ask' && isSame(policy, policyOf(call)))) return undefined;
+  const message =
+    decision === 'deny'
+      ? "the agent's policy does not allow the call with these arguments"
+      : 'another policy applies to the call with these arguments: deny it, and have the model call the tool again';
+  return { code: 'edit_not_allowed', message };
+}
+
+function isToolOf({ info }: AgentTool, call: ToolCall): boolean {
+  if (info.type !== 'mcp' || call.info.type !== 'mcp') return false;
+  return info.serverId === call.info.serverId && info.name === call.info.name;
+}
+
+function policyOf({ route }: ToolCall): ApprovalPolicy | undefined {
+  return route.to === 'server' ? route.policy : undefined;
+}
+
+function isSame(a: ApprovalPolicy | undefined, b: ApprovalPolicy | undefined): boolean {
+  return hashOf(a ?? null) === hashOf(b ?? null);
+}

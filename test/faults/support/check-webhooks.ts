@@ -1,0 +1,62 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'vitest';
+import type { DeliveryResource, WebhookMessage } from '../../../src/api/sessions/wire/webhooks.ts';
+import type { ApiClient } from '../../support/api-client.ts';
+import type { WebhookReceiver } from '../../support/webhook-receiver.ts';
+import type { Stored } from './check.ts';
+
+/**
+ * 11: a webhook has got the end of each turn and each action once, or repeatedly with the same id, in the order of the
+ * session, and no message after a later one.
+ */
+export async function checkWebhooks(
+  { id, secret, receiver }: { id: string; secret: string; receiver: WebhookReceiver },
+  { api, sessions, timeoutMs }: { api: ApiClient; sessions: Map<string, Stored[]>; timeoutMs: number },
+): Promise<void> {
+  await allDelivered(api, { id, timeoutMs });
+  const messages = Map.groupBy(receiver.messages(secret).flatMap(placed), ({ sessionId }) => sessionId);
+  for (const [sessionId, turns] of sessions) {
+    const its = messages.get(sessionId) ?? [];
+    const inOrder = its.filter((message, i) => message.id !== its[i - 1]?.id);
+    expect(inOrder, `messages about session ${sessionId}`).toEqual([
+      ...new Map(its.map((one) => [one.id, one])).values(),
+    ]);
+    const about = (type: WebhookMessage['type']) =>
+      inOrder.flatMap((message) => (message.type === type ? [message.about] : []));
+    expect(about('turn.done'), `ended turns of session ${sessionId}`).toEqual(turns.map(({ turn }) => turn.id));
+    const required = turns.flatMap(({ events }) =>
+      events.flatMap((event) =>
+        event.type === 'tool.approval_required' || event.type === 'tool.response_required'
+          ? event.tool_calls.map((call) => call.id)
+          : [],
+      ),
+    );
+    expect(about('action.created').toSorted(), `actions of session ${sessionId}`).toEqual(required.toSorted());
+  }
+}
+
+interface Placed {
+  id: string;
+  type: WebhookMessage['type'];
+  sessionId: string;
+  /** The id of its turn, or of its call. */
+  about: string;
+}
+
+function placed({ id, type, data }: WebhookMessage): Placed[] {
+  if (!('session_id' in data)) return [];
+  const about = 'turn' in data ? data.turn.id : data.action.tool_call_id;
+  return [{ id, type, sessionId: data.session_id, about }];
+}
+
+/** The lane of a worker that was killed is taken over after half a minute. */
+async function allDelivered(api: ApiClient, { id, timeoutMs }: { id: string; timeoutMs: number }): Promise<void> {
+  const end = performance.now() + timeoutMs;
+  for (;;) {
+    const deliveries = await api.list<DeliveryResource>(`/v1/webhooks/${id}/deliveries`);
+    const left = deliveries.filter(({ status }) => status !== 'delivered');
+    if (left.length === 0) return;
+    expect(performance.now(), `not delivered: ${JSON.stringify(left)}`).toBeLessThan(end);
+    await sleep(500);
+  }
+}

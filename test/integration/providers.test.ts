@@ -1,0 +1,147 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { folded } from '../support/api-client.ts';
+import {
+  EVENTS,
+  failing,
+  PROTOCOLS,
+  sending,
+  startEndpoint,
+  type Endpoint,
+  type EndpointScript,
+  type Protocol,
+} from '../support/model-protocols.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+/** Turns with the models of each kind of provider. */
+
+/** 10 input tokens and 5 output tokens cost 10 * 3 + 5 * 15 millionths of a dollar. */
+const PRICE = { input: 3, output: 15 };
+
+/** Two answers, and one that breaks off: Anthropic has counted its input and a token, Google everything so far. */
+const COUNTED = {
+  anthropic: { total_cost_in_usd: 0.000255, unreported_attempts: 0 },
+  google: { total_cost_in_usd: 0.000315, unreported_attempts: 0 },
+  'openai-responses': { total_cost_in_usd: 0.00021, unreported_attempts: 1 },
+};
+
+let folder: string;
+let endpoints: Map<Protocol, Endpoint>;
+let server: TestServer;
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-providers-'));
+  endpoints = new Map(
+    await Promise.all(PROTOCOLS.map(async (one): Promise<[Protocol, Endpoint]> => [one, await startEndpoint()])),
+  );
+  const models = { 'm-1': { price: PRICE } };
+  const providers = [...endpoints].map(([{ kind }, { url }]) => [kind, { kind, base_url: url, models }]);
+  const file = path.join(folder, 'providers.json');
+  await writeFile(file, JSON.stringify({ providers: Object.fromEntries(providers) }));
+  server = await startTestServer({
+    env: { EVERTURN_MODEL_PROVIDERS: file },
+    mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ at }) => `saw ${String(at)}` }] },
+  });
+});
+afterAll(async () => {
+  await server.stop();
+  for (const endpoint of endpoints.values()) await endpoint.stop();
+  await rm(folder, { recursive: true });
+});
+
+describe.each(PROTOCOLS)('$kind', (protocol) => {
+  const { kind, events } = protocol;
+
+  async function open(...scripts: EndpointScript[]) {
+    const endpoint = endpoints.get(protocol);
+    if (!endpoint) throw new Error('each protocol has an endpoint');
+    const before = endpoint.requests.length;
+    endpoint.script(...scripts);
+    const params = { reasoning_effort: 'low' };
+    await server.api.putAgent(kind, { ...onTestServer, model: { name: `${kind}/m-1`, params } });
+    const sessionId = await server.api.createSession(kind);
+    return {
+      sessionId,
+      script: endpoint.script,
+      requests: () => endpoint.requests.slice(before).map(({ body }) => body),
+    };
+  }
+
+  /** The connection breaks after some events. */
+  const cut: EndpointScript = async (response) => {
+    response.writeHead(200, EVENTS);
+    for (const event of events({ text: 'I was about to say' }).slice(0, -3)) {
+      await new Promise((resolve) => void response.write(event, resolve));
+    }
+    response.destroy();
+  };
+
+  test('a turn with tools, whose first answer breaks off, keeps reasoning and signatures across steps and turns', async () => {
+    const reasoning = { text: 'the sea, then', signature: 'SIGNATURE-1' };
+    const call = (id: string, at: string) => ({ id, name: 'look', args: { at }, signature: 'SIGNATURE-1' });
+    const chat = await open(
+      cut,
+      sending(...events({ reasoning, text: 'Let me look. ', calls: [call('c1', 'sea'), call('c2', 'sky')] })),
+      sending(...events({ text: 'All is blue.' })),
+    );
+    const reader = server.api.turn(chat.sessionId, 'what do you see?');
+    await reader.says('I was');
+    const late = server.api.subscribe(chat.sessionId, await reader.turnId());
+    expect(await reader.end()).toMatchObject({
+      status: 'done',
+      output: { content: 'All is blue.', provider: kind, model: 'm-1' },
+      metrics: { model_calls: 2, tool_calls: 2, ...COUNTED[kind] },
+    });
+    const whole = folded(await reader.done);
+    expect(folded(await late.done)).toEqual(whole);
+    expect(whole[2]).toMatchObject({
+      content: 'Let me look. ',
+      reasoning_content: 'the sea, then',
+      tool_calls: [{ function: { name: 'look', arguments: '{"at":"sea"}' } }, { id: expect.any(String) }],
+      attempts: [{ provider: kind, model: 'm-1', failure: 'broken_stream' }],
+    });
+    const results = expect.arrayContaining(
+      ['saw sea', 'saw sky'].map((seen) => expect.objectContaining({ content: seen })),
+    );
+    expect(whole.slice(3, 5)).toEqual(results);
+
+    chat.script(sending(...events({ text: 'Still blue.' })));
+    expect(await server.api.turn(chat.sessionId, 'and now?').end()).toMatchObject({
+      output: { content: 'Still blue.' },
+    });
+    const [first, again, second, next] = chat.requests();
+    expect(again).toEqual(first);
+    for (const request of [second, next]) {
+      const sent = JSON.stringify(request);
+      for (const part of ['SIGNATURE-1', 'Let me look. ', 'saw sea', 'saw sky']) expect(sent).toContain(part);
+      expect(sent).not.toContain('I was');
+    }
+    expect(JSON.stringify(next)).toContain('All is blue.');
+  });
+
+  test('an image is sent, and a refusal ends the turn', async () => {
+    const chat = await open(sending(...events({ refusal: 'I cannot describe people.' })));
+    const image = Buffer.from('image').toString('base64');
+    const content = [
+      { type: 'text', text: 'who is it?' },
+      { type: 'file', name: 'a.png', data: `data:image/png;base64,${image}` },
+    ];
+    const end = await server.api.turn(chat.sessionId, [{ type: 'user.message', content }]).end();
+    expect(JSON.stringify(chat.requests()[0])).toContain(image);
+    const refused = { refusal: 'I cannot describe people.' };
+    expect(end).toMatchObject({
+      status: 'done',
+      output: kind === 'google' ? { finish_reason: 'content_filter' } : refused,
+    });
+  });
+
+  test('an error that a retry would meet again ends the turn with the message of the provider', async () => {
+    const chat = await open(failing(protocol.error(400, 'that is no role'), 400));
+    expect(await server.api.turn(chat.sessionId, 'hi').end()).toMatchObject({
+      status: 'error',
+      message: expect.stringContaining('that is no role'),
+    });
+    expect(chat.requests()).toHaveLength(1);
+  });
+});

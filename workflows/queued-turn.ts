@@ -1,0 +1,56 @@
+import {
+  CancellationScope,
+  condition,
+  continueAsNew,
+  proxyActivities,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { Activities } from '../activities/index.ts';
+import type { TurnResult, TurnStart } from '../src/core/history.ts';
+import type { CancelReason } from '../src/core/records.ts';
+import type { BeginTurn } from '../src/core/turn-queue.ts';
+import { beginTurn, cancelTurn } from './messages.ts';
+import type { turn } from './turn.ts';
+
+/** Retried while the turn lasts: the archive of an ended turn indexes it, too. */
+const { indexActions } = proxyActivities<Pick<Activities, 'indexActions'>>({
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { maximumInterval: '1 minute' },
+});
+
+/**
+ * The run of a turn that waits in the queue of its session. It continues as new as the run that an unqueued turn begins
+ * with, so its log, its time limit and its readers begin there. A turn that is cancelled in the queue has no other run.
+ */
+export async function untilBegun(waiting: TurnStart): Promise<TurnResult> {
+  const { queued: _, ...start } = waiting;
+  let begin: BeginTurn | undefined;
+  let cancelled: CancelReason | undefined;
+  setHandler(beginTurn, (given) => {
+    begin ??= given;
+  });
+  setHandler(cancelTurn, (reason) => {
+    cancelled ??= reason;
+  });
+  CancellationScope.current().cancelRequested.catch(() => {
+    cancelled ??= 'abandoned';
+  });
+  await CancellationScope.nonCancellable(() => condition(() => begin !== undefined || cancelled !== undefined));
+  if (begin) {
+    const begun = {
+      at: new Date().toISOString(),
+      queuedRunId: workflowInfo().runId,
+      // The session counts the turn from now on, so the turn ends in its next run.
+      ...(cancelled && { cancelled }),
+    };
+    return continueAsNew<typeof turn>({ ...start, ...begin, begun });
+  }
+  return { status: 'cancelled', reason: cancelled ?? 'abandoned' };
+}
+
+/** Moves a turn that has begun from the queue to the turns in the index: no request is waiting to do that. */
+export function indexBegun({ turnId, sessionId }: TurnStart): void {
+  indexActions({ turnId, sessionId, through: 0 }).catch(() => undefined);
+}
