@@ -34,7 +34,11 @@ test.each([
   ['receive-webhooks', /\[webhook\] action.created [^]*\[webhook\] turn.done .*: done\n$/],
   [
     'decide-in-a-running-turn',
-    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\]\n[^]*\[turn\.done\]\n$/,
+    /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\] ran with {"note":"water the plants, and the tree"}\n[^]*\[turn\.done\]\n$/,
+  ],
+  [
+    'steer-a-running-turn',
+    /I will count\. [^]*\[turn\.paused\]\n[^]*\[user\.steered\]\n[^]*\[turn\.resumed\]\n[^]*Let me look\. [^]*\[turn\.done\]\n$/,
   ],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
   [
@@ -47,6 +51,11 @@ test.each([
     /^\[turn 1\] turn_\w+\n[^]*I am the demo model[^]*\[turn 1\] done\n\[turn 2\] [^]*\[turn 2\] done\n$/,
   ],
   ['delegate-to-sub-agents', /helper 2 starts\n[^]*helper 2: You said: "say hello"[^]*\[turn\] done\n$/],
+  ['ask-about-a-file', /You said: "What is this file about\? File template\.md [^]*### Corrected[^]*\[turn\] done\n$/],
+  [
+    'compact-a-conversation',
+    /Let me look\. \n\[compacted\] 1\d{3} tokens, now: You said: "<conversation>[^]*The tool answered: [^]*\[turn\] done\n$/,
+  ],
   ['read-a-skill', /\[read\] # Release notes\n[^]*- template\.md\n[^]*\[turn\] done\n$/],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
 ])('examples/%s.ts does what its description says', async (name, output) => {
