@@ -24,6 +24,9 @@ const CANCEL_GRACE_MS = 5_000;
 /** How often a tool that may run again is called if it does not answer. */
 const MAX_FAILURES = 5;
 
+/** What a person is told of a call whose outcome is unknown: its pending call is carried by its turn. */
+const MAX_UNKNOWN_LENGTH = 1_000;
+
 /** The call waits for the user to sign in to its server. */
 interface RequiredSignIn {
   kind: AuthRequired['kind'];
@@ -90,12 +93,17 @@ class ToolCallAttempt {
 
   /** A previous attempt may have reached the tool, so the call cannot be reported as not executed. */
   get #isRepeated(): boolean {
-    return this.#context.info.attempt > 1 || this.#input.answered !== undefined;
+    return this.#context.info.attempt > 1 || this.#input.answered !== undefined || this.#input.repeats === true;
+  }
+
+  /** Whether the workflow has cancelled the call, rather than its worker. */
+  get #isCancelled(): boolean {
+    return this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled';
   }
 
   async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn> {
     const { conversations, stepsAhead } = this.#dependencies;
-    const { sessionId, owner, specHash, source, edited, signIn } = this.#input;
+    const { sessionId, owner, specHash, source, edited, signIn, repeats } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
     const operationId = operationIdOf(source.turnId, this.#input);
     let outcome: CallOutcome | AskingCall;
@@ -106,7 +114,8 @@ class ToolCallAttempt {
       const isEdited = edited !== undefined;
       if (isEdited) this.#executed = call.arguments;
       const options = { sessionId, owner, specHash, operationId, mayRepeat: this.#isRetryable, resumed, isEdited };
-      const begun = resumed || signIn || isEdited ? undefined : stepsAhead.claimTool(source, signal);
+      const isNew = !resumed && !signIn && !isEdited && !repeats;
+      const begun = isNew ? stepsAhead.claimTool(source, signal) : undefined;
       outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
     } catch (error) {
       if (signal.aborted) return this.#stoppedBefore();
@@ -210,7 +219,7 @@ class ToolCallAttempt {
 
   /** Leaves a call that may run again to another worker, unless the workflow has cancelled it. */
   #throwIfShuttingDown(): void {
-    if (this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled') return;
+    if (this.#isCancelled) return;
     throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
   }
 
@@ -240,7 +249,17 @@ class ToolCallAttempt {
 
   #append(end: UnstoredResult | AskingCall | RequiredSignIn): Promise<CallToolResult> {
     if ('question' in end) return this.#storeQuestion(end);
-    return 'kind' in end ? Promise.resolve(this.#waitForSignIn(end)) : this.#store(end);
+    if ('kind' in end) return Promise.resolve(this.#waitForSignIn(end));
+    const mustAsk = this.#input.onUnknown && end.outcome === 'unknown_outcome' && !this.#isCancelled;
+    return mustAsk ? Promise.resolve(this.#askAbout(end)) : this.#store(end);
+  }
+
+  /** A person is to say how the call has ended. */
+  #askAbout({ text }: UnstoredResult): CallToolResult {
+    const stamp = randomUUID();
+    this.#dependencies.conversations.remember(stamp, []);
+    this.#dependencies.stepsAhead.toolWaits(this.#input.source);
+    return { records: [], stamp, unknownOutcome: text.slice(0, MAX_UNKNOWN_LENGTH).toWellFormed() };
   }
 
   #waitForSignIn({ kind, server }: RequiredSignIn): CallToolResult {

@@ -36,6 +36,8 @@ const turnEvent = z.object({
     .array(z.object({ id: z.string() }))
     .optional()
     .catch(undefined),
+  /** In `mcp.auth_required`, with links for the user, and in `mcp.initialize`. */
+  mcp_servers: z.array(z.object({ name: z.string(), auth_url: z.string().optional() })).optional(),
   /** In `context.compacted`. */
   tokens_before: z.int().optional(),
   summary: z.string().nullish(),

@@ -25,12 +25,11 @@ import {
   type ModelMessage,
   type OpenThread,
   type PendingCall,
-  type PendingElicitation,
   type SubAgent,
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
-import { askingCall, callKey, openCallsOf } from '../src/core/tool-records.ts';
+import { callKey, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
 import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
@@ -397,10 +396,11 @@ export class Thread {
    * the next request to the model.
    */
   async #callTool(call: ReadyCall): Promise<void> {
-    const { threadId } = this.#place;
-    let elicitation = await this.#runTool(call);
-    while (elicitation && !this.#ask(askingCall({ ...call, threadId }, elicitation))) {
-      elicitation = await this.#runTool({ ...call, answered: { elicitation, content: CANCELLED_ANSWER } });
+    let waiting = await this.#runTool(call);
+    while (waiting && !this.#ask(waiting)) {
+      const { elicitation } = waiting;
+      const answered = elicitation && { elicitation, content: CANCELLED_ANSWER };
+      waiting = await this.#runTool({ ...call, ...(answered && { answered }) });
     }
   }
 
@@ -408,17 +408,13 @@ export class Thread {
   #ask(pending: PendingCall): boolean {
     const { actions } = this.#turn;
     if (actions.waits) return actions.ask(pending);
-    return this.#asking.length < MAX_ASKING && this.#asking.push(pending) > 0;
+    const isAllowed = pending.unknownOutcome !== undefined || this.#asking.length < MAX_ASKING;
+    return isAllowed && this.#asking.push(pending) > 0;
   }
 
-  /** Returns the question if the call waits for an answer of the user. Notes the call if it waits for a sign-in. */
-  async #runTool({
-    toolCallId,
-    source,
-    edited,
-    answered,
-    signInId,
-  }: ReadyCall): Promise<PendingElicitation | undefined> {
+  /** Returns what the call waits for, if it has no result. Notes the call if it waits for a sign-in. */
+  async #runTool(ready: ReadyCall): Promise<PendingCall | undefined> {
+    const { toolCallId, source, edited, answered, signInId, repeats, policy } = ready;
     const { turnId, sessionId, limits, carry, input, resumes } = this.#turn.start;
     const { threadId } = this.#place;
     const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
@@ -438,7 +434,18 @@ export class Thread {
     const isResumed = carry === undefined && resumes.some((one) => callKey(one) === callKey({ threadId, toolCallId }));
     const mayRepeat = !isResumed || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
-    const call = { toolCallId, source, ...(edited && { edited }), ...signIn, ...(answered && { answered }) };
+    const asksIfUnknown = source.run?.effect === 'once' && this.#turn.reserveQuestion();
+    const call = {
+      threadId: this.#place.threadId,
+      toolCallId,
+      source,
+      ...(edited && { edited }),
+      ...signIn,
+      ...(answered && { answered }),
+      ...(repeats && { repeats }),
+      ...(asksIfUnknown && { onUnknown: policy ? { policy } : {} }),
+    };
+    let waiting: PendingCall | undefined;
     try {
       const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);
@@ -446,14 +453,18 @@ export class Thread {
       for (const record of result.records) {
         if (record.kind === 'mcp.auth_required' && !this.#turn.actions.waits) this.#unexecuted.push(...record.calls);
       }
-      return result.elicitation;
-    } catch {
+      waiting = waitingAfter(call, result);
+    } catch (error) {
       // Its worker may have been lost after it had begun the next model call.
       this.#nextIsBegun = !this.#agent;
-      this.#turn.count(undefined, countFailureRecords('callTool'));
-      this.#turn.actions.ended({ threadId, toolCallId });
-      return undefined;
+      waiting = isCancellation(error) ? undefined : waitingAfter(call, 'lost');
+      if (!waiting) {
+        this.#turn.count(undefined, countFailureRecords('callTool'));
+        this.#turn.actions.ended(call);
+      }
     }
+    if (asksIfUnknown) this.#turn.releaseQuestion(waiting?.unknownOutcome !== undefined);
+    return waiting;
   }
 
   async #connectTools(): Promise<void> {

@@ -9,7 +9,7 @@ import type {
 } from '../src/core/history.ts';
 import { countFailureRecords, countStartRecords, resolutionOf } from '../src/core/projection.ts';
 import type { OpenThread, PendingCall } from '../src/core/records.ts';
-import type { TurnActions } from '../src/core/turn-actions.ts';
+import { MAX_ASKING, type TurnActions } from '../src/core/turn-actions.ts';
 import { startable } from '../src/core/sub-agents.ts';
 import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from '../src/core/turn-totals.ts';
 import { Slots } from './slots.ts';
@@ -18,8 +18,8 @@ import { Slots } from './slots.ts';
  * A tool call that may run: it needs no approval, is approved, has waited for a sign-in, or continues with an answer of
  * the user.
  */
-export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited'> &
-  Pick<CallToolInput, 'answered'>;
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited' | 'policy'> &
+  Pick<CallToolInput, 'answered' | 'repeats'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */
 export interface Resumed {
@@ -52,6 +52,8 @@ export class TurnScope {
   readonly #run: Omit<RunGuard, 'deadline'>;
   #ordinal: number;
   #totals: TurnTotals;
+  /** The calls that a person is, or may be, asked about because their outcome is unknown. */
+  #questions: number;
   #started: number;
   /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
   readonly #results: { stamp: string; after: number }[];
@@ -68,6 +70,7 @@ export class TurnScope {
     this.#results = (carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
     const { usage, modelCalls, toolCalls } = carry ?? NO_TOTALS;
     this.#totals = { usage, modelCalls, toolCalls };
+    this.#questions = unknownOf(carry?.pending ?? []);
     this.#started = carry?.started ?? threads?.length ?? 0;
     // Only the activities check the run, since this code must replay the events before a reset.
     const { originalExecutionRunId: runId } = workflowInfo();
@@ -147,6 +150,21 @@ export class TurnScope {
     this.#started -= count;
   }
 
+  /**
+   * Reserves the question that a call becomes if its outcome is unknown: with too many, the model is told the outcome
+   * instead. Decided before the call runs, so that a reader of the history knows it.
+   */
+  reserveQuestion(): boolean {
+    if (this.start.onUnknown !== 'ask' || this.#questions + unknownOf(this.actions.open) >= MAX_ASKING) return false;
+    this.#questions += 1;
+    return true;
+  }
+
+  /** The call has ended. One that is asked about is among the open ones of a turn that waits. */
+  releaseQuestion(isAsked: boolean): void {
+    if (!isAsked || this.actions.waits) this.#questions -= 1;
+  }
+
   /** What a thread continues with when this run begins. */
   resumed(threadId: string): Resumed {
     const { carry, resumes } = this.start;
@@ -169,6 +187,12 @@ export class TurnScope {
       return [{ ...call, answered: { elicitation, content: resolution.content } }];
     }
     if (!source.run || resolution.status !== 'allow') return [];
-    return [resolution.edited ? { ...call, edited: resolution.edited } : call];
+    const { edited } = resolution;
+    const repeats = call.unknownOutcome !== undefined && { repeats: true as const };
+    return [{ ...call, ...(edited && { edited }), ...repeats }];
   }
+}
+
+function unknownOf(calls: PendingCall[]): number {
+  return calls.filter(({ unknownOutcome }) => unknownOutcome !== undefined).length;
 }

@@ -57,7 +57,7 @@ test('the files of a message share a bound, and the notes say how to read the re
   expect(one.texts[0]).toMatch(/read_tool_response reads and searches it: file file_\w{8}\]$/);
   expect([one.isCut, Math.round(jsonBytes(one.texts[0] ?? '') / 1024)]).toEqual([true, 64]);
   const many = await read([sent(Array.from({ length: 100 }, (_, i) => fileOf(`${i}`)))], { text: 'x'.repeat(50_000) });
-  expect(jsonBytes(many.texts.join(''))).toBeLessThan(300 * 1024);
+  expect(jsonBytes(many.texts.join(''))).toBeLessThan(170 * 1024);
   const alone = await read([sent([fileOf('a')])], { text: 'x'.repeat(400_000), large: false });
   expect(alone.texts[0]).toMatch(/is left out here\]$/);
   expect([alone.isCut, Math.round(jsonBytes(alone.texts[0] ?? '') / 1024)]).toEqual([false, 255]);

@@ -12,8 +12,8 @@ import { READ_TOOL_RESPONSE } from '../tools/read-tool-response.ts';
 const SHOWN_BYTES = 64 * 1024;
 const SHOWN_ALONE_BYTES = 255 * 1024;
 
-/** All files of a message together may be as long as so many files. */
-const FILES_PER_MESSAGE = 4;
+/** All files of a message together may be as long as so many files: about 32,000 tokens, which compaction leaves alone. */
+const FILES_PER_MESSAGE = 2;
 
 /** Further PDF files of a conversation are not read: each takes a thread, and an entry in a record. */
 const MAX_PDFS = 50;

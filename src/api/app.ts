@@ -14,7 +14,7 @@ import { fileRoutes } from './sessions/files.ts';
 import { healthRoutes } from './operations/health.ts';
 import { checkHost, checkOperationsHost } from './http/local-only.ts';
 import { metricsRoutes } from './operations/metrics.ts';
-import { UnknownKeyLimiter } from './http/unknown-key-limiter.ts';
+import { PublicLimiter, UnknownKeyLimiter } from './http/address-limiters.ts';
 import { withDocument } from './http/openapi.ts';
 import { countRequests, traceRequests } from './http/observe-requests.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
@@ -34,6 +34,7 @@ export function createApp(context: ApiContext): Express {
   const { keyring, issuer, limits, config, connectionLimit } = context;
   const unknownKeys = new UnknownKeyLimiter(limits, context);
   const requestLimit = new RequestLimit(limits, context);
+  const publicLimit = new PublicLimiter(limits, context);
   const app = newApp(context);
   app.set('trust proxy', config.trustedProxies);
   app.use((request, _response, next) => {
@@ -43,6 +44,7 @@ export function createApp(context: ApiContext): Express {
   if (context.tracing) app.use('/v1', traceRequests);
   app.use(PRIVATE_PATHS, async (request, response, next) => {
     if (isPublic(request) && request.headers.authorization === undefined) {
+      await publicLimit.count(request, response);
       next();
       return;
     }

@@ -85,13 +85,15 @@ export function refusalOnServer({ roles }: Caller, action: ServerAction): string
  * The index of actions has them as columns; a caller may answer if it is in one of them: see `groupsOf`.
  */
 export function decidersFor(
-  { needs, policy }: Pick<PendingCall, 'needs' | 'policy'>,
+  { needs, policy, unknownOutcome }: Pick<PendingCall, 'needs' | 'policy' | 'unknownOutcome'>,
   subjectId: string,
 ): { audience: string[]; escalatedTo: string[] } {
-  if (needs === 'response') return { audience: allowedTo('send', subjectId), escalatedTo: [] };
+  const responders = needs === 'response' ? allowedTo('send', subjectId) : [];
+  // What has happened is said by those, what is to happen decided by others.
+  if (needs === 'response' && unknownOutcome === undefined) return { audience: responders, escalatedTo: [] };
   const { approvers, escalate } = policy ?? {};
   return {
-    audience: approvers ? named(approvers) : allowedTo('decide', subjectId),
+    audience: [...responders, ...(approvers ? named(approvers) : allowedTo('decide', subjectId))],
     escalatedTo: escalate ? named(escalate.to) : [],
   };
 }

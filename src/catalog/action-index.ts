@@ -3,6 +3,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import { callKey, type CallKey } from '../core/tool-records.ts';
 import type { ApprovalPolicy } from '../core/records.ts';
 import type { Subject } from '../core/subject.ts';
+import { endKeptAnswers, keptAnswers, type KeptAnswer } from './kept-answer-rows.ts';
 import type { OutboxEvent } from './outbox.ts';
 import type { ActionEventType, ActionRow, ActionStatus, Tables } from './schema.ts';
 
@@ -43,7 +44,7 @@ export type ActionChange = { ordinal: number } & (
   | { type: 'decided'; call: CallKey; decision: ActionDecision; remaining: number }
   | { type: 'escalated'; call: CallKey }
   /** The call has a result: `isResponse` if it is the one that it may have waited for. */
-  | { type: 'answered'; call: CallKey; at: string; isResponse: boolean }
+  | { type: 'answered'; call: CallKey; at: string; by?: Subject; isResponse: boolean }
   /** The turn has ended on these calls. */
   | { type: 'ended'; pending: CallKey[] }
 );
@@ -52,7 +53,8 @@ export type ActionChange = { ordinal: number } & (
 export interface Answers {
   by: Subject;
   at: string;
-  items: (CallKey & Pick<ActionDecision, 'decision' | 'reason' | 'arguments'>)[];
+  /** `isKept`: it was given, and is in the index, before the turn could start. */
+  items: (CallKey & Pick<ActionDecision, 'decision' | 'reason' | 'arguments'> & { isKept?: true })[];
 }
 
 /** An action with its decrypted parts. */
@@ -164,7 +166,8 @@ export class ActionIndex {
       case 'decided':
         return this.#settle(db, asked, () => ({ status: statusAfter(change), decision: change.decision }));
       case 'answered': {
-        const decision: ActionDecision = { decision: 'respond', at: change.at };
+        const { at, by } = change;
+        const decision: ActionDecision = { ...(by && { by }), decision: 'respond', at };
         return this.#settle(db, asked, () => (change.isResponse ? { status: 'decided', decision } : SUPERSEDED));
       }
       case 'escalated': {
@@ -179,19 +182,38 @@ export class ActionIndex {
   /** Settles what is pending before an accepted turn: what its input answers is decided, the rest superseded. */
   async accepted(db: Transaction<Tables>, turn: IndexedTurn, answers: Answers | undefined): Promise<OutboxEvent[]> {
     const { session_id: sessionId, previous_turn_id: previousTurnId, sequence } = turn;
+    const kept = await endKeptAnswers(db, sessionId, sequence ?? 0);
+    const isKept = (row: ActionRow) => kept.get(row.turn_id)?.has(callKey(callOf(row))) === true;
     const rows = await db
       .selectFrom('actions')
       .innerJoin('turns', 'turns.id', 'actions.turn_id')
       .selectAll('actions')
       .where('actions.session_id', '=', sessionId)
-      .where('actions.status', 'in', ['pending', 'superseded'])
+      .where((eb) =>
+        eb.or([
+          eb('actions.status', 'in', ['pending', 'superseded']),
+          ...(kept.size > 0 ? [eb('actions.turn_id', 'in', [...kept.keys()])] : []),
+        ]),
+      )
       // A repetition must not settle what later turns wait for.
       .where('turns.sequence', '<', sequence ?? 0)
       .orderBy('actions.id')
       .execute();
     // A fork may answer what an earlier fork has superseded.
-    const open = rows.filter(({ status, turn_id: turnId }) => status === 'pending' || turnId === previousTurnId);
+    const open = rows.filter((row) => {
+      const { status, turn_id: turnId } = row;
+      return status === 'decided' ? isKept(row) : status === 'pending' || turnId === previousTurnId;
+    });
     return this.#settle(db, open, (row) => answerTo(row, row.turn_id === previousTurnId ? answers : undefined));
+  }
+
+  /** Settles pending actions of an ended turn, whose answers are kept until the next turn starts. */
+  async kept(db: Transaction<Tables>, turnId: string, answers: KeptAnswer[]): Promise<OutboxEvent[]> {
+    const decisions = new Map(answers.map(({ answer, decision }) => [callKey(answer), decision]));
+    return this.#settle(db, await this.#pending(db, turnId), (row) => {
+      const decision = decisions.get(callKey(callOf(row)));
+      return decision && { status: 'decided', decision };
+    });
   }
 
   /** Supersedes all pending actions of a session that was closed or, with `erase`, deleted. */
@@ -233,7 +255,9 @@ export class ActionIndex {
       .where('sequence', '>', turn.sequence ?? 0)
       .orderBy('sequence')
       .execute();
-    if (later.length === 0 && !isClosed) return [];
+    if (later.length === 0 && !isClosed) {
+      return this.kept(db, turn.id, await keptAnswers(db, this.#cipher, turn.id));
+    }
     const answering = later.find((one) => one.previous_turn_id === turn.id && one.answers !== null);
     const answers = answering?.answers && this.#cipher.openText(answering.answers, aadForAnswers(answering.id));
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `sealAnswers`
@@ -293,8 +317,9 @@ function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange
 /** What the input of a turn means for an action: one that it does not answer is superseded, if it is pending. */
 function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undefined {
   const item = answers?.items.find((one) => callKey(one) === callKey(callOf(row)));
-  if (!answers || !item) return row.status === 'pending' ? SUPERSEDED : undefined;
-  const { threadId: _, toolCallId: __, ...decision } = item;
+  if (!answers || !item) return row.status === 'superseded' ? undefined : SUPERSEDED;
+  const { threadId: _, toolCallId: __, isKept, ...decision } = item;
+  if (isKept && row.status === 'decided') return undefined;
   return { status: 'decided', decision: { by: answers.by, at: answers.at, ...decision } };
 }
 

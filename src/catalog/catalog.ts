@@ -9,6 +9,7 @@ import { BlobReferences } from './blob-references.ts';
 import { dialectOf, type Database } from './database.ts';
 import { EncryptionKeys } from './encryption-keys.ts';
 import { Idempotency } from './idempotency.ts';
+import { KeptAnswers } from './kept-answers.ts';
 import { Keys } from './api-keys.ts';
 import { Deliveries } from './deliveries.ts';
 import { Marks } from './marks.ts';
@@ -40,6 +41,7 @@ export class Catalog {
   readonly mcpGrants: McpGrants;
   readonly outbox: Outbox;
   readonly actions: Actions;
+  readonly keptAnswers: KeptAnswers;
   readonly webhooks: Webhooks;
   readonly deliveries: Deliveries;
   readonly #db: Kysely<Tables>;
@@ -54,6 +56,7 @@ export class Catalog {
     this.turnPlaces = new TurnPlaces(db);
     this.archive = new Archive(db, index);
     this.actions = new Actions(db, index.actions);
+    this.keptAnswers = new KeptAnswers(index);
     this.webhooks = new Webhooks(db, cipher);
     this.deliveries = new Deliveries(db);
     this.blobReferences = new BlobReferences(db);

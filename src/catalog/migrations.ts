@@ -163,6 +163,15 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
 
 async function createActionTables({ schema }: Kysely<unknown>): Promise<void> {
   await schema
+    .createTable('kept_answers')
+    .addColumn('turn_id', 'text', (c) => c.notNull())
+    .addColumn('thread_id', 'text', (c) => c.notNull())
+    .addColumn('tool_call_id', 'text', (c) => c.notNull())
+    .addColumn('session_id', 'text', (c) => c.notNull())
+    .addColumn('answer', 'text', (c) => c.notNull())
+    .addPrimaryKeyConstraint('kept_answers_key', ['turn_id', 'thread_id', 'tool_call_id'])
+    .execute();
+  await schema
     .createTable('actions')
     .addColumn('id', 'text', (c) => c.primaryKey())
     .addColumn('session_id', 'text', (c) => c.notNull())
@@ -278,6 +287,7 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['mcp_sign_ins_untold', 'mcp_sign_ins', ['told', 'id']],
   ['actions_by_session', 'actions', ['session_id', 'status']],
   ['actions_by_turn', 'actions', ['turn_id']],
+  ['kept_answers_by_session', 'kept_answers', ['session_id']],
   ['action_audience_by_time', 'action_audience', ['audience', 'settled', 'requested_at', 'action_id']],
   ['action_audience_by_agent', 'action_audience', ['audience', 'settled', 'agent_name', 'requested_at', 'action_id']],
   ['action_events_by_action', 'action_events', ['action_id']],

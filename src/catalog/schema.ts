@@ -1,5 +1,5 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
-import type { AnswerableCall } from '../core/records.ts';
+import type { ActionKind } from '../core/actions.ts';
 import type { Role } from '../core/subject.ts';
 
 /**
@@ -21,6 +21,7 @@ export interface Tables {
   mcp_sign_ins: McpSignInsTable;
   mcp_grants: McpGrantsTable;
   actions: ActionsTable;
+  kept_answers: KeptAnswersTable;
   action_audience: ActionAudienceTable;
   action_events: ActionEventsTable;
   webhooks: WebhooksTable;
@@ -227,6 +228,19 @@ interface McpGrantsTable {
   created_at: string;
 }
 
+/**
+ * Answers to calls that are pending on an ended turn, before all of them are answered and the next turn starts. They end
+ * with any turn that follows.
+ */
+interface KeptAnswersTable {
+  turn_id: string;
+  thread_id: string;
+  tool_call_id: string;
+  session_id: string;
+  /** JSON, encrypted: a `KeptAnswer`. */
+  answer: string;
+}
+
 export const ACTION_STATUSES = ['pending', 'decided', 'expired', 'superseded'] as const;
 
 /**
@@ -243,7 +257,7 @@ interface ActionsTable {
   turn_id: string;
   thread_id: string;
   tool_call_id: string;
-  kind: AnswerableCall['needs'];
+  kind: ActionKind;
   status: ActionStatus;
   agent_name: string | null;
   requested_at: string;

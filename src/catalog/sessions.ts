@@ -175,7 +175,7 @@ export class Sessions {
     await this.#db.transaction().execute(async (db) => {
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
       await db.deleteFrom('blob_references').where('session_id', '=', id).execute();
-      for (const table of ['actions', 'delivery_lanes', 'deliveries'] as const) {
+      for (const table of ['actions', 'kept_answers', 'delivery_lanes', 'deliveries'] as const) {
         await db.deleteFrom(table).where('session_id', '=', id).execute();
       }
       const deleted = db.deleteFrom('sessions').where('id', '=', id).where('deleted_at', 'is not', null);

@@ -378,7 +378,9 @@ export class Turns {
       // First, since a process that adds to the archive holds a lock on this row.
       await db.deleteFrom('turns').where('id', '=', turnId).execute();
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();
-      await db.deleteFrom('actions').where('turn_id', '=', turnId).execute();
+      for (const table of ['actions', 'kept_answers'] as const) {
+        await db.deleteFrom(table).where('turn_id', '=', turnId).execute();
+      }
     });
   }
 }

@@ -1,13 +1,19 @@
 import type { AnswerableCall, ApprovalPolicy, LogRecord, ToolCall, ToolDecided, ToolInfo } from './records.ts';
 import { callKey } from './tool-records.ts';
 
+export type ActionKind = 'approval' | 'response' | 'unknown_outcome';
+
+export function actionKind({ needs, unknownOutcome }: AnswerableCall): ActionKind {
+  return unknownOutcome === undefined ? needs : 'unknown_outcome';
+}
+
 /** A tool call that a person or a client was asked about, and what has become of it. */
 export interface Action {
   /** Unique in its turn. */
   id: string;
   threadId: string;
   toolCallId: string;
-  kind: 'approval' | 'response';
+  kind: ActionKind;
   tool: ToolInfo;
   /** The arguments as the model wrote them. */
   arguments: string;
@@ -47,13 +53,14 @@ export function actionsOf(records: Iterable<LogRecord>): Action[] {
   return [...actions.values()];
 }
 
-function asked({ threadId, toolCallId, needs: kind, policy }: AnswerableCall, call: ToolCall, at: string): Action {
+function asked(pending: AnswerableCall, call: ToolCall, at: string): Action {
+  const { threadId, toolCallId, policy } = pending;
   const expiry = policy?.expiresInSeconds;
   return {
     id: callKey({ threadId, toolCallId }),
     threadId,
     toolCallId,
-    kind,
+    kind: actionKind(pending),
     tool: call.info,
     arguments: call.arguments,
     requestedAt: at,
@@ -67,6 +74,7 @@ function asked({ threadId, toolCallId, needs: kind, policy }: AnswerableCall, ca
 function decide(action: Action, { by, decision, at, reason, remaining }: ToolDecided): void {
   action.decisions.push({ ...(by && { by }), decision, at, ...(reason && { reason }) });
   if (decision === 'deny') action.status = 'denied';
+  if (decision === 'respond') action.status = 'answered';
   if (decision === 'expired') action.status = 'expired';
   if (decision === 'allow' && remaining === 0) action.status = 'allowed';
 }

@@ -1,4 +1,5 @@
 import type {
+  ApprovalPolicy,
   CallSource,
   CancelReason,
   EditedArguments,
@@ -53,7 +54,10 @@ export type ScheduledActivity = {
 }[AppendingActivity];
 
 export type ActivityResult =
-  | { how: 'completed'; elicitation?: PendingElicitation; records: NewRecord[]; stamp?: string }
+  | ({ how: 'completed'; records: NewRecord[]; stamp?: string } & Pick<
+      CallToolResult,
+      'elicitation' | 'unknownOutcome'
+    >)
   | { how: 'failed'; message: string }
   | { how: 'timed_out' }
   | { how: 'cancelled'; started: boolean };
@@ -99,6 +103,8 @@ export interface TurnStart extends ToolScope {
   hasServers: boolean;
   /** The turn waits for answers to its tool calls; otherwise it ends when it needs some. */
   pause?: 'wait';
+  /** A person is asked about at-most-once calls whose outcome is unknown; otherwise the model is told. */
+  onUnknown?: 'ask';
   limits: TurnLimits;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
   queued?: QueuePlace;
@@ -212,6 +218,10 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   signIn?: { id: string; mayRepeat: boolean };
   /** Set if the call continues with the answer to its server's question; the content may be a reference. */
   answered?: { elicitation: PendingElicitation; content: string };
+  /** A person has the call run again, whose outcome is unknown. */
+  repeats?: true;
+  /** Set if a person is asked if the outcome of the call is unknown; `policy`: the one that it was approved by. */
+  onUnknown?: { policy?: ApprovalPolicy };
 }
 
 export interface ConnectToolsInput extends ThreadPlace, RunGuard {
@@ -224,9 +234,11 @@ export interface Appended<R extends NewRecord = NewRecord> {
   stamp: string;
 }
 
-/** Without records if the call waits for an answer of the user: it stays open. */
+/** Without records if the call waits for an answer of the user, or for a person to say how it ended: it stays open. */
 export interface CallToolResult extends Appended {
   elicitation?: PendingElicitation;
+  /** What is known of the outcome. */
+  unknownOutcome?: string;
   /** A worker has begun the next model call, or may have: if its activity does not find it, its usage is unreported. */
   nextIsBegun?: true;
 }

@@ -39,18 +39,8 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   for (const item of input) {
     if (item.type === 'user.message') continue;
     const key = callKey(item);
-    const call = waiting.get(key);
-    const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
-    if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
-    if (answered.has(key)) return { code: 'call_answered_twice', message: `${what} is answered twice` };
-    const refusal = refuseAnswer(call, item);
+    const refusal = refuseInputAnswer(item, waiting.get(key), answered.has(key));
     if (refusal) return refusal;
-    if (item.type === 'user.tool_approval' && item.approval.status === 'allow' && needsVotes(call)) {
-      return {
-        code: 'not_an_approver',
-        message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
-      };
-    }
     answered.add(key);
   }
   const unanswered = answerable.filter((call) => !answered.has(callKey(call)));
@@ -68,19 +58,41 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   };
 }
 
+/** Why a turn that follows the one with a pending call cannot begin with this answer to it. */
+export function refuseInputAnswer(
+  item: Exclude<InputItem, { type: 'user.message' }>,
+  call: PendingCall | undefined,
+  isAnswered: boolean,
+): Refusal | undefined {
+  const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
+  if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
+  if (isAnswered) return { code: 'call_answered_twice', message: `${what} is answered twice` };
+  const refusal = refuseAnswer(call, item);
+  if (refusal) return refusal;
+  if (item.type !== 'user.tool_approval' || item.approval.status !== 'allow' || !needsVotes(call)) return undefined;
+  return {
+    code: 'not_an_approver',
+    message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
+  };
+}
+
 /** Why a pending call cannot be answered like this, by any caller. */
 export function refuseAnswer(
-  { threadId, toolCallId, needs, policy }: PendingCall,
+  { threadId, toolCallId, needs, policy, unknownOutcome }: PendingCall,
   answer: Exclude<InputItem, { type: 'user.message' }>,
 ): Refusal | undefined {
   const what = `tool call ${toolCallId} of thread ${threadId}`;
   const expected = needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
-  if (answer.type !== expected) {
+  if (answer.type !== expected && unknownOutcome === undefined) {
     return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };
   }
   const isEdit = answer.type === 'user.tool_approval' && answer.approval.status === 'allow' && answer.approval.edited;
   if (!isEdit || policy?.mayEditArguments !== false) return undefined;
-  return { code: 'edit_not_allowed', message: `the policy of ${what} does not allow that its arguments are changed` };
+  const message =
+    unknownOutcome === undefined
+      ? `the policy of ${what} does not allow that its arguments are changed`
+      : `the outcome of ${what} is unknown: it can only run again as it ran before`;
+  return { code: 'edit_not_allowed', message };
 }
 
 /** Whether the policy of a call says more than that one subject with the right to decide has to allow it. */

@@ -1,11 +1,12 @@
 import { eventId, firstMessageId } from './ids.ts';
 import {
   actionsRequired,
-  askingCall,
   callKey,
   denial,
+  hasBegun,
   outcomeText,
   toolResponse,
+  waitingAfter,
   type CallKey,
 } from './tool-records.ts';
 import { TurnActions, type TurnEvent, type Verdict } from './turn-actions.ts';
@@ -154,7 +155,7 @@ export class TurnProjection {
       if (resolution.status === 'deny') {
         entries.push(this.#append(denial(call, resolution.reason, at)));
       } else if (resolution.status === 'allow' || call.elicitation) {
-        this.#openCalls.set(callKey(call), { ...call, scheduled: call.elicitation !== undefined });
+        this.#openCalls.set(callKey(call), { ...call, scheduled: hasBegun(call) });
       }
     }
     return entries;
@@ -167,7 +168,7 @@ export class TurnProjection {
       this.#openCalls.set(callKey(thread.parent), { ...thread.parent, scheduled: false });
     }
     for (const call of pending) {
-      this.#openCalls.set(callKey(call), { ...call, scheduled: call.elicitation !== undefined });
+      this.#openCalls.set(callKey(call), { ...call, scheduled: hasBegun(call) });
     }
   }
 
@@ -190,13 +191,12 @@ export class TurnProjection {
     const activity = this.#running.get(scheduledId);
     if (!activity) return []; // an activity that does not append
     this.#running.delete(scheduledId);
-    const records = end.how === 'completed' ? end.records : recordsOfFailure(activity, end, at);
+    const waiting = waitingAfterEnd(activity, end);
+    const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
     if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
-    if (end.how === 'completed' && end.elicitation && activity.name === 'callTool') {
-      this.#actions?.ask(askingCall(activity.input, end.elicitation));
-    }
+    if (waiting) this.#actions?.ask(waiting);
     return withOutputs(records).map((record) => this.#append(record));
   }
 
@@ -363,6 +363,12 @@ export function resolutionOf(call: CallKey & Pick<PendingCall, 'needs'>, input: 
   throw new Error(`the input does not answer ${call.toolCallId}, which the turn resumes`);
 }
 
+/** What a call waits for whose activity has ended without a result. */
+function waitingAfterEnd(activity: ScheduledActivity, end: ActivityResult): PendingCall | undefined {
+  if (activity.name !== 'callTool' || end.how === 'cancelled') return undefined;
+  return waitingAfter(activity.input, end.how === 'completed' ? end : 'lost');
+}
+
 /** The records that stand for an activity which has failed; as many as `countFailureRecords` says. */
 function recordsOfFailure(
   activity: ScheduledActivity,
@@ -383,7 +389,7 @@ function recordsOfFailure(
     }
     case 'callTool': {
       const effect = activity.input.source.run?.effect;
-      const isContinued = activity.input.answered !== undefined;
+      const isContinued = activity.input.answered !== undefined || activity.input.repeats === true;
       const outcome = outcomeOfFailure({ effect, isContinued }, end);
       // An attempt that is to be retried leaves no event in the history, so the call may have been started.
       const text =
@@ -418,7 +424,7 @@ function recordsOfUnfinished(activity: ScheduledActivity, finishReason: 'cancell
 /**
  * The outcome of a call whose activity failed: `callTool` returns every outcome that it knows. Without a result, the
  * outcome is certain only for a tool that may run twice, and for a call that never reached a worker. A call that
- * continues with an answer of the user has reached one before.
+ * continues with an answer of the user, or runs again, has reached one before.
  */
 function outcomeOfFailure(
   { effect, isContinued }: { effect: 'retry' | 'once' | undefined; isContinued: boolean },

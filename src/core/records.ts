@@ -31,8 +31,13 @@ export type UserContentPart = { type: 'text'; text: string } | StoredFile;
 /** A validated item of a turn's input; files are already in the blob store. */
 export type InputItem =
   | { type: 'user.message'; content: string | UserContentPart[] }
-  | { type: 'user.tool_approval'; threadId: string; toolCallId: string; approval: Approval }
-  | { type: 'user.tool_response'; threadId: string; toolCallId: string; content: string };
+  | ({ type: 'user.tool_approval'; threadId: string; toolCallId: string; approval: Approval } & KeptBy)
+  | ({ type: 'user.tool_response'; threadId: string; toolCallId: string; content: string } & KeptBy);
+
+/** An answer that was given before the turn could start has its author, who need not be the creator of the turn. */
+interface KeptBy {
+  by?: Subject;
+}
 
 export type Approval = { status: 'allow'; edited?: EditedArguments } | { status: 'deny'; reason?: string };
 
@@ -244,6 +249,8 @@ export interface ToolResponse extends Base {
   fullText?: FullText;
   /** For a search for tools: the tools that are offered to the model from now on. */
   foundTools?: FoundTool[];
+  /** Who has given the result, in a turn that waited for it. */
+  by?: Subject;
   /** The thread of the sub-agent that has answered. Only the model reads its answer here. */
   fromThread?: string;
 }
@@ -350,6 +357,11 @@ export interface PendingCall {
   edited?: EditedArguments;
   /** Set if the call has begun, and waits for an answer of the user to its server. */
   elicitation?: PendingElicitation;
+  /**
+   * Set if the call has begun and its outcome is unknown: a response says what happened, an approval has it run again. The
+   * text is what is known: the result if nobody knows more.
+   */
+  unknownOutcome?: string;
 }
 
 /** A call that an input answers. */
@@ -403,7 +415,8 @@ export interface ToolDecided extends Base {
   kind: 'tool.decided';
   threadId: string;
   toolCallId: string;
-  decision: 'allow' | 'deny' | 'expired' | 'escalated';
+  /** `respond`: the question of the call's server was answered. */
+  decision: 'allow' | 'deny' | 'respond' | 'expired' | 'escalated';
   /** Absent if time has decided. */
   by?: Subject;
   reason?: string;

@@ -1,6 +1,8 @@
+import type { CallToolInput, CallToolResult } from './history.ts';
 import {
   ROOT_THREAD,
   type ActionRequired,
+  type ApprovalPolicy,
   type CallSource,
   type ModelMessage,
   type PendingCall,
@@ -57,12 +59,13 @@ export function toolResponse(
   return { kind: 'tool.response', at, threadId, toolCallId, outcome, ...executed, content };
 }
 
-/** The content is the bare reason: here it may be a reference, which cannot be put into a sentence. */
-export function denial(
-  { threadId, toolCallId }: CallKey,
-  reason: string | undefined,
-  at: string,
-): Omit<ToolResponse, 'id'> {
+/**
+ * The result of a call that a person has denied. The content is the bare reason: here it may be a reference, which cannot
+ * be put into a sentence. A call whose outcome is unknown is not run again: that remains its outcome.
+ */
+export function denial(call: PendingCall, reason: string | undefined, at: string): Omit<ToolResponse, 'id'> {
+  const { threadId, toolCallId, unknownOutcome } = call;
+  if (unknownOutcome !== undefined) return toolResponse(call, 'unknown_outcome', at, unknownOutcome);
   return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
 }
 
@@ -95,11 +98,47 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
 }
 
 /** A call that has begun, and waits for the user's answer to its server. */
-export function askingCall(
+function askingCall(
   { threadId, toolCallId, source, edited }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source' | 'edited'>,
   elicitation: PendingElicitation,
 ): PendingCall {
   return { threadId, toolCallId, needs: 'response', source, ...(edited && { edited }), elicitation };
+}
+
+/** What a call waits for after its activity has ended without a result; undefined if it has one. */
+export function waitingAfter(
+  call: Pick<CallToolInput, 'threadId' | 'toolCallId' | 'source' | 'edited' | 'onUnknown'>,
+  end: Pick<CallToolResult, 'elicitation' | 'unknownOutcome'> | 'lost',
+): PendingCall | undefined {
+  const { onUnknown } = call;
+  if (end === 'lost') return onUnknown && unknownCall(call, onUnknown, outcomeText('unknown_outcome'));
+  const { elicitation, unknownOutcome } = end;
+  if (elicitation) return askingCall(call, elicitation);
+  return onUnknown && unknownOutcome !== undefined ? unknownCall(call, onUnknown, unknownOutcome) : undefined;
+}
+
+/** A call whose outcome is unknown. Running it again takes the votes that it took before, and no time limit. */
+function unknownCall(
+  { threadId, toolCallId, source, edited }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source' | 'edited'>,
+  { policy }: NonNullable<CallToolInput['onUnknown']>,
+  unknownOutcome: string,
+): PendingCall {
+  const { approvers, quorum = 1 } = policy ?? {};
+  const votes: ApprovalPolicy = { quorum, ...(approvers && { approvers }), onExpiry: 'deny', mayEditArguments: false };
+  return {
+    threadId,
+    toolCallId,
+    needs: 'response',
+    source,
+    ...(edited && { edited }),
+    policy: votes,
+    unknownOutcome,
+  };
+}
+
+/** Whether a pending call may have taken effect. */
+export function hasBegun({ elicitation, unknownOutcome }: PendingCall): boolean {
+  return elicitation !== undefined || unknownOutcome !== undefined;
 }
 
 /** The requests for answers to pending calls: one per thread and need, approvals first. */

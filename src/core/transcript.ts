@@ -3,6 +3,7 @@ import {
   type FullText,
   type InputItem,
   type ModelMessage,
+  type PendingCall,
   type StoredFile,
   type ToolCall,
   type UnsequencedRecord,
@@ -11,7 +12,7 @@ import {
   type FoundTool,
 } from './records.ts';
 import { begunBy, CUT_OFF } from './stopped-work.ts';
-import { callKey, responseText } from './tool-records.ts';
+import { responseText, type CallKey } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
 export type TranscriptItem =
@@ -41,6 +42,12 @@ type ToolResult =
   | Extract<UnsequencedRecord, { kind: 'tool.response' }>
   | Extract<InputItem, { type: 'user.tool_response' }>;
 
+/** What is known of a call beside its message: what it waited for last, and its result. */
+interface KnownCall {
+  pending?: PendingCall;
+  result?: ToolResult;
+}
+
 /** The items of results. Each is created once, so that values derived from an item can be cached with it. */
 const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
 
@@ -63,10 +70,9 @@ export interface PlacedItem {
 }
 
 export function placedTranscript(records: UnsequencedRecord[], threadId: string): PlacedItem[] {
-  const asked = callsThatAsked(records);
-  const results = toolResults(records, threadId, asked);
+  const calls = knownCalls(records, threadId);
   return records.flatMap((record, at) =>
-    itemsOf(record, threadId, { results, asked, records }).map((item): PlacedItem => ({ item, at })),
+    itemsOf(record, threadId, { calls, records }).map((item): PlacedItem => ({ item, at })),
   );
 }
 
@@ -92,23 +98,22 @@ export function userText(text: string): TranscriptItem {
 }
 
 interface Conversation {
-  /** Those of the message's thread, by the ids of their calls. */
-  results: Map<string, ToolResult>;
-  asked: Set<string>;
+  /** Those of the message's thread, by their ids. */
+  calls: ReadonlyMap<string, KnownCall>;
   records: UnsequencedRecord[];
 }
 
-function assistantItems(message: ModelMessage, { results, asked, records }: Conversation): TranscriptItem[] {
+function assistantItems(message: ModelMessage, { calls, records }: Conversation): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
-    const result = results.get(call.id);
-    if (result) return toolItem(call, result, records);
-    const hasAsked = asked.has(callKey({ threadId: message.threadId, toolCallId: call.id }));
-    return { ...itemOf(call), content: hasAsked ? NOT_ANSWERED : NOT_DECIDED, files: [] };
+    const { result, pending } = calls.get(call.id) ?? {};
+    if (result) return toolItem(call, { result, pending }, records);
+    const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : NOT_DECIDED);
+    return { ...itemOf(call), content, files: [] };
   });
   const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';
-  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : []), ...misfit(message)];
+  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : misfit(message))];
 }
 
 /** What the model is told of an answer that does not fit the agent's JSON Schema. */
@@ -122,7 +127,11 @@ function misfit({ structured }: ModelMessage): TranscriptItem[] {
   ];
 }
 
-function toolItem(call: ToolCall, result: ToolResult, records: UnsequencedRecord[]): ToolItem {
+function toolItem(
+  call: ToolCall,
+  { result, pending }: { result: ToolResult; pending: PendingCall | undefined },
+  records: UnsequencedRecord[],
+): ToolItem {
   const known = TOOL_ITEMS.get(result);
   if (known) return known;
   const item =
@@ -133,14 +142,14 @@ function toolItem(call: ToolCall, result: ToolResult, records: UnsequencedRecord
           files: result.files ?? [],
           ...(result.fullText && { fullText: result.fullText }),
         }
-      : { ...itemOf(call), content: result.content, files: [] };
+      : { ...itemOf(call), content: executedWith(pending?.edited?.arguments, result.content), files: [] };
   TOOL_ITEMS.set(result, item);
   return item;
 }
 
 /** The text of a result for the model; with what a sub-agent had begun that was stopped. */
 function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records: UnsequencedRecord[]): string {
-  const text = withArguments(result);
+  const text = executedWith(result.arguments, responseText(result));
   if (result.outcome !== 'cancelled' || result.fromThread === undefined) return text;
   const begun = begunBy(result.fromThread, records);
   return begun === undefined ? text : `${text}\n${begun}`;
@@ -150,47 +159,37 @@ function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records:
  * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
  * others the call ran.
  */
-function withArguments(result: Extract<ToolResult, { kind: 'tool.response' }>): string {
-  const text = responseText(result);
-  if (result.arguments === undefined) return text;
-  return `The user changed the arguments of this tool call. It ran with: ${result.arguments}\n\n${text}`;
+function executedWith(args: string | undefined, text: string): string {
+  if (args === undefined) return text;
+  return `The user changed the arguments of this tool call. It ran with: ${args}\n\n${text}`;
 }
 
 function itemOf({ id: toolCallId, name }: ToolCall): Pick<ToolItem, 'role' | 'toolCallId' | 'name'> {
   return { role: 'tool', toolCallId, name };
 }
 
-/** The calls whose servers have asked the user. The answers are input of the calls, not their results. */
-function callsThatAsked(records: UnsequencedRecord[]): Set<string> {
-  const pending = records.flatMap((record) => ('calls' in record ? record.calls : []));
-  return new Set(pending.filter(({ elicitation }) => elicitation).map(callKey));
-}
-
-function toolResults(
-  records: UnsequencedRecord[],
-  threadId: string,
-  asked: ReadonlySet<string>,
-): Map<string, ToolResult> {
-  const results = new Map<string, ToolResult>();
+function knownCalls(records: UnsequencedRecord[], threadId: string): Map<string, KnownCall> {
+  const calls = new Map<string, KnownCall>();
   // The call of a result may be in a turn that is not read any more, and a later call may have the same id.
-  const called = new Set<string>();
-  const add = (result: ToolResult) => {
-    const { toolCallId } = result;
-    if (result.threadId === threadId && called.has(toolCallId) && !results.has(toolCallId)) {
-      results.set(toolCallId, result);
-    }
-  };
+  const known = (key: CallKey) => (key.threadId === threadId ? calls.get(key.toolCallId) : undefined);
   for (const record of records) {
     if (record.kind === 'model.message' && record.threadId === threadId) {
-      for (const { id } of record.toolCalls) called.add(id);
-    }
-    if (record.kind === 'tool.response') add(record);
-    if (record.kind !== 'turn.created') continue;
-    for (const item of record.input) {
-      if (item.type === 'user.tool_response' && !asked.has(callKey(item))) add(item);
+      for (const { id } of record.toolCalls) if (!calls.has(id)) calls.set(id, {});
+    } else if ('calls' in record) {
+      for (const pending of record.calls) Object.assign(known(pending) ?? {}, { pending });
+    } else if (record.kind === 'tool.response') {
+      const call = known(record);
+      if (call) call.result ??= record;
+    } else if (record.kind === 'turn.created') {
+      for (const item of record.input) {
+        if (item.type !== 'user.tool_response') continue;
+        const call = known(item);
+        // The answer to the question of a server is input of the call, not its result.
+        if (call && !call.pending?.elicitation) call.result ??= item;
+      }
     }
   }
-  return results;
+  return calls;
 }
 
 /** Providers accept about 128 tools at most, and each costs tokens. */

@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
-import type { HistoryEvent, TurnContinuation } from './history.ts';
+import type { HistoryEvent, ScheduledActivity, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
+import { waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
 import { TurnActions, type Answer, type AnswerCommand, type PauseCommand, type TurnCommand } from './turn-actions.ts';
 import type { SignInCommand } from './turn-sign-ins.ts';
@@ -197,6 +198,42 @@ test('whose vote was voided may deny', () => {
   expect(endTask(actions, [command('ann', vote('a', 'deny'))])).toEqual(['a deny ann 0', 'a denied', 'turn.resumed']);
 });
 
+test('a call whose outcome is unknown is answered by what happened, or runs again by the votes that it took', () => {
+  const policy = policyOf({ quorum: 2, expiresInSeconds: 10, onExpiry: 'allow' });
+  const actions = waitingOn(asking('a', policy), asking('b'));
+  endTask(actions, [command('ann', vote('a'), vote('b')), command('bob', vote('a'))]);
+  for (const { source, toolCallId, policy: its } of actions.allowed('main')) {
+    const call = { threadId: 'main', toolCallId, source, onUnknown: its ? { policy: its } : {} };
+    const waiting = waitingAfter(call, 'lost');
+    expect(waiting && actions.ask(waiting)).toBe(true);
+  }
+  expect(endTask(actions, [])).toEqual(['tool.response_required', 'turn.paused']);
+  expect(actions.nextDue).toBeUndefined();
+  const decides = { ...command('eve', vote('a')), mayRespond: false };
+  expect(actions.refuse({ ...decides, answers: [respond('a', 'done')] })).toMatchObject({ code: 'not_an_approver' });
+  expect(actions.refuse({ ...decides, mayDecide: false })).toMatchObject({ code: 'not_an_approver' });
+  expect(actions.refuse(command('ann', edit('a', 'x')))).toMatchObject({ code: 'edit_not_allowed' });
+  expect(endTask(actions, [decides, command('ann', respond('b', 'It was paid.'))])).toEqual([
+    'a allow eve 1',
+    'b succeeded',
+  ]);
+  expect(endTask(actions, [command('ann', vote('a'))])).toEqual(['a allow ann 0', 'turn.resumed']);
+  expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a', repeats: true }]);
+});
+
+test('an answer to the question of a server is neither an approval nor a denial', () => {
+  const actions = waitingOn(running('a'));
+  const source = { turnId: TURN_ID, messageId: 'msg_main', stamp: 's', index: 0 };
+  const elicitation = { question: '{}', state: { blob: 'b' } };
+  const waiting = waitingAfter({ threadId: 'main', toolCallId: 'a', source }, { elicitation });
+  expect(waiting && actions.ask(waiting)).toBe(true);
+  endTask(actions, []);
+  expect(endTask(actions, [command('ann', respond('a', '{"action":"decline"}'))])).toEqual([
+    'a respond ann 0',
+    'turn.resumed',
+  ]);
+});
+
 test('a policy names who may decide, and whom an escalation adds', () => {
   const [bobs, admins] = [
     { subjects: ['bob'], roles: [] },
@@ -328,6 +365,8 @@ test('a forced answer ends what waits and resumes what is paused, also in the ne
   expect(new TurnActions(turnStart({ carry: carryOf(actions) })).isForced).toBe(true);
 });
 
+type CalledTool = Extract<ScheduledActivity, { name: 'callTool' }>['input'];
+
 /** What happens to a turn with three open calls. */
 const happening = fc.oneof(
   fc.record({
@@ -338,6 +377,7 @@ const happening = fc.oneof(
   }),
   fc.record({ type: fc.constant('hold' as const), command: fc.constantFrom('pause' as const, 'resume' as const) }),
   fc.record({ type: fc.constant('result' as const), needs: fc.constantFrom(undefined, 's1', 's2') }),
+  fc.record({ type: fc.constant('lost' as const) }),
   fc.record({ type: fc.constant('sign_in' as const), signInId: fc.constantFrom('s1', 's2') }),
   fc.record({ type: fc.constant('task' as const), after: fc.integer({ min: 0, max: 20_000 }) }),
   fc.record({ type: fc.constant('continue' as const) }),
@@ -366,8 +406,8 @@ test('the workflow and the projection agree on the log, in any order of commands
       let queue: TurnCommand[] = [];
       let eventId = 10;
       let [now, runs] = [BEGIN, 0];
-      const scheduled: { id: number; toolCallId: string }[] = [];
-      const ran = new Set<string>();
+      const scheduled: { id: number; input: CalledTool }[] = [];
+      const [ran, lost] = [new Set<string>(), new Set<string>()];
       const at = () => isoTime(now);
       const input = { ...start, threadId: 'main', messageId: message.id, upTo: 1, step: 1, recent: [], specHash: 'a1' };
       feed({ type: 'started', at: at(), start });
@@ -387,10 +427,11 @@ test('the workflow and the projection agree on the log, in any order of commands
         queue = [];
         feed({ type: 'taskCompleted' });
         for (const { toolCallId, source } of actions.isHeld ? [] : actions.allowed('main')) {
-          if (scheduled.some((one) => one.toolCallId === toolCallId)) continue;
+          if (scheduled.some(({ input: { toolCallId: id } }) => id === toolCallId)) continue;
           ran.add(toolCallId);
-          scheduled.push({ id: eventId, toolCallId });
-          const called = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId, source };
+          const place = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a' };
+          const called: CalledTool = { ...place, toolCallId, source, onUnknown: policy ? { policy } : {} };
+          scheduled.push({ id: eventId, input: called });
           feed({ type: 'scheduled', eventId: eventId++, at: at(), activity: { name: 'callTool', input: called } });
         }
       };
@@ -400,13 +441,22 @@ test('the workflow and the projection agree on the log, in any order of commands
           const given = command(one.who, ...one.calls.map((id) => vote(id, one.status)));
           queue.push(given);
           feed({ type: 'commanded', command: given });
+        } else if (one.type === 'lost') {
+          const call = scheduled.shift();
+          if (!call) continue;
+          lost.add(call.input.toolCallId);
+          feed({ type: 'ended', scheduledEventId: call.id, at: at(), end: { how: 'timed_out' } });
+          const waiting = waitingAfter(call.input, 'lost');
+          if (waiting) actions.ask(waiting);
         } else if (one.type === 'hold') {
           const given = hold(one.command);
           queue.push(given);
           feed({ type: 'commanded', command: given });
         } else if (one.type === 'result') {
-          const { id, toolCallId } = scheduled.shift() ?? {};
-          if (id === undefined || toolCallId === undefined) continue;
+          const call = scheduled.shift();
+          if (!call) continue;
+          const { id } = call;
+          const { toolCallId } = call.input;
           const result = { kind: 'tool.response' as const, at: at(), threadId: 'main', toolCallId, content: 'ok' };
           const records = one.needs
             ? [requiring(one.needs, 'main', toolCallId)]
@@ -448,7 +498,8 @@ test('the workflow and the projection agree on the log, in any order of commands
         expect(responses.length).toBe(1);
         const decided = records.flatMap((one) => (one.kind === 'tool.decided' && one.toolCallId === id ? [one] : []));
         const votes = decided.flatMap(({ by }) => (by ? [by.subjectId] : []));
-        expect(new Set(votes).size).toBe(votes.length);
+        // Whether a call whose outcome is unknown runs again is another question.
+        if (!lost.has(id)) expect(new Set(votes).size).toBe(votes.length);
         const isAllowed = decided.some(
           ({ decision, remaining }) =>
             (decision === 'allow' && remaining === 0) || (decision === 'expired' && policy?.onExpiry === 'allow'),

@@ -13,7 +13,7 @@ import type {
   WithoutId,
 } from './records.ts';
 import type { Caller, Subject } from './subject.ts';
-import { actionsRequired, callKey, denial, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
+import { actionsRequired, callKey, denial, hasBegun, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
 import { TurnSignIns, type SignInCommand, type TurnSignInsState } from './turn-sign-ins.ts';
 import { countVotes, hasVoted, isRepeated, withVote, type Vote } from './votes.ts';
 
@@ -238,19 +238,23 @@ export class TurnActions {
   }
 
   /** The thread's calls that were approved or answered, or whose sign-in has ended, and that have no result. */
-  allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered'>)[] {
+  allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered' | 'repeats'>)[] {
     const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
     return calls.flatMap(({ state, pending, answer }) => {
       if (state !== 'allowed' || !pending) return [];
       const { elicitation } = pending;
       const answered = elicitation && answer !== undefined ? { elicitation, content: answer } : undefined;
-      return [{ ...pending, ...(answered && { answered }) }];
+      const repeats = pending.unknownOutcome !== undefined && { repeats: true as const };
+      return [{ ...pending, ...(answered && { answered }), ...repeats }];
     });
   }
 
-  /** The server of a running call asks the user. False if too many calls wait: the call goes on without an answer. */
+  /**
+   * A running call waits for an answer. False if too many calls wait: the call of a server that asks the user goes on
+   * without an answer. How many outcomes may be unknown is decided before the calls run.
+   */
   ask(pending: PendingCall): boolean {
-    if (!this.waits || this.open.length >= MAX_ASKING) return false;
+    if (!this.waits || (pending.unknownOutcome === undefined && this.open.length >= MAX_ASKING)) return false;
     const calls = this.#threads.get(pending.threadId) ?? new Map<string, TrackedCall>();
     this.#threads.set(pending.threadId, calls.set(pending.toolCallId, { state: 'new', pending, votes: [] }));
     return true;
@@ -386,8 +390,8 @@ export class TurnActions {
     const waiting = this.#all('waiting');
     for (const call of waiting) call.state = 'settled';
     return waiting.map(({ pending }) =>
-      pending.elicitation
-        ? toolResponse(pending, 'unknown_outcome', isoTime(now))
+      hasBegun(pending)
+        ? toolResponse(pending, 'unknown_outcome', isoTime(now), pending.unknownOutcome)
         : toolResponse(pending, 'cancelled', isoTime(now), NOT_AWAITED),
     );
   }
@@ -434,7 +438,7 @@ export class TurnActions {
     }
     const refusal = refuseAnswer(call.pending, answer);
     if (refusal) return refusal;
-    if (!mayAnswer(call, caller)) {
+    if (!mayAnswer(call, answer, caller)) {
       return { code: 'not_an_approver', message: `you may not answer ${what}: its approvers may` };
     }
     if (hasVoted(call.votes, caller.subject)) {
@@ -455,12 +459,13 @@ export class TurnActions {
     if (answer.type === 'user.tool_response' && pending.elicitation) {
       call.state = 'allowed';
       call.answer = answer.content;
-      return [decided(pending, 'allow', { at, by, remaining: 0 })];
+      return [decided(pending, 'respond', { at, by, remaining: 0 })];
     }
     if (answer.type === 'user.tool_response') {
       call.state = 'settled';
       const { threadId, toolCallId, content } = answer;
-      return [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', content }];
+      const executed = pending.edited && { arguments: pending.edited.arguments };
+      return [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', ...executed, content, by }];
     }
     const { approval } = answer;
     if (approval.status === 'deny') {
@@ -562,9 +567,9 @@ function isActive({ state }: TrackedCall): boolean {
   return state === 'running' || state === 'allowed';
 }
 
-function mayAnswer({ pending, isEscalated }: AskedCall, caller: Answerer): boolean {
-  const { needs, policy } = pending;
-  if (needs === 'response') return caller.mayRespond;
+function mayAnswer({ pending, isEscalated }: AskedCall, answer: Answer, caller: Answerer): boolean {
+  const { policy } = pending;
+  if (answer.type === 'user.tool_response') return caller.mayRespond;
   if (isEscalated && policy?.escalate && isAmong(policy.escalate.to, caller)) return true;
   return policy?.approvers ? isAmong(policy.approvers, caller) : caller.mayDecide;
 }

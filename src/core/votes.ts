@@ -41,7 +41,7 @@ function votesOf(votes: Vote[], { subjectId }: Subject): Vote[] {
   return votes.filter(({ by }) => by.subjectId === subjectId);
 }
 
-function answerText(answer: Answer): string {
+export function answerText(answer: Answer): string {
   if (answer.type === 'user.tool_response') return JSON.stringify(answer.content);
   const { approval } = answer;
   return approval.status === 'allow' && approval.edited ? `allow ${approval.edited.hash}` : approval.status;

@@ -1,8 +1,10 @@
 import { decidersFor } from '../auth/rights.ts';
 import type { ActionChange, ActionDecision, ActionDetail, Answers } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
+import { actionKind } from '../core/actions.ts';
 import type { TurnStart } from '../core/history.ts';
 import type { ActionRequired, AnswerableCall, EditedArguments, LogEntry, PendingCall } from '../core/records.ts';
+import type { Answer } from '../core/turn-actions.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
@@ -41,8 +43,9 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
         changes.push({ ordinal, type: 'decided', call, remaining, decision: { decision, at, ...detail } });
       }
     } else if (record.kind === 'tool.response') {
-      const { at, outcome, ...call } = record;
-      changes.push({ ordinal, type: 'answered', call, at, isResponse: outcome === 'succeeded' });
+      const { at, by, outcome, ...call } = record;
+      const answered = { at, ...(by && { by }), isResponse: outcome === 'succeeded' };
+      changes.push({ ordinal, type: 'answered', call, ...answered });
     } else if (record.kind === 'turn.done') {
       const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(({ calls }) => calls) : [];
       changes.push({ ordinal, type: 'ended', pending });
@@ -59,13 +62,18 @@ export function answersOf({
 }: Pick<TurnStart, 'input' | 'createdBy' | 'createdAt'>): Answers | undefined {
   const items = input.flatMap((item): Answers['items'] => {
     if (item.type === 'user.message') return [];
-    const { threadId, toolCallId } = item;
-    if (item.type === 'user.tool_response') return [{ threadId, toolCallId, decision: 'respond' }];
-    const { approval } = item;
-    const detail = approval.status === 'deny' ? shown(approval.reason) : shown(undefined, approval.edited);
-    return [{ threadId, toolCallId, decision: approval.status, ...detail }];
+    const { threadId, toolCallId, by } = item;
+    return [{ threadId, toolCallId, ...decisionOf(item), ...(by && { isKept: true }) }];
   });
   return items.length > 0 ? { by: createdBy, at: createdAt, items } : undefined;
+}
+
+/** An answer as the index has it. */
+export function decisionOf(answer: Answer): Pick<ActionDecision, 'decision' | 'reason' | 'arguments'> {
+  if (answer.type === 'user.tool_response') return { decision: 'respond' };
+  const { approval } = answer;
+  const detail = approval.status === 'deny' ? shown(approval.reason) : shown(undefined, approval.edited);
+  return { decision: approval.status, ...detail };
 }
 
 /** A text that was moved into the blob store is left out of the index: a reason, and edited arguments. */
@@ -86,14 +94,14 @@ async function actionOf(
   subjectId: string,
   sources: ActionSources,
 ) {
-  const { threadId, toolCallId, needs, policy } = call;
+  const { threadId, toolCallId, policy } = call;
   const expiry = policy?.expiresInSeconds;
   return {
     // Derived from the record's id, so that every reader of the log finds the same one.
     id: `act_${record.id.slice(record.id.indexOf('_') + 1)}_${index}`,
     threadId,
     toolCallId,
-    kind: needs,
+    kind: actionKind(call),
     requestedAt: record.at,
     expiresAt: expiry === undefined ? null : new Date(Date.parse(record.at) + expiry * 1000).toISOString(),
     ...decidersFor(call, subjectId),

@@ -6,12 +6,14 @@ import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
+import { answerEndedTurn, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
 import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
+import { turnStatus } from './turn-status.ts';
 
 interface AnswersToCalls {
   /** From `authorizeSession`: the caller may read it. */
@@ -20,15 +22,9 @@ interface AnswersToCalls {
   answers: Answer[];
 }
 
-/** The ids of the calls that were answered, and of those that still wait. */
-export interface AcceptedAnswers {
-  accepted: string[];
-  waiting: string[];
-}
-
 /**
  * Answers calls that wait in the running turn of a session, and returns once the turn has recorded the answers: all of
- * them, or none. A repeated answer changes nothing.
+ * them, or none. Those of an ended turn are kept until the next turn starts with them. A repeated answer changes nothing.
  * @throws EngineError, `unavailable` if it is unknown whether the turn will record them
  */
 export async function answerCalls(
@@ -37,25 +33,32 @@ export async function answerCalls(
 ): Promise<AcceptedAnswers> {
   const { turnIndex, logs, blobs } = engine;
   const last = await turnIndex.confirmedLast(session.id);
-  if (!last) throw nothingPending();
-  const stored = await offload(answers, {
-    blobs,
-    sessionId: session.id,
-    maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES,
-  });
-  const command: AnswerCommand = {
+  const status = last && (await turnStatus(last.id, engine));
+  if (!last || !status) throw nothingPending();
+  const sent: AnswerCommand = {
     type: 'answer',
     id: newId('req'),
     subject: caller.subject,
     roles: caller.roles,
     mayDecide: mayOnSession(caller, session, 'decide'),
     mayRespond: mayOnSession(caller, session, 'send'),
-    answers: stored,
+    answers,
   };
+  const accepted = answers.map(({ toolCallId }) => toolCallId);
+  if (!status.open) {
+    const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
+    if (answered) return answered;
+  }
+  if (await isStartedWith(engine, last.id, sent)) return { accepted, waiting: [], turnId: last.id };
   const run = await logs.currentRun(last.id);
   const { actions, done, start, threads } = run;
   if (!actions || !start) throw nothingPending();
-  const accepted = answers.map(({ toolCallId }) => toolCallId);
+  const stored = await offload(answers, {
+    blobs,
+    sessionId: session.id,
+    maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES,
+  });
+  const command: AnswerCommand = { ...sent, answers: stored };
   if (done) {
     if (!(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw nothingPending();
     return { accepted, waiting: [] };

@@ -174,6 +174,7 @@ async function commandOf(
     ...(agents && { agents }),
     hasServers: hasServers(spec),
     ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
+    ...(spec.config?.on_unknown === 'ask' && { onUnknown: 'ask' }),
     limits: {
       iterations: iterationLimit(spec),
       seconds: config.turnSeconds,

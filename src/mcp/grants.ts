@@ -31,6 +31,10 @@ export interface Grant extends Pick<GrantRow, 'id' | 'version' | 'created_at'>, 
 
 /** The access tokens of one grant. */
 export interface GrantTokens {
+  /** The id of the grant. */
+  id: string;
+  /** The scopes that were requested or granted. @throws SignInRequiredError if the grant has ended */
+  scopes: () => Promise<string[]>;
   /** @throws SignInRequiredError if the grant has ended */
   current: (signal: AbortSignal) => Promise<string>;
   /** The token after one that the server rejected. @throws SignInRequiredError if there is none */
@@ -79,6 +83,11 @@ export class Grants {
 
   tokensOf(id: string): GrantTokens {
     return {
+      id,
+      scopes: async () => {
+        const { target, tokens } = await this.#get(id);
+        return [target.scope, tokens.scope].flatMap((scope) => scope?.split(' ') ?? []);
+      },
       current: async (signal) => {
         const { tokens } = await this.#get(id);
         const { accessToken, freshUntil = Infinity } = tokens;

@@ -209,7 +209,8 @@ export class McpPool {
     try {
       return await work(connection);
     } catch (error) {
-      const isGrantOver = grantId !== undefined && signInRequired(error) !== undefined;
+      const required = signInRequired(error);
+      const isGrantOver = grantId !== undefined && required !== undefined && required.replaces === undefined;
       if (!(error instanceof ConnectionLostError || isGrantOver)) throw error;
       connection.retire();
       if (isLastTry || isGrantOver) throw error;
@@ -245,14 +246,17 @@ export class McpPool {
     }
     const fetch = isGuarded ? guarded : plain;
     if (!grants || !takesSignIn(endpoint)) return fetch;
-    return signedIn(fetch, grantId === undefined ? undefined : grants.tokensOf(grantId));
+    const hasFixedScopes = endpoint.auth?.type === 'authorization_code' && endpoint.auth.scope !== undefined;
+    return signedIn(fetch, grantId === undefined ? undefined : grants.tokensOf(grantId), !hasFixedScopes);
   }
 }
 
 /** The sign-in that an error says is required. */
 function needOf(endpoint: McpEndpoint, error: unknown): SignInNeed | undefined {
   const required = signInRequired(error);
-  return required && takesSignIn(endpoint) ? { endpoint, challenge: required.challenge } : undefined;
+  if (!required || !takesSignIn(endpoint)) return undefined;
+  const { challenge, replaces } = required;
+  return { endpoint, challenge, ...(replaces !== undefined && { replaces }) };
 }
 
 function named(server: string, reason: string): string {

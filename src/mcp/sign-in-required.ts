@@ -27,10 +27,13 @@ export class SignInRequiredError extends McpServerError {
   }
 
   readonly challenge: Challenge;
+  /** The user's grant, if it allows too little. */
+  readonly replaces: string | undefined;
 
-  constructor(challenge: Challenge = {}) {
-    super('requires the user to sign in');
+  constructor(challenge: Challenge = {}, replaces?: string) {
+    super(replaces === undefined ? 'requires the user to sign in' : 'requires the user to allow more');
     this.challenge = challenge;
+    this.replaces = replaces;
   }
 }
 
@@ -58,9 +61,11 @@ const MAX_LENGTH = 1_000;
 
 /**
  * `fetch` that adds the access token of a grant to each request, and repeats a request once with a refreshed token
- * after HTTP 401. A request that is rejected then, or without a grant, fails with `SignInRequiredError`.
+ * after HTTP 401. A request that is rejected then, or without a grant, fails with `SignInRequiredError`; so does one for
+ * which the server requires scopes that the grant was not requested with (RFC 6750, `insufficient_scope`), unless the
+ * operator has fixed the scopes. A sign-in adds these, so a server that is not content with them is not asked again.
  */
-export function signedIn(fetch: Fetch, tokens: GrantTokens | undefined): Fetch {
+export function signedIn(fetch: Fetch, tokens: GrantTokens | undefined, mayAddScopes: boolean): Fetch {
   return async (url, init = {}) => {
     const signal = init.signal ?? NEVER;
     const send = (token: string): Promise<Response> => {
@@ -76,10 +81,27 @@ export function signedIn(fetch: Fetch, tokens: GrantTokens | undefined): Fetch {
       response = await send(refreshed);
       if (response.status === 401) await tokens.drop(refreshed);
     }
+    if (response.status === 403 && tokens && mayAddScopes) {
+      const more = await addedScopes(response, tokens);
+      if (more) {
+        await response.body?.cancel();
+        throw more;
+      }
+    }
     if (response.status !== 401) return response;
     await response.body?.cancel();
     throw new SignInRequiredError(challengeOf(response));
   };
+}
+
+/** The sign-in with the scopes that a grant lacks; undefined if it lacks none that the server names. */
+async function addedScopes(response: Response, tokens: GrantTokens): Promise<SignInRequiredError | undefined> {
+  if (extractWWWAuthenticateParams(response).error !== 'insufficient_scope') return undefined;
+  const { scope = '', ...challenge } = challengeOf(response);
+  const known = await tokens.scopes();
+  const all = new Set([...known, ...scope.split(' ').filter(Boolean)]);
+  if (all.size === new Set(known).size) return undefined;
+  return new SignInRequiredError({ ...challenge, scope: [...all].join(' ') }, tokens.id);
 }
 
 function challengeOf(response: Response): Challenge {

@@ -138,6 +138,10 @@ const runtimeConfig = z.object({
     .enum(['end', 'wait'])
     .nullish()
     .describe('what a turn does that needs an answer to a tool call: end (default), or wait for it'),
+  on_unknown: z
+    .enum(['tell', 'ask'])
+    .nullish()
+    .describe('at-most-once calls whose outcome is unknown: tell the model (default), or ask a person what happened'),
   on_running: z
     .enum(ON_RUNNING)
     .nullish()

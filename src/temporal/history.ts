@@ -309,8 +309,9 @@ class EventDecoder {
         completed.result?.payloads,
         this.#ofActivity,
       );
-      const { records = [], stamp = '', elicitation } = result ?? {};
-      const end: ActivityResult = { how: 'completed', records, stamp, ...(elicitation && { elicitation }) };
+      const { records = [], stamp = '', elicitation, unknownOutcome } = result ?? {};
+      const waits = { ...(elicitation && { elicitation }), ...(unknownOutcome !== undefined && { unknownOutcome }) };
+      const end: ActivityResult = { how: 'completed', records, stamp, ...waits };
       return { scheduledEventId: Number(completed.scheduledEventId), end };
     }
     const failed = event.activityTaskFailedEventAttributes;

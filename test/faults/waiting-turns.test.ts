@@ -9,7 +9,7 @@ import { World } from './support/world.ts';
 
 let it: World;
 beforeAll(async () => {
-  it = await World.start({ apis: 2, spec: { config: { pause: 'wait' } } });
+  it = await World.start({ apis: 2, spec: { config: { pause: 'wait', on_unknown: 'ask' } } });
 });
 afterAll(() => it.checkAndStop());
 
@@ -129,6 +129,40 @@ test('everything is killed around a message and a pause: both count once, and th
   expect([types.slice(0, 2).toSorted(), types.slice(2)]).toEqual([['turn.paused', 'user.steered'], ['turn.resumed']]);
   const { messages = [] } = it.requestsFor(plan).at(-1) ?? {};
   expect(messages.slice(-2).map(({ content }) => content)).toEqual(['Let me think about it.', 'And this?']);
+});
+
+test('the worker is killed after the effects, one with edited arguments: a person says what happened, or has the call run again', async () => {
+  const [worker] = it.workers;
+  const tools = [{ name: 'pay', args: { first: 'hang' } }, { name: 'refund' }];
+  const plan = it.plan({ say: 'I will pay.', tools }, { say: 'Paid.' });
+  const sessionId = await it.session();
+  const owner = it.recorder.ownerOf(sessionId);
+  const turn = await it.turn(sessionId, plan);
+  const [again = '', told = ''] = [0, 1].map((i) => `${plan.id}_0_${i}`);
+  await turn.until((frames) => frames.some(({ type }) => type === 'tool.approval_required'));
+  const edited = { first: 'hang', amount: 7 };
+  expect(await it.recorder.decide({ sessionId, toolCallId: told, status: 'allow', edited, by: owner })).toBe(200);
+  for (const id of [again, told]) await it.ledger.reached(`/${id}`);
+  await it.fault(() => worker?.kill());
+  await worker?.start();
+  await turn.until((frames) => {
+    const asked = frames.flatMap((one) => (one.type === 'tool.response_required' ? one.tool_calls : []));
+    return asked.filter((one) => one.unknown_outcome).length === 2;
+  });
+  await it.crash();
+  await it.recover();
+  expect(await it.recorder.decide({ sessionId, toolCallId: again, status: 'allow', by: owner })).toBe(200);
+  await turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
+  const response = { type: 'user.tool_response', thread_id: 'main', tool_call_id: told, content: 'It was paid.' };
+  const path = `/v1/agents/sessions/${sessionId}/actions`;
+  const { status } = await it.recorder.persist((api) => api.send('POST', path, { input: [response] }), { as: owner });
+  expect(status).toBe(200);
+  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+  expect(await it.outcomes(sessionId)).toEqual({ [again]: 'succeeded', [told]: 'succeeded' });
+  const runs = [again, told].map((id) => it.ledger.effects.filter(({ operation }) => operation.endsWith(`/${id}`)));
+  expect(runs.map((its) => new Set(its.map(({ operation }) => operation)).size)).toEqual([1, 1]);
+  expect(runs.map((its) => its.length)).toEqual([2, 1]);
+  expect(runs[1]).toMatchObject([{ tool: 'refund', arguments: edited }]);
 });
 
 test('the queue survives its session and everything else: each turn begins once, in the order of the requests', async () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
 import { ActionReader } from '../support/action-reader.ts';
 import { ApiClient } from '../support/api-client.ts';
@@ -13,10 +13,15 @@ beforeAll(async () => {
     env: { EVERTURN_API_KEYS: 'root:admin=key-of-root,boss:approver=key-of-boss,ann=key-of-ann,bob:user=key-of-bob' },
     mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
   });
-  const as = (key: string) => new ApiClient(server.server.url, key);
-  clients = { admin: as('key-of-root'), approver: as('key-of-boss'), ann: as('key-of-ann'), bob: as('key-of-bob') };
+  connect();
 });
 afterAll(() => server.stop());
+
+/** A restart gives the server another port. */
+function connect(): void {
+  const as = (key: string) => new ApiClient(server.server.url, key);
+  clients = { admin: as('key-of-root'), approver: as('key-of-boss'), ann: as('key-of-ann'), bob: as('key-of-bob') };
+}
 
 const answer = (status: string, id = 'w1', rest: { reason?: string; arguments?: object } = {}) => ({
   type: 'user.tool_approval',
@@ -216,4 +221,106 @@ test('the calls of a turn that waits are in the inbox, and are decided, while it
     ['action.created', 'w3', 'pending', []],
     ['action.expired', 'w3', 'superseded', []],
   ]);
+});
+
+describe('single answers to the calls of a turn that has ended', () => {
+  type Answer = ReturnType<typeof answer>;
+  const give = async (
+    client: ApiClient,
+    id: string,
+    ...input: Answer[]
+  ): Promise<[status: number, result: unknown]> => {
+    const { status, body } = await client.send('POST', `/v1/agents/sessions/${id}/actions`, { input });
+    return [status, status === 200 ? body.data : body.error.code];
+  };
+  const subject = (slug: string) => ({ subject_slug: slug });
+
+  test('are kept, also over a restart, until the last one starts the turn with all of them', async () => {
+    const { id } = await paused('single', ['w1', 'w2', 'w3']);
+    expect(await give(clients.approver, id, answer('allow', 'w1'))).toEqual([
+      200,
+      { accepted: ['w1'], waiting: ['w2', 'w3'] },
+    ]);
+    await eventually(async () => expect(await inbox(clients.ann, 'single', 'decided')).toEqual([['w1', 'decided']]));
+    await server.restart();
+    connect();
+    const long = 'because '.repeat(1_000).trim();
+    for (let i = 0; i < 2; i++) {
+      expect(await give(clients.ann, id, answer('deny', 'w2', { reason: long }))).toEqual([
+        200,
+        { accepted: ['w2'], waiting: ['w3'] },
+      ]);
+    }
+    expect(await give(clients.ann, id, answer('deny', 'w1'))).toEqual([409, 'already_decided']);
+    expect(await give(clients.ann, id, answer('allow', 'w2'))).toEqual([409, 'already_decided']);
+    expect(await give(clients.ann, id, answer('allow', 'w3'), answer('allow', 'x'))).toEqual([422, 'call_not_pending']);
+    expect(await give(clients.admin, id, answer('allow', 'w3'))).toEqual([403, 'not_an_approver']);
+    expect((await give(clients.bob, id, answer('allow', 'w3')))[0]).toBe(404);
+    server.model.script('single', say('Two were written.'));
+    const [, last] = await give(clients.approver, id, answer('allow', 'w3'));
+    expect(last).toEqual({ accepted: ['w3'], waiting: [], turn_id: expect.stringMatching(/^turn_/) });
+    const turnId = (last as { turn_id: string }).turn_id;
+    const reader = clients.ann.subscribe(id, turnId);
+    expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Two were written.' } });
+    expect(await reader.type('turn.created')).toMatchObject({
+      created_by: subject('boss'),
+      input: [
+        { tool_call_id: 'w1', by: subject('boss') },
+        { tool_call_id: 'w2', by: subject('ann'), approval: { status: 'deny', reason: long } },
+        { tool_call_id: 'w3', by: subject('boss') },
+      ],
+    });
+    const outcomes = reader.frames.flatMap((frame) => (frame.type === 'tool.response' ? [frame.outcome] : []));
+    expect(outcomes.toSorted()).toEqual(['denied', 'succeeded', 'succeeded']);
+    // A client that has not got the response sends the last answer again.
+    expect(await give(clients.approver, id, answer('allow', 'w3'))).toEqual([200, last]);
+    expect(await give(clients.ann, id, answer('allow', 'w3'))).toEqual([409, 'nothing_pending']);
+    await eventually(async () => {
+      const decided = await clients.ann.list<ActionResource>('/v1/agents/actions?status=decided&agent_name=single');
+      const whoDecided = decided.map(({ tool_call_id: call, decisions }) => [
+        call,
+        decisions.map(({ by }) => by?.subject_slug),
+      ]);
+      expect(Object.fromEntries(whoDecided)).toEqual({ w1: ['boss'], w2: ['ann'], w3: ['boss'] });
+    });
+  });
+
+  test('start one turn if two are the last at the same time', async () => {
+    const { id } = await paused('together', ['w1', 'w2']);
+    server.model.script('together', say('Written.'));
+    const results = await Promise.all([
+      give(clients.ann, id, answer('allow', 'w1')),
+      give(clients.approver, id, answer('allow', 'w2')),
+      give(clients.approver, id, answer('allow', 'w2')),
+    ]);
+    expect(results.map(([status]) => status)).toEqual([200, 200, 200]);
+    await eventually(async () => {
+      const turns = await clients.ann.list<{ state: { status: string } }>(`/v1/agents/sessions/${id}/turns`, 25);
+      expect(turns.map(({ state }) => state.status)).toEqual(['done', 'done']);
+    });
+  });
+
+  test('end with another turn: one that answers all calls, or one that goes elsewhere', async () => {
+    const { id } = await paused('replaced', ['w1', 'w2']);
+    await give(clients.approver, id, answer('allow', 'w1'));
+    await eventually(async () => expect(await inbox(clients.ann, 'replaced', 'decided')).toEqual([['w1', 'decided']]));
+    server.model.script('replaced', use({ name: 'write', id: 'w3' }, { name: 'write', id: 'w4' }));
+    await clients.ann.turn(id, [answer('deny', 'w1'), answer('deny', 'w2')]).done;
+    await eventually(async () => {
+      const decided = await clients.ann.list<ActionResource>('/v1/agents/actions?status=decided&agent_name=replaced');
+      const first = decided.find(({ tool_call_id: call }) => call === 'w1');
+      expect(first?.decisions.map(({ by, decision }) => [by?.subject_slug, decision])).toEqual([
+        ['boss', 'allow'],
+        ['ann', 'deny'],
+      ]);
+    });
+    expect(await give(clients.ann, id, answer('allow', 'w4'))).toEqual([200, { accepted: ['w4'], waiting: ['w3'] }]);
+    server.model.script('replaced', say('Elsewhere.'));
+    await clients.ann.turn(id, 'elsewhere', { previous_turn_id: 'none' }).done;
+    expect(await give(clients.ann, id, answer('allow', 'w3'))).toEqual([409, 'nothing_pending']);
+    await eventually(async () => {
+      const states = (await inbox(clients.ann, 'replaced', 'decided')).map(([, status]) => status);
+      expect(states.filter((status) => status === 'superseded')).toHaveLength(2);
+    });
+  });
 });

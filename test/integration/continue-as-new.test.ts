@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
-import { createTurn } from '../../workflows/messages.ts';
+import { commandTurn, createTurn } from '../../workflows/messages.ts';
 import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { byThread, folded } from '../support/api-client.ts';
+import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { testConverter } from '../support/temporal-client.ts';
@@ -110,6 +111,27 @@ test('sub-agents that work in parallel continue as new together, also while one 
   expect(answers?.map(({ content }) => content)).toEqual(['long is done', 'other is done', 'asking is done']);
   const replay = await server.api.subscribe(chat.sessionId, turnId).done;
   expect(byThread(folded(replay))).toEqual(byThread(folded(frames)));
+});
+
+test('a turn that waits for a sign-in does so in its next runs', async () => {
+  const notes = await ProtectedMcpServer.start();
+  onTestFinished(() => notes.stop());
+  const chat = await server.chat({
+    scripts: [use({ name: 'list' }), say('Milk.')],
+    spec: { mcp_servers: [{ type: 'inline', name: 'notes', url: notes.mcp.url }], config: { pause: 'wait' } },
+  });
+  const reader = chat.turn('list');
+  const request = await reader.type('mcp.auth_required');
+  await reader.type('turn.paused');
+  const workflowId = turnWorkflowId(await reader.turnId());
+  const by = { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' };
+  for (let i = 0; (await runsOf(workflowId)) < 2; i++) {
+    await client.workflow
+      .getHandle(workflowId)
+      .signal(commandTurn, { type: 'sign_in', id: `sign-in ${i}`, signInId: `other-${i}`, by });
+  }
+  expect((await new TestBrowser().open(request.mcp_servers[0]?.auth_url ?? '')).text).toContain('You are signed in');
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
 });
 
 test('sub-agents of a turn that waits for answers do so in its next runs', async () => {

@@ -92,14 +92,15 @@ test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed i
   onTestFinished(() => notes.stop());
   const file = fileURLToPath(new URL('../../examples/sign-in-to-an-mcp-server.ts', import.meta.url));
   const env = { ...process.env, EVERTURN_URL: server.api.url };
-  const child = spawn(process.execPath, [file, notes.mcp.url], { env, stdio: ['pipe', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [file, notes.mcp.url], { env, stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
+  let isSignedIn = false;
   for await (const chunk of child.stdout.setEncoding('utf8')) {
     output += String(chunk);
     const [, url] = /\[sign-in\] mine: open (\S+)\n/.exec(output) ?? [];
-    if (url === undefined || child.stdin.writableEnded) continue;
+    if (url === undefined || isSignedIn) continue;
     expect((await new TestBrowser().open(url)).text).toContain('You are signed in to mine');
-    child.stdin.end('\n');
+    isSignedIn = true;
   }
   expect(output).toMatch(/I am the demo model[^]*\[turn\] done\n$/);
   expect(notes.used.length).toBeGreaterThan(0);

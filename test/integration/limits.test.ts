@@ -221,6 +221,13 @@ test('unknown keys are rejected for some time after a few attempts; existing key
   expect(await get(new ApiClient(server.server.url))).toBe(401);
 });
 
+test('an address makes a limited number of requests without a key, where none is needed', async () => {
+  const { ann } = await start({ EVERTURN_REQUESTS_PER_MINUTE: '2' });
+  const visit = async () => (await fetch(`${server.server.url}/v1/agents/mcp/authorize?state=x`)).status;
+  expect([await visit(), await visit(), await visit()]).toEqual([404, 404, 429]);
+  expect((await ann.send('GET', '/v1/agents/slow')).status).toBe(200);
+});
+
 test('one address cannot use all connections: those without a valid key are limited, others continue', async () => {
   const { ann } = await start({});
   const { hostname, port } = new URL(server.server.url);

@@ -122,7 +122,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
 
   test('an image is sent, and a refusal ends the turn', async () => {
     const chat = await open(sending(...events({ refusal: 'I cannot describe people.' })));
-    const image = Buffer.from('image').toString('base64');
+    const image = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1').toString('base64');
     const content = [
       { type: 'text', text: 'who is it?' },
       { type: 'file', name: 'a.png', data: `data:image/png;base64,${image}` },

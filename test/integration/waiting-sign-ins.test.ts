@@ -20,6 +20,7 @@ afterAll(async () => {
 beforeEach(() => {
   notes.user.consents = true;
   notes.rejectsCalls = false;
+  notes.requires = undefined;
 });
 afterEach(async () => {
   const { data } = await server.api.get<{ data: { id: string }[] }>('/v1/agents/mcp/connections');
@@ -54,7 +55,7 @@ test('a turn whose model needs a sign-in waits for it, and goes on by itself', a
   const chat = await server.chat({ scripts: [use({ name: 'list' }), say('Milk.')], spec });
   const reader = chat.turn('list');
   const [url] = await links(reader);
-  expect(await stateOf(chat, reader)).toEqual({ status: 'running' });
+  expect(await stateOf(chat, reader)).toEqual({ status: 'running', paused: ['sign_in'] });
   expect(chat.requests()).toEqual([]);
   expect(await signIn(url)).toContain('The conversation goes on by itself.');
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Milk.' }, required_actions: [] });
@@ -92,7 +93,7 @@ test('calls that the server rejects for their token wait, and run once after the
   });
   const reader = chat.turn('add and list');
   await reader.type('turn.paused');
-  expect(await stateOf(chat, reader)).toEqual({ status: 'running', waiting: ['a1', 'l1'] });
+  expect(await stateOf(chat, reader)).toEqual({ status: 'running', paused: ['sign_in'], waiting: ['a1', 'l1'] });
   const answer = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'a1', approval: { status: 'allow' } };
   const refused = await server.api.send('POST', `${chat.path}/actions`, { input: [answer] });
   expect([refused.status, refused.body.error.code]).toEqual([422, 'call_not_pending']);
@@ -174,6 +175,29 @@ test('sub-agents wait for one sign-in, and then answer their parent in the same 
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'There is milk.' } });
   const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
   expect(byThread(folded(replay))).toEqual(byThread(folded(reader.frames)));
+});
+
+test('a call that needs a further scope waits until the user has allowed it, and fails if that changes nothing', async () => {
+  const chat = await server.chat({ scripts: [use({ name: 'add', id: 'a1' }), use({ name: 'add', id: 'a2' })], spec });
+  const reader = chat.turn('add');
+  notes.requires = 'write';
+  await signIn((await links(reader))[0]);
+  const request = await reader.next((frame) => frame.type === 'mcp.auth_required' && frame.tool_calls.length > 0);
+  const url = request.type === 'mcp.auth_required' ? (request.mcp_servers[0]?.auth_url ?? '') : '';
+  await reader.next(({ type, sequence_number: number }) => type === 'turn.paused' && number > request.sequence_number);
+  const browser = new TestBrowser();
+  expect((await browser.visit(url)).text).toContain('(notes, offline_access, write)');
+  expect((await browser.open(url)).text).toContain('You are signed in');
+  expect(await reader.next(({ type }) => type === 'tool.response')).toMatchObject({ outcome: 'succeeded' });
+  // The authorization server does not know this one.
+  notes.requires = 'unknown';
+  chat.script(say('Once.'));
+  const more = await reader.next(
+    (frame) => frame.type === 'mcp.auth_required' && frame.tool_calls.some(({ id }) => id === 'a2'),
+  );
+  if (more.type === 'mcp.auth_required') await signIn(more.mcp_servers[0]?.auth_url);
+  expect(await reader.end()).toMatchObject({ output: { content: 'Once.' } });
+  expect(responses(reader)).toMatchObject([{ outcome: 'succeeded' }, { tool_call_id: 'a2', outcome: 'failed' }]);
 });
 
 test('beside a question of another tool, both are answered in any order', async () => {

@@ -25,6 +25,8 @@ export class ProtectedMcpServer {
   readonly used: string[] = [];
   /** Whether the MCP server rejects calls of tools, whatever their tokens. */
   rejectsCalls = false;
+  /** The scope that calls of tools need. */
+  requires: string | undefined;
   /** Called for each request for the metadata of the resource, which waits for it. */
   onMetadata: () => Promise<void> = () => Promise.resolve();
   readonly #http: HttpServer;
@@ -36,7 +38,7 @@ export class ProtectedMcpServer {
     this.provider = new Provider(issuer, {
       clients,
       cookies: { keys: ['a secret of the test'] },
-      scopes: ['openid', 'offline_access', 'notes'],
+      scopes: ['openid', 'offline_access', 'notes', 'write'],
       claims: { openid: ['sub'] },
       findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
       interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
@@ -50,7 +52,7 @@ export class ProtectedMcpServer {
         resourceIndicators: {
           enabled: true,
           getResourceServerInfo: (_context, resource) => ({
-            scope: 'notes',
+            scope: 'notes write',
             audience: resource,
             accessTokenFormat: 'opaque',
             accessTokenTTL: accessTokenTtl,
@@ -128,9 +130,13 @@ export class ProtectedMcpServer {
     const [, token] = /^Bearer (\S+)$/.exec(headers.authorization ?? '') ?? [];
     if (token !== undefined) this.used.push(token);
     const found = token === undefined ? undefined : await this.provider.AccessToken.find(token);
-    const isRejected = this.rejectsCalls && body.includes('"tools/call"');
-    if (found?.isValid && found.aud === this.mcp.url && !isRejected) return undefined;
+    const isCall = body.includes('"tools/call"');
     const metadata = `${new URL(this.mcp.url).origin}/.well-known/oauth-protected-resource/mcp`;
+    if (found?.isValid && found.aud === this.mcp.url && !(this.rejectsCalls && isCall)) {
+      if (!isCall || this.requires === undefined || found.scopes.has(this.requires)) return undefined;
+      const challenge = `Bearer error="insufficient_scope", scope="${this.requires}", resource_metadata="${metadata}"`;
+      return { status: 403, headers: { 'www-authenticate': challenge } };
+    }
     return { status: 401, headers: { 'www-authenticate': `Bearer resource_metadata="${metadata}", scope="notes"` } };
   }
 }

@@ -3,7 +3,7 @@ import type { Keyring } from '../../auth/api-keys.ts';
 import { subjectNamed, type Caller } from '../../core/subject.ts';
 import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../../auth/token-verifier.ts';
 import { ApiError } from './errors.ts';
-import type { UnknownKeyLimiter } from './unknown-key-limiter.ts';
+import type { UnknownKeyLimiter } from './address-limiters.ts';
 
 /** The caller of every request to a server without keys. */
 export const LOCAL: Caller = { subject: subjectNamed('local'), roles: ['admin'] };

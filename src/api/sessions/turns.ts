@@ -128,10 +128,11 @@ export function turnRoutes(context: ApiContext): Route[] {
       {
         id: 'answerCalls',
         tag: 'Turns',
-        summary: 'Answer tool calls that wait in the running turn',
+        summary: 'Answer tool calls that wait in the running turn, or on the ended one',
         description:
-          'For agents with `pause: "wait"`. Takes any part of what waits, from several people; either all of the answers ' +
-          'apply or none. The response is sent once the turn has recorded them. A repeated answer changes nothing.',
+          'Takes any part of what waits, from several people; either all of the answers apply or none. The response is ' +
+          'sent once they are recorded: by the turn, if it waits (`pause: "wait"`), else with the session, and the last ' +
+          'one starts the turn that has all of them as its input. A repeated answer changes nothing.',
         largeBody: true,
         body: json(actionsBody, {
           input: [
@@ -142,6 +143,11 @@ export function turnRoutes(context: ApiContext): Route[] {
         errors: [
           'not_an_approver',
           'session_not_found',
+          'session_closed',
+          'request_expired',
+          'invalid_agent',
+          'feature_not_available',
+          'too_many_turns',
           'nothing_pending',
           'already_decided',
           'invalid_answer',
@@ -154,7 +160,9 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
       async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
-        return { data: await answerCalls(context, { session, caller, answers: toAnswers(body.input) }) };
+        const answered = await answerCalls(context, { session, caller, answers: toAnswers(body.input) });
+        const { turnId, ...data } = answered;
+        return { data: { ...data, ...(turnId !== undefined && { turn_id: turnId }) } };
       },
     ),
     route(

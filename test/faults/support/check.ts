@@ -247,20 +247,28 @@ function checkEffects(effects: Effect[], turns: Stored[]): void {
       continue;
     }
     const call = calls.get(operation);
-    const called = call && { server: call.server, tool: call.tool, args: JSON.parse(call.arguments) as unknown };
+    const approved: unknown = responses.get(callOf(operation))?.arguments ?? JSON.parse(call?.arguments ?? '{}');
+    const called = call && { server: call.server, tool: call.tool, args: approved };
     expect({ server, tool, args }, `what ran as ${operation}, and what was called`).toEqual(called);
     const response = responses.get(callOf(operation));
     expect(response?.outcome, `${operation} has run`).not.toMatch(/^(denied|expired)$/);
     expect(response?.content, `${operation} has run`).not.toMatch(/not executed/);
   }
+  const asked = turns.flatMap(({ events }) =>
+    events.flatMap((event) => (event.type === 'tool.response_required' ? event.tool_calls : [])),
+  );
   for (const { id, operation, tool } of calls.values()) {
     const its = effects.filter((effect) => effect.tool === tool && effect.operation === operation);
     const effect = effectOf(tool);
-    if (effect === 'once') expect(its.length, `${tool} ${id} ran`).toBeLessThanOrEqual(1);
+    // A person may have a call run again whose outcome is unknown.
+    const runs = 1 + asked.filter((one) => one.id === id && one.unknown_outcome !== undefined).length;
+    if (effect === 'once') expect(its.length, `${tool} ${id} ran`).toBeLessThanOrEqual(runs);
     const took = its.filter(({ tookEffect }) => tookEffect).length;
     if (effect === undefined || responses.get(id)?.outcome !== 'succeeded') continue;
     expect(its.length, `${tool} ${id} succeeded`).toBeGreaterThan(0);
-    if (effect !== 'none') expect(took, `${tool} ${id} succeeded`).toBe(1);
+    if (effect === 'none') continue;
+    expect(took, `${tool} ${id} succeeded`).toBeGreaterThan(0);
+    expect(took, `${tool} ${id} succeeded`).toBeLessThanOrEqual(effect === 'once' ? runs : 1);
   }
 }
 

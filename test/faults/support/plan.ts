@@ -173,8 +173,9 @@ export function messageFor(plan: Plan): string {
 }
 
 /** The answer to a call that waits for a human. */
-export function approval(status: 'allow' | 'deny', toolCallId: string): Record<string, unknown> {
-  return { type: 'user.tool_approval', thread_id: 'main', tool_call_id: toolCallId, approval: { status } };
+export function approval(status: 'allow' | 'deny', toolCallId: string, edited?: object): Record<string, unknown> {
+  const decision = { status, ...(edited && { arguments: edited }) };
+  return { type: 'user.tool_approval', thread_id: 'main', tool_call_id: toolCallId, approval: decision };
 }
 
 /** The answer to a tool that asks the user, with a word that the tool repeats. */

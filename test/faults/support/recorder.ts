@@ -32,6 +32,8 @@ export interface SentDecision {
   sessionId: string;
   toolCallId: string;
   status: 'allow' | 'deny';
+  /** The edited arguments of the call. */
+  edited?: object;
   by: Subject;
   /** When it was first sent, on the clock of the recorded frames. */
   at: number;
@@ -133,7 +135,7 @@ export class Recorder {
     const sent: SentDecision = { ...decision, at: performance.now() };
     this.decisions.push(sent);
     const path = `/v1/agents/sessions/${sent.sessionId}/actions`;
-    const body = { input: [approval(sent.status, sent.toolCallId)] };
+    const body = { input: [approval(sent.status, sent.toolCallId, sent.edited)] };
     sent.response = (await this.persist((api) => api.send('POST', path, body), { as: sent.by })).status;
     return sent.response;
   }

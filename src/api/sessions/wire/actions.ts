@@ -2,13 +2,14 @@ import { z } from 'zod';
 import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/schema.ts';
 import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
 import type { ActionEvent } from '../../../catalog/actions.ts';
-import { approvalPolicy, subject, timestamp } from './events.ts';
+import { approvalPolicy, timestamp } from './events.ts';
+import { subject } from './subject.ts';
 import { policyToWire, subjectToWire } from './events-to-wire.ts';
 
 /** Actions: the tool calls that wait for a person or a client (`docs/approvals.md`). */
 
 const decisionResource = z.object({
-  by: subject.optional().describe('absent if time has decided, and for a response in a running turn'),
+  by: subject.optional().describe('absent if time has decided'),
   decision: z.enum(['allow', 'deny', 'respond', 'expired']),
   at: timestamp,
   reason: z.string().optional(),
@@ -29,7 +30,7 @@ export const actionResource = z
     agent_name: z.string().nullable(),
     thread_id: z.string(),
     tool_call_id: z.string(),
-    kind: z.enum(['approval', 'response']),
+    kind: z.enum(['approval', 'response', 'unknown_outcome']),
     tool: z.object({ server: z.string().nullable(), name: z.string() }),
     arguments: z
       .record(z.string(), z.unknown())

@@ -126,7 +126,7 @@ export function turnCreatedToWire(record: TurnCreated, position?: number): Sessi
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, arguments: executed, ...rest } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
@@ -138,6 +138,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
     content: fromThread === undefined ? contentOf(record) : '',
     outcome,
     ...(executed !== undefined && { arguments: objectOf(executed) }),
+    ...(by && { by: subjectToWire(by) }),
   };
 }
 
@@ -303,17 +304,22 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
         return { type, content: contentToWire(content, fit, sessionId) };
       }
       case 'user.tool_approval': {
-        const { type, threadId, toolCallId, approval, ...rest } = item;
+        const { type, threadId, toolCallId, approval, by, ...rest } = item;
         rest satisfies NoFields;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: approvalToWire(approval, fit) };
+        const shown = approvalToWire(approval, fit);
+        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown, ...authorToWire(by) };
       }
       case 'user.tool_response': {
-        const { type, threadId, toolCallId, content, ...rest } = item;
+        const { type, threadId, toolCallId, content, by, ...rest } = item;
         rest satisfies NoFields;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, content: fit(content) };
+        return { type, thread_id: threadId, tool_call_id: toolCallId, content: fit(content), ...authorToWire(by) };
       }
     }
   });
+}
+
+function authorToWire(by: Subject | undefined): { by?: ReturnType<typeof subjectToWire> } {
+  return by ? { by: subjectToWire(by) } : {};
 }
 
 function approvalToWire(approval: Approval, fit: (text: string) => string): WireApproval {
@@ -551,6 +557,7 @@ function callRef(call: PendingCall, at: string) {
     needs: __,
     signInId: ___,
     edited: ____,
+    unknownOutcome,
     ...rest
   } = call;
   rest satisfies NoFields;
@@ -560,6 +567,7 @@ function callRef(call: PendingCall, at: string) {
     event_id: source.messageId,
     ...(policy && { policy: policyToWire(policy, at) }),
     ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
+    ...(unknownOutcome !== undefined && { unknown_outcome: unknownOutcome }),
   };
 }
 

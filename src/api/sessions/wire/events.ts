@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { ROLES } from '../../../core/subject.ts';
 import { inputItem, messageContent } from './input.ts';
+import { subject } from './subject.ts';
 
 /**
  * The events of a turn as clients see them (`docs/sessions-api.md`, section 3). Fields that also have an older name are
@@ -8,10 +9,6 @@ import { inputItem, messageContent } from './input.ts';
  */
 
 export const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
-
-export const subject = z
-  .object({ subject_id: z.string(), subject_type: z.string(), subject_slug: z.string() })
-  .meta({ id: 'Subject' });
 
 export const toolInfo = z
   .discriminatedUnion('type', [
@@ -133,6 +130,7 @@ export const toolResponse = z
       .enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'])
       .describe('how the call ended; unknown_outcome: it was started and may or may not have taken effect'),
     arguments: args.optional().describe('the arguments with which it ran, if they were edited'),
+    by: subject.optional().describe('who has given the result, in a turn that waited for it'),
   })
   .meta({ id: 'ToolResponse' });
 
@@ -171,6 +169,13 @@ const toolCallRef = z.object({
   elicitation: elicitation
     .optional()
     .describe('set if the call has begun and its server asks the user: the response is an answer, not a result'),
+  unknown_outcome: z
+    .string()
+    .optional()
+    .describe(
+      'set if the call has begun and its outcome is unknown: a response says what happened, an approval has the call ' +
+        'run again, a denial leaves it unknown',
+    ),
 });
 
 const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
@@ -208,7 +213,9 @@ export const toolDecided = z
     ...base,
     thread_id: z.string(),
     tool_call_id: z.string(),
-    decision: z.enum(['allow', 'deny', 'expired', 'escalated']),
+    decision: z
+      .enum(['allow', 'deny', 'respond', 'expired', 'escalated'])
+      .describe('respond: the question of the MCP server was answered'),
     by: subject.optional().describe('absent if time has decided'),
     reason: z.string().optional(),
     arguments: args.optional().describe('what was allowed, if not the arguments that the model wrote'),

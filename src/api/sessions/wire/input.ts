@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { ON_RUNNING } from '../../../core/session.ts';
 import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
+import { subject } from './subject.ts';
 
 /** Turn input (`docs/sessions-api.md`, section 4), by the names of current and of older clients (section 6). */
 
@@ -77,6 +78,8 @@ const toolResponse = z.object({
   content: z.string(),
 });
 
+const author = { by: subject.optional().describe('who has answered, if that was before the turn could start') };
+
 const returnedMessage = userMessage(z.discriminatedUnion('type', [textPart, filePart]));
 
 /** The content of a user message as it is returned. */
@@ -84,7 +87,7 @@ export const messageContent = returnedMessage.shape.content;
 
 /** An input item as it is returned: in `turn.created` and in turns. */
 export const inputItem = z
-  .discriminatedUnion('type', [returnedMessage, toolApproval, toolResponse])
+  .discriminatedUnion('type', [returnedMessage, toolApproval.extend(author), toolResponse.extend(author)])
   .meta({ id: 'TurnInputItem' });
 
 const sentResponse = toolResponse.extend({ content: z.string().min(1, 'must not be empty') });

@@ -67,14 +67,8 @@ export function toTurnResource({ created, done, ...running }: TurnEnds): TurnRes
   };
 }
 
-function runningToWire({
-  waiting = [],
-  paused = [],
-  position,
-}: Omit<TurnEnds, 'created' | 'done'>): TurnResource['state'] {
-  return {
-    ...runningState(position),
-    ...(waiting.length > 0 && { waiting }),
-    ...(paused.length > 0 && { paused }),
-  };
+type RunningTurn = Pick<TurnEnds, 'waiting' | 'paused' | 'position'>;
+
+function runningToWire({ waiting = [], paused = [], position }: RunningTurn): TurnResource['state'] {
+  return { ...runningState(position), ...(waiting.length > 0 && { waiting }), ...(paused.length > 0 && { paused }) };
 }

@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { agentSpec } from '../../../spec/agent-spec.ts';
 import { identifier, line } from '../../../spec/bounds.ts';
 import { paginationResource } from '../../http/pagination.ts';
-import { sessionEvent, subject, timestamp, turnMetrics, turnState } from './events.ts';
+import { sessionEvent, timestamp, turnMetrics, turnState } from './events.ts';
+import { subject } from './subject.ts';
 import { inputItem } from './input.ts';
 
 /** Request bodies and resources (`docs/sessions-api.md`, sections 1 and 3) except events and turn input. */
@@ -67,7 +68,11 @@ export const turnResource = z
 
 /** The result of `POST …/actions`: the ids of the calls that were answered, and of those that still wait. */
 export const acceptedAnswers = z
-  .object({ accepted: z.array(z.string()), waiting: z.array(z.string()) })
+  .object({
+    accepted: z.array(z.string()),
+    waiting: z.array(z.string()),
+    turn_id: z.string().optional().describe('the turn that was started with the answers to an ended turn'),
+  })
   .meta({ id: 'AcceptedAnswers' });
 
 export const agentResource = z

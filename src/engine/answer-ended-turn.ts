@@ -1,0 +1,168 @@
+import { offload, restore } from '../blobs/offload.ts';
+import type { KeptAnswer } from '../catalog/kept-answer-rows.ts';
+import type { SessionRow } from '../catalog/schema.ts';
+import { refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
+import type { PendingCall } from '../core/records.ts';
+import { callKey } from '../core/tool-records.ts';
+import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
+import { answerText } from '../core/votes.ts';
+import type { Caller } from '../core/subject.ts';
+import { hashOf } from '../lib/hash.ts';
+import { decisionOf } from './action-changes.ts';
+import { checkAnswersTo } from './check-answers.ts';
+import type { Engine } from './engine.ts';
+import { checkEdits } from './edited-arguments.ts';
+import { EngineError } from './errors.ts';
+import { ownerOf } from './start-turn.ts';
+import { TurnRequest } from './turn-request.ts';
+import type { TurnStatus } from './turn-status.ts';
+
+/** Longer texts of kept answers are in the blob store: see `offload`. */
+const INLINE_BYTES = 1024;
+
+interface AnswersToEndedTurn {
+  session: SessionRow;
+  caller: Caller;
+  /** The last turn of the session, which has ended. */
+  turn: TurnStatus;
+  /** Of whom, and with which rights; `answers` as they were sent. */
+  command: AnswerCommand;
+}
+
+/** The calls that are pending after some answers. */
+export interface AcceptedAnswers {
+  /** The ids of the calls that were answered. */
+  accepted: string[];
+  /** The ids of those that still wait. */
+  waiting: string[];
+  /** The turn that was started with all answers. */
+  turnId?: string;
+}
+
+/**
+ * Answers calls that are pending on the ended last turn of a session. Answers are kept until there is one for each
+ * pending call; the last of them starts the turn that has all of them as its input, and is not kept itself: if that turn
+ * cannot be started, nothing was done, and a crash cannot leave a session whose calls are all answered without it.
+ * Undefined if nothing is pending. @throws EngineError
+ */
+export async function answerEndedTurn(
+  engine: Engine,
+  { session, caller, turn, command }: AnswersToEndedTurn,
+): Promise<AcceptedAnswers | undefined> {
+  const { catalog, blobs } = engine;
+  const { answers, subject: by } = command;
+  const pending = turn.pending.filter(({ needs }) => needs !== 'sign_in');
+  if (pending.length === 0) return undefined;
+  if (session.closed) throw new EngineError('session_closed', 'the session is closed');
+  rejectIf(refuse(answers, { pending, kept: [], command }));
+  const accepted = answers.map(({ toolCallId }) => toolCallId);
+  const sessionId = session.id;
+  await checkAnswersTo(pending, answers, engine, sessionId);
+  const { threads = [] } = turn;
+  const context = { session, owner: ownerOf(session, caller), specHash: session.spec_hash, threads, pending };
+  const stored = await Promise.all(
+    (await checkEdits(engine, context, answers)).map((answer) =>
+      offload(answer, { blobs, sessionId, inlineBytes: INLINE_BYTES }),
+    ),
+  );
+  const at = new Date().toISOString();
+  const given = stored.map((answer): KeptAnswer => ({ answer, decision: { by, at, ...decisionOf(answer) } }));
+  let all: KeptAnswer[] = [];
+  let waiting: PendingCall[] = [];
+  const isKept = await catalog.keptAnswers.add({ sessionId, turnId: turn.turnId, at }, (kept) => {
+    rejectIf(refuse(stored, { pending, kept, command }));
+    const known = new Set(kept.map(({ answer }) => callKey(answer)));
+    const added = given.filter(({ answer }) => !known.has(callKey(answer)));
+    all = [...kept, ...added];
+    const answered = new Set(all.map(({ answer }) => callKey(answer)));
+    waiting = pending.filter((call) => !answered.has(callKey(call)));
+    return waiting.length > 0 ? added : [];
+  });
+  if (!isKept) return undefined;
+  if (waiting.length > 0) return { accepted, waiting: waiting.map(({ toolCallId }) => toolCallId) };
+  try {
+    return { accepted, waiting: [], turnId: await startTurn(engine, { session, caller, turn, all }) };
+  } catch (error) {
+    if (!(error instanceof EngineError) || error.code !== 'call_not_pending') throw error;
+    throw new EngineError('already_decided', 'the last answer of another caller was first', { cause: error });
+  }
+}
+
+/** Whether the answers of a caller are in the input of a turn, which a repeated request finds started. */
+export async function isStartedWith(
+  { logs }: Pick<Engine, 'logs'>,
+  turnId: string,
+  { answers, subject }: Pick<AnswerCommand, 'answers' | 'subject'>,
+): Promise<boolean> {
+  const { created } = await logs.firstAndLast(turnId);
+  return answers.every((answer) =>
+    created.input.some(
+      (item) =>
+        item.type !== 'user.message' &&
+        callKey(item) === callKey(answer) &&
+        answerText(item) === answerText(answer) &&
+        (item.by ?? created.createdBy).subjectId === subject.subjectId,
+    ),
+  );
+}
+
+/** Starts the turn once, of several callers that give the last answers at the same time. @throws EngineError */
+async function startTurn(
+  engine: Engine,
+  {
+    session,
+    caller,
+    turn: { turnId },
+    all,
+  }: Pick<AnswersToEndedTurn, 'session' | 'caller' | 'turn'> & { all: KeptAnswer[] },
+): Promise<string> {
+  const items = all.map(({ answer, decision: { by } }) => ({ ...answer, by }));
+  const input = await restore(items, { blobs: engine.blobs, sessionId: session.id });
+  using request = new TurnRequest(engine, {
+    sessionId: session.id,
+    caller,
+    key: undefined,
+    bodyHash: hashOf({ answersTo: turnId, items }),
+    previous: { turn: 'id', turnId },
+    // If another turn runs, it has followed, and the session rejects this one.
+    onRunning: 'cancel',
+    answersCalls: true,
+  });
+  await using turn = await request.claim({ session, input, rateLimitError: undefined });
+  await turn.start();
+  await turn.whenIndexed();
+  turn.acknowledge();
+  return turn.turnId;
+}
+
+/** @throws EngineError */
+function rejectIf(refusal: Refusal | undefined): void {
+  if (refusal) throw new EngineError(refusal.code, refusal.message, { param: refusal.param });
+}
+
+function refuse(
+  answers: Answer[],
+  { pending, kept, command }: { pending: PendingCall[]; kept: KeptAnswer[]; command: AnswerCommand },
+): Refusal | undefined {
+  const { subject, mayDecide, mayRespond } = command;
+  const calls = new Map(pending.map((call) => [callKey(call), call]));
+  const earlier = new Map(kept.map((one) => [callKey(one.answer), one]));
+  const answered = new Set<string>();
+  for (const [i, answer] of answers.entries()) {
+    const key = callKey(answer);
+    const what = `tool call ${answer.toolCallId} of thread ${answer.threadId}`;
+    const known = earlier.get(key);
+    const isRepeated =
+      known?.decision.by.subjectId === subject.subjectId && answerText(known.answer) === answerText(answer);
+    const mayAnswer = answer.type === 'user.tool_approval' ? mayDecide : mayRespond;
+    const refusal =
+      refuseInputAnswer(answer, calls.get(key), answered.has(key)) ??
+      (mayAnswer ? undefined : { code: 'not_an_approver' as const, message: `you may not answer ${what}` }) ??
+      (known && !isRepeated
+        ? { code: 'already_decided' as const, message: `${what} was already answered` }
+        : undefined);
+    if (refusal) return { ...refusal, param: `input.${i}` };
+    answered.add(key);
+  }
+  return undefined;
+}
