@@ -87,13 +87,14 @@ export class TurnCommands {
 
   #endTask(): void {
     const { actions, turnId, sessionId, onRecords } = this.#options;
-    const { records } = actions.endTask(this.#queue, Date.now());
+    const [wasPaused, now] = [actions.isPaused, Date.now()];
+    const { records } = actions.endTask(this.#queue, now);
     if (this.#queue.some(({ type }) => type !== 'answer')) speculation.changed(turnId, actions.isHeld);
     this.#queue = [];
     const through = onRecords(records.length);
     // The inbox and webhooks are told what waits, and what was decided.
-    if (records.some(concernsAction)) indexActions({ turnId, sessionId, through }).catch(() => undefined);
-    for (const record of records) if (isPause(record)) pauses.changed(turnId, actions.isPaused, record.at);
+    if (!records.every(isSteering)) indexActions({ turnId, sessionId, through }).catch(() => undefined);
+    if (actions.isPaused !== wasPaused) pauses.changed(turnId, actions.isPaused, new Date(now).toISOString());
     this.#setAlarm();
   }
 
@@ -127,10 +128,6 @@ async function microtasksDone(): Promise<void> {
   await condition(() => evaluations++ > 0);
 }
 
-function concernsAction({ kind }: UnsequencedRecord): boolean {
-  return kind.startsWith('tool.');
-}
-
-function isPause({ kind }: UnsequencedRecord): boolean {
-  return kind === 'turn.paused' || kind === 'turn.resumed';
+function isSteering(record: UnsequencedRecord): boolean {
+  return record.kind === 'user.steered' || ('reason' in record && record.reason === 'requested');
 }

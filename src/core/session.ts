@@ -24,7 +24,6 @@ export interface SessionState {
 }
 
 /**
-/**
  * What the request for a turn does while another one runs: the new turn cancels that turn, waits in the queue until that
  * turn and all before it have ended, or is rejected; or that turn gets the messages.
  */

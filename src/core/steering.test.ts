@@ -37,6 +37,17 @@ test('messages that arrive during a model call are recorded after its message, a
   expect(steering.hasUnread).toBe(false);
 });
 
+test('a pause during a model call holds the turn at once, and is recorded after the message of the call', () => {
+  const actions = new TurnActions(turnStart());
+  actions.steering.modelCalled();
+  const given = (['pause', 'resume', 'pause'] as const).map((type, i) => ({ type, id: `req_${i}`, subject: ann }));
+  expect(actions.endTask(given, NOW).records).toEqual([]);
+  expect([actions.isHeld, actions.isPaused]).toEqual([true, true]);
+  actions.steering.modelEnded();
+  const kinds = actions.endTask([], NOW).records.map(({ kind }) => kind);
+  expect(kinds).toEqual(['turn.paused', 'turn.resumed', 'turn.paused']);
+});
+
 test('a repeated command is accepted once, also by the next run', () => {
   const actions = new TurnActions(turnStart());
   const command = steer('c1', 'a');

@@ -1,4 +1,4 @@
-import type { UnsequencedRecord, UserSteered, WithoutId } from './records.ts';
+import type { UnsequencedRecord, UserSteered } from './records.ts';
 import type { Subject } from './subject.ts';
 
 /** Messages for the root agent, which its model reads with its next call. All of them are accepted, or none. */
@@ -24,16 +24,17 @@ export const MAX_UNREAD = 32;
 const MAX_IDS = 100;
 
 /**
- * The messages that a running turn gets. A part of `TurnActions`.
+ * What a running turn is told, until it is recorded: messages of users, pauses. A part of `TurnActions`.
  *
- * One that arrives while the root agent calls its model is recorded after the message of that call, which has not read
- * it: so for every reader of the log the next model call is the one that answers it.
+ * What arrives while the root agent calls its model is recorded after the message of that call. The message has not read
+ * it, so for every reader of the log the next model call is the one that answers it; and readers may have been shown the
+ * message, and the record of the servers before it, at the place in the log that follows what the call has read.
  */
 export class Steering {
   readonly #ids: string[];
   /** How many of the recorded messages no model call has read. */
   #unread: number;
-  #unrecorded: WithoutId<UserSteered>[] = [];
+  readonly #unrecorded: UnsequencedRecord[] = [];
   #isCalling = false;
 
   constructor({ ids, unread }: SteeringState = { ids: [], unread: 0 }) {
@@ -57,11 +58,17 @@ export class Steering {
 
   /** Whether there is room for the messages of a command, or they were accepted before. */
   mayAccept({ id, messages }: SteerCommand): boolean {
-    return this.isKnown(id) || this.#unread + this.#unrecorded.length + messages.length <= MAX_UNREAD;
+    const waiting = this.#unread + this.#unrecorded.filter(isMessage).length;
+    return this.isKnown(id) || waiting + messages.length <= MAX_UNREAD;
   }
 
   isKnown(id: string): boolean {
     return this.#ids.includes(id);
+  }
+
+  /** Adds the records of a command. */
+  add(records: UnsequencedRecord[]): void {
+    this.#unrecorded.push(...records);
   }
 
   accept({ id: commandId, subject: by, sessionId, messages }: SteerCommand, at: string): void {
@@ -69,14 +76,14 @@ export class Steering {
     this.#ids.push(commandId);
     this.#ids.splice(0, this.#ids.length - MAX_IDS);
     for (const content of messages) {
-      this.#unrecorded.push({ kind: 'user.steered', at, by, commandId, sessionId, content });
+      this.add([{ kind: 'user.steered', at, by, commandId, sessionId, content }]);
     }
   }
 
-  /** The records of what was accepted; none while the model is called. */
+  /** What is to be recorded now; nothing while the model is called. */
   record(): UnsequencedRecord[] {
     if (this.#isCalling) return [];
-    this.#unread += this.#unrecorded.length;
+    this.#unread += this.#unrecorded.filter(isMessage).length;
     return this.#unrecorded.splice(0);
   }
 
@@ -89,4 +96,8 @@ export class Steering {
   modelEnded(): void {
     this.#isCalling = false;
   }
+}
+
+function isMessage({ kind }: UnsequencedRecord): boolean {
+  return kind === 'user.steered';
 }

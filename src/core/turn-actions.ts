@@ -359,14 +359,10 @@ export class TurnActions {
         const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
         if (accepted.length > 0) by = command.subject;
         records.push(...accepted);
-      } else if (command.type === 'steer') {
-        this.steering.accept(command, isoTime(now));
-        records.push(...this.steering.record());
-      } else if (command.type === 'force_answer') {
-        records.push(...this.#force(command.subject, now));
-        by = command.subject;
       } else {
-        records.push(...this.#pauses.set('requested', command.type === 'pause', now, command.subject));
+        this.#control(command, now);
+        if (command.type === 'force_answer') by = command.subject;
+        records.push(...this.steering.record());
       }
     }
     records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
@@ -379,16 +375,25 @@ export class TurnActions {
     for (const call of this.#all('waiting')) if (call.pending.signInId === signInId) call.state = 'allowed';
   }
 
-  #force(by: Subject, now: number): UnsequencedRecord[] {
+  #control(command: SteerCommand | ForceCommand | PauseCommand, now: number): void {
+    const { type, subject } = command;
+    if (type === 'steer') {
+      this.steering.accept(command, isoTime(now));
+      return;
+    }
+    if (type === 'force_answer') this.steering.add(this.#force(now));
+    this.steering.add(this.#pauses.set('requested', type === 'pause', now, subject));
+  }
+
+  #force(now: number): UnsequencedRecord[] {
     this.#isForced = true;
     const waiting = this.#all('waiting');
     for (const call of waiting) call.state = 'settled';
-    const results = waiting.map(({ pending }) =>
+    return waiting.map(({ pending }) =>
       hasBegun(pending)
         ? toolResponse(pending, 'unknown_outcome', isoTime(now), pending.unknownOutcome)
         : toolResponse(pending, 'cancelled', isoTime(now), NOT_AWAITED),
     );
-    return [...results, ...this.#pauses.set('requested', false, now, by)];
   }
 
   /** Why the turn refuses a command now. */

@@ -220,9 +220,10 @@ export class ClaimedTurn implements AsyncDisposable {
   async steer(): Promise<string | undefined> {
     const { session, caller, previous, claim, onRunning, agent, loadInput } = this.#turn;
     try {
-      const { spec } = await agent;
-      if (onRunningOf(onRunning, spec) !== 'steer') return undefined;
+      // A turn that exists is returned even if it would be rejected now.
       if (!claim.isNew && (await hasTurn(this.#engine, session, this.turnId))) return undefined;
+      const wanted = onRunning ?? onRunningOf(undefined, (await agent).spec);
+      if (wanted !== 'steer') return undefined;
       const isRepetition = !claim.isNew;
       const messages = { session, caller, previous, commandId: this.turnId, isRepetition, loadInput };
       return await steerTurn(this.#engine, messages);

@@ -5,7 +5,7 @@ import type { RecordedTurn } from './support/recorder.ts';
 import { OPERATOR, type Subject } from './support/subjects.ts';
 import { World } from './support/world.ts';
 
-/** Decisions in turns that wait for them, while the processes around them are killed. */
+/** Decisions in turns that wait for them, messages for turns and pauses, while the processes around them are killed. */
 
 let it: World;
 beforeAll(async () => {
@@ -102,6 +102,33 @@ test('two contrary decisions in one workflow task: the first one counts, the oth
   expect(
     await it.recorder.decide({ sessionId: one.turn.sessionId, toolCallId: 'x', status: 'allow', by: OPERATOR }),
   ).toBe(409);
+});
+
+test('everything is killed around a message and a pause: both count once, and the paused turn does nothing', async () => {
+  const [worker] = it.workers;
+  const plan = it.plan({ say: 'Let me think about it.', hold: 1 }, { say: 'I see.' });
+  const sessionId = await it.session();
+  const turn = await it.turn(sessionId, plan);
+  await turn.until((frames) => frames.some((frame) => frame.type === 'model.message.delta'));
+  await it.fault(() => worker?.kill());
+  const sent = [it.recorder.steer(sessionId, 'And this?'), it.recorder.control(sessionId, 'pause')];
+  await received(turn, 2);
+  // The responses wait for the turn. With both APIs gone, the recorder repeats both requests.
+  await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
+  await it.up();
+  expect(await Promise.all(sent)).toEqual([turn.turnId, 200]);
+  const isWhole = ({ frames }: RecordedTurn) =>
+    frames.some((frame) => frame.type === 'model.message.delta' && frame.finish_reason === 'stop');
+  await turn.until(() => isWhole(turn));
+  await it.crash();
+  await it.recover();
+  expect(it.planned.attempts(plan, 1)).toBe(0);
+  expect(await it.recorder.control(sessionId, 'resume')).toBe(200);
+  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'I see.' } });
+  const types = turn.frames.flatMap(({ type }) => (/^turn\.(paused|resumed)|^user/.test(type) ? [type] : []));
+  expect([types.slice(0, 2).toSorted(), types.slice(2)]).toEqual([['turn.paused', 'user.steered'], ['turn.resumed']]);
+  const { messages = [] } = it.requestsFor(plan).at(-1) ?? {};
+  expect(messages.slice(-2).map(({ content }) => content)).toEqual(['Let me think about it.', 'And this?']);
 });
 
 test('the worker is killed after the effects, one with edited arguments: a person says what happened, or has the call run again', async () => {

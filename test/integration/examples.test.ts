@@ -36,6 +36,10 @@ test.each([
     'decide-in-a-running-turn',
     /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\] ran with {"note":"water the plants, and the tree"}\n[^]*\[turn\.done\]\n$/,
   ],
+  [
+    'steer-a-running-turn',
+    /I will count\. [^]*\[turn\.paused\]\n[^]*\[user\.steered\]\n[^]*\[turn\.resumed\]\n[^]*Let me look\. [^]*\[turn\.done\]\n$/,
+  ],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
   [
     'answer-in-a-schema',

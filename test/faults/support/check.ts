@@ -9,7 +9,7 @@ import { checkSubjects } from './check-subjects.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import { effectOf, NEED_APPROVAL, type Effect } from './ledger.ts';
 import { answerOf, approval, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
-import type { Recorder, SentDecision, SentInput } from './recorder.ts';
+import type { Recorder, SentDecision, SentInput, SentMessage } from './recorder.ts';
 import type { World } from './world.ts';
 
 /** A turn as it is stored, and as its owner can read it. */
@@ -61,6 +61,7 @@ export async function checkInvariants(world: World): Promise<number> {
       its,
     );
     checkThreads(its);
+    checkMessages(recorder.messages, sessionId, its);
     checkDecisions(ledger.effects, [...inputs, ...decisions.map(asInput)], its);
     missingAttempts += checkUsage(planned, its);
   }
@@ -326,6 +327,18 @@ function checkThreads(turns: Stored[]): void {
   const last = turns.at(-1)?.turn.state;
   if (last?.status === 'done' && last.required_actions.length > 0) return;
   expect(done.toSorted(), 'sub-agents that ended').toEqual(created.toSorted());
+}
+
+/** 2 for messages to running turns: one that was acknowledged is in that turn, once; another one at most once. */
+function checkMessages(messages: SentMessage[], sessionId: string, turns: Stored[]): void {
+  const recorded = turns.flatMap(({ turn, events }) =>
+    events.flatMap((event) => (event.type === 'user.steered' ? [`${turn.id} ${JSON.stringify(event.content)}`] : [])),
+  );
+  expect(recorded, 'a message is recorded once').toEqual([...new Set(recorded)]);
+  const acknowledged = messages.flatMap((one) =>
+    one.sessionId === sessionId && one.turnId !== undefined ? [`${one.turnId} ${JSON.stringify(one.text)}`] : [],
+  );
+  expect(recorded).toEqual(expect.arrayContaining(acknowledged));
 }
 
 /** 5: a call that needs a decision has run after one for this very call. */

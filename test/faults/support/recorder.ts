@@ -49,6 +49,15 @@ export interface SentResponse {
   response?: number;
 }
 
+/** A message for the running turn of a session, as it was sent. */
+export interface SentMessage {
+  sessionId: string;
+  /** Unique. */
+  text: string;
+  /** The turn that the response named, once there is one. */
+  turnId?: string;
+}
+
 type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
 
 /** The delay between attempts at an API that is unavailable. */
@@ -64,6 +73,7 @@ export class Recorder {
   readonly sessions: RecordedSession[] = [];
   readonly decisions: SentDecision[] = [];
   readonly responses: SentResponse[] = [];
+  readonly messages: SentMessage[] = [];
   /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
   readonly #urls: () => string[];
@@ -137,6 +147,26 @@ export class Recorder {
     const body = { input: [approval(sent.status, sent.toolCallId, sent.edited)] };
     sent.response = (await this.persist((api) => api.send('POST', path, body), { as: sent.by })).status;
     return sent.response;
+  }
+
+  /** Gives a message to the running turn of a session. Returns the id of the turn that has it. */
+  async steer(sessionId: string, text: string): Promise<string | undefined> {
+    const key = newId('req');
+    const sent: SentMessage = { sessionId, text };
+    this.messages.push(sent);
+    const path = `/v1/agents/sessions/${sessionId}/turns`;
+    const body = { input: [{ type: 'user.message', content: text }], on_running: 'steer' };
+    const answer = await this.persist((api) => api.send('POST', path, body, { 'idempotency-key': key }), {
+      as: this.ownerOf(sessionId),
+    });
+    if (answer.status === 200) sent.turnId = answer.body.data.id;
+    return sent.turnId;
+  }
+
+  /** Pauses or resumes the running turn of a session. Returns the status of the response. */
+  async control(sessionId: string, command: 'pause' | 'resume'): Promise<number> {
+    const path = `/v1/agents/sessions/${sessionId}/${command}`;
+    return (await this.persist((api) => api.send('POST', path, {}), { as: this.ownerOf(sessionId) })).status;
   }
 
   /** Answers a question of a turn that waits, in the name of its session's owner. Returns the status of the response. */
