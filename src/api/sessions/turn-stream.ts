@@ -12,7 +12,8 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
-import { deltaToWire, isShown, messageBase, messageEnd, toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
+import { isShown, toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
+import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
 
 /** If the tail has not reached the reader's cursor after this time, the cursor is checked against the log. */
 const CATCH_UP_MS = 2_000;

@@ -4,7 +4,8 @@ import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
 import type { ActionEvent } from '../../../catalog/actions.ts';
 import { approvalPolicy, timestamp } from './events.ts';
 import { subject } from './subject.ts';
-import { policyToWire, subjectToWire } from './events-to-wire.ts';
+import { policyToWire } from './required-actions-to-wire.ts';
+import { subjectToWire } from './subject-to-wire.ts';
 
 /** Actions: the tool calls that wait for a person or a client (`docs/approvals.md`). */
 

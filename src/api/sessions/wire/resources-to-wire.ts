@@ -1,7 +1,10 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
-import { dollars, inputToWire, runningState, stateToWire, subjectToWire } from './events-to-wire.ts';
+import { inputToWire } from './input-to-wire.ts';
+import { dollars } from './messages-to-wire.ts';
+import { subjectToWire } from './subject-to-wire.ts';
+import { runningState, stateToWire } from './turn-state-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
 export function toSession(session: SessionRow): SessionResource {

@@ -1,0 +1,102 @@
+import type {
+  ActionRequired,
+  ApprovalPolicy,
+  AuthRequired,
+  Elicitation,
+  PendingCall,
+  PendingElicitation,
+  RequiredAction,
+} from '../../../core/records.ts';
+import type { WireElicitation, WireRequiredAction } from './events.ts';
+import type { NoFields } from './subject-to-wire.ts';
+
+export function actionToWire(record: RequiredAction): WireRequiredAction {
+  return record.kind === 'mcp.auth_required' ? authRequiredToWire(record) : callsToWire(record);
+}
+
+function authRequiredToWire(record: AuthRequired): WireRequiredAction {
+  const { kind: type, id, at, threadId, servers, calls, ...rest } = record;
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    mcp_servers: servers.map((server) => {
+      const { id, name, authUrl, signInId: _, ...rest } = server;
+      rest satisfies NoFields;
+      return { id, name, auth_url: authUrl };
+    }),
+    servers: servers.map(({ name, authUrl }) => ({
+      mcp_server_name: name,
+      auth_url: authUrl,
+      thread_ids: [threadId],
+    })),
+    tool_calls: calls.map((call) => callRef(call, at)),
+  };
+}
+
+function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRequired): WireRequiredAction {
+  rest satisfies NoFields;
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: threadId,
+    tool_calls: calls.map((call) => callRef(call, at)),
+  };
+}
+
+/** `at`: when the log asked for the answer. */
+function callRef(call: PendingCall, at: string) {
+  const {
+    toolCallId,
+    source,
+    policy,
+    elicitation,
+    threadId: _,
+    needs: __,
+    signInId: ___,
+    edited: ____,
+    unknownOutcome,
+    ...rest
+  } = call;
+  rest satisfies NoFields;
+  return {
+    id: toolCallId,
+    source_event_id: source.messageId,
+    event_id: source.messageId,
+    ...(policy && { policy: policyToWire(policy, at) }),
+    ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
+    ...(unknownOutcome !== undefined && { unknown_outcome: unknownOutcome }),
+  };
+}
+
+function elicitationToWire(elicitation: PendingElicitation): WireElicitation {
+  const { question, state: _, keptOpenBy: __, ...rest } = elicitation;
+  rest satisfies NoFields;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the activity `callTool`
+  const asked = JSON.parse(question) as Elicitation;
+  if (asked.mode === 'url') return asked;
+  const { mode, message, requestedSchema } = asked;
+  return { mode, message, requested_schema: requestedSchema };
+}
+
+/** `at`: when the log asked for the approval. */
+export function policyToWire(
+  policy: ApprovalPolicy,
+  at: string,
+): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
+  // What happens at the expiry is a matter of the agent.
+  const { onExpiry: _, ...shown } = policy;
+  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
+  rest satisfies NoFields;
+  const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
+  return {
+    quorum,
+    ...(approvers && { approvers }),
+    ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
+    ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
+    may_edit_arguments: mayEditArguments,
+  };
+}

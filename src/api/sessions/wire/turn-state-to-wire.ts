@@ -1,0 +1,73 @@
+import type { TurnDone } from '../../../core/records.ts';
+import type { WireTurnDoneState, WireTurnMetrics } from './events.ts';
+import { shortened, dollars } from './messages-to-wire.ts';
+import { actionToWire } from './required-actions-to-wire.ts';
+import type { NoFields } from './subject-to-wire.ts';
+
+/** The state of a turn that has not ended; `position` is its position in the queue, if it waits there. */
+export function runningState(position?: number): { status: 'running'; queued?: { position: number } } {
+  return { status: 'running', ...(position !== undefined && { queued: { position } }) };
+}
+
+export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
+  const ended = { completed_at: at, metrics: metrics(totals) };
+  switch (end.status) {
+    case 'done': {
+      // The next turn continues the threads.
+      const { status, output, requiredActions, threads: _, ...rest } = end;
+      rest satisfies NoFields;
+      return {
+        status,
+        output: output && shortened(output),
+        // Its length was checked with its schema.
+        ...(output?.structured?.fits && { output_json: JSON.parse(output.content) as unknown }),
+        required_actions: requiredActions.map(actionToWire),
+        ...ended,
+      };
+    }
+    case 'cancelled': {
+      const { status, reason, ...rest } = end;
+      rest satisfies NoFields;
+      return { status, reason, ...ended };
+    }
+    case 'error': {
+      const { status, message, ...rest } = end;
+      rest satisfies NoFields;
+      return { status, message, ...ended };
+    }
+  }
+}
+
+function metrics({
+  usage,
+  modelCalls,
+  toolCalls,
+  waitedMs,
+  ...more
+}: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end'>): WireTurnMetrics {
+  more satisfies NoFields;
+  const {
+    inputTokens,
+    outputTokens,
+    cacheReadTokens,
+    cacheWriteTokens,
+    reasoningTokens,
+    unreportedAttempts = 0,
+    costInUsd,
+    ...rest
+  } = usage;
+  rest satisfies NoFields;
+  return {
+    total_input_tokens: inputTokens,
+    total_output_tokens: outputTokens,
+    total_tokens: inputTokens + outputTokens,
+    total_cache_read_tokens: cacheReadTokens,
+    total_cache_write_tokens: cacheWriteTokens,
+    total_reasoning_tokens: reasoningTokens,
+    ...(costInUsd !== undefined && { total_cost_in_usd: dollars(costInUsd) }),
+    model_calls: modelCalls,
+    tool_calls: toolCalls,
+    waited_ms: waitedMs,
+    unreported_attempts: unreportedAttempts,
+  };
+}
