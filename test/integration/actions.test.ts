@@ -217,7 +217,7 @@ test('the calls of a turn that waits are in the inbox, and are decided, while it
     ['action.created', 'q1', 'pending', []],
     ['action.decided', 'w1', 'decided', [{ by: boss, decision: 'allow', at }]],
     ['action.decided', 'w2', 'decided', [{ by: owner, decision: 'deny', at, reason: 'no' }]],
-    ['action.decided', 'q1', 'decided', [{ decision: 'respond', at }]],
+    ['action.decided', 'q1', 'decided', [{ by: owner, decision: 'respond', at }]],
     ['action.created', 'w3', 'pending', []],
     ['action.expired', 'w3', 'superseded', []],
   ]);

@@ -51,6 +51,13 @@ const SECRETS = {
   partOfCancelled: 'secret-of-the-cancelled-answer',
 };
 
+/** Compaction would leave out what the tests look for. */
+const SPEC = {
+  ...onTestServer,
+  instructions: SECRETS.instructions,
+  config: { context_management: { compaction: { enabled: false } } },
+};
+
 let temporal: OwnTemporal;
 let redis: TestRedis;
 let heard: Awaited<ReturnType<typeof listenTo>>;
@@ -165,7 +172,7 @@ test('with a key none of the texts is in any store', async () => {
   await plain.turn(`${SECRETS.message} again`).end();
   expect(JSON.stringify(plain.requests().at(-1)?.messages)).toContain('plain-message');
 
-  chat = await server.chat({ spec: { ...onTestServer, instructions: SECRETS.instructions } });
+  chat = await server.chat({ spec: SPEC });
   chat.script(
     (call) => call.fail(500, SECRETS.retriedError),
     use(
@@ -268,11 +275,7 @@ test('after a rotation old data is readable, waiting turns continue, and new dat
   );
   expect([again.status, again.body.data?.title]).toEqual([201, SECRETS.title]);
   expect(await server.api.list(`/v1/agents/sessions?agent_name=${chat.agent}`)).toHaveLength(2);
-  await server.api.putAgent(chat.agent, {
-    ...onTestServer,
-    instructions: SECRETS.instructions,
-    model: { name: chat.agent },
-  });
+  await server.api.putAgent(chat.agent, { ...SPEC, model: { name: chat.agent } });
   expect(await server.api.list(`/v1/agents/${chat.agent}/versions`)).toHaveLength(1);
 
   const { catalog = new Map<string, Buffer>(), ...others } = await stores();

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, inject, test, vi } from 'vitest';
+import { CUT_OFF } from '../../src/core/stopped-work.ts';
 import { EngineError } from '../../src/engine/errors.ts';
 import { SessionCommands } from '../../src/engine/session-commands.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
@@ -140,7 +141,7 @@ test('a turn that follows a running one calls its model after that one has ended
   await second.done;
   expect((await first.end()).status).toBe('cancelled');
   const [, request] = chat.requests();
-  expect(request?.messages.map(({ content }) => content)).toEqual(['talk', 'I was saying', 'stop']);
+  expect(request?.messages.map(({ content }) => content)).toEqual(['talk', 'I was saying', CUT_OFF, 'stop']);
   expect(chat.requests()).toHaveLength(2);
 });
 

@@ -37,8 +37,7 @@ async function paused(): Promise<{ chat: Chat; turnId: string }> {
 
 test('inputs that are rejected while calls are pending', async () => {
   const { chat, turnId } = await paused();
-  // They are not supported, and must not be taken for the ones that run.
-  const edited = { ...approval('allow'), approval: { status: 'allow', arguments: { path: '/' } } };
+  const edited = { ...approval('allow'), approval: { status: 'allow', arguments: ['/'] } };
   const cases: [unknown, number, string][] = [
     [{ input: [message('hi')], previous_turn_id: turnId }, 422, 'actions_pending'],
     [{ input: [], previous_turn_id: turnId }, 422, 'actions_pending'],
