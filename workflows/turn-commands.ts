@@ -9,7 +9,8 @@ import {
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { UnsequencedRecord } from '../src/core/records.ts';
-import type { TurnActions, TurnEvent } from '../src/core/turn-actions.ts';
+import type { TurnActions } from '../src/core/turn-actions.ts';
+import type { TurnEvent } from '../src/core/turn-command.ts';
 import { commandTurn } from './messages.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */

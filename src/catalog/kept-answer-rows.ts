@@ -2,7 +2,7 @@ import type { Kysely, Transaction } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import { callKey, type CallKey } from '../core/tool-records.ts';
 import type { Subject } from '../core/subject.ts';
-import type { Answer } from '../core/turn-actions.ts';
+import type { Answer } from '../core/turn-command.ts';
 import type { ActionDecision } from './action-index.ts';
 import type { Tables } from './schema.ts';
 

@@ -13,7 +13,8 @@ import type {
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
-import type { TurnActionsState, TurnEvent } from './turn-actions.ts';
+import type { TurnActionsState } from './turn-actions.ts';
+import type { TurnEvent } from './turn-command.ts';
 import type { QueuePlace } from './turn-queue.ts';
 import type { TurnTotals } from './turn-totals.ts';
 

@@ -9,7 +9,8 @@ import {
   waitingAfter,
   type CallKey,
 } from './tool-records.ts';
-import { TurnActions, type TurnEvent, type Verdict } from './turn-actions.ts';
+import { TurnActions } from './turn-actions.ts';
+import type { TurnEvent, Verdict } from './turn-command.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {

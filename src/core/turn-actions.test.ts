@@ -6,7 +6,8 @@ import type { HistoryEvent, ScheduledActivity, TurnContinuation } from './histor
 import { TurnProjection } from './projection.ts';
 import { waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
-import { TurnActions, type Answer, type AnswerCommand, type PauseCommand, type TurnCommand } from './turn-actions.ts';
+import { TurnActions } from './turn-actions.ts';
+import type { Answer, AnswerCommand, PauseCommand, TurnCommand } from './turn-command.ts';
 import type { SignInCommand } from './turn-sign-ins.ts';
 import { NO_TOTALS } from './turn-totals.ts';
 

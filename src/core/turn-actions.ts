@@ -1,91 +1,37 @@
 import type { CallToolInput, TurnStart } from './history.ts';
-import { refuseAnswer, type Refusal } from './input-rules.ts';
+import { refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
-import type {
-  Approvers,
-  AuthRequired,
-  InputItem,
-  PauseReason,
-  PendingCall,
-  ToolDecided,
-  UnsequencedRecord,
-  WithoutId,
-} from './records.ts';
-import type { Caller, Subject } from './subject.ts';
+import type { AuthRequired, PauseReason, PendingCall, UnsequencedRecord, WithoutId } from './records.ts';
+import type { Subject } from './subject.ts';
 import { actionsRequired, callKey, denial, hasBegun, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
-import { TurnSignIns, type SignInCommand, type TurnSignInsState } from './turn-sign-ins.ts';
-import { countVotes, hasVoted, isRepeated, withVote, type Vote } from './votes.ts';
-
-/**
- * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
- * it is in the history, and becomes records of the log if `TurnActions` accepts it.
- */
-export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand | ForceCommand | SteerCommand;
-
-/** Answers to calls that wait in the turn: all of them are accepted, or none. */
-export interface AnswerCommand extends Answerer {
-  type: 'answer';
-  /** Minted by the API, which waits for the verdict on it. */
-  id: string;
-  answers: Answer[];
-}
-
-/**
- * Holds the turn, or lets it continue: no thread of a turn that is held begins a model call or a tool call. What runs
- * ends normally. A repetition changes nothing.
- */
-export interface PauseCommand {
-  type: 'pause' | 'resume';
-  id: string;
-  subject: Subject;
-}
-
-/**
- * All threads answer with their next model calls, which offer no tools. A turn that is paused is resumed, and calls that
- * wait are not answered any more.
- */
-export interface ForceCommand {
-  type: 'force_answer';
-  id: string;
-  subject: Subject;
-}
-
-/** A caller, with what it may do in the session, apart from what policies allow it. */
-export interface Answerer extends Caller {
-  mayDecide: boolean;
-  mayRespond: boolean;
-}
-
-/** An answer to a pending call. */
-export type Answer = Exclude<InputItem, { type: 'user.message' }>;
-
-/** What reaches a turn in the order of its history: commands, and its cancellation, after which it accepts no more. */
-export type TurnEvent = TurnCommand | { type: 'cancelled' };
-
-/** The answer of a turn to a command: a refusal, or undefined if it was accepted. */
-export type Verdict = Refusal | undefined;
-
-/** A call of a thread's last message, or of an earlier run's. */
-interface TrackedCall {
-  /**
-   * - `running`: the server runs it, or is about to.
-   * - `delegated`: a sub-agent answers it, in its own thread.
-   * - `new`: it waits, and the log does not say so yet.
-   * - `waiting`: the log has it in a `tool.approval_required`, `tool.response_required` or `mcp.auth_required`.
-   * - `allowed`: it was approved, its server's question was answered, or its sign-in has ended, and is to run.
-   * - `settled`: it was denied, has expired, or was answered.
-   */
-  state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
-  /** Set for a call that waits, or has waited. */
-  pending?: PendingCall;
-  /** The answer to its server's question. */
-  answer?: string;
-  /** When the log asked for the answer: milliseconds since 1970. */
-  askedAt?: number;
-  isEscalated?: true;
-  votes: Vote[];
-}
+import {
+  isAsked,
+  isUnanswered,
+  isWaitedFor,
+  isActive,
+  mayAnswer,
+  remainingOf,
+  expiresAt,
+  escalatesAt,
+  decided,
+  nameOf,
+  isoTime,
+  type AskedCall,
+  type TrackedCall,
+} from './tracked-call.ts';
+import type {
+  Answer,
+  AnswerCommand,
+  Answerer,
+  ForceCommand,
+  PauseCommand,
+  TurnCommand,
+  TurnEvent,
+  Verdict,
+} from './turn-command.ts';
+import { TurnSignIns, type TurnSignInsState } from './turn-sign-ins.ts';
+import { hasVoted, isRepeated, withVote } from './votes.ts';
 
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnActionsState {
@@ -101,9 +47,6 @@ export const MAX_ASKING = 32;
 
 /** What the model reads of a call that waited when an answer was forced. */
 const NOT_AWAITED = 'This tool call was not executed: the user asked for an answer before it was decided.';
-
-/** A call that waits. */
-type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
 
 /** The pauses of a turn that has nothing to do. */
 const IDLE_REASONS = ['action', 'sign_in'] as const;
@@ -549,62 +492,4 @@ export class TurnActions {
     const all = [...this.#threads.values()].flatMap((calls) => [...calls.values()]);
     return all.filter(isAsked).filter((call) => call.state === state);
   }
-}
-
-function isAsked(call: TrackedCall | undefined): call is AskedCall {
-  return call?.pending !== undefined;
-}
-
-function isUnanswered({ state }: TrackedCall): boolean {
-  return state === 'new' || state === 'waiting';
-}
-
-function isWaitedFor(call: TrackedCall): boolean {
-  return call.state === 'delegated' || isUnanswered(call);
-}
-
-function isActive({ state }: TrackedCall): boolean {
-  return state === 'running' || state === 'allowed';
-}
-
-function mayAnswer({ pending, isEscalated }: AskedCall, answer: Answer, caller: Answerer): boolean {
-  const { policy } = pending;
-  if (answer.type === 'user.tool_response') return caller.mayRespond;
-  if (isEscalated && policy?.escalate && isAmong(policy.escalate.to, caller)) return true;
-  return policy?.approvers ? isAmong(policy.approvers, caller) : caller.mayDecide;
-}
-
-export function isAmong({ subjects, roles }: Approvers, caller: Caller): boolean {
-  return subjects.includes(caller.subject.subjectSlug) || caller.roles.some((role) => roles.includes(role));
-}
-
-function remainingOf({ pending, votes }: AskedCall): number {
-  return Math.max(0, (pending.policy?.quorum ?? 1) - countVotes(votes));
-}
-
-/** When an approval expires: milliseconds since 1970. */
-function expiresAt({ pending, askedAt = Infinity }: AskedCall): number | undefined {
-  const { expiresInSeconds } = pending.policy ?? {};
-  return expiresInSeconds === undefined ? undefined : askedAt + expiresInSeconds * 1000;
-}
-
-function escalatesAt({ pending, askedAt = Infinity, isEscalated }: AskedCall): number | undefined {
-  const { escalate } = pending.policy ?? {};
-  return !escalate || isEscalated ? undefined : askedAt + escalate.afterSeconds * 1000;
-}
-
-function decided(
-  { threadId, toolCallId }: PendingCall,
-  decision: ToolDecided['decision'],
-  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'edited' | 'remaining'>,
-): Omit<ToolDecided, 'id'> {
-  return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
-}
-
-function nameOf({ threadId, toolCallId }: CallKey): string {
-  return `tool call ${toolCallId} of thread ${threadId}`;
-}
-
-function isoTime(now: number): string {
-  return new Date(now).toISOString();
 }

@@ -1,5 +1,5 @@
 import type { Subject } from './subject.ts';
-import type { Answer } from './turn-actions.ts';
+import type { Answer } from './turn-command.ts';
 
 /** An answer of a subject to a call that waits. */
 export interface Vote {

@@ -5,7 +5,7 @@ import type { Approval } from '../core/records.ts';
 import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
-import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
+import type { Answer, AnswerCommand } from '../core/turn-command.ts';
 import { answerEndedTurn, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';

@@ -4,7 +4,7 @@ import type { SessionRow } from '../catalog/schema.ts';
 import { refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
 import type { PendingCall } from '../core/records.ts';
 import { callKey } from '../core/tool-records.ts';
-import type { Answer, AnswerCommand } from '../core/turn-actions.ts';
+import type { Answer, AnswerCommand } from '../core/turn-command.ts';
 import { answerText } from '../core/votes.ts';
 import type { Caller } from '../core/subject.ts';
 import { hashOf } from '../lib/hash.ts';

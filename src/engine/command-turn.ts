@@ -1,4 +1,5 @@
-import type { TurnActions, TurnCommand, Verdict } from '../core/turn-actions.ts';
+import type { TurnActions } from '../core/turn-actions.ts';
+import type { TurnCommand, Verdict } from '../core/turn-command.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 

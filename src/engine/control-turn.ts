@@ -1,6 +1,6 @@
 import type { SessionRow } from '../catalog/schema.ts';
 import type { Subject } from '../core/subject.ts';
-import type { ForceCommand, PauseCommand } from '../core/turn-actions.ts';
+import type { ForceCommand, PauseCommand } from '../core/turn-command.ts';
 import { commandTurn } from './command-turn.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';

@@ -17,7 +17,7 @@ import {
   WORKFLOW_TASK_TIMEOUT,
 } from '../core/temporal-names.ts';
 import type { deleteSession } from '../../workflows/delete-session.ts';
-import type { TurnCommand } from '../core/turn-actions.ts';
+import type { TurnCommand } from '../core/turn-command.ts';
 import { cancelSession, commandTurn, createTurn } from '../../workflows/messages.ts';
 import type { CancelCommand, CreateTurnCommand, SessionStart, TurnCreation } from '../core/session.ts';
 import type { session } from '../../workflows/session.ts';

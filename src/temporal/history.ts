@@ -14,7 +14,7 @@ import {
   type WorkflowClose,
 } from '../core/history.ts';
 import type { CancelReason } from '../core/records.ts';
-import type { TurnCommand } from '../core/turn-actions.ts';
+import type { TurnCommand } from '../core/turn-command.ts';
 import { CANCEL_TURN, REFUSED, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
 import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';

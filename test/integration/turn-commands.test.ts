@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import type { CallModelInput, CallModelResult, TurnStart } from '../../src/core/history.ts';
 import type { ModelMessage } from '../../src/core/records.ts';
-import type { TurnCommand } from '../../src/core/turn-actions.ts';
+import type { TurnCommand } from '../../src/core/turn-command.ts';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';

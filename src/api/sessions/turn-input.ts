@@ -1,6 +1,6 @@
 import type { FileContent } from '../../blobs/store-files.ts';
 import type { InputItem, StoredFile, UserContentPart } from '../../core/records.ts';
-import type { Answer } from '../../core/turn-actions.ts';
+import type { Answer } from '../../core/turn-command.ts';
 import { editedArguments } from '../../engine/edited-arguments.ts';
 import type { ActionsBody, CreateTurnBody } from './wire/input.ts';
 import { ApiError } from '../http/errors.ts';

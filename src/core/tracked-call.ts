@@ -1,0 +1,87 @@
+import type { Approvers, PendingCall, ToolDecided } from './records.ts';
+import type { Caller } from './subject.ts';
+import type { CallKey } from './tool-records.ts';
+import type { Answer, Answerer } from './turn-command.ts';
+import { countVotes, type Vote } from './votes.ts';
+
+/** A call of a thread's last message, or of an earlier run's. */
+export interface TrackedCall {
+  /**
+   * - `running`: the server runs it, or is about to.
+   * - `delegated`: a sub-agent answers it, in its own thread.
+   * - `new`: it waits, and the log does not say so yet.
+   * - `waiting`: the log has it in a `tool.approval_required`, `tool.response_required` or `mcp.auth_required`.
+   * - `allowed`: it was approved, its server's question was answered, or its sign-in has ended, and is to run.
+   * - `settled`: it was denied, has expired, or was answered.
+   */
+  state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
+  /** Set for a call that waits, or has waited. */
+  pending?: PendingCall;
+  /** The answer to its server's question. */
+  answer?: string;
+  /** When the log asked for the answer: milliseconds since 1970. */
+  askedAt?: number;
+  isEscalated?: true;
+  votes: Vote[];
+}
+
+/** A call that waits. */
+export type AskedCall = Omit<TrackedCall, 'pending'> & { pending: PendingCall };
+
+export function isAsked(call: TrackedCall | undefined): call is AskedCall {
+  return call?.pending !== undefined;
+}
+
+export function isUnanswered({ state }: TrackedCall): boolean {
+  return state === 'new' || state === 'waiting';
+}
+
+export function isWaitedFor(call: TrackedCall): boolean {
+  return call.state === 'delegated' || isUnanswered(call);
+}
+
+export function isActive({ state }: TrackedCall): boolean {
+  return state === 'running' || state === 'allowed';
+}
+
+export function mayAnswer({ pending, isEscalated }: AskedCall, answer: Answer, caller: Answerer): boolean {
+  const { policy } = pending;
+  if (answer.type === 'user.tool_response') return caller.mayRespond;
+  if (isEscalated && policy?.escalate && isAmong(policy.escalate.to, caller)) return true;
+  return policy?.approvers ? isAmong(policy.approvers, caller) : caller.mayDecide;
+}
+
+export function isAmong({ subjects, roles }: Approvers, caller: Caller): boolean {
+  return subjects.includes(caller.subject.subjectSlug) || caller.roles.some((role) => roles.includes(role));
+}
+
+export function remainingOf({ pending, votes }: AskedCall): number {
+  return Math.max(0, (pending.policy?.quorum ?? 1) - countVotes(votes));
+}
+
+/** When an approval expires: milliseconds since 1970. */
+export function expiresAt({ pending, askedAt = Infinity }: AskedCall): number | undefined {
+  const { expiresInSeconds } = pending.policy ?? {};
+  return expiresInSeconds === undefined ? undefined : askedAt + expiresInSeconds * 1000;
+}
+
+export function escalatesAt({ pending, askedAt = Infinity, isEscalated }: AskedCall): number | undefined {
+  const { escalate } = pending.policy ?? {};
+  return !escalate || isEscalated ? undefined : askedAt + escalate.afterSeconds * 1000;
+}
+
+export function decided(
+  { threadId, toolCallId }: PendingCall,
+  decision: ToolDecided['decision'],
+  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'edited' | 'remaining'>,
+): Omit<ToolDecided, 'id'> {
+  return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
+}
+
+export function nameOf({ threadId, toolCallId }: CallKey): string {
+  return `tool call ${toolCallId} of thread ${threadId}`;
+}
+
+export function isoTime(now: number): string {
+  return new Date(now).toISOString();
+}

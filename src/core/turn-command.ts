@@ -1,0 +1,54 @@
+import type { Refusal } from './input-rules.ts';
+import type { InputItem } from './records.ts';
+import type { SteerCommand } from './steering.ts';
+import type { Caller, Subject } from './subject.ts';
+import type { SignInCommand } from './turn-sign-ins.ts';
+
+/**
+ * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
+ * it is in the history, and becomes records of the log if `TurnActions` accepts it.
+ */
+export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand | ForceCommand | SteerCommand;
+
+/** Answers to calls that wait in the turn: all of them are accepted, or none. */
+export interface AnswerCommand extends Answerer {
+  type: 'answer';
+  /** Minted by the API, which waits for the verdict on it. */
+  id: string;
+  answers: Answer[];
+}
+
+/**
+ * Holds the turn, or lets it continue: no thread of a turn that is held begins a model call or a tool call. What runs
+ * ends normally. A repetition changes nothing.
+ */
+export interface PauseCommand {
+  type: 'pause' | 'resume';
+  id: string;
+  subject: Subject;
+}
+
+/**
+ * All threads answer with their next model calls, which offer no tools. A turn that is paused is resumed, and calls that
+ * wait are not answered any more.
+ */
+export interface ForceCommand {
+  type: 'force_answer';
+  id: string;
+  subject: Subject;
+}
+
+/** A caller, with what it may do in the session, apart from what policies allow it. */
+export interface Answerer extends Caller {
+  mayDecide: boolean;
+  mayRespond: boolean;
+}
+
+/** An answer to a pending call. */
+export type Answer = Exclude<InputItem, { type: 'user.message' }>;
+
+/** What reaches a turn in the order of its history: commands, and its cancellation, after which it accepts no more. */
+export type TurnEvent = TurnCommand | { type: 'cancelled' };
+
+/** The answer of a turn to a command: a refusal, or undefined if it was accepted. */
+export type Verdict = Refusal | undefined;
