@@ -1,15 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
+import type { Frame } from '../support/api-client.ts';
 import { mulberry32 } from '../support/lossy-bus.ts';
-import { approval, messageFor } from './support/plan.ts';
+import { answer, approval, messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
+import { APPROVERS, type Subject } from './support/subjects.ts';
 import { SEED } from '../support/seed.ts';
-import { World, type Steps } from './support/world.ts';
+import { AGENT, World, type Steps } from './support/world.ts';
 
 /** Row 17: random actions and random faults. A seed reproduces a schedule. */
 
 const DURATION_MS = Number(process.env['DURATION'] ?? 20) * 1000;
-const SESSIONS = 4;
+/** The agent of each person. The turns of the last two wait. */
+const AGENTS = [AGENT, AGENT, 'waiting', 'waiting'];
+/** How deep sub-agents are nested. */
+const MAX_DEPTH = 2;
+/** The time for both approvers, of whom one may have no opinion. */
+const EXPIRY_SECONDS = 3;
 
 test('random actions under random faults', { timeout: DURATION_MS + 300_000 }, async () => {
   process.stdout.write(`The schedule of this run again: npm run test:faults -- random --seed ${SEED}\n`);
@@ -19,10 +26,18 @@ test('random actions under random faults', { timeout: DURATION_MS + 300_000 }, a
     env: { EVERTURN_MODEL_IDLE_SECONDS: '2', EVERTURN_TOOL_TIMEOUT_SECONDS: '6' },
   });
   onTestFinished(() => world.stop());
+  const policy = { decision: 'ask', approvers: { roles: ['approver'] }, quorum: 2, expires_in_seconds: EXPIRY_SECONDS };
+  await world.putAgent('waiting', {
+    model: { name: 'planned' },
+    // A call without a policy would wait for ever if no approver has an opinion.
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: ['refund'] }],
+    client_tools: [{ name: 'door', input_schema: { type: 'object' } }],
+    config: { pause: 'wait', decision_policies: [{ match: { tool: 'refund' }, ...policy }] },
+  });
   const end = performance.now() + DURATION_MS;
   const goesOn = (): boolean => performance.now() < end;
   await Promise.all([
-    ...Array.from({ length: SESSIONS }, (_, i) => new Person(world, new Chance(SEED + i)).live(goesOn)),
+    ...AGENTS.map((agent, i) => new Person(world, new Chance(SEED + i), agent).live(goesOn)),
     new Trouble(world, new Chance(SEED - 1)).cause(goesOn),
   ]);
   await world.check();
@@ -55,16 +70,18 @@ class Chance {
 class Person {
   readonly #world: World;
   readonly #chance: Chance;
+  readonly #agent: string;
 
-  constructor(world: World, chance: Chance) {
+  constructor(world: World, chance: Chance, agent: string) {
     this.#world = world;
     this.#chance = chance;
+    this.#agent = agent;
   }
 
   async live(goesOn: () => boolean): Promise<void> {
     const { recorder } = this.#world;
-    const sessionId = await this.#world.session();
-    let waiting: string[][] = [];
+    const sessionId = await this.#world.session({ agent: this.#agent });
+    let waiting: Waiting[] = [];
     let turn: RecordedTurn | undefined;
     while (goesOn()) {
       const input = waiting.length > 0 ? this.#answers(waiting) : this.#message();
@@ -88,7 +105,42 @@ class Person {
   }
 
   /** Waits for the end, or until the turn is cancelled. Returns the calls that wait, with what they wait for. */
-  async #watch(sessionId: string, turn: RecordedTurn): Promise<string[][]> {
+  async #watch(sessionId: string, turn: RecordedTurn): Promise<Waiting[]> {
+    const answering = this.#answerWaiting(sessionId, turn);
+    const left = await this.#untilLeft(sessionId, turn);
+    // A repeated answer must reach the turn that it is for.
+    await answering;
+    return left;
+  }
+
+  /** Answers each call of a turn that waits, in the name of all who may. */
+  async #answerWaiting(sessionId: string, turn: RecordedTurn): Promise<void> {
+    if (this.#agent === AGENT) return;
+    const asked = () => turn.frames.flatMap(callsIn);
+    for (let answered = 0; ; answered++) {
+      await turn.until(() => asked().length > answered).catch(() => undefined);
+      const next = asked()[answered];
+      if (!next) return;
+      if (next.needs === 'approval') {
+        await Promise.all(APPROVERS.map((by) => this.#vote(sessionId, next, by)));
+      } else {
+        const [item = {}] = this.#answers([next]);
+        await this.#world.recorder.respond(sessionId, item);
+        if (this.#chance.of(0.3)) await this.#world.recorder.respond(sessionId, item);
+      }
+    }
+  }
+
+  /** May allow, deny, have no opinion, change it, or repeat itself. */
+  async #vote(sessionId: string, { id, threadId }: Waiting, by: Subject): Promise<void> {
+    const { recorder } = this.#world;
+    for (let votes = this.#chance.among(1, 1, 1, 0, 2); votes > 0; votes--) {
+      const status = this.#chance.among('allow', 'allow', 'allow', 'deny');
+      await recorder.decide({ sessionId, toolCallId: id, threadId, status, by });
+    }
+  }
+
+  async #untilLeft(sessionId: string, turn: RecordedTurn): Promise<Waiting[]> {
     if (this.#chance.of(0.25)) {
       await Promise.race([sleep(this.#chance.upTo(1500)), turn.done]);
       const how = this.#chance.among('cancel', 'next', 'cut');
@@ -109,20 +161,30 @@ class Person {
     return waitingOf(await turn.done);
   }
 
-  #answers(waiting: string[][]): Record<string, unknown>[] {
-    return waiting.map(([type, id = '']) =>
-      type === 'tool.approval_required'
-        ? approval(this.#chance.among('allow', 'allow', 'deny'), id)
-        : { type: 'user.tool_response', thread_id: 'main', tool_call_id: id, content: 'it is open' },
-    );
+  #answers(waiting: Waiting[]): Record<string, unknown>[] {
+    return waiting.map(({ needs, id, threadId }) => {
+      if (needs === 'approval') return approval(this.#chance.among('allow', 'allow', 'deny'), id, { threadId });
+      if (needs === 'answer') return answer(id, `word${this.#chance.upTo(1_000_000)}`, threadId);
+      return { type: 'user.tool_response', thread_id: threadId, tool_call_id: id, content: 'it is open' };
+    });
   }
 
   #message(): Record<string, unknown>[] {
+    return [{ type: 'user.message', content: messageFor(this.#plan(0)) }];
+  }
+
+  #plan(depth: number): Plan {
     const steps: Steps = Array.from({ length: this.#chance.upTo(2) }, () => ({
       ...this.#says(),
-      tools: Array.from({ length: 1 + this.#chance.upTo(2) }, () => this.#tool()),
+      tools: Array.from({ length: 1 + this.#chance.upTo(2) }, () =>
+        depth < MAX_DEPTH && this.#chance.of(0.15) ? this.#subAgent(depth) : this.#tool(),
+      ),
     }));
-    return [{ type: 'user.message', content: messageFor(this.#world.plan(...steps, this.#says())) }];
+    return this.#world.plan(...steps, this.#says());
+  }
+
+  #subAgent(depth: number): { name: string; args: Record<string, unknown> } {
+    return { name: 'create_sub_agent', args: { name: 'helper', input: messageFor(this.#plan(depth + 1)) } };
   }
 
   #says(): Pick<Steps[number], 'say' | 'pauseMs' | 'faults'> {
@@ -151,7 +213,7 @@ class Person {
 
   #tool(): { name: string; args: Record<string, unknown> } {
     return {
-      name: this.#chance.among('pay', 'pay', 'sync', 'sync', 'look', 'refund', 'door'),
+      name: this.#chance.among('pay', 'pay', 'sync', 'sync', 'look', 'refund', 'refund', 'door', 'ask'),
       args: {
         ms: this.#chance.among(0, 50, 500),
         size: this.#chance.among(0, 0, 2_000, 200_000),
@@ -161,10 +223,29 @@ class Person {
   }
 }
 
-/** The calls that wait, with what they wait for. */
-function waitingOf(end: Awaited<RecordedTurn['done']>): string[][] {
-  if (end.status !== 'done') return [];
-  return end.required_actions.flatMap(({ type, tool_calls: calls }) => calls.map(({ id }) => [type, id]));
+interface Waiting {
+  id: string;
+  threadId: string;
+  needs: 'approval' | 'response' | 'answer';
+}
+
+/** The calls of an event, or of an action of an ended turn, that wait for a person. */
+function callsIn(request: Frame | RequiredAction): Waiting[] {
+  if (request.type === 'tool.approval_required') {
+    return request.tool_calls.map(({ id }) => ({ id, threadId: request.thread_id, needs: 'approval' }));
+  }
+  if (request.type !== 'tool.response_required') return [];
+  return request.tool_calls.map(({ id, elicitation }) => ({
+    id,
+    threadId: request.thread_id,
+    needs: elicitation ? 'answer' : 'response',
+  }));
+}
+
+type RequiredAction = Extract<Awaited<RecordedTurn['done']>, { status: 'done' }>['required_actions'][number];
+
+function waitingOf(end: Awaited<RecordedTurn['done']>): Waiting[] {
+  return end.status === 'done' ? end.required_actions.flatMap(callsIn) : [];
 }
 
 /** Inflicts faults, one after another. */

@@ -230,11 +230,19 @@ function checkOutcomes(turns: Stored[]): void {
   const last = turns.at(-1)?.turn.state;
   const waiting =
     last?.status === 'done' ? last.required_actions.flatMap((action) => action.tool_calls.map(({ id }) => id)) : [];
+  if (waiting.length > 0) waiting.push(...openThreads(turns).map(({ parent }) => parent.tool_call_id));
   expect([...ends, ...waiting].toSorted()).toEqual(
     callsOf(turns)
       .map(({ id }) => id)
       .toSorted(),
   );
+}
+
+/** The sub-agents that have not ended. */
+function openThreads(turns: Stored[]): Extract<SessionEvent, { type: 'thread.created' }>[] {
+  const events = turns.flatMap((one) => one.events);
+  const done = new Set(events.flatMap((event) => (event.type === 'thread.done' ? [event.thread_id] : [])));
+  return events.filter((event) => event.type === 'thread.created').filter((event) => !done.has(event.thread_id));
 }
 
 /**
@@ -281,9 +289,9 @@ function checkEffects(effects: Effect[], turns: Stored[]): void {
 }
 
 /** A decision in a turn that waits, in the form of an input. One without a response may have been accepted. */
-function asInput({ sessionId, toolCallId, status, at, response = 200 }: SentDecision): SentInput {
+function asInput({ sessionId, toolCallId, threadId, status, at, response = 200 }: SentDecision): SentInput {
   const outcome = response === 200 ? 'accepted' : 'refused';
-  return { sessionId, input: [approval(status, toolCallId)], outcome, at };
+  return { sessionId, input: [approval(status, toolCallId, { threadId })], outcome, at };
 }
 
 /** A decision that was acknowledged is in the log, once, and one that was rejected is not. */

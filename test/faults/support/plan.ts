@@ -173,15 +173,19 @@ export function messageFor(plan: Plan): string {
 }
 
 /** The answer to a call that waits for a human. */
-export function approval(status: 'allow' | 'deny', toolCallId: string, edited?: object): Record<string, unknown> {
+export function approval(
+  status: 'allow' | 'deny',
+  toolCallId: string,
+  { threadId = 'main', edited }: { threadId?: string | undefined; edited?: object | undefined } = {},
+): Record<string, unknown> {
   const decision = { status, ...(edited && { arguments: edited }) };
-  return { type: 'user.tool_approval', thread_id: 'main', tool_call_id: toolCallId, approval: decision };
+  return { type: 'user.tool_approval', thread_id: threadId, tool_call_id: toolCallId, approval: decision };
 }
 
 /** The answer to a tool that asks the user, with a word that the tool repeats. */
-export function answer(toolCallId: string, word: string): Record<string, unknown> {
+export function answer(toolCallId: string, word: string, threadId = 'main'): Record<string, unknown> {
   const content = JSON.stringify({ action: 'accept', content: { word } });
-  return { type: 'user.tool_response', thread_id: 'main', tool_call_id: toolCallId, content };
+  return { type: 'user.tool_response', thread_id: threadId, tool_call_id: toolCallId, content };
 }
 
 export function planOf(content: unknown): Plan | undefined {

@@ -31,6 +31,8 @@ export interface SentInput {
 export interface SentDecision {
   sessionId: string;
   toolCallId: string;
+  /** By default that of the agent itself. */
+  threadId?: string;
   status: 'allow' | 'deny';
   /** The edited arguments of the call. */
   edited?: object;
@@ -144,7 +146,7 @@ export class Recorder {
     const sent: SentDecision = { ...decision, at: performance.now() };
     this.decisions.push(sent);
     const path = `/v1/agents/sessions/${sent.sessionId}/actions`;
-    const body = { input: [approval(sent.status, sent.toolCallId, sent.edited)] };
+    const body = { input: [approval(sent.status, sent.toolCallId, sent)] };
     sent.response = (await this.persist((api) => api.send('POST', path, body), { as: sent.by })).status;
     return sent.response;
   }
