@@ -138,14 +138,18 @@ export class Turns {
     );
   }
 
-  /** The accepted turns of a session below a sequence whose logs are not in the archive, oldest first. */
-  async unarchivedBefore(sessionId: string, sequence: number): Promise<string[]> {
+  /**
+   * The turns of a session before an accepted one whose logs are not in the archive, oldest first. If the API process of
+   * the last of them died at the wrong moment, the index does not know yet that it was accepted.
+   */
+  async unarchivedBefore(turn: Pick<TurnRow, 'session_id' | 'sequence' | 'previous_turn_id'>): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('turns')
       .select('id')
       .where('archived', '=', sql.lit(0))
-      .where('session_id', '=', sessionId)
-      .where('sequence', '<', sequence)
+      .where('session_id', '=', turn.session_id)
+      .where((eb) => eb.or([eb('sequence', '<', turn.sequence), eb('id', '=', turn.previous_turn_id)]))
+      .orderBy((eb) => eb('sequence', 'is', null))
       .orderBy('sequence')
       .execute();
     return rows.map(({ id }) => id);

@@ -61,7 +61,7 @@ export async function archiveEarlier(options: Omit<ArchiveOptions, 'through'>): 
   const { catalog, turnId, signal } = options;
   const turn = await catalog.turns.get(turnId);
   if (!turn || turn.sequence === null) return;
-  for (const earlier of await catalog.turns.unarchivedBefore(turn.session_id, turn.sequence)) {
+  for (const earlier of await catalog.turns.unarchivedBefore(turn)) {
     try {
       await archive({ ...options, turnId: earlier });
     } catch (error) {
