@@ -1,3 +1,4 @@
+import proto from '@temporalio/proto';
 import { loadDataConverter } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { listen } from '../../src/demo/local-server.ts';
@@ -9,10 +10,14 @@ import { World } from './support/world.ts';
 
 /** Row 10: content that is larger, deeper or stranger than expected. */
 
+const UNHANDLED_COMMAND =
+  proto.temporal.api.enums.v1.WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND;
+
 let world: World;
 let sessionId: string;
 beforeAll(async () => {
-  world = await World.start();
+  // The usage of a summary is in the metrics of a turn, and in none of its messages.
+  world = await World.start({ spec: { config: { context_management: { compaction: { enabled: false } } } } });
   sessionId = await world.session();
 });
 /** After each of these the session accepts the next message, and nothing is stuck. */
@@ -30,7 +35,8 @@ async function failedWorkflowTasks(): Promise<string[]> {
   for await (const { workflowId } of client.workflow.list()) {
     const history = await client.workflow.getHandle(workflowId).fetchHistory();
     for (const { workflowTaskFailedEventAttributes: failure } of history.events ?? []) {
-      if (!failure) continue;
+      // Temporal repeats the last task of a workflow that got a signal while it ended.
+      if (!failure || failure.cause === UNHANDLED_COMMAND) continue;
       failed.push(`${workflowId}: ${failure.cause} ${await failureMessage(converter, failure.failure)}`);
     }
   }
