@@ -139,20 +139,26 @@ export class Turns {
   }
 
   /**
-   * The turns of a session before an accepted one whose logs are not in the archive, oldest first. If the API process of
-   * the last of them died at the wrong moment, the index does not know yet that it was accepted.
+   * The turns of a session before an accepted one whose logs are not in the archive, oldest first. Of those without a
+   * sequence the index does not know whether they were accepted: their API process may have died before it wrote that.
    */
-  async unarchivedBefore(turn: Pick<TurnRow, 'session_id' | 'sequence' | 'previous_turn_id'>): Promise<string[]> {
-    const rows = await this.#db
+  async unarchivedBefore(
+    turn: Pick<TurnRow, 'id' | 'session_id' | 'sequence' | 'previous_turn_id'>,
+  ): Promise<Pick<TurnRow, 'id' | 'sequence'>[]> {
+    return this.#db
       .selectFrom('turns')
-      .select('id')
+      .select(['id', 'sequence'])
       .where('archived', '=', sql.lit(0))
       .where('session_id', '=', turn.session_id)
-      .where((eb) => eb.or([eb('sequence', '<', turn.sequence), eb('id', '=', turn.previous_turn_id)]))
-      .orderBy((eb) => eb('sequence', 'is', null))
+      .where(({ eb, or, and }) =>
+        or([
+          eb('sequence', '<', turn.sequence),
+          and([eb('sequence', 'is', null), eb('queue_number', 'is', null), eb('id', '<', turn.id)]),
+          and([eb('sequence', 'is', null), eb('id', '=', turn.previous_turn_id)]),
+        ]),
+      )
       .orderBy('sequence')
       .execute();
-    return rows.map(({ id }) => id);
   }
 
   /** The turns of a session without a following turn: the ends of its branches. */

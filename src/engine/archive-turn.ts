@@ -3,6 +3,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { actionChanges } from './action-changes.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
+import { isUnavailable } from './unavailable.ts';
 
 interface ArchiveOptions {
   catalog: Catalog;
@@ -54,18 +55,25 @@ export async function archive({
 
 /**
  * Archives the earlier turns of a session, all of which have ended: their workers may have died before they did, and
- * webhooks hear of the turns of a session in order. One that cannot be read does not block the others: housekeeping
- * retries it.
+ * webhooks hear of the turns of a session in order. One that cannot be read does not block the others, unless it may be
+ * readable later: housekeeping retries all of them.
  */
 export async function archiveEarlier(options: Omit<ArchiveOptions, 'through'>): Promise<void> {
-  const { catalog, turnId, signal } = options;
+  const { catalog, logs, turnIndex, turnId, signal } = options;
   const turn = await catalog.turns.get(turnId);
   if (!turn || turn.sequence === null) return;
-  for (const earlier of await catalog.turns.unarchivedBefore(turn)) {
+  const tryTo = async (work: () => Promise<unknown>): Promise<void> => {
     try {
-      await archive({ ...options, turnId: earlier });
+      await work();
     } catch (error) {
-      if (signal.aborted) throw error;
+      if (signal.aborted || isUnavailable(error)) throw error;
     }
+  };
+  let earlier = await catalog.turns.unarchivedBefore(turn);
+  const unknown = earlier.filter(({ sequence }) => sequence === null);
+  for (const { id } of unknown) await tryTo(async () => turnIndex.accept(await logs.start(id)));
+  if (unknown.length > 0) earlier = await catalog.turns.unarchivedBefore(turn);
+  for (const { id, sequence } of earlier) {
+    if (sequence !== null) await tryTo(() => archive({ ...options, turnId: id }));
   }
 }

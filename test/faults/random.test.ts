@@ -21,6 +21,7 @@ const EXPIRY_SECONDS = 3;
 test('random actions under random faults', { timeout: DURATION_MS + 300_000 }, async () => {
   process.stdout.write(`The schedule of this run again: npm run test:faults -- random --seed ${SEED}\n`);
   const world = await World.start({
+    isNotified: true,
     apis: 2,
     workers: 2,
     env: { EVERTURN_MODEL_IDLE_SECONDS: '2', EVERTURN_TOOL_TIMEOUT_SECONDS: '6' },

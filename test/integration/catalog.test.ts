@@ -212,9 +212,11 @@ test('unarchived turns are listed, the oldest first, without those that are only
   await catalog.archive.add('archived', [{ ordinal: 1, record: end }], { complete: true });
   await catalog.turns.request({ id: 'asked', session_id: 's', created_at: NOW });
   expect((await catalog.turns.unarchived()).map(({ id }) => id)).toEqual(['first', 'later']);
-  const last = { session_id: 's', sequence: 5, previous_turn_id: 'asked' };
-  expect(await catalog.turns.unarchivedBefore(last)).toEqual(['first', 'later', 'asked']);
-  expect(await catalog.turns.unarchivedBefore({ ...last, sequence: 2, previous_turn_id: null })).toEqual(['first']);
+  const before = async (turn: { id: string; sequence: number; previous_turn_id: string | null }) =>
+    (await catalog.turns.unarchivedBefore({ session_id: 's', ...turn })).map(({ id }) => id).toSorted();
+  expect(await before({ id: 'b', sequence: 5, previous_turn_id: 'later' })).toEqual(['asked', 'first', 'later']);
+  expect(await before({ id: 'a', sequence: 5, previous_turn_id: 'asked' })).toEqual(['asked', 'first', 'later']);
+  expect(await before({ id: 'a', sequence: 2, previous_turn_id: null })).toEqual(['first']);
 });
 
 test('records with all kinds of text are read from the archive unchanged', async () => {
