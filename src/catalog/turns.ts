@@ -150,11 +150,11 @@ export class Turns {
       .select(['id', 'sequence'])
       .where('archived', '=', sql.lit(0))
       .where('session_id', '=', turn.session_id)
-      .where(({ eb, or, and }) =>
-        or([
+      .where((eb) =>
+        eb.or([
           eb('sequence', '<', turn.sequence),
-          and([eb('sequence', 'is', null), eb('queue_number', 'is', null), eb('id', '<', turn.id)]),
-          and([eb('sequence', 'is', null), eb('id', '=', turn.previous_turn_id)]),
+          eb.and([eb('sequence', 'is', null), eb('queue_number', 'is', null), eb('id', '<', turn.id)]),
+          eb.and([eb('sequence', 'is', null), eb('id', '=', turn.previous_turn_id)]),
         ]),
       )
       .orderBy('sequence')
