@@ -44,6 +44,9 @@ const UNREACHED = [
   'GET /v1/agents/mcp/callback',
   'POST /v1/agents/mcp/authorize',
   'POST /v1/agents/sessions/{session_id}/actions',
+  'POST /v1/agents/sessions/{session_id}/force_answer',
+  'POST /v1/agents/sessions/{session_id}/pause',
+  'POST /v1/agents/sessions/{session_id}/resume',
 ];
 
 const report = z.object({
@@ -178,7 +181,7 @@ checks.use_after_free.enabled = false
 
 # Of all numbers few are cursors of a stream.
 [[operations]]
-include-operation-id = ["subscribeToTurn", "streamTurn", "streamActions"]
+include-operation-id = ["subscribeToTurn", "streamTurn", "streamActions", "streamSession"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404"]
 `;
 }
