@@ -1,5 +1,5 @@
 // The agent waits for decisions: its turn and its stream stay open while a tool call needs an approval, which arrives by
-// a request of its own, possibly from somebody else. This one edits the arguments: the call runs with the edited ones.
+// a request of its own, possibly from another client. This one edits the arguments: the call runs with the edited ones.
 import { agentSpec, createDraft, events, send } from './everturn-client.ts';
 
 const spec = await agentSpec('demo');

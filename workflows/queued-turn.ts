@@ -1,24 +1,9 @@
-import {
-  CancellationScope,
-  condition,
-  continueAsNew,
-  proxyActivities,
-  setHandler,
-  workflowInfo,
-} from '@temporalio/workflow';
-import type { Activities } from '../activities/index.ts';
+import { CancellationScope, condition, continueAsNew, setHandler, workflowInfo } from '@temporalio/workflow';
 import type { TurnResult, TurnStart } from '../src/core/history.ts';
 import type { CancelReason } from '../src/core/records.ts';
 import type { BeginTurn } from '../src/core/turn-queue.ts';
 import { beginTurn, cancelTurn } from './messages.ts';
 import type { turn } from './turn.ts';
-
-/** Retried while the turn lasts: the archive of an ended turn indexes it, too. */
-const { indexActions } = proxyActivities<Pick<Activities, 'indexActions'>>({
-  startToCloseTimeout: '10 minutes',
-  heartbeatTimeout: '30 seconds',
-  retry: { maximumInterval: '1 minute' },
-});
 
 /**
  * The run of a turn that waits in the queue of its session. It continues as new as the run that an unqueued turn begins
@@ -48,9 +33,4 @@ export async function untilBegun(waiting: TurnStart): Promise<TurnResult> {
     return continueAsNew<typeof turn>({ ...start, ...begin, begun });
   }
   return { status: 'cancelled', reason: cancelled ?? 'abandoned' };
-}
-
-/** Moves a turn that has begun from the queue to the turns in the index: no request is waiting to do that. */
-export function indexBegun({ turnId, sessionId }: TurnStart): void {
-  indexActions({ turnId, sessionId, through: 0 }).catch(() => undefined);
 }

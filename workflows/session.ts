@@ -107,7 +107,7 @@ class SessionRun {
     this.#watch = new TurnWatch({
       sessionId,
       runs: (turnId) => this.#runs(turnId),
-      ended: (_, waiting) => this.#ended(waiting),
+      ended: (waiting) => this.#ended(waiting),
       closed: (turnId) => this.#unqueue([turnId]),
       neverBegan: (turnId) => this.#forget(turnId),
     });

@@ -436,7 +436,7 @@ export class Thread {
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
     const asksIfUnknown = source.run?.effect === 'once' && this.#turn.reserveQuestion();
     const call = {
-      threadId: this.#place.threadId,
+      threadId,
       toolCallId,
       source,
       ...(edited && { edited }),

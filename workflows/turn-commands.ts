@@ -1,16 +1,8 @@
-import {
-  CancellationScope,
-  condition,
-  proxyActivities,
-  proxySinks,
-  setHandler,
-  sleep,
-  type Sinks,
-} from '@temporalio/workflow';
-import type { Activities } from '../activities/index.ts';
+import { CancellationScope, condition, proxySinks, setHandler, sleep, type Sinks } from '@temporalio/workflow';
 import type { UnsequencedRecord } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
+import { indexActions } from './index-activities.ts';
 import { commandTurn } from './messages.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
@@ -20,13 +12,6 @@ export interface CommandSinks extends Sinks {
   /** A command has changed what comes next in the turn, which may be held: its threads begin nothing then. */
   speculation: { changed(turnId: string, isHeld: boolean): void };
 }
-
-/** Retried while the turn lasts: the archive of an ended turn brings the index up to date, too. */
-const { indexActions } = proxyActivities<Pick<Activities, 'indexActions'>>({
-  startToCloseTimeout: '10 minutes',
-  heartbeatTimeout: '30 seconds',
-  retry: { maximumInterval: '1 minute' },
-});
 
 const { pauses, speculation } = proxySinks<CommandSinks>();
 

@@ -55,14 +55,14 @@ const TOOL_GRACE = '20 seconds';
 const FIRST_POLL_MS = 1_000;
 const MAX_POLL_MS = 60_000;
 
-export const NOTHING: Waiting = { pending: [] };
+const NOTHING: Waiting = { pending: [] };
 
 interface TurnWatchOptions {
   sessionId: string;
   /** Whether the session considers the turn to be running. */
   runs: (turnId: string) => boolean;
   /** The running turn has ended, with what waits on it. */
-  ended: (turnId: string, waiting: Waiting) => void;
+  ended: (waiting: Waiting) => void;
   /** The workflow of a turn has closed, which may have waited in the queue. */
   closed: (turnId: string) => void;
   /** The running turn has ended before it could begin. */
@@ -175,7 +175,7 @@ export class TurnWatch {
 
   #ended(turnId: string, waiting: Waiting): void {
     if (!this.#options.runs(turnId)) return;
-    this.#options.ended(turnId, waiting);
+    this.#options.ended(waiting);
     archive.turnEnded(turnId);
   }
 }

@@ -2,32 +2,21 @@ import {
   CancellationScope,
   ContinueAsNew,
   continueAsNew,
-  proxyActivities,
   proxySinks,
   setHandler,
   workflowInfo,
   type Sinks,
 } from '@temporalio/workflow';
-import type { Activities } from '../activities/index.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
 import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/records.ts';
 import { TurnActions } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
+import { archiveTurn, indexActions } from './index-activities.ts';
 import { cancelTurn } from './messages.ts';
-import { indexBegun, untilBegun } from './queued-turn.ts';
+import { untilBegun } from './queued-turn.ts';
 import { Thread, type ThreadResult } from './thread.ts';
 import { TurnCommands } from './turn-commands.ts';
 import { TurnScope } from './turn-scope.ts';
-
-/**
- * Archives the previous run's part of the log after a continue-as-new, before Temporal deletes that run. Its end is
- * archived by the session's worker.
- */
-const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
-  startToCloseTimeout: '10 minutes',
-  heartbeatTimeout: '30 seconds',
-  retry: { maximumInterval: '1 minute' },
-});
 
 /** Sinks of the worker; calls to them are not part of the history. */
 export interface TurnSinks extends Sinks {
@@ -81,7 +70,8 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   const commands = new TurnCommands({ turnId, sessionId, actions, onRecords });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (begun?.cancelled) stop(begun.cancelled);
-  if (begun && !carry) indexBegun(start);
+  // No request is waiting to move it from the queue to the turns in the index.
+  if (begun && !carry) indexActions({ turnId, sessionId, through: 0 }).catch(() => undefined);
   if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
 
   let end: ThreadResult;

@@ -4,8 +4,7 @@ import { cutPoint, fairShare } from '../core/text.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import { fileId, fileKey, kindOf } from '../files/file-kind.ts';
 import type { FileTexts, ReadText } from '../files/file-texts.ts';
-import type { AgentSpec } from '../spec/agent-spec.ts';
-import { cutsResults } from '../spec/agent-spec.ts';
+import { cutsResults, type AgentSpec } from '../spec/agent-spec.ts';
 import { READ_TOOL_RESPONSE } from '../tools/read-tool-response.ts';
 
 /** How much of a file is in the conversation, in JSON bytes: if the rest can be read by a tool, and if not. */

@@ -1,4 +1,4 @@
-import { callKey } from './tool-records.ts';
+import { callKey, callName } from './tool-records.ts';
 import type { InputItem, PendingCall } from './records.ts';
 
 /** Why a turn cannot be created; each is an error code of the API. */
@@ -64,7 +64,7 @@ export function refuseInputAnswer(
   call: PendingCall | undefined,
   isAnswered: boolean,
 ): Refusal | undefined {
-  const what = `tool call ${item.toolCallId} of thread ${item.threadId}`;
+  const what = callName(item);
   if (!call) return { code: 'call_not_pending', message: `${what} is not pending on the previous turn` };
   if (isAnswered) return { code: 'call_answered_twice', message: `${what} is answered twice` };
   const refusal = refuseAnswer(call, item);
@@ -78,10 +78,11 @@ export function refuseInputAnswer(
 
 /** Why a pending call cannot be answered like this, by any caller. */
 export function refuseAnswer(
-  { threadId, toolCallId, needs, policy, unknownOutcome }: PendingCall,
+  call: PendingCall,
   answer: Exclude<InputItem, { type: 'user.message' }>,
 ): Refusal | undefined {
-  const what = `tool call ${toolCallId} of thread ${threadId}`;
+  const { needs, policy, unknownOutcome } = call;
+  const what = callName(call);
   const expected = needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';
   if (answer.type !== expected && unknownOutcome === undefined) {
     return { code: 'call_not_pending', message: `${what} waits for a ${expected}, not for a ${answer.type}` };

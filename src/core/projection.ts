@@ -10,7 +10,7 @@ import {
   type CallKey,
 } from './tool-records.ts';
 import { TurnActions } from './turn-actions.ts';
-import type { TurnEvent, Verdict } from './turn-command.ts';
+import type { AnswerCommand, TurnEvent, Verdict } from './turn-command.ts';
 import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
@@ -62,8 +62,8 @@ export class TurnProjection {
   #taskStartedAt = 0;
   /** The answers to the commands of this run, by their ids. */
   readonly verdicts = new Map<string, Verdict>();
-  /** The commands that this run has accepted. */
-  readonly accepted: TurnEvent[] = [];
+  /** The answers that this run has accepted. */
+  readonly accepted: AnswerCommand[] = [];
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
@@ -208,7 +208,9 @@ export class TurnProjection {
     this.#commands = [];
     const { records, verdicts } = this.#actions.endTask(commands, now);
     for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
-    this.accepted.push(...commands.filter((command) => command.type !== 'cancelled' && !verdicts.get(command.id)));
+    for (const command of commands) {
+      if (command.type === 'answer' && !verdicts.get(command.id)) this.accepted.push(command);
+    }
     return records.map((record) => this.#append(record));
   }
 

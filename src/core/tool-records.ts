@@ -97,6 +97,11 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
   });
 }
 
+/** A call as messages to people name it. */
+export function callName({ threadId, toolCallId }: CallKey): string {
+  return `tool call ${toolCallId} of thread ${threadId}`;
+}
+
 /** A call that has begun, and waits for the user's answer to its server. */
 function askingCall(
   { threadId, toolCallId, source, edited }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source' | 'edited'>,

@@ -1,6 +1,5 @@
 import type { Approvers, PendingCall, ToolDecided } from './records.ts';
 import type { Caller } from './subject.ts';
-import type { CallKey } from './tool-records.ts';
 import type { Answer, Answerer } from './turn-command.ts';
 import { countVotes, type Vote } from './votes.ts';
 
@@ -76,12 +75,4 @@ export function decided(
   rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'edited' | 'remaining'>,
 ): Omit<ToolDecided, 'id'> {
   return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
-}
-
-export function nameOf({ threadId, toolCallId }: CallKey): string {
-  return `tool call ${toolCallId} of thread ${threadId}`;
-}
-
-export function isoTime(now: number): string {
-  return new Date(now).toISOString();
 }

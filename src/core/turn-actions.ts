@@ -4,7 +4,16 @@ import { Pauses, type PausesState } from './pauses.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
 import type { AuthRequired, PauseReason, PendingCall, UnsequencedRecord, WithoutId } from './records.ts';
 import type { Subject } from './subject.ts';
-import { actionsRequired, callKey, denial, hasBegun, openCallsOf, toolResponse, type CallKey } from './tool-records.ts';
+import {
+  actionsRequired,
+  callKey,
+  callName,
+  denial,
+  hasBegun,
+  openCallsOf,
+  toolResponse,
+  type CallKey,
+} from './tool-records.ts';
 import {
   isAsked,
   isUnanswered,
@@ -15,8 +24,6 @@ import {
   expiresAt,
   escalatesAt,
   decided,
-  nameOf,
-  isoTime,
   type AskedCall,
   type TrackedCall,
 } from './tracked-call.ts';
@@ -59,9 +66,9 @@ interface TaskEnd {
 
 /**
  * What people do to a running turn: the calls that wait for a person or a client (`pause: "wait"`), and for any turn its
- * pauses and the messages that it gets, as a state machine without time and I/O of its own. The workflow runs it to know which calls may run, and the projection to make the records of the
- * commands, so both get the same state from the same history. Everything that is not an activity's result happens at
- * the end of a workflow task, in this order:
+ * pauses and the messages that it gets, as a state machine without time and I/O of its own. The workflow runs it to know
+ * which calls may run, and the projection to make the records of the commands, so both get the same state from the same
+ * history. Everything that is not an activity's result happens at the end of a workflow task, in this order:
  *
  * 1. the results of the task's activities: `add`;
  * 2. `endTask`: requests for the answers that the results require, then the commands in the order of the history, then
@@ -362,7 +369,7 @@ export class TurnActions {
     for (const [i, answer] of answers.entries()) {
       const key = callKey(answer);
       const refusal = answered.has(key)
-        ? { code: 'call_answered_twice' as const, message: `${nameOf(answer)} is answered twice` }
+        ? { code: 'call_answered_twice' as const, message: `${callName(answer)} is answered twice` }
         : this.#refuseAnswer(answer, caller);
       if (refusal) return { ...refusal, param: `input.${i}` };
       answered.add(key);
@@ -372,7 +379,7 @@ export class TurnActions {
 
   #refuseAnswer(answer: Answer, caller: Answerer): Verdict {
     const call = this.#find(answer);
-    const what = nameOf(answer);
+    const what = callName(answer);
     // A repetition stays accepted, also when others have decided in the meantime.
     if (call && isRepeated(call.votes, caller.subject, answer)) return undefined;
     if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
@@ -492,4 +499,8 @@ export class TurnActions {
     const all = [...this.#threads.values()].flatMap((calls) => [...calls.values()]);
     return all.filter(isAsked).filter((call) => call.state === state);
   }
+}
+
+function isoTime(now: number): string {
+  return new Date(now).toISOString();
 }

@@ -6,7 +6,7 @@ export interface Vote {
   by: Subject;
   /** What was answered, as a text that is equal for equal answers. */
   answer: string;
-  /** Somebody has allowed the call with other arguments since: the vote no longer counts. */
+  /** The call was allowed with other arguments since: the vote no longer counts. */
   isVoid?: true;
 }
 

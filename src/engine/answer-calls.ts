@@ -95,9 +95,7 @@ async function wasAccepted(
     }
   }
   // The log has what was decided, and not what servers were answered.
-  const given = accepted.flatMap((one) =>
-    one.type === 'answer' && one.subject.subjectId === subject.subjectId ? one.answers : [],
-  );
+  const given = accepted.flatMap((one) => (one.subject.subjectId === subject.subjectId ? one.answers : []));
   return answers.every((answer) =>
     answer.type === 'user.tool_approval'
       ? decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`)

@@ -3,13 +3,14 @@ import type { KeptAnswer } from '../catalog/kept-answer-rows.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
 import type { PendingCall } from '../core/records.ts';
-import { callKey } from '../core/tool-records.ts';
+import { callKey, callName } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-command.ts';
 import { answerText } from '../core/votes.ts';
 import type { Caller } from '../core/subject.ts';
 import { hashOf } from '../lib/hash.ts';
 import { decisionOf } from './action-changes.ts';
 import { checkAnswersTo } from './check-answers.ts';
+import { errorOf } from './command-turn.ts';
 import type { Engine } from './engine.ts';
 import { checkEdits } from './edited-arguments.ts';
 import { EngineError } from './errors.ts';
@@ -137,7 +138,7 @@ async function startTurn(
 
 /** @throws EngineError */
 function rejectIf(refusal: Refusal | undefined): void {
-  if (refusal) throw new EngineError(refusal.code, refusal.message, { param: refusal.param });
+  if (refusal) throw errorOf(refusal);
 }
 
 function refuse(
@@ -150,7 +151,7 @@ function refuse(
   const answered = new Set<string>();
   for (const [i, answer] of answers.entries()) {
     const key = callKey(answer);
-    const what = `tool call ${answer.toolCallId} of thread ${answer.threadId}`;
+    const what = callName(answer);
     const known = earlier.get(key);
     const isRepeated =
       known?.decision.by.subjectId === subject.subjectId && answerText(known.answer) === answerText(answer);

@@ -1,4 +1,5 @@
 import type { Catalog } from '../catalog/catalog.ts';
+import type { TurnRow } from '../catalog/schema.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { actionChanges } from './action-changes.ts';
 import type { TurnIndex } from './turn-index.ts';
@@ -32,13 +33,11 @@ export async function archive({
 }: ArchiveOptions): Promise<boolean> {
   const known = await catalog.turns.get(turnId);
   if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return false;
-  // The API process may have died before it indexed the turn that it had started.
-  if (known?.sequence === undefined || known.sequence === null) {
-    if (!(await turnIndex.accept(await logs.start(turnId)))) return false;
-  }
-  await archiveEarlier({ catalog, logs, turnIndex, metrics, turnId, signal });
+  const turn = await indexed(known, { catalog, logs, turnIndex, turnId });
+  if (!turn) return false;
+  await archiveEarlier(turn, { catalog, logs, turnIndex, metrics, signal });
   let isCopied = false;
-  const from = (known?.archived_through ?? 0) + 1;
+  const from = turn.archived_through + 1;
   for await (const { sessionId, entries } of logs.readStored(turnId, { from, follow: signal })) {
     const batch = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
     const last = batch.at(-1);
@@ -54,14 +53,29 @@ export async function archive({
 }
 
 /**
+ * The row of a turn that runs or has run. The API process may have died before it indexed the turn that it had started:
+ * then it is indexed here. Undefined if its session was deleted.
+ * @throws TurnNotFound
+ */
+export async function indexed(
+  known: TurnRow | undefined,
+  { catalog, logs, turnIndex, turnId }: Pick<ArchiveOptions, 'catalog' | 'logs' | 'turnIndex' | 'turnId'>,
+): Promise<TurnRow | undefined> {
+  if (known?.sequence !== undefined && known.sequence !== null) return known;
+  return (await turnIndex.accept(await logs.start(turnId))) ? catalog.turns.get(turnId) : undefined;
+}
+
+/**
  * Archives the earlier turns of a session, all of which have ended: their workers may have died before they did, and
  * webhooks hear of the turns of a session in order. One that cannot be read does not block the others, unless it may be
  * readable later: housekeeping retries all of them.
  */
-export async function archiveEarlier(options: Omit<ArchiveOptions, 'through'>): Promise<void> {
-  const { catalog, logs, turnIndex, turnId, signal } = options;
-  const turn = await catalog.turns.get(turnId);
-  if (!turn || turn.sequence === null) return;
+export async function archiveEarlier(
+  turn: TurnRow,
+  options: Omit<ArchiveOptions, 'turnId' | 'through'>,
+): Promise<void> {
+  const { catalog, logs, turnIndex, signal } = options;
+  if (turn.sequence === null) return;
   const tryTo = async (work: () => Promise<unknown>): Promise<void> => {
     try {
       await work();

@@ -1,6 +1,6 @@
 import type { Metrics } from '../telemetry/metrics.ts';
 import { actionChanges } from './action-changes.ts';
-import { archiveEarlier } from './archive-turn.ts';
+import { archiveEarlier, indexed } from './archive-turn.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
@@ -21,14 +21,11 @@ interface IndexOptions {
  * @throws TurnNotFound
  */
 export async function indexActions(options: IndexOptions): Promise<void> {
-  const { catalog, logs, turnIndex, turnId, through, signal } = options;
-  const known = await catalog.turns.get(turnId);
-  // The API process may have died before it indexed the turn that it had started.
-  if (known?.sequence === undefined || known.sequence === null) {
-    if (!(await turnIndex.accept(await logs.start(turnId)))) return;
-  }
-  await archiveEarlier(options);
-  const from = (known?.indexed_through ?? 0) + 1;
+  const { catalog, logs, turnId, through, signal } = options;
+  const turn = await indexed(await catalog.turns.get(turnId), options);
+  if (!turn) return;
+  await archiveEarlier(turn, options);
+  const from = turn.indexed_through + 1;
   if (from > through) return;
   for await (const { sessionId, entries } of logs.readStored(turnId, { from, follow: signal })) {
     const batch = entries.filter(({ ordinal }) => ordinal <= through);

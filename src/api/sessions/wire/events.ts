@@ -226,7 +226,7 @@ export const toolDecided = z
 const pauseReason = z
   .enum(['action', 'sign_in', 'requested'])
   .describe(
-    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: somebody has paused it',
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: a client has paused it',
   );
 
 const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
