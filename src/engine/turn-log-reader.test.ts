@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
@@ -6,11 +6,20 @@ import type { HistoryEvent } from '../core/history.ts';
 import type { ModelMessage } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { TurnLogReader, TurnNotFound } from './turn-log-reader.ts';
+import { isUnavailable } from './unavailable.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';
 
+interface Situation {
+  /** Reads that do not find the turn. */
+  startsAfter?: number;
+  /** Whether the turn is a pending child of its session. */
+  isPending?: () => boolean;
+  row?: object;
+}
+
 /** A reader of the log of one turn, which has ended with these messages and is not archived. */
-function logsOf(messages: string[], { startsAfter = 0 } = {}) {
+function logsOf(messages: string[], { startsAfter = 0, isPending = () => false, row }: Situation = {}) {
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
   for (const [i, content] of messages.entries()) {
     const id = `msg_${i}`;
@@ -31,9 +40,10 @@ function logsOf(messages: string[], { startsAfter = 0 } = {}) {
         throw Object.assign(new Error('not found'), { code: 5, details: '', metadata: {} });
       yield Promise.resolve({ events, lastEventId: events.length });
     },
+    isStarting: () => Promise.resolve(isPending()),
   } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
-  const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
+  const catalog = { turns: { get: () => Promise.resolve(row) } } as unknown as Catalog;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
   const blobs = {
     get: () => {
@@ -76,11 +86,46 @@ test('the large texts of a log are restored in small batches, not for a hundred 
   expect(ordinals).toEqual(Array.from({ length: 102 }, (_, i) => i + 1));
 });
 
-test('a turn that was just accepted is read as soon as it has started, and any other that is missing is not found', async () => {
+test('a turn that this process has just accepted is read as soon as it has started', async () => {
   const { logs, counted } = logsOf(['hello'], { startsAfter: 2 });
-  await expect(logs.all(TURN_ID)).rejects.toThrow(TurnNotFound);
-  expect(counted.reads).toBe(1);
   logs.accepted(TURN_ID);
   expect((await logs.all(TURN_ID)).length).toBe(3);
   expect(counted.reads).toBe(3);
+});
+
+describe('a turn that another process has accepted, or this one long ago', () => {
+  const row = { session_id: 'ses_1', archived: 0, archived_through: 0, created_at: '2026-01-01T00:00:00.000Z' };
+
+  test('is read as soon as it has started', async () => {
+    const { logs, counted } = logsOf(['hello'], { row, startsAfter: 3, isPending: () => counted.reads < 3 });
+    expect((await logs.all(TURN_ID)).length).toBe(3);
+    expect(counted.reads).toBe(4);
+  });
+
+  test('is not found if its session does not start it', async () => {
+    const { logs, counted } = logsOf(['hello'], { row, startsAfter: Infinity });
+    await expect(logs.all(TURN_ID)).rejects.toThrow(TurnNotFound);
+    expect(counted.reads).toBe(2);
+  });
+
+  test('is not found if no session has it', async () => {
+    const { logs } = logsOf(['hello'], { startsAfter: Infinity, isPending: () => true });
+    await expect(logs.all(TURN_ID)).rejects.toThrow(TurnNotFound);
+  });
+
+  test('is unavailable while its start is overdue', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const { logs } = logsOf(['hello'], {
+      row,
+      startsAfter: Infinity,
+      isPending: () => {
+        vi.advanceTimersByTime(3_000);
+        return true;
+      },
+    });
+    const error = await logs.all(TURN_ID).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: 'unavailable', message: expect.stringContaining('has not started yet') });
+    expect(isUnavailable(error)).toBe(true);
+  });
 });

@@ -23,6 +23,17 @@ export class TurnNotFound extends EngineError {
   }
 }
 
+/** The session has accepted the turn, and Temporal has not started its workflow yet. */
+class TurnNotStarted extends EngineError {
+  static {
+    this.prototype.name = 'TurnNotStarted';
+  }
+
+  constructor(turnId: string, options?: ErrorOptions) {
+    super('unavailable', `turn ${turnId} was accepted and has not started yet: try again`, options);
+  }
+}
+
 /** Yields what is read of a turn; nothing if an operator has deleted the turn before it was archived. */
 export async function* ignoreNotFound<T>(reading: AsyncIterable<T>): AsyncGenerator<T> {
   try {
@@ -85,12 +96,10 @@ const RESTORE_BATCH_SIZE = 20;
 /** Rows of the archive per read: at most 12 MiB, since a record has at most 128 KiB. */
 const ARCHIVE_PAGE = 100;
 
-/**
- * Temporal starts the workflow of an accepted turn within milliseconds; a loaded server may take longer. A turn is not
- * reported as missing for this time.
- */
+/** Temporal starts the workflow of an accepted turn within milliseconds. If it is overloaded, readers wait this long. */
 const STARTS_WITHIN_MS = 5_000;
-const START_POLL_MS = 10;
+const FIRST_START_POLL_MS = 10;
+const MAX_START_POLL_MS = 250;
 const MAX_ACCEPTED = 10_000;
 
 /** Turns of a chain per read of the index. */
@@ -113,7 +122,7 @@ export class TurnLogReader {
     sizeCalculation: ({ entries }) => JSON.stringify(entries).length,
   });
 
-  /** Turns whose acceptance this process has seen. Another process has to go by the time of their requests. */
+  /** Turns that this process has seen accepted a moment ago. About others, Temporal is asked. */
   readonly #accepted = new LRUCache<string, true>({ max: MAX_ACCEPTED, ttl: STARTS_WITHIN_MS });
 
   constructor({ catalog, history, blobs }: { catalog: Catalog; history: TurnHistory; blobs: BlobStore }) {
@@ -443,25 +452,28 @@ export class TurnLogReader {
     return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#blobs, sessionId })));
   }
 
-  /** Reads from the history of a turn, which may be about to start. @throws TurnNotFound */
+  /** Reads from the history of a turn, which may be about to start. @throws TurnNotFound, TurnNotStarted */
   async #found<T>(turnId: string, read: () => Promise<T>): Promise<T> {
-    for (;;) {
+    const deadline = Date.now() + STARTS_WITHIN_MS;
+    let isStarting = true;
+    for (let pause = FIRST_START_POLL_MS; ; pause = Math.min(2 * pause, MAX_START_POLL_MS)) {
       try {
         return await read();
       } catch (error) {
         if (!isNotFound(error)) throw error;
-        if (!(await this.#isNew(turnId))) throw new TurnNotFound(turnId, { cause: error });
+        if (!isStarting) throw new TurnNotFound(turnId, { cause: error });
+        if (Date.now() > deadline) throw new TurnNotStarted(turnId, { cause: error });
       }
-      await sleep(START_POLL_MS);
+      // If it is not about to start, it may have started since it was read: it is read once more.
+      isStarting = this.#accepted.has(turnId) || (await this.#isStarting(turnId));
+      if (isStarting) await sleep(pause);
     }
   }
 
-  /** Whether a turn was accepted a moment ago, so that Temporal may not have started its workflow yet. */
-  async #isNew(turnId: string): Promise<boolean> {
-    if (this.#accepted.has(turnId)) return true;
+  /** Whether the turn was accepted, and Temporal has not started its workflow yet. */
+  async #isStarting(turnId: string): Promise<boolean> {
     const row = await this.#catalog.turns.get(turnId);
-    if (!row || row.sequence === null || row.archived) return false;
-    return Date.now() - Date.parse(row.created_at) < STARTS_WITHIN_MS;
+    return row !== undefined && !row.archived && (await this.#history.isStarting(turnId, row.session_id));
   }
 }
 

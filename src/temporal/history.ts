@@ -15,9 +15,10 @@ import {
 } from '../core/history.ts';
 import type { CancelReason } from '../core/records.ts';
 import type { TurnCommand } from '../core/turn-command.ts';
-import { CANCEL_TURN, REFUSED, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
+import { CANCEL_TURN, REFUSED, sessionWorkflowId, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
 import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';
+import { isNotFound } from './errors.ts';
 
 type RawEvent = temporal.api.history.v1.IHistoryEvent;
 
@@ -155,6 +156,25 @@ export class TurnHistory {
     const { events } = await this.#decodePage(turnId, history?.events ?? [], 0);
     const [last] = events;
     return last?.type === 'closed' ? last.close : undefined;
+  }
+
+  /**
+   * Whether a session is about to start, or runs, a turn. The session accepts a turn and orders the start of its workflow
+   * in one commit, so a turn that was accepted and is not found is among the session's pending children until it starts.
+   */
+  async isStarting(turnId: string, sessionId: string): Promise<boolean> {
+    const request = {
+      namespace: this.#namespace,
+      execution: { workflowId: sessionWorkflowId(sessionId) },
+    };
+    try {
+      const service = this.#connection.workflowService;
+      const { pendingChildren } = await this.#bounded(() => service.describeWorkflowExecution(request));
+      return pendingChildren.some(({ workflowId }) => workflowId === turnWorkflowId(turnId));
+    } catch (error) {
+      if (isNotFound(error)) return false;
+      throw error;
+    }
   }
 
   #reverse(

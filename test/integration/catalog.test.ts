@@ -247,7 +247,8 @@ test('a chain is complete whether its turns are in the archive, only in the inde
     if (!turnId.startsWith('archived')) continue;
     await catalog.archive.add(turnId, [{ ordinal: 1, record: turnCreated(start) }], { complete: true });
   }
-  const fake: Pick<TurnHistory, 'read'> = {
+  const fake: Pick<TurnHistory, 'read' | 'isStarting'> = {
+    isStarting: () => Promise.resolve(false),
     async *read(turnId) {
       const start = starts.find((one) => one.turnId === turnId && turnId !== 'gone');
       if (!start) throw Object.assign(new Error('no such workflow'), { code: 5, details: '', metadata: {} });

@@ -1,8 +1,10 @@
 import { Client, Connection } from '@temporalio/client';
+import { defaultDataConverter } from '@temporalio/common';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
 import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
-import { say } from '../support/scripted-model.ts';
+import { held, say } from '../support/scripted-model.ts';
+import { TurnHistory } from '../../src/temporal/history.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 /** After a disaster: a catalog that has turns which were running in a Temporal that no longer exists. */
@@ -68,4 +70,25 @@ test('a lost turn is deleted when it can no longer run, unless the conversation 
   await server.restart();
   await expect.poll(() => turn(lost)).toBe(undefined);
   for (const kept of [through, young, id]) expect(await turn(kept), kept).toBeDefined();
+});
+
+test('Temporal lists a turn under its session from the acceptance of the turn until its end', async () => {
+  const hold = held(
+    (call) => call.text('one'),
+    (call) => call.finish(),
+  );
+  const chat = await server.chat({ scripts: [hold.script] });
+  const turn = chat.turn('hi');
+  const id = await turn.turnId();
+  const history = new TurnHistory({
+    connection,
+    namespace: inject('temporalNamespace'),
+    converter: { ...defaultDataConverter, payloadCodecs: [] },
+  });
+  expect(await history.isStarting(id, chat.sessionId)).toBe(true);
+  expect(await history.isStarting(newId('turn'), chat.sessionId)).toBe(false);
+  expect(await history.isStarting(id, newId('ses'))).toBe(false);
+  hold.release();
+  await turn.done;
+  await expect.poll(() => history.isStarting(id, chat.sessionId)).toBe(false);
 });
