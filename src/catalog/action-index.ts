@@ -9,15 +9,20 @@ import type { ActionEventType, ActionRow, ActionStatus, Tables } from './schema.
 
 /** The parts of an action that may be confidential, and are encrypted. */
 export interface ActionDetail {
-  tool: { server: string | null; name: string };
+  tool: { server: string | null; name: string | null };
   /** Undefined if they are too large for the index. */
   arguments?: unknown;
   policy?: ApprovalPolicy;
 }
 
 /** An action to add to the index. */
-export interface NewAction extends CallKey {
+export interface NewAction {
   id: string;
+  /** Names it in its turn: the `callKey` of the call that waits, or a key of its own for what is not a call. */
+  key: string;
+  threadId: string;
+  /** Null if no call waits. */
+  toolCallId: string | null;
   kind: ActionRow['kind'];
   requestedAt: string;
   expiresAt: string | null;
@@ -37,16 +42,16 @@ export interface ActionDecision {
   arguments?: Record<string, unknown> | null;
 }
 
-/** What the record at `ordinal` of a turn's log says about the calls that wait. */
+/** What the record at `ordinal` of a turn's log says about the actions with these keys. */
 export type ActionChange = { ordinal: number } & (
   | { type: 'requested'; action: NewAction }
   /** A vote, or the expiry; `remaining` votes are still needed. */
-  | { type: 'decided'; call: CallKey; decision: ActionDecision; remaining: number }
-  | { type: 'escalated'; call: CallKey }
+  | { type: 'decided'; key: string; decision: ActionDecision; remaining: number }
+  | { type: 'escalated'; key: string }
   /** The call has a result: `isResponse` if it is the one that it may have waited for. */
-  | { type: 'answered'; call: CallKey; at: string; by?: Subject; isResponse: boolean }
-  /** The turn has ended on these calls. */
-  | { type: 'ended'; pending: CallKey[] }
+  | { type: 'answered'; key: string; at: string; by?: Subject; isResponse: boolean }
+  /** The turn has ended on these actions. */
+  | { type: 'ended'; pending: string[] }
 );
 
 /** How the input of a turn answers the pending calls of the previous turn. */
@@ -124,7 +129,7 @@ export class ActionIndex {
    * answer before the turn's end is indexed.
    */
   async #request(db: Transaction<Tables>, turn: IndexedTurn, action: NewAction): Promise<OutboxEvent[]> {
-    const { id, threadId, toolCallId, kind, requestedAt, expiresAt, audience, escalatedTo, detail } = action;
+    const { id, key, threadId, toolCallId, kind, requestedAt, expiresAt, audience, escalatedTo, detail } = action;
     const session = await db
       .selectFrom('sessions')
       .select(['agent_name', 'closed'])
@@ -134,6 +139,7 @@ export class ActionIndex {
       id,
       session_id: turn.session_id,
       turn_id: turn.id,
+      key,
       thread_id: threadId,
       tool_call_id: toolCallId,
       kind,
@@ -158,10 +164,10 @@ export class ActionIndex {
   ): Promise<OutboxEvent[]> {
     const rows = await this.#pending(db, turnId);
     if (change.type === 'ended') {
-      const kept = new Set(change.pending.map(callKey));
-      return this.#settle(db, rows, (row) => (kept.has(callKey(callOf(row))) ? undefined : SUPERSEDED));
+      const kept = new Set(change.pending);
+      return this.#settle(db, rows, (row) => (kept.has(row.key) ? undefined : SUPERSEDED));
     }
-    const asked = rows.filter((row) => callKey(callOf(row)) === callKey(change.call));
+    const asked = rows.filter(({ key }) => key === change.key);
     switch (change.type) {
       case 'decided':
         return this.#settle(db, asked, () => ({ status: statusAfter(change), decision: change.decision }));
@@ -183,7 +189,7 @@ export class ActionIndex {
   async accepted(db: Transaction<Tables>, turn: IndexedTurn, answers: Answers | undefined): Promise<OutboxEvent[]> {
     const { session_id: sessionId, previous_turn_id: previousTurnId, sequence } = turn;
     const kept = await endKeptAnswers(db, sessionId, sequence ?? 0);
-    const isKept = (row: ActionRow) => kept.get(row.turn_id)?.has(callKey(callOf(row))) === true;
+    const isKept = (row: ActionRow) => kept.get(row.turn_id)?.has(row.key) === true;
     const rows = await db
       .selectFrom('actions')
       .innerJoin('turns', 'turns.id', 'actions.turn_id')
@@ -211,7 +217,7 @@ export class ActionIndex {
   async kept(db: Transaction<Tables>, turnId: string, answers: KeptAnswer[]): Promise<OutboxEvent[]> {
     const decisions = new Map(answers.map(({ answer, decision }) => [callKey(answer), decision]));
     return this.#settle(db, await this.#pending(db, turnId), (row) => {
-      const decision = decisions.get(callKey(callOf(row)));
+      const decision = decisions.get(row.key);
       return decision && { status: 'decided', decision };
     });
   }
@@ -305,10 +311,6 @@ export class ActionIndex {
   }
 }
 
-function callOf({ thread_id: threadId, tool_call_id: toolCallId }: ActionRow): CallKey {
-  return { threadId, toolCallId };
-}
-
 function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange, { type: 'decided' }>): ActionStatus {
   if (decision === 'expired') return 'expired';
   return remaining > 0 ? 'pending' : 'decided';
@@ -316,7 +318,7 @@ function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange
 
 /** What the input of a turn means for an action: one that it does not answer is superseded, if it is pending. */
 function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undefined {
-  const item = answers?.items.find((one) => callKey(one) === callKey(callOf(row)));
+  const item = answers?.items.find((one) => callKey(one) === row.key);
   if (!answers || !item) return row.status === 'superseded' ? undefined : SUPERSEDED;
   const { threadId: _, toolCallId: __, isKept, ...decision } = item;
   if (isKept && row.status === 'decided') return undefined;

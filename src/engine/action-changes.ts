@@ -4,6 +4,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { actionKind } from '../core/actions.ts';
 import type { TurnStart } from '../core/history.ts';
 import type { ActionRequired, AnswerableCall, EditedArguments, LogEntry, PendingCall } from '../core/records.ts';
+import { callKey } from '../core/tool-records.ts';
 import type { Answer } from '../core/turn-command.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
@@ -37,18 +38,24 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
     } else if (record.kind === 'tool.decided') {
       const { decision, by, at, remaining, reason, edited, ...call } = record;
       if (decision === 'escalated') {
-        changes.push({ ordinal, type: 'escalated', call });
+        changes.push({ ordinal, type: 'escalated', key: callKey(call) });
       } else {
         const detail = { ...(by && { by }), ...shown(reason, edited) };
-        changes.push({ ordinal, type: 'decided', call, remaining, decision: { decision, at, ...detail } });
+        changes.push({
+          ordinal,
+          type: 'decided',
+          key: callKey(call),
+          remaining,
+          decision: { decision, at, ...detail },
+        });
       }
     } else if (record.kind === 'tool.response') {
       const { at, by, outcome, ...call } = record;
       const answered = { at, ...(by && { by }), isResponse: outcome === 'succeeded' };
-      changes.push({ ordinal, type: 'answered', call, ...answered });
+      changes.push({ ordinal, type: 'answered', key: callKey(call), ...answered });
     } else if (record.kind === 'turn.done') {
       const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(({ calls }) => calls) : [];
-      changes.push({ ordinal, type: 'ended', pending });
+      changes.push({ ordinal, type: 'ended', pending: pending.map(callKey) });
     }
   }
   return changes;
@@ -99,6 +106,7 @@ async function actionOf(
   return {
     // Derived from the record's id, so that every reader of the log finds the same one.
     id: `act_${record.id.slice(record.id.indexOf('_') + 1)}_${index}`,
+    key: callKey(call),
     threadId,
     toolCallId,
     kind: actionKind(call),

@@ -30,9 +30,9 @@ export const actionResource = z
     turn_id: z.string().describe('the turn that waits for it'),
     agent_name: z.string().nullable(),
     thread_id: z.string(),
-    tool_call_id: z.string(),
+    tool_call_id: z.string().nullable().describe('null if no tool call waits'),
     kind: z.enum(['approval', 'response', 'unknown_outcome']),
-    tool: z.object({ server: z.string().nullable(), name: z.string() }),
+    tool: z.object({ server: z.string().nullable(), name: z.string().nullable() }),
     arguments: z
       .record(z.string(), z.unknown())
       .nullable()
