@@ -3,6 +3,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import { callKey, type CallKey } from '../core/tool-records.ts';
 import type { ApprovalPolicy } from '../core/records.ts';
 import type { Subject } from '../core/subject.ts';
+import { signInDecision } from './sign-in-decision.ts';
 import { endKeptAnswers, keptAnswers, type KeptAnswer } from './kept-answer-rows.ts';
 import type { OutboxEvent } from './outbox.ts';
 import type { ActionEventType, ActionRow, ActionStatus, Tables } from './schema.ts';
@@ -13,6 +14,8 @@ export interface ActionDetail {
   /** Undefined if they are too large for the index. */
   arguments?: unknown;
   policy?: ApprovalPolicy;
+  /** Of a sign-in: the link with which it begins. */
+  authUrl?: string;
 }
 
 /** An action to add to the index. */
@@ -151,6 +154,7 @@ export class ActionIndex {
       detail: this.#cipher.sealText(JSON.stringify(detail), aadFor(id, 'detail')),
       decisions: this.#seal(id, []),
     };
+    if (kind === 'sign_in' && (await isRequested(db, row))) return [];
     await db.insertInto('actions').values(row).execute();
     await addAudience(db, row, audience);
     const early = await this.#settleEarly(db, turn, { row, isClosed: session.closed === 1 });
@@ -222,6 +226,13 @@ export class ActionIndex {
     });
   }
 
+  /** Decides the pending action of a sign-in that has ended. */
+  async signedIn(db: Transaction<Tables>, turnId: string, signInId: string): Promise<OutboxEvent[]> {
+    const rows = (await this.#pending(db, turnId)).filter(({ key }) => key === signInId);
+    const decision = await signInDecision(db, signInId);
+    return this.#settle(db, rows, () => decision && { status: 'decided', decision });
+  }
+
   /** Supersedes all pending actions of a session that was closed or, with `erase`, deleted. */
   async sessionEnded(
     db: Transaction<Tables>,
@@ -261,6 +272,10 @@ export class ActionIndex {
       .where('sequence', '>', turn.sequence ?? 0)
       .orderBy('sequence')
       .execute();
+    if (row.kind === 'sign_in') {
+      const signedIn = await this.signedIn(db, turn.id, row.key);
+      if (signedIn.length > 0) return signedIn;
+    }
     if (later.length === 0 && !isClosed) {
       return this.kept(db, turn.id, await keptAnswers(db, this.#cipher, turn.id));
     }
@@ -281,7 +296,9 @@ export class ActionIndex {
     for (const row of rows) {
       const outcome = outcomeOf(row);
       if (!outcome) continue;
-      const { status, decision } = outcome;
+      // The turn may have gone on before its sign-in was settled here.
+      const signedIn = row.kind === 'sign_in' && !outcome.decision ? await signInDecision(db, row.key) : undefined;
+      const { status, decision } = signedIn ? { status: 'decided' as const, decision: signedIn } : outcome;
       const decisions = [...this.#decisionsOf(row), ...(decision ? [decision] : [])];
       await db
         .updateTable('actions')
@@ -323,6 +340,12 @@ function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undef
   const { threadId: _, toolCallId: __, isKept, ...decision } = item;
   if (isKept && row.status === 'decided') return undefined;
   return { status: 'decided', decision: { by: answers.by, at: answers.at, ...decision } };
+}
+
+/** Whether another thread of the turn has requested the same. */
+async function isRequested(db: Transaction<Tables>, { turn_id, key }: ActionRow): Promise<boolean> {
+  const rows = db.selectFrom('actions').select('id').where('turn_id', '=', turn_id).where('key', '=', key);
+  return (await rows.executeTakeFirst()) !== undefined;
 }
 
 /** Adds groups of callers to those that may decide an action. */

@@ -146,6 +146,7 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('told', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('expires_at', 'text', (c) => c.notNull())
+    .addColumn('ended_at', 'text')
     .execute();
   await schema
     .createTable('mcp_grants')

@@ -202,6 +202,8 @@ interface McpSignInsTable {
   told: Generated<number>;
   created_at: string;
   expires_at: string;
+  /** When it was granted or declined. */
+  ended_at: Generated<string | null>;
 }
 
 /**
