@@ -55,11 +55,6 @@ export function toWire(record: LogRecord): SessionEvent {
   }
 }
 
-/** Whether clients get the event of a record: those that do not know its type would fail. */
-export function isShown(record: LogRecord): boolean {
-  return record.kind !== 'context.compacted' || record.isShown === true;
-}
-
 /** The text of a result; one that was cut ends with the address of the whole. */
 function contentOf(record: ToolResponse): string {
   const text = responseText(record);
