@@ -33,6 +33,7 @@ interface TurnCommandsOptions {
 export class TurnCommands {
   readonly #options: TurnCommandsOptions;
   #queue: TurnEvent[] = [];
+  #isIndexDue = false;
   #alarm: { at: number; scope: CancellationScope } | undefined;
 
   constructor(options: TurnCommandsOptions) {
@@ -59,8 +60,13 @@ export class TurnCommands {
     return CancellationScope.nonCancellable(() => condition(() => !this.#isDue));
   }
 
+  /** The inbox is brought up to the end of the current task: an activity's result has a request for a person. */
+  index(): void {
+    this.#isIndexDue = true;
+  }
+
   get #isDue(): boolean {
-    return this.#queue.length > 0 || this.#options.actions.isUnsettled(Date.now());
+    return this.#queue.length > 0 || this.#isIndexDue || this.#options.actions.isUnsettled(Date.now());
   }
 
   async #run(): Promise<never> {
@@ -81,7 +87,9 @@ export class TurnCommands {
     this.#queue = [];
     const through = onRecords(records.length);
     // The inbox and webhooks are told what waits, and what was decided.
-    if (!records.every(isSteering)) indexActions({ turnId, sessionId, through }).catch(() => undefined);
+    const isNews = this.#isIndexDue || !records.every(isSteering);
+    this.#isIndexDue = false;
+    if (isNews) indexActions({ turnId, sessionId, through }).catch(() => undefined);
     if (actions.isPaused !== wasPaused) pauses.changed(turnId, actions.isPaused, new Date(now).toISOString());
     this.#setAlarm();
   }

@@ -61,7 +61,14 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     if (actions.failure !== undefined) steps.cancel();
     return reason !== undefined || actions.failure !== undefined || actions.budget.failure !== undefined;
   };
-  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped, commandsDue: () => commands.areDue });
+  const scope = new TurnScope({
+    start,
+    deadline: deadlineNow,
+    actions,
+    stopped,
+    commandsDue: () => commands.areDue,
+    onSignIn: () => commands.index(),
+  });
   const onRecords = (count: number) => {
     scope.count(undefined, count);
     if (count > 0) turns.growing(turnId);

@@ -98,6 +98,11 @@ export function decidersFor(
   };
 }
 
+/** The group of a subject in its own sessions, whatever its roles: each has the right to decide there. */
+export function ownerGroup(subjectId: string): string {
+  return `decide:${subjectId}`;
+}
+
 /** The groups that the caller belongs to. */
 export function groupsOf({ subject, roles }: Caller): string[] {
   const onOwn = (['send', 'decide'] as const).filter((action) =>

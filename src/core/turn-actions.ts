@@ -87,6 +87,7 @@ export class TurnActions {
   readonly #threads: Map<string, Map<string, TrackedCall>>;
   readonly #pauses: Pauses;
   readonly steering: Steering;
+  /** It is about to end: it asks for nothing more, and waits for nothing. */
   #isCancelled = false;
   #isForced: boolean;
   readonly #signIns: TurnSignIns;
@@ -291,7 +292,7 @@ export class TurnActions {
   /** Whether the end of a task without commands adds records. */
   isUnsettled(now: number): boolean {
     if (this.mustRecord(now)) return true;
-    if (this.#threads.size === 0) return false;
+    if (this.#threads.size === 0 || this.#isCancelled) return false;
     const due = this.nextDue;
     const waitsFor = this.#waitsFor;
     const isOtherwisePaused = IDLE_REASONS.some((reason) => this.#pauses.has(reason) !== (reason === waitsFor));
@@ -300,6 +301,7 @@ export class TurnActions {
 
   /** When a call expires or is escalated next: milliseconds since 1970. */
   get nextDue(): number | undefined {
+    if (this.#isCancelled) return undefined;
     const times = this.#all('waiting').flatMap((call) => [expiresAt(call), escalatesAt(call)]);
     const due = Math.min(...times.filter((time) => time !== undefined));
     return due === Infinity ? undefined : due;
@@ -307,7 +309,7 @@ export class TurnActions {
 
   /** Ends a workflow task. Returns the records that follow those of its activities. */
   endTask(commands: readonly TurnEvent[], now: number): TaskEnd {
-    const records = [...this.#ask(now), ...this.steering.record()];
+    const records = [...(this.#isCancelled ? [] : this.#ask(now)), ...this.steering.record()];
     const verdicts = new Map<string, Verdict>();
     let [by, raisedBy]: (Subject | undefined)[] = [];
     for (const command of commands) {
@@ -332,8 +334,9 @@ export class TurnActions {
         records.push(...this.steering.record());
       }
     }
-    records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
-    if (!this.#isCancelled) records.push(...this.budget.endTask(now, raisedBy));
+    if (!this.#isCancelled) {
+      records.push(...this.#advance(now), ...this.#pauseOrResume(now, by), ...this.budget.endTask(now, raisedBy));
+    }
     return { records, verdicts };
   }
 

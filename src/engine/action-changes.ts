@@ -1,9 +1,20 @@
-import { decidersFor } from '../auth/rights.ts';
-import type { ActionChange, ActionDecision, ActionDetail, Answers } from '../catalog/action-index.ts';
+import { decidersFor, ownerGroup } from '../auth/rights.ts';
+import type { ActionChange, ActionDecision, ActionDetail, Answers, NewAction } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { actionKind } from '../core/actions.ts';
 import type { TurnStart } from '../core/history.ts';
-import type { ActionRequired, AnswerableCall, EditedArguments, LogEntry, PendingCall } from '../core/records.ts';
+import type {
+  ActionRequired,
+  AnswerableCall,
+  AuthRequired,
+  EditedArguments,
+  LogEntry,
+  LogRecord,
+  PendingCall,
+  RequiredAction,
+  ServerSignIn,
+} from '../core/records.ts';
+import { callKey } from '../core/tool-records.ts';
 import type { Answer } from '../core/turn-command.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
@@ -22,32 +33,38 @@ interface ActionSources {
   sessionId: string;
 }
 
-/** What these entries of a log say about calls that wait, with what the readers of the index need to know of them. */
+/** What these entries of a log say about what waits, with what the readers of the index need to know of it. */
 export async function actionChanges(entries: LogEntry[], sources: ActionSources): Promise<ActionChange[]> {
   const changes: ActionChange[] = [];
   let subjectId: string | undefined;
   for (const { ordinal, record } of entries) {
-    if (record.kind === 'tool.approval_required' || record.kind === 'tool.response_required') {
+    if (isRequest(record)) {
       subjectId ??= (await sources.catalog.sessions.get(sources.sessionId))?.subject_id;
       // The session was deleted: nothing of it is indexed.
       if (subjectId === undefined) return [];
-      for (const [index, call] of record.calls.entries()) {
-        changes.push({ ordinal, type: 'requested', action: await actionOf(record, index, call, subjectId, sources) });
+      for (const action of await actionsOf(record, subjectId, sources)) {
+        changes.push({ ordinal, type: 'requested', action });
       }
     } else if (record.kind === 'tool.decided') {
       const { decision, by, at, remaining, reason, edited, ...call } = record;
       if (decision === 'escalated') {
-        changes.push({ ordinal, type: 'escalated', call });
+        changes.push({ ordinal, type: 'escalated', key: callKey(call) });
       } else {
         const detail = { ...(by && { by }), ...shown(reason, edited) };
-        changes.push({ ordinal, type: 'decided', call, remaining, decision: { decision, at, ...detail } });
+        changes.push({
+          ordinal,
+          type: 'decided',
+          key: callKey(call),
+          remaining,
+          decision: { decision, at, ...detail },
+        });
       }
     } else if (record.kind === 'tool.response') {
       const { at, by, outcome, ...call } = record;
       const answered = { at, ...(by && { by }), isResponse: outcome === 'succeeded' };
-      changes.push({ ordinal, type: 'answered', call, ...answered });
+      changes.push({ ordinal, type: 'answered', key: callKey(call), ...answered });
     } else if (record.kind === 'turn.done') {
-      const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(({ calls }) => calls) : [];
+      const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(keysOf) : [];
       changes.push({ ordinal, type: 'ended', pending });
     }
   }
@@ -87,18 +104,59 @@ function inlineArguments({ arguments: json }: { arguments: unknown }): Record<st
   return typeof json === 'string' ? (JSON.parse(json) as Record<string, unknown>) : null;
 }
 
+function isRequest(record: LogRecord): record is RequiredAction {
+  const { kind } = record;
+  return kind === 'tool.approval_required' || kind === 'tool.response_required' || kind === 'mcp.auth_required';
+}
+
+/** The keys of the actions that a record requests. */
+function keysOf(record: RequiredAction): string[] {
+  return record.kind === 'mcp.auth_required'
+    ? record.servers.map(({ signInId }) => signInId)
+    : record.calls.map(callKey);
+}
+
+async function actionsOf(record: RequiredAction, subjectId: string, sources: ActionSources): Promise<NewAction[]> {
+  if (record.kind === 'mcp.auth_required') {
+    return record.servers.map((server, index) => signInOf(record, index, server, subjectId));
+  }
+  return Promise.all(record.calls.map((call, index) => actionOf(record, index, call, subjectId, sources)));
+}
+
+/** Only the owner of the session can sign in. Several records of a turn may request the same sign-in. */
+function signInOf(record: AuthRequired, index: number, server: ServerSignIn, subjectId: string): NewAction {
+  const { name, authUrl, signInId } = server;
+  return {
+    id: actionId(record, index),
+    key: signInId,
+    threadId: record.threadId,
+    toolCallId: null,
+    kind: 'sign_in',
+    requestedAt: record.at,
+    expiresAt: null,
+    audience: [ownerGroup(subjectId)],
+    escalatedTo: [],
+    detail: { tool: { server: name, name: null }, authUrl },
+  };
+}
+
+/** Derived from the record's id, so that every reader of the log finds the same one. */
+function actionId({ id }: RequiredAction, index: number): string {
+  return `act_${id.slice(id.indexOf('_') + 1)}_${index}`;
+}
+
 async function actionOf(
   record: ActionRequired,
   index: number,
   call: AnswerableCall,
   subjectId: string,
   sources: ActionSources,
-) {
+): Promise<NewAction> {
   const { threadId, toolCallId, policy } = call;
   const expiry = policy?.expiresInSeconds;
   return {
-    // Derived from the record's id, so that every reader of the log finds the same one.
-    id: `act_${record.id.slice(record.id.indexOf('_') + 1)}_${index}`,
+    id: actionId(record, index),
+    key: callKey(call),
     threadId,
     toolCallId,
     kind: actionKind(call),

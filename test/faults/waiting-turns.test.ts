@@ -116,7 +116,7 @@ test('everything is killed around a message and a pause: both count once, and th
   // The responses wait for the turn. With both APIs gone, the recorder repeats both requests.
   await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
   await it.up();
-  expect(await Promise.all(sent)).toEqual([turn.turnId, 200]);
+  expect(await Promise.all(sent)).toEqual([{ turnId: turn.turnId, isNew: false }, 200]);
   const isWhole = ({ frames }: RecordedTurn) =>
     frames.some((frame) => frame.type === 'model.message.delta' && frame.finish_reason === 'stop');
   await turn.until(() => isWhole(turn));
@@ -171,7 +171,7 @@ test('the queue survives its session and everything else: each turn begins once,
   const queued: RecordedTurn[] = [];
   for (const say of ['First.', 'Second.', 'Third.']) {
     const message = { type: 'user.message', content: messageFor(it.plan({ say })) };
-    const { turnId = '' } = await it.recorder.send(sessionId, [message], { on_running: 'queue' });
+    const { turnId = '' } = await it.recorder.send(sessionId, [message], 'queue');
     queued.push(it.recorder.follow(sessionId, turnId));
   }
   await (await it.temporal.operator()).client.workflow.getHandle(sessionWorkflowId(sessionId)).terminate();
