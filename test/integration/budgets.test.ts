@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ActionReader } from '../support/action-reader.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -30,6 +31,7 @@ test('a turn that reaches its budget begins nothing, across a restart, until the
     spec: { ...onTestServer, config: { budget: { tokens: 20, steps: 50 } } },
   });
   calls.length = 0;
+  const before = await ActionReader.open(server.server.url);
   const reader = chat.turn('go');
   await reader.type('turn.paused');
   const turnId = await reader.turnId();
@@ -39,6 +41,7 @@ test('a turn that reaches its budget begins nothing, across a restart, until the
   expect(await send(chat, 'resume', { budget: { tokens: 30 } })).toEqual([422, 'budget_exceeded']);
   expect(await send(chat, 'force_answer')).toEqual([422, 'budget_exceeded']);
   reader.close();
+  before.close();
   await server.restart();
   const follower = server.api.subscribe(chat.sessionId, turnId);
   for (let i = 0; i < 2; i++) expect(await send(chat, 'resume', { budget: { tokens: 31 } })).toEqual([200, {}]);
@@ -48,6 +51,12 @@ test('a turn that reaches its budget begins nothing, across a restart, until the
   expect(pauses(await follower.done)).toMatchObject([
     { type: 'turn.paused', reason: 'budget', budget: report },
     { type: 'turn.resumed', reason: 'budget', by, budget: { ...report, limit: { tokens: 31, steps: 50 } } },
+  ]);
+  const inbox = await (await ActionReader.open(server.server.url, undefined, before.cursor)).next(2);
+  const action = { kind: 'budget', turn_id: turnId, tool_call_id: null, budget: report };
+  expect(inbox.map(({ event }) => event)).toMatchObject([
+    { type: 'action.created', action: { ...action, status: 'pending', decisions: [] } },
+    { type: 'action.decided', action: { ...action, status: 'decided', decisions: [{ decision: 'allow', by }] } },
   ]);
 });
 
