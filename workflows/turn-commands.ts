@@ -47,7 +47,7 @@ export class TurnCommands {
 
   /** Whether the end of the current task records commands. */
   get areDue(): boolean {
-    return this.#queue.length > 0 || this.#options.actions.steering.mustRecord;
+    return this.#queue.length > 0 || this.#options.actions.mustRecord(Date.now());
   }
 
   /** The turn is cancelled: it accepts no commands that arrive later. */
@@ -79,9 +79,11 @@ export class TurnCommands {
 
   #endTask(): void {
     const { actions, turnId, sessionId, onRecords } = this.#options;
-    const [wasPaused, now] = [actions.isPaused, Date.now()];
+    const [wasPaused, wasHeld, now] = [actions.isPaused, actions.isHeld, Date.now()];
     const { records } = actions.endTask(this.#queue, now);
-    if (this.#queue.some(({ type }) => type !== 'answer')) speculation.changed(turnId, actions.isHeld);
+    if (actions.isHeld !== wasHeld || this.#queue.some(({ type }) => type !== 'answer')) {
+      speculation.changed(turnId, actions.isHeld);
+    }
     this.#queue = [];
     const through = onRecords(records.length);
     // The inbox and webhooks are told what waits, and what was decided.

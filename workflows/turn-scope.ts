@@ -135,6 +135,7 @@ export class TurnScope {
   countFailedCall(input: CallModelInput): void {
     this.count(undefined, countFailureRecords('callModel', input));
     this.#totals = addFailedCall(this.#totals);
+    this.actions.budget.callFailed(input.threadId);
   }
 
   /** The stamps of the results that came after the log had `ordinal` records. */

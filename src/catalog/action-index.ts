@@ -1,6 +1,7 @@
 import type { Transaction } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import { callKey, type CallKey } from '../core/tool-records.ts';
+import type { BudgetReport } from '../core/budget.ts';
 import type { ApprovalPolicy } from '../core/records.ts';
 import type { Subject } from '../core/subject.ts';
 import { signInDecision } from './sign-in-decision.ts';
@@ -16,6 +17,8 @@ export interface ActionDetail {
   policy?: ApprovalPolicy;
   /** Of a sign-in: the link with which it begins. */
   authUrl?: string;
+  /** Of a budget: as it was when it was reached. */
+  budget?: BudgetReport;
 }
 
 /** An action to add to the index. */

@@ -328,6 +328,18 @@ test('a turn that waits for answers and is held is paused until both have ended;
   expect(actions.waitedMs).toBe(5_000);
 });
 
+test('a turn that is being cancelled asks for nothing, lets nothing expire and is not paused before its end', () => {
+  const actions = waitingOn(running('a'), asking('b', policyOf({ expiresInSeconds: 1 })));
+  expect([actions.pauses, actions.nextDue]).toEqual([[], BEGIN + 1_000]);
+  const answered = { kind: 'tool.response', at: isoTime(BEGIN), threadId: 'main', toolCallId: 'a' } as const;
+  // The call that was running has ended, or another thread's message has arrived: only what waits is left.
+  expect(actions.endTask([{ type: 'cancelled' }], BEGIN).records).toEqual([]);
+  actions.add({ ...answered, outcome: 'cancelled', content: '' });
+  actions.add(messageOf([asking('c')], 'thr'), 's');
+  expect([actions.isUnsettled(BEGIN + 2_000), actions.nextDue]).toEqual([false, undefined]);
+  expect(actions.endTask([], BEGIN + 2_000).records).toEqual([]);
+});
+
 test('a turn waits for sign-ins, of which one may have ended before a thread has asked for it', () => {
   const actions = new TurnActions(start);
   actions.add(requiring('s1'), 's');

@@ -1,8 +1,10 @@
-import { decidersFor, ownerGroup } from '../auth/rights.ts';
+import { decidersFor, ownerGroup, raisersFor } from '../auth/rights.ts';
 import type { ActionChange, ActionDecision, ActionDetail, Answers, NewAction } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { actionKind } from '../core/actions.ts';
 import type { TurnStart } from '../core/history.ts';
+import type { BudgetReport } from '../core/budget.ts';
+import { ROOT_THREAD } from '../core/records.ts';
 import type {
   ActionRequired,
   AnswerableCall,
@@ -13,6 +15,7 @@ import type {
   PendingCall,
   RequiredAction,
   ServerSignIn,
+  TurnPaused,
 } from '../core/records.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer } from '../core/turn-command.ts';
@@ -63,6 +66,10 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
       const { at, by, outcome, ...call } = record;
       const answered = { at, ...(by && { by }), isResponse: outcome === 'succeeded' };
       changes.push({ ordinal, type: 'answered', key: callKey(call), ...answered });
+    } else if (record.kind === 'turn.resumed' && record.budget) {
+      const { at, by } = record;
+      const decision: ActionDecision = { ...(by && { by }), decision: 'allow', at };
+      changes.push({ ordinal, type: 'decided', key: BUDGET_KEY, remaining: 0, decision });
     } else if (record.kind === 'turn.done') {
       const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(keysOf) : [];
       changes.push({ ordinal, type: 'ended', pending });
@@ -104,8 +111,15 @@ function inlineArguments({ arguments: json }: { arguments: unknown }): Record<st
   return typeof json === 'string' ? (JSON.parse(json) as Record<string, unknown>) : null;
 }
 
-function isRequest(record: LogRecord): record is RequiredAction {
+/** Of the action that asks for a higher budget; a turn has one at a time. */
+const BUDGET_KEY = 'budget';
+
+/** A turn that is paused because its budget was reached. */
+type BudgetPaused = TurnPaused & { kind: 'turn.paused'; budget: BudgetReport };
+
+function isRequest(record: LogRecord): record is RequiredAction | BudgetPaused {
   const { kind } = record;
+  if (kind === 'turn.paused') return record.budget !== undefined;
   return kind === 'tool.approval_required' || kind === 'tool.response_required' || kind === 'mcp.auth_required';
 }
 
@@ -116,7 +130,12 @@ function keysOf(record: RequiredAction): string[] {
     : record.calls.map(callKey);
 }
 
-async function actionsOf(record: RequiredAction, subjectId: string, sources: ActionSources): Promise<NewAction[]> {
+async function actionsOf(
+  record: RequiredAction | BudgetPaused,
+  subjectId: string,
+  sources: ActionSources,
+): Promise<NewAction[]> {
+  if (record.kind === 'turn.paused') return [budgetOf(record, subjectId)];
   if (record.kind === 'mcp.auth_required') {
     return record.servers.map((server, index) => signInOf(record, index, server, subjectId));
   }
@@ -140,8 +159,23 @@ function signInOf(record: AuthRequired, index: number, server: ServerSignIn, sub
   };
 }
 
+function budgetOf(record: BudgetPaused, subjectId: string): NewAction {
+  return {
+    id: actionId(record, 0),
+    key: BUDGET_KEY,
+    threadId: ROOT_THREAD,
+    toolCallId: null,
+    kind: 'budget',
+    requestedAt: record.at,
+    expiresAt: null,
+    audience: raisersFor(subjectId),
+    escalatedTo: [],
+    detail: { tool: { server: null, name: null }, budget: record.budget },
+  };
+}
+
 /** Derived from the record's id, so that every reader of the log finds the same one. */
-function actionId({ id }: RequiredAction, index: number): string {
+function actionId({ id }: Pick<LogRecord, 'id'>, index: number): string {
   return `act_${id.slice(id.indexOf('_') + 1)}_${index}`;
 }
 

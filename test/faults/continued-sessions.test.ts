@@ -5,7 +5,7 @@ import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
 import type { TemporalClient } from '../support/temporal-client.ts';
 import { openRows } from '../support/test-database.ts';
 import { messageFor } from './support/plan.ts';
-import type { SentInput } from './support/recorder.ts';
+import type { SentInput } from './support/sent.ts';
 import { World } from './support/world.ts';
 
 /** Row 16: inputs that arrive while their session continues as new. */

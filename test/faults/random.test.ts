@@ -67,11 +67,15 @@ class Chance {
   }
 }
 
-/** A user with a session, who talks, decides, reconsiders and repeats requests. */
+/** A user with a session, who talks, decides, reconsiders, repeats requests, and steers what runs. */
 class Person {
   readonly #world: World;
   readonly #chance: Chance;
   readonly #agent: string;
+  /** Turns that wait in the queue, or began without it, in their order. */
+  readonly #begun: RecordedTurn[] = [];
+  /** A turn runs whose end it does not wait for. */
+  #hasLeft = false;
 
   constructor(world: World, chance: Chance, agent: string) {
     this.#world = world;
@@ -80,38 +84,81 @@ class Person {
   }
 
   async live(goesOn: () => boolean): Promise<void> {
-    const { recorder } = this.#world;
     const sessionId = await this.#world.session({ agent: this.#agent });
     let waiting: Waiting[] = [];
     let turn: RecordedTurn | undefined;
-    while (goesOn()) {
-      const input = waiting.length > 0 ? this.#answers(waiting) : this.#message();
-      const twice = this.#chance.of(0.2) && waiting.length > 0;
-      const [sent] = await Promise.all([
-        recorder.send(sessionId, input),
-        // The second of two decisions is rejected: the calls no longer wait.
-        ...(twice ? [recorder.send(sessionId, this.#answers(waiting))] : []),
-      ]);
-      const accepted = recorder.inputs.findLast((one) => one.sessionId === sessionId && one.outcome === 'accepted');
-      if (sent.outcome === 'refused' && sent.code === 'actions_pending' && turn) {
+    while (goesOn() || this.#begun.length > 0) {
+      const isBetween = waiting.length === 0 && !this.#hasLeft;
+      const next = (isBetween && this.#begun.shift()) || (await this.#say(sessionId, waiting));
+      if (next) {
+        turn = next;
+        waiting = await this.#watch(sessionId, turn, goesOn);
+      } else if (turn) {
         // The message was to cancel a turn, which had already ended and waits for a decision.
         waiting = waitingOf(await turn.done);
-        continue;
       }
-      if (sent.outcome === 'refused' && !twice) throw new Error(`refused: ${sent.status} ${sent.code}`);
-      if (!accepted?.turnId) continue;
-      turn = recorder.follow(sessionId, accepted.turnId);
-      waiting = await this.#watch(sessionId, turn);
     }
   }
 
+  /** Answers what waits, or says something new. Returns the turn that does it; undefined if another one waits. */
+  async #say(sessionId: string, waiting: Waiting[]): Promise<RecordedTurn | undefined> {
+    const { recorder } = this.#world;
+    this.#hasLeft = false;
+    const input = waiting.length > 0 ? this.#answers(waiting) : this.#message();
+    const twice = this.#chance.of(0.2) && waiting.length > 0;
+    const sent = await Promise.all([
+      recorder.send(sessionId, input),
+      // The second of two decisions is rejected: the calls no longer wait.
+      ...(twice ? [recorder.send(sessionId, this.#answers(waiting))] : []),
+    ]);
+    const accepted = sent.find(({ outcome }) => outcome === 'accepted');
+    if (accepted?.turnId !== undefined) return recorder.follow(sessionId, accepted.turnId);
+    const [{ status, code }] = sent;
+    if (code !== 'actions_pending') throw new Error(`refused: ${status} ${code}`);
+    return undefined;
+  }
+
   /** Waits for the end, or until the turn is cancelled. Returns the calls that wait, with what they wait for. */
-  async #watch(sessionId: string, turn: RecordedTurn): Promise<Waiting[]> {
+  async #watch(sessionId: string, turn: RecordedTurn, goesOn: () => boolean): Promise<Waiting[]> {
+    const left = new AbortController();
+    const steering = this.#steerNowAndThen(turn, () => goesOn() && !left.signal.aborted);
     const answering = this.#answerWaiting(sessionId, turn);
-    const left = await this.#untilLeft(sessionId, turn);
+    const waiting = await this.#untilLeft(sessionId, turn);
+    left.abort();
     // A repeated answer must reach the turn that it is for.
-    await answering;
-    return left;
+    await Promise.all([answering, steering]);
+    return waiting;
+  }
+
+  /** Does to a running turn, and to the queue behind it, what people do. */
+  async #steerNowAndThen(turn: RecordedTurn, goesOn: () => boolean): Promise<void> {
+    const { sessionId, turnId } = turn;
+    const { recorder } = this.#world;
+    let isRunning = true;
+    void turn.done.then(() => (isRunning = false));
+    const wait = (ms: number) => Promise.race([sleep(this.#chance.upTo(ms)), turn.done]);
+    while (this.#chance.of(0.5)) {
+      await wait(600);
+      if (!isRunning || !goesOn()) return;
+      const what = this.#chance.among('steer', 'steer', 'queue', 'queue', 'reject', 'pause', 'force_answer', 'cancel');
+      if (what === 'queue' || what === 'reject') {
+        const sent = await recorder.send(sessionId, this.#message(), what);
+        if (sent.turnId !== undefined) this.#begun.push(recorder.follow(sessionId, sent.turnId));
+      } else if (what === 'steer') {
+        const steered = await recorder.steer(sessionId, messageFor(this.#plan(0)));
+        if (steered?.isNew) this.#begun.push(recorder.follow(sessionId, steered.turnId));
+      } else if (what === 'pause') {
+        await recorder.control(sessionId, 'pause');
+        await wait(600);
+        // Otherwise another pause would repeat the one of a turn that is being cancelled.
+        if ((await recorder.control(sessionId, 'resume')) !== 200) return;
+      } else if (what === 'force_answer') {
+        await recorder.control(sessionId, what, turnId);
+      } else {
+        const [queued] = this.#begun.slice(this.#chance.upTo(this.#begun.length));
+        if (queued) await recorder.cancel(queued);
+      }
+    }
   }
 
   /** Answers each call of a turn that waits, in the name of all who may. */
@@ -157,7 +204,10 @@ class Person {
           `/v1/agents/sessions/${sessionId}/turns/${turn.turnId}`,
         ),
       );
-      if (how === 'next' && state.body.data.state.status === 'running') return [];
+      if (how === 'next' && state.body.data.state.status === 'running') {
+        this.#hasLeft = true;
+        return [];
+      }
     }
     return waitingOf(await turn.done);
   }

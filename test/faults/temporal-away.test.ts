@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
 import { approval, messageFor, type Plan } from './support/plan.ts';
-import type { RecordedTurn, SentInput } from './support/recorder.ts';
+import type { RecordedTurn } from './support/recorder.ts';
+import type { SentInput } from './support/sent.ts';
 import { World } from './support/world.ts';
 
 /** Row 4: Temporal's server is unavailable during model calls, tool calls and pending decisions. */

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { CUT_OFF } from '../../src/core/stopped-work.ts';
-import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
+import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { folded, type EventReader } from '../support/api-client.ts';
 import { held, say, textOf, use } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
@@ -104,13 +104,17 @@ test('queued turns begin in their order, each after the end of the one before; o
   expect(await queueOf(chat)).toEqual([]);
 });
 
-test('cancelling the session ends its queue; the logs of turns that never began can be read', async () => {
+test('cancelling the session ends its queue; the logs of turns that never began are archived, and can be read', async () => {
   const model = busy();
   const chat = await server.chat({ scripts: [model.script, say('later')] });
   const first = chat.turn('one');
   await first.says('busy');
   const second = queue(chat, 'two');
   const secondId = await second.turnId();
+  const thirdId = await queue(chat, 'three').turnId();
+  // The session has not asked for this end: it hears of it as of that of a turn whose worker was lost in between.
+  await operator.client.workflow.getHandle(turnWorkflowId(thirdId)).terminate();
+  await expect.poll(() => archived(thirdId)).toBe(1);
   expect((await server.api.send('POST', `${chat.path}/cancel`, {})).status).toBe(200);
   expect(await first.end()).toMatchObject({ status: 'cancelled' });
   expect(folded(await second.done)).toMatchObject([{ type: 'turn.created' }, { type: 'turn.done' }]);

@@ -251,9 +251,9 @@ export function folded(...streams: Frame[][]): object[] {
   return client.events;
 }
 
-/** Events in the order that all readers see: with sub-agents, each thread has its own. */
+/** Events in the order that all readers see: with sub-agents, which may be of an earlier turn, each thread has its own. */
 export function inOrder(events: object[]): unknown {
-  const hasThreads = events.some((event) => 'type' in event && String(event.type).startsWith('thread.'));
+  const hasThreads = events.some((event) => 'thread_id' in event && event.thread_id !== 'main');
   return hasThreads ? byThread(events) : events;
 }
 

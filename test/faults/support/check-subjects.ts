@@ -41,8 +41,12 @@ class Traces {
       this.#owners.set(sessionId, id);
       for (const { turn } of sessions.get(sessionId) ?? []) this.#owners.set(turn.id, id);
     }
-    for (const { sessionId, input } of recorder.inputs) {
-      const plan = planOf(input[0]?.['content']);
+    const texts = [
+      ...recorder.inputs.map(({ sessionId, input }) => ({ sessionId, text: input[0]?.['content'] })),
+      ...recorder.messages,
+    ];
+    for (const { sessionId, text } of texts) {
+      const plan = planOf(text);
       if (plan) this.#owners.set(plan.id, recorder.ownerOf(sessionId).id);
     }
     for (const { operation, mcpSession } of ledger.effects) {

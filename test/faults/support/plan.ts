@@ -81,20 +81,33 @@ export const PROVIDER_FAULTS: Record<string, ProviderFault> = {
 /** With these the model has not started to work. */
 const REFUSALS = new Set(['rate limit', 'come back tomorrow', 'bad request', 'time-out', 'server error', 'overloaded']);
 
-/** Responds as the plan in the conversation says. */
+/** A request to the model. */
+interface Asked {
+  /** Milliseconds of a monotonic clock. */
+  at: number;
+  /** It was to answer without tools. */
+  isForced: boolean;
+}
+
+/** Responds as the last plan in the conversation says. */
 export class PlannedModel {
   /** The number of faults among its responses. */
   faults = 0;
-  readonly #asked = new Map<string, number[]>();
+  readonly #asked = new Map<string, Asked[]>();
   readonly #goOn = new Map<string, PromiseWithResolvers<void>>();
 
   /** How often a step of a plan was requested. */
   attempts(plan: Plan, step: number): number {
-    return this.askedAt(plan, step).length;
+    return this.asked(plan, step).length;
   }
 
   /** When a step of a plan was requested: milliseconds of a monotonic clock. */
   askedAt(plan: Plan, step: number): number[] {
+    return this.asked(plan, step).map(({ at }) => at);
+  }
+
+  /** The requests for a step of a plan. */
+  asked(plan: Plan, step: number): Asked[] {
     return this.#asked.get(`${plan.id}/${step}`) ?? [];
   }
 
@@ -117,8 +130,9 @@ export class PlannedModel {
     const key = `${place.plan.id}/${place.step}`;
     const asked = this.#asked.get(key) ?? [];
     const attempt = asked.length;
-    this.#asked.set(key, [...asked, performance.now()]);
-    const step = { ...planned, ...answerOf(planned, attempt) };
+    const isForced = call.request['tool_choice'] === 'none';
+    this.#asked.set(key, [...asked, { at: performance.now(), isForced }]);
+    const step = { ...planned, ...answerOf(planned, attempt, isForced) };
     const fault = PROVIDER_FAULTS[step.faults?.[attempt] ?? ''];
     if (fault) {
       this.faults += 1;
@@ -149,9 +163,11 @@ export class PlannedModel {
 
 /** The response of an attempt at a step; the first one is 0. */
 export function answerOf(
-  { say, sayFirst, tools = [], shuffles }: PlanStep,
+  { say, sayFirst, tools: planned = [], shuffles }: PlanStep,
   attempt: number,
+  isForced: boolean,
 ): { say: string; tools: NonNullable<PlanStep['tools']> } {
+  const tools = isForced ? [] : planned;
   const names = tools.map(({ name }) => name);
   if (shuffles) names.push(...names.splice(0, attempt % Math.max(1, names.length)));
   return {

@@ -1,5 +1,8 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'vitest';
+import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
+import type { OnRunning } from '../../../src/core/session.ts';
 import {
   folded,
   ApiClient,
@@ -10,55 +13,8 @@ import {
 } from '../../support/api-client.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { approval } from './plan.ts';
+import type { SentControl, SentDecision, SentInput, SentMessage, SentResponse } from './sent.ts';
 import { OPERATOR, type Subject } from './subjects.ts';
-
-/** An input as it was sent, and its outcome as far as the sender knows it. */
-export interface SentInput {
-  sessionId: string;
-  input: Record<string, unknown>[];
-  outcome: 'under way' | 'accepted' | 'refused';
-  turnId?: string;
-  /** The responses by which the server reported that it is temporarily unable. */
-  unavailable?: Answer[];
-  /** When it was first sent, on the clock of the recorded frames. */
-  at: number;
-  /** The error code of a rejection. */
-  status?: number;
-  code?: string;
-}
-
-/** A decision on a call of a turn that waits, as it was sent. */
-export interface SentDecision {
-  sessionId: string;
-  toolCallId: string;
-  /** By default that of the agent itself. */
-  threadId?: string;
-  status: 'allow' | 'deny';
-  /** The edited arguments of the call. */
-  edited?: object;
-  by: Subject;
-  /** When it was first sent, on the clock of the recorded frames. */
-  at: number;
-  /** The status of the response, once there is one. */
-  response?: number;
-}
-
-/** An answer to a client's tool, or to a tool that asks, in a turn that waits. */
-export interface SentResponse {
-  sessionId: string;
-  item: Record<string, unknown>;
-  /** The status of the response, once there is one. */
-  response?: number;
-}
-
-/** A message for the running turn of a session, as it was sent. */
-export interface SentMessage {
-  sessionId: string;
-  /** Unique. */
-  text: string;
-  /** The turn that the response named, once there is one. */
-  turnId?: string;
-}
 
 type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
 
@@ -76,6 +32,7 @@ export class Recorder {
   readonly decisions: SentDecision[] = [];
   readonly responses: SentResponse[] = [];
   readonly messages: SentMessage[] = [];
+  readonly controls: SentControl[] = [];
   /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
   readonly #urls: () => string[];
@@ -124,12 +81,13 @@ export class Recorder {
   }
 
   /** Starts a turn; resolves when it is accepted or rejected. */
-  async send(sessionId: string, input: Record<string, unknown>[], more: object = {}): Promise<SentInput> {
+  async send(sessionId: string, input: Record<string, unknown>[], onRunning?: OnRunning): Promise<SentInput> {
     const key = newId('req');
-    const sent: SentInput = { sessionId, input, outcome: 'under way', at: performance.now() };
+    const running = onRunning && { onRunning };
+    const sent: SentInput = { sessionId, input, outcome: 'under way', at: performance.now(), ...running };
     this.inputs.push(sent);
     const path = `/v1/agents/sessions/${sessionId}/turns`;
-    const body = { input, stream: false, ...more };
+    const body = { input, stream: false, ...(onRunning && { on_running: onRunning }) };
     // oxlint-disable-next-line typescript/no-explicit-any -- an answer of either shape
     const answer = await this.persist<any>((api) => api.send('POST', path, body, { 'idempotency-key': key }), {
       as: this.ownerOf(sessionId),
@@ -151,24 +109,45 @@ export class Recorder {
     return sent.response;
   }
 
-  /** Gives a message to the running turn of a session. Returns the id of the turn that has it. */
-  async steer(sessionId: string, text: string): Promise<string | undefined> {
+  /** Gives a message to the running turn of a session, or to a new one. Returns the turn that has it. */
+  async steer(sessionId: string, text: string): Promise<{ turnId: string; isNew: boolean } | undefined> {
     const key = newId('req');
     const sent: SentMessage = { sessionId, text };
+    const at = performance.now();
     this.messages.push(sent);
     const path = `/v1/agents/sessions/${sessionId}/turns`;
-    const body = { input: [{ type: 'user.message', content: text }], on_running: 'steer' };
+    const input = [{ type: 'user.message', content: text }];
+    const body = { input, on_running: 'steer', stream: false };
     const answer = await this.persist((api) => api.send('POST', path, body, { 'idempotency-key': key }), {
       as: this.ownerOf(sessionId),
     });
-    if (answer.status === 200) sent.turnId = answer.body.data.id;
-    return sent.turnId;
+    if (answer.status !== 200) return undefined;
+    const turn: TurnResource = answer.body.data;
+    sent.turnId = turn.id;
+    const [first] = turn.input;
+    const isNew = first?.type === 'user.message' && first.content === text;
+    if (isNew) {
+      this.messages.splice(this.messages.indexOf(sent), 1);
+      this.inputs.push({ sessionId, input, outcome: 'accepted', turnId: turn.id, at });
+    }
+    return { turnId: turn.id, isNew };
   }
 
-  /** Pauses or resumes the running turn of a session. Returns the status of the response. */
-  async control(sessionId: string, command: 'pause' | 'resume'): Promise<number> {
+  /** Pauses or resumes the running turn of a session, or has it answer. Returns the status of the response. */
+  async control(sessionId: string, command: SentControl['command'], turnId?: string): Promise<number> {
+    const sent: SentControl = { sessionId, command, turnId };
+    this.controls.push(sent);
     const path = `/v1/agents/sessions/${sessionId}/${command}`;
-    return (await this.persist((api) => api.send('POST', path, {}), { as: this.ownerOf(sessionId) })).status;
+    const { status } = await this.persist((api) => api.send('POST', path, {}), { as: this.ownerOf(sessionId) });
+    Object.assign(sent, { response: status, answeredAt: performance.now() });
+    return status;
+  }
+
+  /** Cancels a turn, which runs, waits in the queue, or has ended. */
+  async cancel({ sessionId, turnId }: RecordedTurn): Promise<void> {
+    const path = `/v1/agents/sessions/${sessionId}/turns/${turnId}/cancel`;
+    const { status } = await this.persist((api) => api.send('POST', path, {}), { as: this.ownerOf(sessionId) });
+    expect(status).toBe(200);
   }
 
   /** Answers a question of a turn that waits, in the name of its session's owner. Returns the status of the response. */

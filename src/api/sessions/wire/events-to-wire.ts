@@ -199,9 +199,17 @@ function steeredToWire(record: UserSteered): SessionEvent {
   };
 }
 
-function pauseToWire({ kind: type, id, at, reason, by, ...rest }: TurnPaused): SessionEvent {
+function pauseToWire({ kind: type, id, at, reason, by, budget, ...rest }: TurnPaused): SessionEvent {
   rest satisfies NoFields;
-  return { type, id, created_at: at, thread_id: null, reason, ...(by && { by: subjectToWire(by) }) };
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    reason,
+    ...(by && { by: subjectToWire(by) }),
+    ...(budget && { budget }),
+  };
 }
 
 function compactedToWire(record: ContextCompacted): SessionEvent {

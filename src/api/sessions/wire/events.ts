@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { ROLES } from '../../../core/subject.ts';
+import { budgetReport } from './budget.ts';
 import { inputItem, messageContent } from './input.ts';
 import { subject } from './subject.ts';
 
@@ -224,12 +225,19 @@ export const toolDecided = z
   .meta({ id: 'ToolDecided' });
 
 const pauseReason = z
-  .enum(['action', 'sign_in', 'requested'])
+  .enum(['action', 'sign_in', 'requested', 'budget'])
   .describe(
-    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: a client has paused it',
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: a client has paused it; ' +
+      '`budget`: its budget was reached',
   );
 
-const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
+const pause = {
+  ...base,
+  thread_id: z.null(),
+  reason: pauseReason,
+  by: subject.optional(),
+  budget: budgetReport.optional().describe('for the reason `budget`: as it was then, or as it was raised'),
+};
 
 export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
 
@@ -344,7 +352,12 @@ export const turnDoneState = z.discriminatedUnion('status', [
     reason: z.enum(['client-cancelled', 'cancelled-for-next-turn', 'server-execution-timeout', 'abandoned']),
     ...ended,
   }),
-  z.object({ status: z.literal('error'), message: z.string(), ...ended }),
+  z.object({
+    status: z.literal('error'),
+    message: z.string(),
+    code: z.literal('budget_exceeded').optional().describe('set if the budget of the turn was reached'),
+    ...ended,
+  }),
 ]);
 
 const queuedState = {

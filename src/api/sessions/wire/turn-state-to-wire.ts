@@ -30,9 +30,9 @@ export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'
       return { status, reason, ...ended };
     }
     case 'error': {
-      const { status, message, ...rest } = end;
+      const { status, message, code, ...rest } = end;
       rest satisfies NoFields;
-      return { status, message, ...ended };
+      return { status, message, ...(code && { code }), ...ended };
     }
   }
 }
