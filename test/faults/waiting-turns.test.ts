@@ -1,3 +1,4 @@
+import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { messageFor } from './support/plan.ts';
@@ -256,10 +257,18 @@ test('processes are killed around the refusal, the callback and the resumption o
   it.ledger.goOn('signed in');
   const done = { status: 'done', output: { content: 'Done.' }, required_actions: [] };
   for (const turn of [annGoesOn, annWaits.turn, bobGoesOn, bobWaits.turn]) expect(await turn.done).toMatchObject(done);
-  for (const [turns, user] of [
-    [[annEnds, annWaits], 'ann@idp'],
-    [[bobEnds, bobWaits], 'bob@idp'],
+  for (const [subject, turns, user] of [
+    [ann, [annEnds, annWaits], 'ann@idp'],
+    [bob, [bobEnds, bobWaits], 'bob@idp'],
   ] as const) {
+    // The inbox of each user had the sign-in of each turn, and has its end.
+    const inbox = async () => {
+      const actions = await it.recorder.as(subject).list<ActionResource>('/v1/agents/actions?status=decided');
+      const signIns = actions.filter(({ kind }) => kind === 'sign_in');
+      return signIns.map(({ session_id: id, status, decisions }) => [id, status, decisions.map((one) => one.decision)]);
+    };
+    const decided = turns.map(({ sessionId }) => [sessionId, 'decided', ['allow']]);
+    await expect.poll(async () => (await inbox()).toSorted()).toEqual(decided.toSorted());
     for (const { sessionId, plan } of turns) {
       const calls = [0, 1].map((step) => `${plan.id}_${step}_0`);
       expect(await it.outcomes(sessionId)).toEqual(Object.fromEntries(calls.map((id) => [id, 'succeeded'])));
