@@ -139,6 +139,23 @@ test('an answer is not forced from a turn before its budget is raised', () => {
   expect(actions.isForced).toBe(false);
 });
 
+test('a budget that a turn shares pauses it, also without one of its own, until it has room again', () => {
+  const actions = new TurnActions(turnStart());
+  const shared = { scope: 'subject' as const, limit: { steps: 1 }, spent: { steps: 1 } };
+  actions.budget.sharedReached(shared);
+  expect(endTask(actions)).toMatchObject([{ kind: 'turn.paused', reason: 'budget', budget: shared }]);
+  const carry = { ordinal: 2, step: 0, ...NO_TOTALS, previousRunId: 'r', deadline: 0, actions: actions.state };
+  const next = new TurnActions(turnStart({ carry: structuredClone(carry) }));
+  expect([next.isHeld, next.budget.shared]).toEqual([true, shared]);
+  const plain = resume({ steps: 9 });
+  expect(next.endTask([plain], BEGIN).verdicts.get(plain.id)?.code).toBe('budget_exceeded');
+  const raised = { ...shared, limit: { steps: 2 } };
+  expect(endTask(next, [{ ...resume(), shared: raised } as TurnCommand])).toMatchObject([
+    { kind: 'turn.resumed', reason: 'budget', by: ann, budget: raised },
+  ]);
+  expect([next.isHeld, next.isUnsettled(BEGIN), next.budget.state]).toEqual([false, false, undefined]);
+});
+
 const happening = fc.oneof(
   fc.record({ type: fc.constant('result' as const), tokens: fc.nat({ max: 9 }), isFinal: fc.boolean() }),
   fc.constant({ type: 'lost' as const }),

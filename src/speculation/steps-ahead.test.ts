@@ -106,6 +106,7 @@ beforeEach(() => {
     catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
     skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
     toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable }) },
+    budgets: { metered: ({ provider }: { provider: unknown }) => provider },
     models: { resolve: () => ({ model: 'm', provider: { stream: answer } }) },
     toolKinds: {
       mcp: {
