@@ -153,6 +153,8 @@ export class TurnWatch {
     const result = await closed.catch(() => undefined);
     this.#children.delete(turnId);
     this.#options.closed(turnId);
+    // It has closed in the queue. The worker that was told of its cancellation may have been lost before.
+    if (!this.#options.runs(turnId)) archive.turnEnded(turnId);
     if (result) {
       this.#ended(turnId, result.status === 'done' ? result : NOTHING);
       return;

@@ -475,7 +475,7 @@ export interface ContextCompacted extends Base {
   foundTools?: FoundTool[];
   /** Of the model calls that wrote the summary. */
   usage?: Usage;
-  /** Clients get the event: those of an agent whose turns wait know it. */
+  /** Every client gets the event: those of an agent whose turns wait know it. */
   isShown?: true;
 }
 

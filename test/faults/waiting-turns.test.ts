@@ -2,14 +2,15 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { messageFor } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
-import { OPERATOR, type Subject } from './support/subjects.ts';
+import { TestBrowser } from '../support/authorization-server.ts';
+import { OPERATOR, SUBJECTS, type Subject } from './support/subjects.ts';
 import { World } from './support/world.ts';
 
-/** Decisions in turns that wait for them, messages for turns and pauses, while the processes around them are killed. */
+/** Decisions and sign-ins in turns that wait, messages for turns and pauses, while the processes around them are killed. */
 
 let it: World;
 beforeAll(async () => {
-  it = await World.start({ apis: 2, spec: { config: { pause: 'wait', on_unknown: 'ask' } } });
+  it = await World.start({ apis: 2, hasVault: true, spec: { config: { pause: 'wait', on_unknown: 'ask' } } });
 });
 afterAll(() => it.checkAndStop());
 
@@ -185,4 +186,87 @@ test('the queue survives its session and everything else: each turn begins once,
   );
   const previous = queued.map(({ frames }) => frames.findLast((one) => one.type === 'turn.created')?.previous_turn_id);
   expect(previous).toEqual([one.turn, ...queued].slice(0, 3).map(({ turnId }) => turnId));
+});
+
+/** A turn that pays and then syncs at the server that requires a sign-in. */
+async function requiringSignIn(subject: Subject, pause: 'end' | 'wait') {
+  const [pay, sync] = [{ name: 'pay' }, { name: 'sync', args: { hold: 'signed in' } }];
+  const plan = it.plan({ say: 'I pay.', tools: [pay] }, { say: 'I note it.', tools: [sync] }, { say: 'Done.' });
+  const sessionId = await it.session({ agent: `vault-${pause}`, subject });
+  const turn = await it.turn(sessionId, plan);
+  /** The link to sign in, once the turn has ended or waits. */
+  const link = async (): Promise<string> => {
+    await turn.until((frames) => frames.some(({ type }) => type === 'turn.paused' || type === 'turn.done'));
+    const request = turn.frames.find((frame) => frame.type === 'mcp.auth_required');
+    return request?.mcp_servers[0]?.auth_url ?? '';
+  };
+  const isSyncing = () => expect.poll(() => it.ledger.hasStarted(`/${plan.id}_1_0`)).toBe(true);
+  return { turn, sessionId, plan, link, isSyncing };
+}
+
+test('processes are killed around the refusal, the callback and the resumption of sign-ins: each user has one token', async () => {
+  const [api] = it.apis;
+  const [worker] = it.workers;
+  const vault = it.vault ?? expect.fail('it has one');
+  const mcp_servers = [{ type: 'truefoundry-mcp-registry', name: 'vault', require_approval_for_tools: [] }];
+  for (const pause of ['end', 'wait']) {
+    await it.putAgent(`vault-${pause}`, { model: { name: 'planned' }, mcp_servers, config: { pause } });
+  }
+  const [refused, killed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  vault.onMetadata = () => {
+    refused.resolve();
+    return killed.promise;
+  };
+  const [ann, bob] = SUBJECTS;
+  const [annEnds, annWaits, bobEnds, bobWaits] = await Promise.all([
+    requiringSignIn(ann, 'end'),
+    requiringSignIn(ann, 'wait'),
+    requiringSignIn(bob, 'end'),
+    requiringSignIn(bob, 'wait'),
+  ]);
+  await refused.promise;
+  await it.fault(() => worker?.kill());
+  killed.resolve();
+  await worker?.start();
+
+  // The API is lost with the token that it has just got. The link is still valid.
+  const browser = new TestBrowser();
+  const link = await annWaits.link();
+  const callback = await browser.open(link, ({ pathname }) => pathname.endsWith('/callback'));
+  const lost = Promise.withResolvers<unknown>();
+  vault.provider.once('grant.success', () => lost.resolve(it.fault(() => api?.kill())));
+  await expect(browser.visit(callback.url.href)).rejects.toThrow('fetch failed');
+  await lost.promise;
+  await it.up();
+  expect((await browser.open(link)).text).toContain('You are signed in to vault');
+  await annEnds.link();
+  const annGoesOn = await it.recorder.turn(annEnds.sessionId, []);
+  await Promise.all([annEnds.isSyncing(), annWaits.isSyncing()]);
+
+  // The calls of one user are lost, and the turn of the other one is told of the sign-in while no worker runs.
+  const bobsLink = await bobEnds.link();
+  await bobWaits.link();
+  vault.user.name = 'bob@idp';
+  await it.fault(() => worker?.kill());
+  expect((await new TestBrowser().open(bobsLink)).text).toContain('You are signed in to vault');
+  await it.fault(() => Promise.all(it.apis.map((one) => one.kill())));
+  await it.up();
+  const bobGoesOn = await it.recorder.turn(bobEnds.sessionId, []);
+  await Promise.all([bobEnds.isSyncing(), bobWaits.isSyncing()]);
+  it.ledger.goOn('signed in');
+  const done = { status: 'done', output: { content: 'Done.' }, required_actions: [] };
+  for (const turn of [annGoesOn, annWaits.turn, bobGoesOn, bobWaits.turn]) expect(await turn.done).toMatchObject(done);
+  for (const [turns, user] of [
+    [[annEnds, annWaits], 'ann@idp'],
+    [[bobEnds, bobWaits], 'bob@idp'],
+  ] as const) {
+    for (const { sessionId, plan } of turns) {
+      const calls = [0, 1].map((step) => `${plan.id}_${step}_0`);
+      expect(await it.outcomes(sessionId)).toEqual(Object.fromEntries(calls.map((id) => [id, 'succeeded'])));
+      const its = it.ledger.effects.filter(({ operation }) => calls.some((id) => operation.endsWith(`/${id}`)));
+      const tokens = [...new Set(its.map(({ token = '' }) => token))];
+      const found = await Promise.all(tokens.map((token) => vault.provider.AccessToken.find(token)));
+      expect(found.map((token) => token?.accountId)).toEqual([user]);
+    }
+  }
 });

@@ -163,20 +163,31 @@ function asStored(item: Record<string, unknown>): unknown {
   return expect.objectContaining({ ...item, content });
 }
 
+interface PlannedMessage {
+  turn: TurnResource;
+  message: Message;
+  /** The model was not called, since its servers require a sign-in. */
+  needsSignIn: boolean;
+  plan: Plan;
+  step: number;
+}
+
 /** The messages of a session, each with its step of the plan: a sub-agent's is in its input. */
-function* stepsOf(turns: Stored[]): Generator<{ turn: TurnResource; message: Message; plan: Plan; step: number }> {
+function* stepsOf(turns: Stored[]): Generator<PlannedMessage> {
   const places = new Map<string, { plan: Plan | undefined; step: number }>();
   for (const { turn, events } of turns) {
     const [first] = turn.input;
     if (first?.type === 'user.message') places.set('main', { plan: planOf(first.content), step: 0 });
-    for (const event of events) {
+    for (const [i, event] of events.entries()) {
       if (event.type === 'thread.created') {
         places.set(event.thread_id, { plan: planOf(event.agent_info.input), step: 0 });
       }
       const place = event.type === 'model.message' ? places.get(event.thread_id) : undefined;
-      if (event.type === 'user.steered') places.set('main', { plan: planOf(event.content), step: 0 });
+      const steered = event.type === 'user.steered' ? planOf(event.content) : undefined;
+      if (steered) places.set('main', { plan: steered, step: 0 });
       if (event.type !== 'model.message' || !place?.plan) continue;
-      yield { turn, message: event, plan: place.plan, step: place.step };
+      const needsSignIn = events[i + 1]?.type === 'mcp.auth_required';
+      yield { turn, message: event, needsSignIn, plan: place.plan, step: place.step };
       if (isWhole(event)) place.step += 1;
     }
   }
@@ -192,11 +203,13 @@ function isWhole({ finish_reason: reason }: Message): boolean {
  */
 function checkTexts(planned: PlannedModel, turns: Stored[]): void {
   const last = new Map<string, { plan: Plan; step: number }>();
-  for (const { turn, message, plan, step } of stepsOf(turns)) {
+  for (const { turn, message, needsSignIn, plan, step } of stepsOf(turns)) {
     const answers = answersTo(planned, plan, step);
     if (isWhole(message)) {
       const calls = message.tool_calls.map(({ id, function: { name } }) => `${name} ${id}`);
       expect(answers, `message ${message.id}`).toContainEqual({ say: message.content, calls });
+    } else if (needsSignIn) {
+      expect(message.content).toBe('');
     } else {
       // A call may be cancelled before the model is called.
       const isBeginning = message.content === '' || answers.some(({ say }) => say.startsWith(message.content));

@@ -11,6 +11,8 @@ export interface Effect {
   /** The MCP server that received it, and its session on that server. */
   server: string;
   mcpSession: string | undefined;
+  /** The access token with which it was called. */
+  token: string | undefined;
   tool: string;
   arguments: Record<string, unknown>;
   /** False: a repetition that an idempotent tool recognized by its operation id, or a tool that only reads. */
@@ -146,6 +148,7 @@ export class EffectLedger {
           isSpeculative: id !== operation,
           server,
           mcpSession,
+          token: call.headers['authorization']?.slice('Bearer '.length),
           tool: name,
           arguments: args,
           tookEffect,

@@ -7,6 +7,8 @@ import { expect } from 'vitest';
 import { loadConfig, type Config } from '../../../src/config.ts';
 import { withTimeout } from '../../../src/lib/timeout.ts';
 import { newId } from '../../../src/engine/new-id.ts';
+import { ProtectedMcpServer } from '../../support/authorization-server.ts';
+import { keptPort } from '../../support/kept-port.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
 import type { Postgres } from '../../support/postgres.ts';
 import { TestRedis } from '../../support/redis.ts';
@@ -60,6 +62,8 @@ export interface WorldOptions {
   postgres?: Postgres;
   /** Names of MCP servers in addition to `test`; all have the same tools. */
   servers?: string[];
+  /** With an MCP server that requires users to sign in, `vault`. */
+  hasVault?: boolean;
   /** With a webhook that gets all events. */
   isNotified?: boolean;
 }
@@ -83,6 +87,7 @@ export class World {
   readonly servers: ReadonlyMap<string, TestMcpServer>;
   /** Keeps state for each of its sessions; only bystanders use it. */
   readonly desk: TestMcpServer;
+  readonly vault: ProtectedMcpServer | undefined;
   /** One of each subject. */
   readonly bystanders: Bystander[] = [];
   readonly ledger: EffectLedger;
@@ -106,7 +111,7 @@ export class World {
   private constructor(
     parts: Pick<
       World,
-      'folder' | 'temporal' | 'workersLine' | 'redis' | 'model' | 'mcp' | 'servers' | 'desk' | 'ledger'
+      'folder' | 'temporal' | 'workersLine' | 'redis' | 'model' | 'mcp' | 'servers' | 'desk' | 'vault' | 'ledger'
     >,
     { env = {}, spec = {} }: WorldOptions,
   ) {
@@ -118,6 +123,7 @@ export class World {
     this.mcp = parts.mcp;
     this.servers = parts.servers;
     this.desk = parts.desk;
+    this.vault = parts.vault;
     this.ledger = parts.ledger;
     this.#spec = spec;
     this.#env = {
@@ -152,24 +158,31 @@ export class World {
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
     const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
     const { apis = 1, workers = 1, servers: names = [], postgres } = options;
-    const [temporal, redis, model, desk, mcp, ...more] = await Promise.all([
+    const [temporal, redis, model, vault, desk, mcp, ...more] = await Promise.all([
       postgres ? TestTemporal.startOnPostgres(folder, postgres.url) : TestTemporal.start(folder, options.dynamicConfig),
       TestRedis.start(),
       ScriptedModel.start(),
+      options.hasVault ? ProtectedMcpServer.start({ mcp: { tools: ledger.tools('vault') } }) : undefined,
       TestMcpServer.start({ tools: ledger.deskTools('desk'), protocol: '2025-11-25' }),
       ...['test', ...names].map((name) => TestMcpServer.start({ tools: ledger.tools(name) })),
     ]);
     if (!mcp) throw new Error('there is one at least');
     const servers = new Map([mcp, ...more].map((server, i) => [names[i - 1] ?? 'test', server]));
-    const registry = Object.fromEntries(
-      [...servers, ['desk', desk] as const].map(([name, { url }]) => [name, { url }]),
-    );
+    const all = [...servers, ['desk', desk] as const, ...(vault ? [['vault', vault.mcp] as const] : [])];
+    const registry = Object.fromEntries(all.map(([name, { url }]) => [name, { url }]));
     await writeFile(path.join(folder, 'mcp.json'), JSON.stringify({ servers: registry }));
     const workersLine = await TcpProxy.start(temporal.address);
-    const env = { ...(postgres && { DATABASE_URL: await createDatabase(postgres.url) }), ...options.env };
-    const parts = { folder, temporal, workersLine, redis, model, mcp, servers, desk, ledger };
+    const ports = await Promise.all(Array.from({ length: apis }, keptPort));
+    const env = {
+      ...(postgres && { DATABASE_URL: await createDatabase(postgres.url) }),
+      EVERTURN_PUBLIC_URL: `http://127.0.0.1:${ports[0]}`,
+      ...options.env,
+    };
+    const parts = { folder, temporal, workersLine, redis, model, mcp, servers, desk, vault, ledger };
     const world = new World(parts, { ...options, env });
-    for (let i = 0; i < apis; i++) world.apis.push(await ServerProcess.prepare(folder, world.#env, 'api'));
+    for (const port of ports) {
+      world.apis.push(await ServerProcess.prepare(folder, { ...world.#env, EVERTURN_PORT: String(port) }, 'api'));
+    }
     for (let i = 0; i < workers; i++) world.workers.push(await world.#worker());
     await world.up();
     await world.#putAgents();
@@ -391,9 +404,9 @@ export class World {
   async stop(): Promise<void> {
     for (const session of this.recorder.sessions) session.close();
     await Promise.all(this.processes.map((one) => one.kill()));
-    const { temporal, workersLine, redis, model, servers, desk } = this;
+    const { temporal, workersLine, redis, model, servers, desk, vault } = this;
     await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop(), this.webhook?.receiver.stop()]);
-    await Promise.all([desk, ...servers.values()].map((server) => server.stop()));
+    await Promise.all([desk, vault, ...servers.values()].map((server) => server?.stop()));
     await rm(this.folder, { recursive: true, force: true });
   }
 }

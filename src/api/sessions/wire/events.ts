@@ -300,12 +300,17 @@ export const threadCreated = z
   })
   .meta({ id: 'ThreadCreated' });
 
+const outputJson = z
+  .unknown()
+  .optional()
+  .describe("the output as JSON, if the agent's response_format has a json_schema");
+
 export const threadDone = z
   .object({
     type: z.literal('thread.done'),
     ...thread,
     state: z.discriminatedUnion('status', [
-      z.object({ status: z.literal('done'), output: modelMessage }),
+      z.object({ status: z.literal('done'), output: modelMessage, output_json: outputJson }),
       z.object({ status: z.literal('error'), error: z.string() }),
     ]),
     status: z.enum(['done', 'error']),
@@ -338,10 +343,7 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('done'),
     output: modelMessage.nullable().describe('the last message; null if the turn waits for required_actions'),
-    output_json: z
-      .unknown()
-      .optional()
-      .describe("the output as JSON, if the agent's response_format has a json_schema"),
+    output_json: outputJson,
     required_actions: z.array(requiredAction),
     ...ended,
   }),
