@@ -187,7 +187,7 @@ class ModelCallAttempt {
     conversation.catch(() => undefined);
     const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal, onUnreported) : undefined;
     const requests = { signIns, scope: input, turnId: input.turnId };
-    const call = { ...input, fallback: this.details.fallback, isRetry: attempt > 1 };
+    const call = { ...input, fallback: this.details.fallback, isRetry: this.#isRetry };
     const prepared =
       ahead?.prepared ?? (await prepareModelCall(this.#dependencies, call, conversation, this.#signal, requests));
     const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
@@ -217,7 +217,7 @@ class ModelCallAttempt {
       const isRejected = error instanceof ModelError && error.isTooLong && !this.#message?.isStreaming;
       if (!isRejected || this.#isCompacting || this.#signal.aborted) throw error;
       this.#wasCalled = false;
-      const call = { ...this.#input, fallback: this.details.fallback, isTooLong: true };
+      const call = { ...this.#input, fallback: this.details.fallback, isRetry: this.#isRetry, isTooLong: true };
       const prepared = await prepareModelCall(this.#dependencies, call, this.#conversation(), this.#signal);
       if (!prepared.compaction) throw error;
       return this.#compact(prepared, prepared.compaction);
@@ -244,6 +244,12 @@ class ModelCallAttempt {
     this.#recordUsage();
     return { ...record, ...reported(this.details.usage) };
   }
+
+  /** Whether a model was called for the message before, or for the summary that comes first. */
+  readonly #isRetry = (): boolean => {
+    const { inputTokens, unreportedAttempts = 0 } = this.details.usage;
+    return this.#context.info.attempt > 1 || inputTokens + unreportedAttempts > 0;
+  };
 
   #begin(message: MessageAssembler): void {
     this.#message = message;

@@ -69,7 +69,7 @@ export async function prepareModelCall(
     Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced' | 'sessionLimit'> & {
       fallback?: number;
       isTooLong?: boolean;
-      isRetry?: boolean;
+      isRetry?: () => boolean;
     },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,

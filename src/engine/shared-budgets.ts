@@ -29,8 +29,8 @@ export class BudgetReached extends Error {
 /** The scope of a model call, with the budget of its session, if it has one. */
 type CallScope = ToolScope & { sessionLimit?: BudgetAmounts | undefined };
 
-/** A retry is made although a budget was reached: the usage of the attempts before it is in its message. */
-type MeteredCall = CallScope & { isRetry?: boolean | undefined };
+/** A retry is made although a budget was reached: its message has the usage of the attempts before it. */
+type MeteredCall = CallScope & { isRetry?: (() => boolean) | undefined };
 
 interface SharedBudgetsOptions {
   catalog: { spending: Spending };
@@ -111,8 +111,8 @@ export class SharedBudgets {
     ];
   }
 
-  async #begin(accounts: Account[], { isRetry = false }: MeteredCall): Promise<void> {
-    const report = await this.#options.catalog.spending.begin(accounts, { isRetry });
+  async #begin(accounts: Account[], { isRetry = () => false }: MeteredCall): Promise<void> {
+    const report = await this.#options.catalog.spending.begin(accounts, { isRetry: isRetry() });
     if (report) throw new BudgetReached(report);
   }
 
