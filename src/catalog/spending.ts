@@ -5,7 +5,7 @@ import type { SpendingRow, Tables } from './schema.ts';
 /** A budget that several turns share. */
 export interface Account {
   scope: 'session' | 'subject';
-  /** The id of the session or the subject. */
+  /** Names the session or the subject. */
   id: string;
   /** The current period, which sorts after earlier ones; empty for a session. */
   period: string;

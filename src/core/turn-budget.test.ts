@@ -130,6 +130,13 @@ test('a turn that is to end does, without cutting off what runs', () => {
   expect(endTask(actions)).toEqual([]);
 });
 
+test('a turn that is to end does so for a budget that it shares, too', () => {
+  const actions = new TurnActions(startOf({ steps: 9 }, { scope: 'session', ends: true }));
+  actions.budget.sharedReached({ scope: 'session', limit: { steps: 9 }, spent: { steps: 9 } });
+  expect([endTask(actions), actions.isPaused]).toEqual([[], false]);
+  expect(actions.budget.failure).toBe('The session has used 9 of 9 model calls of its budget.');
+});
+
 test('an answer is not forced from a turn before its budget is raised', () => {
   const actions = new TurnActions(startOf({ steps: 1 }));
   actions.add(messageOf(['run']));
@@ -143,7 +150,8 @@ test('a budget that a turn shares pauses it, also without one of its own, until 
   const actions = new TurnActions(turnStart());
   const shared = { scope: 'subject' as const, limit: { steps: 1 }, spent: { steps: 1 } };
   actions.budget.sharedReached(shared);
-  expect(endTask(actions)).toMatchObject([{ kind: 'turn.paused', reason: 'budget', budget: shared }]);
+  // Its clients need not know the event.
+  expect(endTask(actions)).toMatchObject([{ kind: 'turn.paused', reason: 'budget', budget: shared, isHidden: true }]);
   const carry = { ordinal: 2, step: 0, ...NO_TOTALS, previousRunId: 'r', deadline: 0, actions: actions.state };
   const next = new TurnActions(turnStart({ carry: structuredClone(carry) }));
   expect([next.isHeld, next.budget.shared]).toEqual([true, shared]);

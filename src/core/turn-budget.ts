@@ -133,7 +133,8 @@ export class TurnBudget {
     const records = this.#pauses.set('budget', isReached, now, isReached ? undefined : by);
     const report = (isReached ? undefined : this.#raised) ?? this.#report(now);
     this.#raised = undefined;
-    return records.map((record) => ({ ...record, budget: report }));
+    const isHidden = !this.#waits && this.#budget === undefined;
+    return records.map((record) => ({ ...record, budget: report, ...(isHidden && { isHidden }) }));
   }
 
   /** Why the turn would stay paused after a command. Without a `raise` it would. */

@@ -62,8 +62,10 @@ export class SharedBudgets {
   account(scope: Account['scope'], { sessionId, owner, sessionLimit = {} }: CallScope): Account {
     const { subjectBudget } = this.#options.config;
     if (scope === 'session') return { scope, id: sessionId, period: '', limit: sessionLimit };
-    const period = new Date().toISOString().slice(0, subjectBudget?.period === 'month' ? 7 : 10);
-    return { scope, id: owner.subjectId, period, limit: subjectBudget?.limit ?? {} };
+    const { period: kind = 'day', limit = {} } = subjectBudget ?? {};
+    // Days and months are counted apart: the setting may change.
+    const id = `${kind}/${owner.subjectId}`;
+    return { scope, id, period: new Date().toISOString().slice(0, kind === 'month' ? 7 : 10), limit };
   }
 
   /** Raises a budget, if limits are given. Returns it, as it is after that. */

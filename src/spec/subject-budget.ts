@@ -15,7 +15,9 @@ const AMOUNT = /^(tokens|usd|steps)=(\d{1,12}(?:\.\d{1,6})?)$/;
 export const subjectBudget = z.string().transform((text, context): SubjectBudget => {
   const [, period, list = ''] = /^(day|month):(.+)$/.exec(text) ?? [];
   const amounts = list.split(',').map((part) => AMOUNT.exec(part.trim()));
-  const limit: Record<string, number> = Object.fromEntries(amounts.flatMap((found) => (found ? [[found[1], Number(found[2])]] : [])));
+  const limit: Record<string, number> = Object.fromEntries(
+    amounts.flatMap((found) => (found ? [[found[1], Number(found[2])]] : [])),
+  );
   const isValid = amounts.every((found) => found !== null) && Object.keys(limit).length === amounts.length;
   if ((period === 'day' || period === 'month') && isValid && Object.values(limit).every((amount) => amount > 0)) {
     return { period, limit };

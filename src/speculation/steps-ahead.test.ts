@@ -190,6 +190,16 @@ test('nothing begins for a run that results from a reset', async () => {
   expect([tools, models]).toEqual([[], []]);
 });
 
+test.each<[string, CallModelInput['left']]>([
+  ['model calls', { steps: 1 }],
+  ['tokens', { steps: 9, tokens: 0 }],
+  ['time', { untilMs: 0 }],
+])('nothing begins after a message that uses up the %s of a budget', async (_what, left) => {
+  expect(await run([server], ['r'], left && { left })).toBe(false);
+  expect([tools, models]).toEqual([[], []]);
+  expect(await run([server], ['r'], { left: { steps: 2, tokens: 99, untilMs: Infinity } })).toBe(true);
+});
+
 test('the next model call begins with the last result, and its activity reads the answer', async () => {
   steps.messageEnded(input, STAMP, [messageWith(server, server, { to: 'answered' })], toolset());
   expect(steps.toolEnded(source(0), 'r0', resultOf('call_0'))).toBe(false);

@@ -125,7 +125,7 @@ test('the turns of all sessions of a subject share its budget, which an admin ra
   const as = (key: string) => new ApiClient(server.server.url, key);
   const [root, ann, bob] = [as('key-of-root'), as('key-of-ann'), as('key-of-bob')];
   server.model.script('shared', say('One.'), say('Two.'), say('Three.'));
-  await root.putAgent('shared', { model: { name: 'shared' } });
+  await root.putAgent('shared', { model: { name: 'shared' }, config: { pause: 'wait' } });
   const first = await ann.turn(await ann.createSession('shared'), 'one').end();
   expect(first).toMatchObject({ status: 'done', output: { content: 'One.' } });
   const id = await ann.createSession('shared');
