@@ -248,7 +248,7 @@ class ModelCallAttempt {
   /** Whether a model was called for the message before, or for the summary that comes first. */
   readonly #isRetry = (): boolean => {
     const { inputTokens, unreportedAttempts = 0 } = this.details.usage;
-    return this.#context.info.attempt > 1 || inputTokens + unreportedAttempts > 0;
+    return inputTokens + unreportedAttempts > 0;
   };
 
   #begin(message: MessageAssembler): void {
