@@ -269,7 +269,9 @@ export class Thread {
     this.#steps += 1;
     const isFirst = !this.#agent && this.#steps === 1;
     const plan = this.#plan(isFirst);
-    const left = this.#turn.actions.budget.left(Date.now());
+    const now = Date.now();
+    const left = this.#turn.actions.budget.left(now);
+    const idleMs = this.#turn.actions.budget.idleUntil(now);
     const input: CallModelInput = {
       turnId,
       sessionId,
@@ -284,6 +286,7 @@ export class Thread {
       ...(this.#turn.actions.isForced && { isForced: true }),
       ...(left && { left }),
       ...(budget?.scope === 'session' && { sessionLimit: budget.limit }),
+      ...(idleMs > 0 && { idleMs }),
       ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),

@@ -66,7 +66,10 @@ export interface Compaction extends CompactionPlan {
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs, skills, files, budgets }: ModelCallSources,
   call: ToolScope &
-    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced' | 'sessionLimit'> & {
+    Pick<
+      CallModelInput,
+      'specHash' | 'turnId' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced' | 'sessionLimit' | 'idleMs'
+    > & {
       fallback?: number;
       isTooLong?: boolean;
       isRetry?: () => boolean;
@@ -75,8 +78,8 @@ export async function prepareModelCall(
   signal: AbortSignal,
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
-  const { specHash, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
-  const { isForced, fallback = 0, isTooLong = false } = call;
+  const { specHash, turnId, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
+  const { isForced, idleMs = 0, fallback = 0, isTooLong = false, isRetry } = call;
   // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash);
   const [spec, toolset, listedSkills, all] = await Promise.all([
@@ -119,7 +122,7 @@ export async function prepareModelCall(
   });
   // A speculative call begins before the turn's start is known.
   const sessionLimit = subAgent ? call.sessionLimit : sessionLimitOf(spec);
-  const provider = budgets.metered(target, { sessionId, owner, sessionLimit, isRetry: call.isRetry });
+  const provider = budgets.metered(target, { turnId, sessionId, owner, sessionLimit, idleMs, isRetry });
   const threshold = compactionThreshold(spec, target.contextTokens);
   const tokens = inputTokens(request, shown, compacted.last);
   const plan =

@@ -6,6 +6,7 @@ import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Outbox } from './outbox.ts';
 import type { Tables } from './schema.ts';
 import { addSessionTotals, touchSession } from './sessions.ts';
+import { addRemainingTime } from './spending.ts';
 
 interface ArchiveOptions {
   cipher: Cipher;
@@ -74,8 +75,10 @@ export class Archive {
       if (last.record.kind === 'turn.done' && last.ordinal > before) {
         const { session_id: sessionId } = turn;
         await addSessionTotals(db, sessionId, last.record);
-        const session = db.selectFrom('sessions').select('agent_name').where('id', '=', sessionId);
-        const { agent_name: agentName } = await session.executeTakeFirstOrThrow();
+        const session = db.selectFrom('sessions').select(['agent_name', 'subject_id']).where('id', '=', sessionId);
+        const { agent_name: agentName, subject_id: subjectId } = await session.executeTakeFirstOrThrow();
+        const { at, workedMs } = last.record;
+        await addRemainingTime(db, { turnId, sessionId, subjectId, at, workedMs });
         emit({ type: 'turn.done', sessionId, turnId, agentName });
       }
       return added;

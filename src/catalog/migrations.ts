@@ -88,6 +88,7 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('may_pause', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('paused_changed_at', 'text')
+    .addColumn('counted_ms', 'bigint', (c) => c.notNull().defaultTo(0))
     .execute();
   await schema
     .createTable('archive')
@@ -222,6 +223,7 @@ async function createBudgetTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('tokens', 'bigint', (c) => c.notNull())
     .addColumn('usd', 'double precision', (c) => c.notNull())
     .addColumn('steps', 'bigint', (c) => c.notNull())
+    .addColumn('worked_ms', 'bigint', (c) => c.notNull())
     .addColumn('raised', 'text', (c) => c.notNull())
     .execute();
 }

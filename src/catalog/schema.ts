@@ -127,6 +127,8 @@ interface TurnsTable {
   paused: Generated<number>;
   /** When the turn was last paused or resumed, or began after it had waited in a queue. */
   paused_changed_at: Generated<string | null>;
+  /** How much of the time for which the turn works was added to the budgets that it shares, in milliseconds. */
+  counted_ms: Generated<number>;
 }
 
 /** The logs of turns: one row per entry. */
@@ -371,6 +373,8 @@ interface SpendingTable {
   tokens: number;
   usd: number;
   steps: number;
+  /** The time for which turns have worked. */
+  worked_ms: number;
   /** JSON: the limits as they were raised for the period. */
   raised: string;
 }

@@ -12,14 +12,18 @@ export interface Account {
   limit: BudgetAmounts;
 }
 
-/** Rolls a transaction back. */
-class Reached extends Error {
-  readonly report: BudgetReport;
+/** A turn, and how long it has worked so far. */
+export interface TurnWork {
+  turnId: string;
+  workedMs: number;
+}
 
-  constructor(report: BudgetReport) {
-    super('a budget was reached');
-    this.report = report;
-  }
+/** How many characters of a time in ISO-8601 name a period of UTC. */
+const PERIODS = { day: 10, month: 7 } as const;
+
+/** The account of a subject at a time. Days and months are counted apart: the setting may change. */
+export function subjectAccount(subjectId: string, kind: keyof typeof PERIODS, at: string): Omit<Account, 'limit'> {
+  return { scope: 'subject', id: `${kind}/${subjectId}`, period: at.slice(0, PERIODS[kind]) };
 }
 
 /** What sessions and subjects with budgets have used: one row for each, of its current period. */
@@ -31,41 +35,60 @@ export class Spending {
   }
 
   /**
-   * Counts a model call that is about to begin, unless one of the budgets was reached: then it returns that one, and
-   * counts nothing. A retry is counted in any case.
+   * Counts a model call that is about to begin, unless one of the budgets was reached: then it returns that one. A retry
+   * is counted in any case, and so is the time for which the turn has worked.
    */
-  async begin(accounts: readonly Account[], { isRetry = false } = {}): Promise<BudgetReport | undefined> {
+  async begin(
+    accounts: readonly Account[],
+    turn: TurnWork,
+    { isRetry = false } = {},
+  ): Promise<BudgetReport | undefined> {
     if (accounts.length === 0) return undefined;
-    try {
-      await this.#db.transaction().execute(async (db) => {
-        for (const account of accounts) {
-          const row = await lock(db, account);
-          const report = reportOf(account, row);
-          if (!isRetry && reachedKinds(report.limit, report.spent).length > 0) throw new Reached(report);
-          await db
-            .updateTable('spending')
-            .set({ steps: row.steps + 1 })
-            .where('key', '=', row.key)
-            .execute();
-        }
-      });
-    } catch (error) {
-      if (error instanceof Reached) return error.report;
-      throw error;
-    }
-    return undefined;
+    return this.#db.transaction().execute(async (db) => {
+      const ms = await takeTime(db, turn);
+      const states: { row: SpendingRow; report: BudgetReport }[] = [];
+      for (const account of accounts) {
+        const before = await lock(db, account);
+        const row = { ...before, worked_ms: before.worked_ms + ms };
+        states.push({ row, report: reportOf(account, row) });
+      }
+      const reached = states.find(({ report: { limit, spent } }) => reachedKinds(limit, spent).length > 0);
+      const isMade = isRetry || !reached;
+      for (const { row } of states) {
+        await db
+          .updateTable('spending')
+          .set({ worked_ms: row.worked_ms, steps: row.steps + Number(isMade) })
+          .where('key', '=', row.key)
+          .execute();
+      }
+      return isMade ? undefined : reached?.report;
+    });
   }
 
-  /** Adds what a model call has used that was counted. One that began in an earlier period does not count in this one. */
-  async settle(accounts: readonly Account[], { tokens, usd }: { tokens: number; usd: number }): Promise<void> {
-    for (const account of accounts) {
-      await this.#db
-        .updateTable('spending')
-        .set((eb) => ({ tokens: eb('tokens', '+', tokens), usd: eb('usd', '+', usd) }))
-        .where('key', '=', keyOf(account))
-        .where('period', '=', account.period)
-        .execute();
-    }
+  /**
+   * Adds what a model call has used that was counted, and the time for which its turn has worked. One that began in an
+   * earlier period does not count in this one.
+   */
+  async settle(
+    accounts: readonly Account[],
+    turn: TurnWork,
+    { tokens, usd }: { tokens: number; usd: number },
+  ): Promise<void> {
+    await this.#db.transaction().execute(async (db) => {
+      const ms = await takeTime(db, turn);
+      for (const account of accounts) {
+        await db
+          .updateTable('spending')
+          .set((eb) => ({
+            tokens: eb('tokens', '+', tokens),
+            usd: eb('usd', '+', usd),
+            worked_ms: eb('worked_ms', '+', ms),
+          }))
+          .where('key', '=', keyOf(account))
+          .where('period', '=', account.period)
+          .execute();
+      }
+    });
   }
 
   /** Raises the limits for the rest of the period. */
@@ -103,12 +126,12 @@ async function lock(db: Transaction<Tables>, account: Account): Promise<Spending
 }
 
 function emptyRow(account: Account): SpendingRow {
-  return { key: keyOf(account), period: account.period, tokens: 0, usd: 0, steps: 0, raised: '{}' };
+  return { key: keyOf(account), period: account.period, tokens: 0, usd: 0, steps: 0, worked_ms: 0, raised: '{}' };
 }
 
 function reportOf({ scope, limit }: Account, row: SpendingRow): BudgetReport {
-  const { tokens, usd, steps } = row;
-  return { scope, limit: raised(limit, raisedOf(row)), spent: { tokens, usd, steps } };
+  const { tokens, usd, steps, worked_ms: workedMs } = row;
+  return { scope, limit: raised(limit, raisedOf(row)), spent: { tokens, usd, steps, seconds: workedMs / 1000 } };
 }
 
 function raisedOf({ raised: json }: SpendingRow): BudgetAmounts {
@@ -118,6 +141,63 @@ function raisedOf({ raised: json }: SpendingRow): BudgetAmounts {
 
 function keyOf({ scope, id }: Pick<Account, 'scope' | 'id'>): string {
   return `${scope}/${id}`;
+}
+
+/**
+ * Marks the time for which a turn has worked as counted, before the accounts to which it is added are locked. Returns
+ * how much of it was not counted before.
+ */
+async function takeTime(db: Transaction<Tables>, { turnId, workedMs }: TurnWork): Promise<number> {
+  // Changes nothing, but locks the row.
+  const turn = await db
+    .updateTable('turns')
+    .set((eb) => ({ counted_ms: eb.ref('counted_ms') }))
+    .where('id', '=', turnId)
+    .returning('counted_ms')
+    .executeTakeFirst();
+  if (!turn || turn.counted_ms >= workedMs) return 0;
+  await db.updateTable('turns').set({ counted_ms: workedMs }).where('id', '=', turnId).execute();
+  return workedMs - turn.counted_ms;
+}
+
+/** The end of a turn. */
+interface TurnEnd extends TurnWork {
+  sessionId: string;
+  subjectId: string;
+  at: string;
+}
+
+/**
+ * Adds the time for which an ended turn has worked since its last model call to the budgets that there are, in the
+ * transaction that archives its end.
+ */
+export async function addRemainingTime(
+  db: Transaction<Tables>,
+  { sessionId, subjectId, at, ...turn }: TurnEnd,
+): Promise<void> {
+  const accounts = [
+    { scope: 'session' as const, id: sessionId, period: '' },
+    subjectAccount(subjectId, 'day', at),
+    subjectAccount(subjectId, 'month', at),
+  ];
+  const rows = await db
+    .selectFrom('spending')
+    .select(['key', 'period'])
+    .where('key', 'in', accounts.map(keyOf))
+    // As `begin` locks them: the session first.
+    .orderBy('key')
+    .execute();
+  const current = rows.filter((row) => accounts.some((one) => keyOf(one) === row.key && one.period === row.period));
+  if (current.length === 0) return;
+  const ms = await takeTime(db, turn);
+  for (const { key, period } of current) {
+    await db
+      .updateTable('spending')
+      .set((eb) => ({ worked_ms: eb('worked_ms', '+', ms) }))
+      .where('key', '=', key)
+      .where('period', '=', period)
+      .execute();
+  }
 }
 
 /** Forgets what a deleted session has used, in the transaction of its removal. */

@@ -206,6 +206,8 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   left?: BudgetLeft;
   /** The budget of the session, if it has one. */
   sessionLimit?: BudgetAmounts;
+  /** How long the turn has waited in the queue of its session and was paused so far, if it did. */
+  idleMs?: number;
   /** Set for the thread of a sub-agent. */
   subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
   /** Those of the turn's start. */

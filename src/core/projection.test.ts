@@ -374,11 +374,13 @@ test('a turn that is cancelled while it is paused has waited until its end', () 
   const pauses = { reasons: ['action' as const], since: Date.parse(AT) - 5_000, waitedMs: 2_000 };
   const actions = { threads: [], pauses, steering: { ids: [], unread: 0 }, signIns: { threads: [], ended: [] } };
   const carry = { ...NO_TOTALS, ordinal: 3, step: 1, previousRunId: 'r1', deadline: 0, actions };
+  const ago = (ms: number) => new Date(Date.parse(AT) - ms).toISOString();
+  const begun = { at: ago(17_000), queuedRunId: 'run' };
   const entries = project([
-    { type: 'started', at: AT, start: turnStart({ pause: 'wait', carry }) },
+    { type: 'started', at: AT, start: turnStart({ pause: 'wait', createdAt: ago(60_000), begun, carry }) },
     { type: 'closed', at: AT, close: TERMINATED },
   ]);
-  expect(entries.at(-1)?.record).toMatchObject({ kind: 'turn.done', waitedMs: 7_000 });
+  expect(entries.at(-1)?.record).toMatchObject({ kind: 'turn.done', waitedMs: 7_000, workedMs: 10_000 });
 });
 
 test('the log of a turn from the queue begins when it begins; one that ends in the queue has just that', () => {

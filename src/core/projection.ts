@@ -259,6 +259,7 @@ export class TurnProjection {
           : end,
       ...this.#totals,
       waitedMs: this.#actions?.waitedUntil(Date.parse(at)) ?? 0,
+      workedMs: this.#actions?.budget.workedUntil(Date.parse(at)) ?? 0,
     });
     this.#done = true;
     return [...entries, ...actions, done];

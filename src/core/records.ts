@@ -513,6 +513,8 @@ export interface TurnDone extends Base, TurnTotals {
   end: TurnOutcome;
   /** How long the turn was paused. */
   waitedMs: number;
+  /** How long it has worked: without pauses, and without the time in the queue of its session. */
+  workedMs: number;
 }
 
 export type LogRecord =

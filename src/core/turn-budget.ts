@@ -45,7 +45,9 @@ export class TurnBudget {
   readonly #pauses: Pauses;
   readonly #steering: Steering;
   readonly #waits: boolean;
-  readonly #startedAt: number;
+  readonly #createdAt: number;
+  /** How long the turn has waited in the queue of its session. */
+  readonly #queuedMs: number;
   #limit: BudgetAmounts;
   #totals: TurnTotals;
   /** Whether the root agent will call its model again, as far as its last message says. */
@@ -63,7 +65,8 @@ export class TurnBudget {
     this.#pauses = pauses;
     this.#steering = steering;
     this.#waits = pause === 'wait';
-    this.#startedAt = Date.parse(begun?.at ?? createdAt);
+    this.#createdAt = Date.parse(createdAt);
+    this.#queuedMs = begun ? Date.parse(begun.at) - this.#createdAt : 0;
     // The calls of the turn themselves check a budget that it shares.
     this.#limit = limit ?? (budget?.scope === 'turn' ? budget.limit : {});
     this.#shared = shared;
@@ -96,6 +99,16 @@ export class TurnBudget {
   /** What is left for a model call that begins now. */
   left(now: number): BudgetLeft | undefined {
     return this.#budget?.scope === 'turn' ? leftOf(this.#limit, this.#spent(now), now) : undefined;
+  }
+
+  /** How long the turn has waited in the queue of its session and was paused, in milliseconds. */
+  idleUntil(now: number): number {
+    return this.#queuedMs + this.#pauses.waitedUntil(now);
+  }
+
+  /** How long the turn has worked, in milliseconds. */
+  workedUntil(now: number): number {
+    return now - this.#createdAt - this.idleUntil(now);
   }
 
   add(record: UnsequencedRecord): void {
@@ -180,7 +193,7 @@ export class TurnBudget {
   }
 
   #spent(now: number): BudgetAmounts {
-    return spentBy(this.#totals, now - this.#startedAt - this.#pauses.waitedUntil(now));
+    return spentBy(this.#totals, this.workedUntil(now));
   }
 }
 

@@ -1,9 +1,10 @@
 import { pino } from 'pino';
-import { expect, test } from 'vitest';
-import type { Account, Spending } from '../catalog/spending.ts';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { Account, Spending, TurnWork } from '../catalog/spending.ts';
 import { NO_USAGE } from '../core/records.ts';
 import type { ModelChunk, ModelRequest } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
+import { newId } from './new-id.ts';
 import { BudgetReached, SharedBudgets } from './shared-budgets.ts';
 
 const owner = { subjectId: 'ann', draftRoles: null };
@@ -11,23 +12,34 @@ const report = { scope: 'session' as const, limit: { steps: 1 }, spent: { steps:
 
 let counted: string[];
 
-/** The chunks of a call of a model with the price of 1 USD per token, until `takes` of them were read. */
+beforeEach(() => void vi.useFakeTimers({ toFake: ['Date'] }));
+afterEach(() => void vi.useRealTimers());
+
+/**
+ * The chunks of a call of a model with the price of 1 USD per token, until `takes` of them were read. Its turn was created
+ * a minute ago, and was idle for half of it.
+ */
 async function call({ isReached = false, takes = Infinity, sessionLimit = { steps: 1 } } = {}): Promise<ModelChunk[]> {
   counted = [];
   const keys = (accounts: readonly Account[]) => accounts.map(({ scope, id }) => `${scope}/${id}`).join();
   const spending = {
-    begin: (accounts: readonly Account[]) => {
-      counted.push(`begins ${keys(accounts)}`);
+    begin: (accounts: readonly Account[], { workedMs }: TurnWork) => {
+      counted.push(`begins after ${workedMs} ms: ${keys(accounts)}`);
       return Promise.resolve(isReached ? report : undefined);
     },
-    settle: (accounts: readonly Account[], { tokens, usd }: { tokens: number; usd: number }) => {
-      counted.push(`${tokens} tokens, ${usd} USD: ${keys(accounts)}`);
+    settle: (
+      accounts: readonly Account[],
+      { workedMs }: TurnWork,
+      { tokens, usd }: { tokens: number; usd: number },
+    ) => {
+      counted.push(`${tokens} tokens, ${usd} USD, ${workedMs} ms: ${keys(accounts)}`);
       return Promise.resolve();
     },
   };
   async function* stream(): AsyncGenerator<ModelChunk> {
     counted.push('called');
     yield { content: 'a' };
+    vi.setSystemTime(Date.now() + 5_000);
     yield { usage: { ...NO_USAGE, inputTokens: 3, outputTokens: 2 } };
     yield { content: 'b' };
   }
@@ -39,7 +51,8 @@ async function call({ isReached = false, takes = Infinity, sessionLimit = { step
     config: { subjectBudget: { period: 'month', limit: { steps: 1 } } },
     log: pino({ level: 'silent' }),
   });
-  const metered = budgets.metered(target, { sessionId: 'ses_1', owner, sessionLimit });
+  const turnId = newId('turn', Date.now() - 60_000);
+  const metered = budgets.metered(target, { turnId, sessionId: 'ses_1', owner, sessionLimit, idleMs: 30_000 });
   const chunks: ModelChunk[] = [];
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- it is not read
   for await (const chunk of metered.stream({} as ModelRequest, new AbortController().signal)) {
@@ -50,20 +63,22 @@ async function call({ isReached = false, takes = Infinity, sessionLimit = { step
 }
 
 const BOTH = 'session/ses_1,subject/month/ann';
+const BEGINS = `begins after 30000 ms: ${BOTH}`;
+const ENDS = `5 tokens, 5 USD, 35000 ms: ${BOTH}`;
 
 test('a model call counts before it is made, and what it has used when it has ended', async () => {
   expect(await call()).toHaveLength(3);
-  expect(counted).toEqual([`begins ${BOTH}`, 'called', `5 tokens, 5 USD: ${BOTH}`]);
+  expect(counted).toEqual([BEGINS, 'called', ENDS]);
 });
 
 test('a call that is thrown away counts, with what it has reported', async () => {
   await call({ takes: 2 });
-  expect(counted).toEqual([`begins ${BOTH}`, 'called', `5 tokens, 5 USD: ${BOTH}`]);
+  expect(counted).toEqual([BEGINS, 'called', ENDS]);
   await call({ takes: 1 });
-  expect(counted).toEqual([`begins ${BOTH}`, 'called']);
+  expect(counted).toEqual([BEGINS, 'called']);
 });
 
 test('a call above a budget is not made', async () => {
   await expect(call({ isReached: true })).rejects.toThrow(BudgetReached);
-  expect(counted).toEqual([`begins ${BOTH}`]);
+  expect(counted).toEqual([BEGINS]);
 });

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Account, Spending } from '../catalog/spending.ts';
+import { subjectAccount, type Account, type Spending, type TurnWork } from '../catalog/spending.ts';
 import type { Config } from '../config.ts';
 import { reachedKinds, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
 import type { ToolScope } from '../core/history.ts';
+import { timeOf } from '../core/ids.ts';
 import type { Usage } from '../core/records.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import type { ModelChunk, ModelRequest } from '../models/provider.ts';
@@ -29,8 +30,13 @@ export class BudgetReached extends Error {
 /** The scope of a model call, with the budget of its session, if it has one. */
 type CallScope = ToolScope & { sessionLimit?: BudgetAmounts | undefined };
 
-/** A retry is made although a budget was reached: its message has the usage of the attempts before it. */
-type MeteredCall = CallScope & { isRetry?: (() => boolean) | undefined };
+interface MeteredCall extends CallScope {
+  turnId: string;
+  /** How long the turn was idle before the call. */
+  idleMs: number;
+  /** A retry is made although a budget was reached: its message has the usage of the attempts before it. */
+  isRetry?: (() => boolean) | undefined;
+}
 
 interface SharedBudgetsOptions {
   catalog: { spending: Spending };
@@ -49,8 +55,9 @@ const MAX_SETTLE_ATTEMPTS = 10;
 
 /**
  * The budgets that turns share: those of sessions and of subjects. A model call, also a speculative one, is counted
- * before it is made, and what it has used when its model has reported it. Calls of turns that run at once do not know
- * what the others are about to report, so tokens and costs exceed a limit by the calls in progress at most.
+ * before it is made, and what it has used when its model has reported it; the time for which its turn works is added when
+ * it begins and ends. Calls of turns that run at once do not know what the others are about to report, so tokens, costs
+ * and seconds exceed a limit by the calls in progress at most.
  */
 export class SharedBudgets {
   readonly #options: SharedBudgetsOptions;
@@ -63,9 +70,7 @@ export class SharedBudgets {
     const { subjectBudget } = this.#options.config;
     if (scope === 'session') return { scope, id: sessionId, period: '', limit: sessionLimit };
     const { period: kind = 'day', limit = {} } = subjectBudget ?? {};
-    // Days and months are counted apart: the setting may change.
-    const id = `${kind}/${owner.subjectId}`;
-    return { scope, id, period: new Date().toISOString().slice(0, kind === 'month' ? 7 : 10), limit };
+    return { ...subjectAccount(owner.subjectId, kind, new Date().toISOString()), limit };
   }
 
   /** Raises a budget, if limits are given. Returns it, as it is after that. */
@@ -88,7 +93,7 @@ export class SharedBudgets {
     const accounts = this.#accounts(call);
     if (accounts.length === 0) return provider;
     const begin = () => this.#begin(accounts, call);
-    const settle = (usage: Usage, signal: AbortSignal) => this.#settle(accounts, { usage, cost, signal });
+    const settle = (usage: Usage, signal: AbortSignal) => this.#settle(accounts, call, { usage, cost, signal });
     return {
       async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
         await begin();
@@ -113,21 +118,23 @@ export class SharedBudgets {
     ];
   }
 
-  async #begin(accounts: Account[], { isRetry = () => false }: MeteredCall): Promise<void> {
-    const report = await this.#options.catalog.spending.begin(accounts, { isRetry: isRetry() });
+  async #begin(accounts: Account[], call: MeteredCall): Promise<void> {
+    const isRetry = call.isRetry?.() ?? false;
+    const report = await this.#options.catalog.spending.begin(accounts, workOf(call), { isRetry });
     if (report) throw new BudgetReached(report);
   }
 
   /** The answer is complete and paid for, so an unavailable catalog is retried, and does not fail it. */
   async #settle(
     accounts: Account[],
+    call: MeteredCall,
     { usage, cost, signal }: { usage: Usage; cost: ModelTarget['cost']; signal: AbortSignal },
   ): Promise<void> {
     const { catalog, log } = this.#options;
     const used = { tokens: usage.inputTokens + usage.outputTokens, usd: cost(usage) ?? 0 };
     for (let attempt = 1; ; attempt++) {
       try {
-        return await catalog.spending.settle(accounts, used);
+        return await catalog.spending.settle(accounts, workOf(call), used);
       } catch (error) {
         if (!isUnavailable(error) || signal.aborted || attempt === MAX_SETTLE_ATTEMPTS) {
           return log.error({ err: error, ...used }, 'what a model call has used was not added to its budgets');
@@ -136,4 +143,9 @@ export class SharedBudgets {
       }
     }
   }
+}
+
+/** A turn is as old as its id. It works while it calls its models. */
+function workOf({ turnId, idleMs }: MeteredCall): TurnWork {
+  return { turnId, workedMs: Date.now() - timeOf(turnId) - idleMs };
 }

@@ -9,7 +9,7 @@ export const budgetAmounts = z.object({
   tokens: count.nullish().describe('of input and output, as the models report them'),
   usd: z.number().positive().max(1_000_000_000).nullish().describe('requires that the prices of all models are known'),
   steps: count.nullish().describe('model calls, with those of sub-agents and those that write summaries'),
-  seconds: count.nullish().describe('of work: the time for which the turn was paused does not count'),
+  seconds: count.nullish().describe('of work: the time for which turns are paused or wait does not count'),
 });
 
 export const budgetSpec = budgetAmounts

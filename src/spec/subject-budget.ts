@@ -7,9 +7,9 @@ export interface SubjectBudget {
   limit: BudgetAmounts;
 }
 
-const RULE = 'must be day: or month:, and limits of tokens, usd or steps, such as day:usd=5,tokens=2000000';
+const RULE = 'must be day: or month:, and limits of tokens, usd, steps or seconds, such as day:usd=5,tokens=2000000';
 
-const AMOUNT = /^(tokens|usd|steps)=(\d{1,12}(?:\.\d{1,6})?)$/;
+const AMOUNT = /^(tokens|usd|steps|seconds)=(\d{1,12}(?:\.\d{1,6})?)$/;
 
 /** Parses `<period>:<kind>=<amount>,...`. */
 export const subjectBudget = z.string().transform((text, context): SubjectBudget => {

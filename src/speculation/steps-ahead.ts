@@ -48,6 +48,7 @@ type NextCall = Pick<
   | 'isForced'
   | 'left'
   | 'sessionLimit'
+  | 'idleMs'
 >;
 
 /** A model call that was begun. */

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { ActionReader } from '../support/action-reader.ts';
 import { ApiClient } from '../support/api-client.ts';
-import { say, use } from '../support/scripted-model.ts';
+import { held, say, use, type ModelCall } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
 /** What limits a turn: the tokens, the money, the model calls and the time of its agent's budget. */
@@ -117,6 +117,51 @@ test('the turns of a session share its budget, which stays raised', async () => 
   expect(await chat.turn('three').end()).toMatchObject({ status: 'done', output: { content: 'Three.' } });
 });
 
+test('the time of earlier turns and that of the running one use up the seconds of a session', async () => {
+  const passes = async () => {
+    const begun = Date.now();
+    await expect.poll(() => Date.now() - begun, { interval: 1 }).toBeGreaterThan(2);
+  };
+  const begins = (call: ModelCall) => call.text('Well');
+  const [first, second] = [
+    held(begins, (call) => call.finish()),
+    held(begins, (call) => {
+      call.toolCall('look', {});
+      call.finish();
+    }),
+  ];
+  const chat = await server.chat({
+    scripts: [first.script, second.script, say('Two.')],
+    spec: { ...onTestServer, config: { budget: { scope: 'session', seconds: 1000 } } },
+  });
+  const { rows } = server.database;
+  const key = `session/${chat.sessionId}`;
+  const one = chat.turn('one');
+  await first.reached;
+  await passes();
+  first.release();
+  expect(await one.end()).toMatchObject({ status: 'done' });
+  const spending = rows.selectFrom('spending').selectAll().where('key', '=', key);
+  await expect.poll(async () => (await spending.executeTakeFirst())?.worked_ms).toBeGreaterThan(0);
+  const reader = chat.turn('two');
+  await second.reached;
+  // As if the first turn had taken that long.
+  await rows.updateTable('spending').set({ worked_ms: 999_999 }).where('key', '=', key).execute();
+  await passes();
+  second.release();
+  const pause = { reason: 'budget', budget: { scope: 'session', limit: { seconds: 1000 } } };
+  expect(await reader.type('turn.paused')).toMatchObject(pause);
+  expect(chat.requests().length).toBe(2);
+  expect(await send(chat, 'resume', { budget: { seconds: 1000 } })).toEqual([422, 'budget_exceeded']);
+  expect(await send(chat, 'resume', { budget: { seconds: 9000 } })).toEqual([200, {}]);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Two.' } });
+  const [paused, resumed] = pauses(await reader.done);
+  expect(paused).toMatchObject({
+    budget: { spent: { seconds: expect.toSatisfy((s: number) => s >= 1000 && s < 2000) } },
+  });
+  expect(resumed).toMatchObject({ budget: { limit: { seconds: 9000 } } });
+});
+
 test('the turns of all sessions of a subject share its budget, which an admin raises', async () => {
   await server.restart({
     EVERTURN_API_KEYS: 'root:admin=key-of-root,ann=key-of-ann,bob=key-of-bob',
@@ -149,4 +194,13 @@ test('the turns of all sessions of a subject share its budget, which an admin ra
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Three.' } });
   // The call that was refused, and the one after the raise.
   expect(await modelCalls(await reader.turnId())).toBe(2);
+  // In the next period the budget is renewed.
+  server.model.script('shared', say('Four.'));
+  const next = ann.turn(id, 'three');
+  await next.type('turn.paused');
+  expect(await resume(ann, {})).toBe(422);
+  const { rows } = server.database;
+  await rows.updateTable('spending').set({ period: '2000-01' }).where('key', '=', 'subject/month/ann').execute();
+  expect(await resume(ann, {})).toBe(200);
+  expect(await next.end()).toMatchObject({ status: 'done', output: { content: 'Four.' } });
 });

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Catalog } from '../../src/catalog/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
+import { subjectAccount } from '../../src/catalog/spending.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
 import { turnCreated } from '../../src/core/projection.ts';
@@ -376,6 +377,7 @@ const ended: LogEntry[] = [
       end: { status: 'cancelled', reason: 'client-cancelled' },
       ...NO_TOTALS,
       waitedMs: 0,
+      workedMs: 0,
     },
   },
 ];
@@ -560,23 +562,68 @@ test('model calls that begin at once in several processes count before they are 
   const processes = [await open(), await open()];
   const subject = { scope: 'subject' as const, id: 'ann', period: '2026-11-02', limit: { steps: 5, usd: 1 } };
   const session = { scope: 'session' as const, id: 'ses_1', period: '', limit: { tokens: 100 } };
-  const begin = (i: number) => persist(() => processes[i % 2]!.spending.begin([session, subject]));
+  const idle = { turnId: 't', workedMs: 0 };
+  const begin = (i: number) => persist(() => processes[i % 2]!.spending.begin([session, subject], idle));
   const reports = await Promise.all(Array.from({ length: 12 }, (_, i) => begin(i)));
   expect(reports.filter((report) => report === undefined)).toHaveLength(5);
   const [{ spending }] = processes as [Catalog, Catalog];
   // A call that is refused for one of its budgets counts in none.
-  expect((await spending.report(session)).spent).toEqual({ tokens: 0, usd: 0, steps: 5 });
-  const reached = { scope: 'subject', limit: { steps: 5, usd: 1 }, spent: { tokens: 0, usd: 0, steps: 5 } };
+  expect((await spending.report(session)).spent).toEqual({ tokens: 0, usd: 0, steps: 5, seconds: 0 });
+  const reached = { scope: 'subject', limit: { steps: 5, usd: 1 }, spent: { tokens: 0, usd: 0, steps: 5, seconds: 0 } };
   expect(reports.find((report) => report !== undefined)).toEqual(reached);
-  expect(await spending.begin([subject], { isRetry: true })).toBeUndefined();
+  expect(await spending.begin([subject], idle, { isRetry: true })).toBeUndefined();
   expect((await spending.raise(subject, { steps: 7 })).limit).toEqual({ steps: 7, usd: 1 });
-  expect(await spending.begin([session, subject])).toBeUndefined();
-  await spending.settle([session, subject], { tokens: 100, usd: 0.5 });
-  expect(await spending.begin([session, subject])).toMatchObject({ scope: 'session', spent: { tokens: 100 } });
+  expect(await spending.begin([session, subject], idle)).toBeUndefined();
+  await spending.settle([session, subject], idle, { tokens: 100, usd: 0.5 });
+  expect(await spending.begin([session, subject], idle)).toMatchObject({ scope: 'session', spent: { tokens: 100 } });
   // The next period begins empty, with the limits of the setting; what began before it does not count in it.
   const next = { ...subject, period: '2026-11-03' };
-  expect(await spending.report(next)).toEqual({ ...reached, spent: { tokens: 0, usd: 0, steps: 0 } });
-  await spending.begin([next]);
-  await spending.settle([subject], { tokens: 1, usd: 1 });
-  expect(await spending.report(next)).toEqual({ ...reached, spent: { tokens: 0, usd: 0, steps: 1 } });
+  expect(await spending.report(next)).toEqual({ ...reached, spent: { tokens: 0, usd: 0, steps: 0, seconds: 0 } });
+  await spending.begin([next], idle);
+  await spending.settle([subject], idle, { tokens: 1, usd: 1 });
+  expect(await spending.report(next)).toEqual({ ...reached, spent: { tokens: 0, usd: 0, steps: 1, seconds: 0 } });
+});
+
+const NOTHING = { tokens: 0, usd: 0 };
+
+test('the time for which a turn works counts once: when it calls models, and when its end is archived', async () => {
+  const [catalog, other] = [await open(), await open()];
+  const { spending } = catalog;
+  await insertSession(catalog, 's');
+  for (const id of ['t', 'u']) await catalog.turns.accept(turnOf(id));
+  const session = { scope: 'session' as const, id: 's', period: '', limit: { seconds: 10 } };
+  const subject = { ...subjectAccount('ann', 'day', NOW), limit: {} };
+  const both = [session, subject];
+  const spent = async () => Promise.all(both.map(async (account) => (await spending.report(account)).spent.seconds));
+  const after = (seconds: number, turnId = 't') => ({ turnId, workedMs: seconds * 1000 });
+  const end = (seconds: number, turnId = 't', at = NOW) => {
+    const entries = ended.map(({ ordinal, record }) => ({
+      ordinal,
+      record: { ...record, at, workedMs: seconds * 1000 } as TurnDone,
+    }));
+    return persist(() => catalog.archive.add(turnId, entries, { complete: true }));
+  };
+  await spending.begin(both, after(0));
+  // Two threads of the turn, one of them by a clock that is late.
+  await Promise.all([
+    persist(() => spending.settle(both, after(4), NOTHING)),
+    persist(() => other.spending.begin(both, after(3))),
+  ]);
+  expect(await spent()).toEqual([4, 4]);
+  await end(9);
+  await end(9);
+  await spending.begin(both, after(9));
+  expect(await spent()).toEqual([9, 9]);
+  // The call that is refused is not counted, but the time is.
+  expect(await spending.begin(both, after(2, 'u'))).toMatchObject({
+    scope: 'session',
+    spent: { seconds: 11, steps: 3 },
+  });
+  expect(await spent()).toEqual([11, 11]);
+  // It ends when another day has begun: what it has worked since its last call does not count in the one before.
+  await end(5, 'u', '2999-01-01T00:00:00.000Z');
+  expect(await spent()).toEqual([14, 11]);
+  await catalog.sessions.delete('s', LATER);
+  await catalog.sessions.forget('s', { now: LATER, again: undefined });
+  expect(await spent()).toEqual([0, 11]);
 });

@@ -37,13 +37,8 @@ export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'
   }
 }
 
-function metrics({
-  usage,
-  modelCalls,
-  toolCalls,
-  waitedMs,
-  ...more
-}: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end'>): WireTurnMetrics {
+function metrics(totals: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end'>): WireTurnMetrics {
+  const { usage, modelCalls, toolCalls, waitedMs, workedMs: _, ...more } = totals;
   more satisfies NoFields;
   const {
     inputTokens,
