@@ -317,7 +317,9 @@ class ModelCallAttempt {
   /** The model was not called. */
   async #held(budget: BudgetReport): Promise<CallModelResult> {
     this.#wasCalled = false;
-    return { ...(await this.#append([], { status: 'budget_reached' })), budget };
+    const result = await this.#append([], { status: 'budget_reached' });
+    this.#dependencies.metrics.modelCallsRefused.inc({ scope: budget.scope });
+    return { ...result, budget };
   }
 
   async #stopped(): Promise<CallModelResult> {

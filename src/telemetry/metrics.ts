@@ -78,6 +78,12 @@ export class Metrics {
     labelNames: ['provider'] as const,
     registers: [this.registry],
   });
+  readonly modelCallsRefused = new Counter({
+    name: 'everturn_model_calls_refused_total',
+    help: 'Model calls not made, because the budget of their session or subject was reached',
+    labelNames: ['scope'] as const,
+    registers: [this.registry],
+  });
   readonly modelCallsWaiting = new Gauge({
     name: 'everturn_model_calls_waiting',
     help: 'Model calls of this process that wait for the limits of their provider',
@@ -193,6 +199,7 @@ export class Metrics {
       for (const work of ['model_call', 'tool_call']) this.speculativeSteps.inc({ work, outcome }, 0);
     }
     for (const outcome of OUTCOMES) this.toolCallsEnded.inc({ outcome }, 0);
+    for (const scope of ['session', 'subject']) this.modelCallsRefused.inc({ scope }, 0);
   }
 
   /** Counts records as they are archived, including those of turns whose worker died. */

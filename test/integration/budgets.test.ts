@@ -1,8 +1,10 @@
 import { Client, Connection } from '@temporalio/client';
+import { defaultPayloadConverter } from '@temporalio/common';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import type { CallModelInput } from '../../src/core/history.ts';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { ActionReader } from '../support/action-reader.ts';
-import { ApiClient } from '../support/api-client.ts';
+import { ApiClient, type Frame } from '../support/api-client.ts';
 import { held, say, use, type ModelCall } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -26,17 +28,19 @@ const send = async ({ path }: Pick<Chat, 'path'>, command: string, body: object 
   return [status, 'error' in answer ? answer.error.code : answer];
 };
 
-/** How often a turn has scheduled a model call. */
-async function modelCalls(turnId: string): Promise<number> {
+/** The inputs of the model calls that a turn has scheduled. */
+async function modelCalls(turnId: string): Promise<CallModelInput[]> {
   const connection = await Connection.connect({ address: inject('temporalAddress') });
   const client = new Client({ connection, namespace: inject('temporalNamespace') });
   const { events } = await client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
   await connection.close();
-  const names = (events ?? []).map((event) => event.activityTaskScheduledEventAttributes?.activityType?.name);
-  return names.filter((name) => name === 'callModel').length;
+  const scheduled = (events ?? []).map((event) => event.activityTaskScheduledEventAttributes);
+  const calls = scheduled.filter((activity) => activity?.activityType?.name === 'callModel');
+  return calls.map((call) => defaultPayloadConverter.fromPayload<CallModelInput>(call!.input!.payloads![0]!));
 }
 
-const pauses = (events: { type: string }[]) => events.filter(({ type }) => /^turn\.(paused|resumed)$/.test(type));
+const pauses = (events: Frame[]) =>
+  events.filter((event) => event.type === 'turn.paused' || event.type === 'turn.resumed');
 
 test('a turn that reaches its budget begins nothing, across a restart, until the budget is raised', async () => {
   const chat = await server.chat({
@@ -109,6 +113,8 @@ test('the turns of a session share its budget, which stays raised', async () => 
     budget: { scope: 'session', limit: { steps: 2 }, spent: { steps: 2, tokens: 30 } },
   });
   expect(chat.requests().length).toBe(2);
+  const metrics = await (await fetch(`${server.api.url}/metrics`)).text();
+  expect(metrics).toMatch(/^everturn_model_calls_refused_total\{scope="session"\} [1-9]/m);
   expect(await send(chat, 'resume', { budget: { steps: 2 } })).toEqual([422, 'budget_exceeded']);
   expect(await send(chat, 'force_answer')).toEqual([422, 'budget_exceeded']);
   expect(await send(chat, 'resume', { budget: { steps: 4 } })).toEqual([200, {}]);
@@ -160,6 +166,9 @@ test('the time of earlier turns and that of the running one use up the seconds o
     budget: { spent: { seconds: expect.toSatisfy((s: number) => s >= 1000 && s < 2000) } },
   });
   expect(resumed).toMatchObject({ budget: { limit: { seconds: 9000 } } });
+  // What the call after the pause has in addition, so that the pause is not counted as work.
+  const idle = (await modelCalls(await reader.turnId())).map(({ idleMs = 0 }) => idleMs);
+  expect(idle).toEqual([0, 0, Date.parse(resumed!.created_at) - Date.parse(paused!.created_at)]);
 });
 
 test('the turns of all sessions of a subject share its budget, which an admin raises', async () => {
@@ -193,7 +202,7 @@ test('the turns of all sessions of a subject share its budget, which an admin ra
   expect(await resume(root, { budget: { steps: 2 } })).toBe(200);
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Three.' } });
   // The call that was refused, and the one after the raise.
-  expect(await modelCalls(await reader.turnId())).toBe(2);
+  expect(await modelCalls(await reader.turnId())).toHaveLength(2);
   // In the next period the budget is renewed.
   server.model.script('shared', say('Four.'));
   const next = ann.turn(id, 'three');
