@@ -47,8 +47,8 @@ function skipped(
 
 export default defineConfig({
   test: {
-    // Tests spend more time waiting for servers, models and time-outs than computing.
-    maxWorkers: 2,
+    // Tests spend more time waiting for servers, models and time-outs than computing: three of them fit on two cores.
+    maxWorkers: 3,
     projects: [
       {
         test: {

@@ -8,8 +8,9 @@ const action = z.object({
   session_id: z.string(),
   agent_name: z.string().nullable(),
   thread_id: z.string(),
-  tool_call_id: z.string(),
-  tool: z.object({ name: z.string() }),
+  tool_call_id: z.string().nullable(),
+  kind: z.string(),
+  tool: z.object({ name: z.string().nullable() }),
   arguments: z.unknown(),
   status: z.string(),
 });
@@ -25,7 +26,8 @@ await printTurn(
 const events = stream.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream());
 for await (const { data } of events) {
   const { type, action: changed } = actionEvent.parse(JSON.parse(data));
-  if (changed.session_id !== session) continue;
+  // Sign-ins are actions, too: the owner opens their `auth_url`.
+  if (changed.session_id !== session || changed.kind !== 'approval') continue;
   if (type !== 'action.created') {
     console.log(`[inbox] ${type}: ${changed.status}`);
     break;

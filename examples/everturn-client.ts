@@ -41,6 +41,8 @@ const turnEvent = z.object({
   /** In `context.compacted`. */
   tokens_before: z.int().optional(),
   summary: z.string().nullish(),
+  /** In `turn.paused`, if the budget of the turn is the reason. */
+  budget: z.object({ limit: z.record(z.string(), z.number()), spent: z.record(z.string(), z.number()) }).optional(),
   /** The name of a sub-agent. */
   title: z.string().optional(),
   /** The last message of a sub-agent that is done. */

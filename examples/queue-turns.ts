@@ -1,4 +1,5 @@
 // Messages that are sent while a turn runs: each waits until the turns before it have ended.
+import { z } from 'zod';
 import { createSession, events, send } from './everturn-client.ts';
 
 const session = await createSession('demo');
@@ -21,4 +22,7 @@ for (const content of ['What can you do?', 'show my notes', 'Thank you.']) {
   // The response begins when the turn is created, and ends when the turn has ended.
   turns.push(print(turns.length + 1, await send(`/sessions/${session}/turns`, body)));
 }
+const queue = z.object({ data: z.array(z.object({ id: z.string() })) });
+const { data } = queue.parse(await (await send(`/sessions/${session}/queue`)).json());
+console.log(`[queue] ${data.length} turns wait`);
 await Promise.all(turns);

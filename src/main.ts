@@ -9,7 +9,7 @@ import { addWorkerCommand } from './cli/worker.ts';
 import { StartupError } from './lib/errors.ts';
 import { redact } from './lib/redact.ts';
 
-/** Runs a command line and returns the exit code. */
+/** Runs a command line and returns the exit code. Commands load the server when they run: it takes a second to load. */
 async function main(argv: string[]): Promise<number> {
   const program = new Command('everturn')
     .description('Runs AI agent conversations as durable Temporal workflows.')

@@ -9,9 +9,9 @@ export const CORE = `test/integration/{${[
 
 /** The tests that also run with their catalogs on PostgreSQL: those whose subject depends on the catalog. */
 export const ON_POSTGRES = `test/integration/{${[
-  'actions,agents,apart,api,approvals,catalog,collect-blobs,continue-as-new,delete-session,errors,forks,idempotency,keys',
+  'actions,agents,apart,api,approvals,catalog,collect-blobs,delete-session,errors,forks,idempotency,keys',
   'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,session-index,session-lists,session-streams',
-  'streams,temporal-on-postgres,turns,unavailable,webhook-deliverer',
+  'temporal-on-postgres,turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;
 
 /** These run on PostgreSQL only. The generated requests of `openapi` find more faults there than on SQLite. */

@@ -269,6 +269,7 @@ export class Thread {
     this.#steps += 1;
     const isFirst = !this.#agent && this.#steps === 1;
     const plan = this.#plan(isFirst);
+    const left = this.#turn.actions.budget.left(Date.now());
     const input: CallModelInput = {
       turnId,
       sessionId,
@@ -281,6 +282,7 @@ export class Thread {
       ...this.#turn.run,
       ...(!this.#agent && this.#steps - this.#refused >= this.#turn.start.limits.iterations && { isLast: true }),
       ...(this.#turn.actions.isForced && { isForced: true }),
+      ...(left && { left }),
       ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),

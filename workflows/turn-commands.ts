@@ -33,6 +33,7 @@ interface TurnCommandsOptions {
 export class TurnCommands {
   readonly #options: TurnCommandsOptions;
   #queue: TurnEvent[] = [];
+  #isIndexDue = false;
   #alarm: { at: number; scope: CancellationScope } | undefined;
 
   constructor(options: TurnCommandsOptions) {
@@ -46,7 +47,7 @@ export class TurnCommands {
 
   /** Whether the end of the current task records commands. */
   get areDue(): boolean {
-    return this.#queue.length > 0 || this.#options.actions.steering.mustRecord;
+    return this.#queue.length > 0 || this.#options.actions.mustRecord(Date.now());
   }
 
   /** The turn is cancelled: it accepts no commands that arrive later. */
@@ -59,8 +60,13 @@ export class TurnCommands {
     return CancellationScope.nonCancellable(() => condition(() => !this.#isDue));
   }
 
+  /** The inbox is brought up to the end of the current task: an activity's result has a request for a person. */
+  index(): void {
+    this.#isIndexDue = true;
+  }
+
   get #isDue(): boolean {
-    return this.#queue.length > 0 || this.#options.actions.isUnsettled(Date.now());
+    return this.#queue.length > 0 || this.#isIndexDue || this.#options.actions.isUnsettled(Date.now());
   }
 
   async #run(): Promise<never> {
@@ -73,13 +79,17 @@ export class TurnCommands {
 
   #endTask(): void {
     const { actions, turnId, sessionId, onRecords } = this.#options;
-    const [wasPaused, now] = [actions.isPaused, Date.now()];
+    const [wasPaused, wasHeld, now] = [actions.isPaused, actions.isHeld, Date.now()];
     const { records } = actions.endTask(this.#queue, now);
-    if (this.#queue.some(({ type }) => type !== 'answer')) speculation.changed(turnId, actions.isHeld);
+    if (actions.isHeld !== wasHeld || this.#queue.some(({ type }) => type !== 'answer')) {
+      speculation.changed(turnId, actions.isHeld);
+    }
     this.#queue = [];
     const through = onRecords(records.length);
     // The inbox and webhooks are told what waits, and what was decided.
-    if (!records.every(isSteering)) indexActions({ turnId, sessionId, through }).catch(() => undefined);
+    const isNews = this.#isIndexDue || !records.every(isSteering);
+    this.#isIndexDue = false;
+    if (isNews) indexActions({ turnId, sessionId, through }).catch(() => undefined);
     if (actions.isPaused !== wasPaused) pauses.changed(turnId, actions.isPaused, new Date(now).toISOString());
     this.#setAlarm();
   }

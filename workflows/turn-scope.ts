@@ -39,6 +39,8 @@ interface TurnScopeOptions {
   stopped: () => boolean;
   /** Whether the end of the current task records commands. */
   commandsDue: () => boolean;
+  /** The result of an activity requests a sign-in, in a turn that waits for it. */
+  onSignIn: () => void;
 }
 
 /** What the threads of a turn share: its log, its limits, and what it was started with. */
@@ -48,6 +50,7 @@ export class TurnScope {
   readonly slots: Slots;
   readonly stopped: () => boolean;
   readonly #commandsDue: () => boolean;
+  readonly #onSignIn: () => void;
   readonly #deadline: () => number;
   readonly #run: Omit<RunGuard, 'deadline'>;
   #ordinal: number;
@@ -58,12 +61,13 @@ export class TurnScope {
   /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
   readonly #results: { stamp: string; after: number }[];
 
-  constructor({ start, deadline, actions, stopped, commandsDue }: TurnScopeOptions) {
+  constructor({ start, deadline, actions, stopped, commandsDue, onSignIn }: TurnScopeOptions) {
     const { carry, limits, threads } = start;
     this.start = start;
     this.actions = actions;
     this.stopped = stopped;
     this.#commandsDue = commandsDue;
+    this.#onSignIn = onSignIn;
     this.#deadline = deadline;
     this.slots = new Slots(limits.subAgents);
     this.#ordinal = carry?.ordinal ?? countStartRecords(start);
@@ -123,6 +127,7 @@ export class TurnScope {
     for (const record of result?.records ?? []) {
       this.actions.add(record, result?.stamp);
       this.#totals = addRecord(this.#totals, record);
+      if (record.kind === 'mcp.auth_required' && this.actions.waits) this.#onSignIn();
     }
   }
 
@@ -130,6 +135,7 @@ export class TurnScope {
   countFailedCall(input: CallModelInput): void {
     this.count(undefined, countFailureRecords('callModel', input));
     this.#totals = addFailedCall(this.#totals);
+    this.actions.budget.callFailed(input.threadId);
   }
 
   /** The stamps of the results that came after the log had `ordinal` records. */

@@ -59,9 +59,16 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   const stopped = () => {
     if (!actions.isPaused && Date.now() >= deadlineNow()) stop('server-execution-timeout');
     if (actions.failure !== undefined) steps.cancel();
-    return reason !== undefined || actions.failure !== undefined;
+    return reason !== undefined || actions.failure !== undefined || actions.budget.failure !== undefined;
   };
-  const scope = new TurnScope({ start, deadline: deadlineNow, actions, stopped, commandsDue: () => commands.areDue });
+  const scope = new TurnScope({
+    start,
+    deadline: deadlineNow,
+    actions,
+    stopped,
+    commandsDue: () => commands.areDue,
+    onSignIn: () => commands.index(),
+  });
   const onRecords = (count: number) => {
     scope.count(undefined, count);
     if (count > 0) turns.growing(turnId);
@@ -80,6 +87,10 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     end = await steps.run(() => thread.run(scope.resumed(ROOT_THREAD)));
     await commands.settled();
     if (actions.failure !== undefined && !reason) end = { status: 'error', message: actions.failure };
+    const message = actions.budget.failure;
+    if (message !== undefined && !reason && end.status === 'stopped') {
+      end = { status: 'error', message, code: 'budget_exceeded' };
+    }
     if (end.status === 'continue' && !reason) {
       const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
       const next: TurnContinuation = {

@@ -10,7 +10,7 @@ type Outcome = CallModelResult['outcome'];
 
 const MAX_REPAIRS = 2;
 
-/** The event of a turn's end has the answer as text and as JSON, and stays below 1 MiB. */
+/** The end of a turn, or of a sub-agent, has the answer as text and as JSON in one event, which stays below 1 MiB. */
 const MAX_BYTES = 256 * 1024;
 
 const MAX_ERRORS = 10;

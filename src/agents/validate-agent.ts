@@ -1,4 +1,5 @@
 import type { ModelProviders } from '../models/providers.ts';
+import { NO_USAGE } from '../core/records.ts';
 import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
@@ -128,7 +129,12 @@ export class AgentValidator {
       const message = `the name ${twice} is taken: client tools need unique names`;
       return { code: 'invalid_agent', message, param: 'client_tools' };
     }
-    return skillProblem(spec) ?? (await this.#unknownSkill(spec)) ?? (await this.#unknownModel(spec));
+    return (
+      skillProblem(spec) ??
+      (await this.#unknownSkill(spec)) ??
+      (await this.#unknownModel(spec)) ??
+      this.#unknownPrice(spec)
+    );
   }
 
   async #unknownSkill(spec: AgentSpec): Promise<AgentProblem | undefined> {
@@ -137,6 +143,16 @@ export class AgentValidator {
     if (!first) return undefined;
     const i = (spec.skills ?? []).findIndex((skill) => skillNameOf(skill) === first.skill);
     return { code: 'invalid_agent', message: `the skill ${first.skill}: ${first.reason}`, param: `skills.${i}` };
+  }
+
+  #unknownPrice(spec: AgentSpec): AgentProblem | undefined {
+    if (!isGiven(spec.config?.budget?.usd)) return undefined;
+    const unpriced = modelNames(spec).find((name) => this.#models.resolve(name).cost(NO_USAGE) === undefined);
+    if (unpriced === undefined) return undefined;
+    const message =
+      `the price of the model ${unpriced} is unknown, so its use cannot be limited in USD: limit tokens instead, ` +
+      'or ask the operator to set the price in EVERTURN_MODEL_PROVIDERS';
+    return { code: 'invalid_agent', message, param: 'config.budget.usd' };
   }
 
   async #unknownModel(spec: AgentSpec): Promise<AgentProblem | undefined> {

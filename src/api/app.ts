@@ -21,6 +21,7 @@ import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
 import { mount, PRIVATE_PATHS, PUBLIC_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
 import { RequestLimit } from './http/rate-limit.ts';
+import { queueRoutes } from './sessions/queue.ts';
 import { sessionListRoutes } from './sessions/session-lists.ts';
 import { signInRoutes } from './sessions/sign-ins.ts';
 import { sessionStreamRoutes } from './sessions/session-stream.ts';
@@ -118,6 +119,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...sessionRoutes(context),
     ...sessionListRoutes(context),
     ...turnRoutes(context),
+    ...queueRoutes(context),
     ...steeringRoutes(context),
     ...eventRoutes(context),
     ...sessionStreamRoutes(context),

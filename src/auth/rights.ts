@@ -98,9 +98,19 @@ export function decidersFor(
   };
 }
 
+/** The group of a subject in its own sessions, whatever its roles: each has the right to decide there. */
+export function ownerGroup(subjectId: string): string {
+  return `decide:${subjectId}`;
+}
+
+/** The groups of callers that may raise the budget of a turn in a session of a subject. */
+export function raisersFor(subjectId: string): string[] {
+  return allowedTo('cancel', subjectId);
+}
+
 /** The groups that the caller belongs to. */
 export function groupsOf({ subject, roles }: Caller): string[] {
-  const onOwn = (['send', 'decide'] as const).filter((action) =>
+  const onOwn = (['send', 'decide', 'cancel'] as const).filter((action) =>
     roles.some((role) => RIGHTS[role].own.includes(action)),
   );
   return [
@@ -110,7 +120,7 @@ export function groupsOf({ subject, roles }: Caller): string[] {
 }
 
 /** Those with the right to an action in the sessions of a subject. */
-function allowedTo(action: 'send' | 'decide', subjectId: string): string[] {
+function allowedTo(action: 'send' | 'decide' | 'cancel', subjectId: string): string[] {
   const roles = ROLES.filter((role) => RIGHTS[role].others.includes(action));
   return [`${action}:${subjectId}`, ...named({ subjects: [], roles })];
 }

@@ -1,23 +1,34 @@
 import type { Transaction } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import { callKey, type CallKey } from '../core/tool-records.ts';
+import type { BudgetReport } from '../core/budget.ts';
 import type { ApprovalPolicy } from '../core/records.ts';
 import type { Subject } from '../core/subject.ts';
+import { signInDecision } from './sign-in-decision.ts';
 import { endKeptAnswers, keptAnswers, type KeptAnswer } from './kept-answer-rows.ts';
 import type { OutboxEvent } from './outbox.ts';
 import type { ActionEventType, ActionRow, ActionStatus, Tables } from './schema.ts';
 
 /** The parts of an action that may be confidential, and are encrypted. */
 export interface ActionDetail {
-  tool: { server: string | null; name: string };
+  tool: { server: string | null; name: string | null };
   /** Undefined if they are too large for the index. */
   arguments?: unknown;
   policy?: ApprovalPolicy;
+  /** Of a sign-in: the link with which it begins. */
+  authUrl?: string;
+  /** Of a budget: as it was when it was reached. */
+  budget?: BudgetReport;
 }
 
 /** An action to add to the index. */
-export interface NewAction extends CallKey {
+export interface NewAction {
   id: string;
+  /** Names it in its turn: the `callKey` of the call that waits, or a key of its own for what is not a call. */
+  key: string;
+  threadId: string;
+  /** Null if no call waits. */
+  toolCallId: string | null;
   kind: ActionRow['kind'];
   requestedAt: string;
   expiresAt: string | null;
@@ -37,16 +48,16 @@ export interface ActionDecision {
   arguments?: Record<string, unknown> | null;
 }
 
-/** What the record at `ordinal` of a turn's log says about the calls that wait. */
+/** What the record at `ordinal` of a turn's log says about the actions with these keys. */
 export type ActionChange = { ordinal: number } & (
   | { type: 'requested'; action: NewAction }
   /** A vote, or the expiry; `remaining` votes are still needed. */
-  | { type: 'decided'; call: CallKey; decision: ActionDecision; remaining: number }
-  | { type: 'escalated'; call: CallKey }
+  | { type: 'decided'; key: string; decision: ActionDecision; remaining: number }
+  | { type: 'escalated'; key: string }
   /** The call has a result: `isResponse` if it is the one that it may have waited for. */
-  | { type: 'answered'; call: CallKey; at: string; by?: Subject; isResponse: boolean }
-  /** The turn has ended on these calls. */
-  | { type: 'ended'; pending: CallKey[] }
+  | { type: 'answered'; key: string; at: string; by?: Subject; isResponse: boolean }
+  /** The turn has ended on these actions. */
+  | { type: 'ended'; pending: string[] }
 );
 
 /** How the input of a turn answers the pending calls of the previous turn. */
@@ -124,7 +135,7 @@ export class ActionIndex {
    * answer before the turn's end is indexed.
    */
   async #request(db: Transaction<Tables>, turn: IndexedTurn, action: NewAction): Promise<OutboxEvent[]> {
-    const { id, threadId, toolCallId, kind, requestedAt, expiresAt, audience, escalatedTo, detail } = action;
+    const { id, key, threadId, toolCallId, kind, requestedAt, expiresAt, audience, escalatedTo, detail } = action;
     const session = await db
       .selectFrom('sessions')
       .select(['agent_name', 'closed'])
@@ -134,6 +145,7 @@ export class ActionIndex {
       id,
       session_id: turn.session_id,
       turn_id: turn.id,
+      key,
       thread_id: threadId,
       tool_call_id: toolCallId,
       kind,
@@ -145,6 +157,7 @@ export class ActionIndex {
       detail: this.#cipher.sealText(JSON.stringify(detail), aadFor(id, 'detail')),
       decisions: this.#seal(id, []),
     };
+    if (kind === 'sign_in' && (await isRequested(db, row))) return [];
     await db.insertInto('actions').values(row).execute();
     await addAudience(db, row, audience);
     const early = await this.#settleEarly(db, turn, { row, isClosed: session.closed === 1 });
@@ -158,10 +171,10 @@ export class ActionIndex {
   ): Promise<OutboxEvent[]> {
     const rows = await this.#pending(db, turnId);
     if (change.type === 'ended') {
-      const kept = new Set(change.pending.map(callKey));
-      return this.#settle(db, rows, (row) => (kept.has(callKey(callOf(row))) ? undefined : SUPERSEDED));
+      const kept = new Set(change.pending);
+      return this.#settle(db, rows, (row) => (kept.has(row.key) ? undefined : SUPERSEDED));
     }
-    const asked = rows.filter((row) => callKey(callOf(row)) === callKey(change.call));
+    const asked = rows.filter(({ key }) => key === change.key);
     switch (change.type) {
       case 'decided':
         return this.#settle(db, asked, () => ({ status: statusAfter(change), decision: change.decision }));
@@ -183,7 +196,7 @@ export class ActionIndex {
   async accepted(db: Transaction<Tables>, turn: IndexedTurn, answers: Answers | undefined): Promise<OutboxEvent[]> {
     const { session_id: sessionId, previous_turn_id: previousTurnId, sequence } = turn;
     const kept = await endKeptAnswers(db, sessionId, sequence ?? 0);
-    const isKept = (row: ActionRow) => kept.get(row.turn_id)?.has(callKey(callOf(row))) === true;
+    const isKept = (row: ActionRow) => kept.get(row.turn_id)?.has(row.key) === true;
     const rows = await db
       .selectFrom('actions')
       .innerJoin('turns', 'turns.id', 'actions.turn_id')
@@ -211,9 +224,16 @@ export class ActionIndex {
   async kept(db: Transaction<Tables>, turnId: string, answers: KeptAnswer[]): Promise<OutboxEvent[]> {
     const decisions = new Map(answers.map(({ answer, decision }) => [callKey(answer), decision]));
     return this.#settle(db, await this.#pending(db, turnId), (row) => {
-      const decision = decisions.get(callKey(callOf(row)));
+      const decision = decisions.get(row.key);
       return decision && { status: 'decided', decision };
     });
+  }
+
+  /** Decides the pending action of a sign-in that has ended. */
+  async signedIn(db: Transaction<Tables>, turnId: string, signInId: string): Promise<OutboxEvent[]> {
+    const rows = (await this.#pending(db, turnId)).filter(({ key }) => key === signInId);
+    const decision = await signInDecision(db, signInId);
+    return this.#settle(db, rows, () => decision && { status: 'decided', decision });
   }
 
   /** Supersedes all pending actions of a session that was closed or, with `erase`, deleted. */
@@ -255,6 +275,10 @@ export class ActionIndex {
       .where('sequence', '>', turn.sequence ?? 0)
       .orderBy('sequence')
       .execute();
+    if (row.kind === 'sign_in') {
+      const signedIn = await this.signedIn(db, turn.id, row.key);
+      if (signedIn.length > 0) return signedIn;
+    }
     if (later.length === 0 && !isClosed) {
       return this.kept(db, turn.id, await keptAnswers(db, this.#cipher, turn.id));
     }
@@ -275,7 +299,9 @@ export class ActionIndex {
     for (const row of rows) {
       const outcome = outcomeOf(row);
       if (!outcome) continue;
-      const { status, decision } = outcome;
+      // The turn may have gone on before its sign-in was settled here.
+      const signedIn = row.kind === 'sign_in' && !outcome.decision ? await signInDecision(db, row.key) : undefined;
+      const { status, decision } = signedIn ? { status: 'decided' as const, decision: signedIn } : outcome;
       const decisions = [...this.#decisionsOf(row), ...(decision ? [decision] : [])];
       await db
         .updateTable('actions')
@@ -305,10 +331,6 @@ export class ActionIndex {
   }
 }
 
-function callOf({ thread_id: threadId, tool_call_id: toolCallId }: ActionRow): CallKey {
-  return { threadId, toolCallId };
-}
-
 function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange, { type: 'decided' }>): ActionStatus {
   if (decision === 'expired') return 'expired';
   return remaining > 0 ? 'pending' : 'decided';
@@ -316,11 +338,17 @@ function statusAfter({ decision: { decision }, remaining }: Extract<ActionChange
 
 /** What the input of a turn means for an action: one that it does not answer is superseded, if it is pending. */
 function answerTo(row: ActionRow, answers: Answers | undefined): Outcome | undefined {
-  const item = answers?.items.find((one) => callKey(one) === callKey(callOf(row)));
+  const item = answers?.items.find((one) => callKey(one) === row.key);
   if (!answers || !item) return row.status === 'superseded' ? undefined : SUPERSEDED;
   const { threadId: _, toolCallId: __, isKept, ...decision } = item;
   if (isKept && row.status === 'decided') return undefined;
   return { status: 'decided', decision: { by: answers.by, at: answers.at, ...decision } };
+}
+
+/** Whether another thread of the turn has requested the same. */
+async function isRequested(db: Transaction<Tables>, { turn_id, key }: ActionRow): Promise<boolean> {
+  const rows = db.selectFrom('actions').select('id').where('turn_id', '=', turn_id).where('key', '=', key);
+  return (await rows.executeTakeFirst()) !== undefined;
 }
 
 /** Adds groups of callers to those that may decide an action. */

@@ -65,7 +65,7 @@ export class Catalog {
     this.keys = new Keys(db);
     this.encryptionKeys = new EncryptionKeys(db);
     this.marks = new Marks(db);
-    this.mcpSignIns = new McpSignIns(db, cipher);
+    this.mcpSignIns = new McpSignIns(db, index);
     this.mcpGrants = new McpGrants(db, cipher);
   }
 

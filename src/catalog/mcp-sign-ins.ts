@@ -1,8 +1,11 @@
 import { sql, type Kysely, type Transaction } from 'kysely';
 import type { Subject } from '../core/subject.ts';
 import type { Cipher } from '../encryption/cipher.ts';
+import type { ActionIndex } from './action-index.ts';
 import { insertGrant, type NewGrant } from './mcp-grants.ts';
+import type { Outbox } from './outbox.ts';
 import type { NewSignInRow, SignInRow, SignInStatus, Tables } from './schema.ts';
+import { touchSession } from './sessions.ts';
 
 /** A sign-in, and what it is for. */
 export interface FoundSignIn extends SignInRow {
@@ -20,14 +23,24 @@ export interface UntoldSignIn {
   by: Subject;
 }
 
+interface McpSignInsOptions {
+  cipher: Cipher;
+  outbox: Outbox;
+  actions: ActionIndex;
+}
+
 /** The sign-ins to MCP servers that turns have requested. Their data is encrypted if there are encryption keys. */
 export class McpSignIns {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
+  readonly #outbox: Outbox;
+  readonly #actions: ActionIndex;
 
-  constructor(db: Kysely<Tables>, cipher: Cipher) {
+  constructor(db: Kysely<Tables>, { cipher, outbox, actions }: McpSignInsOptions) {
     this.#db = db;
     this.#cipher = cipher;
+    this.#outbox = outbox;
+    this.#actions = actions;
   }
 
   async insert(row: NewSignInRow): Promise<void> {
@@ -141,10 +154,24 @@ export class McpSignIns {
     return rows.map(({ id, turnId, ...by }) => ({ id, turnId, by }));
   }
 
-  /** The turn has been told. A sign-in that still waited for the user is not used any more. */
+  /**
+   * Decides the action of an untold sign-in in the inbox. A sign-in that still waited for the user is not used any more.
+   * May be repeated.
+   */
+  async settle({ id, turnId }: Pick<UntoldSignIn, 'id' | 'turnId'>): Promise<void> {
+    await this.#outbox.transaction(async (db, emit) => {
+      const turns = db.selectFrom('turns').select(['session_id', 'created_at']).where('id', '=', turnId);
+      const turn = await turns.executeTakeFirst();
+      // It locks the session's row.
+      if (!turn || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return;
+      await changeStatus(db, id, 'requested', 'granted');
+      emit(...(await this.#actions.signedIn(db, turnId, id)));
+    });
+  }
+
+  /** The turn has been told. */
   async told(id: string): Promise<void> {
     await this.#db.updateTable('mcp_sign_ins').set({ told: 1 }).where('id', '=', id).execute();
-    await changeStatus(this.#db, id, 'requested', 'granted');
   }
 
   /** Deletes the sign-ins that were requested before `time`, unless their turns run. */
@@ -179,11 +206,15 @@ async function changeStatus(
 ): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('mcp_sign_ins')
-    .set({ status: to })
+    .set({ status: to, ...(isEnd(to) && { ended_at: new Date().toISOString() }) })
     .where('id', '=', id)
     .where('status', '=', from)
     .executeTakeFirst();
   return numUpdatedRows > 0n;
+}
+
+function isEnd(status: SignInStatus): boolean {
+  return status === 'granted' || status === 'declined';
 }
 
 function aad(id: string): string {

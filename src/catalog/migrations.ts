@@ -146,6 +146,7 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('told', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('expires_at', 'text', (c) => c.notNull())
+    .addColumn('ended_at', 'text')
     .execute();
   await schema
     .createTable('mcp_grants')
@@ -176,8 +177,9 @@ async function createActionTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('id', 'text', (c) => c.primaryKey())
     .addColumn('session_id', 'text', (c) => c.notNull())
     .addColumn('turn_id', 'text', (c) => c.notNull())
+    .addColumn('key', 'text', (c) => c.notNull())
     .addColumn('thread_id', 'text', (c) => c.notNull())
-    .addColumn('tool_call_id', 'text', (c) => c.notNull())
+    .addColumn('tool_call_id', 'text')
     .addColumn('kind', 'text', (c) => c.notNull())
     .addColumn('status', 'text', (c) => c.notNull())
     .addColumn('agent_name', 'text')

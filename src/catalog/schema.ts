@@ -202,6 +202,8 @@ interface McpSignInsTable {
   told: Generated<number>;
   created_at: string;
   expires_at: string;
+  /** When it was granted or declined. */
+  ended_at: Generated<string | null>;
 }
 
 /**
@@ -249,14 +251,16 @@ export const ACTION_STATUSES = ['pending', 'decided', 'expired', 'superseded'] a
  */
 export type ActionStatus = (typeof ACTION_STATUSES)[number];
 
-/** The index of the calls that wait or have waited for a person or a client. The logs of their turns are the truth. */
+/** The index of what waits or has waited for a person or a client. The logs of their turns are the truth. */
 interface ActionsTable {
   id: string;
   session_id: string;
   /** The turn on which it is pending. */
   turn_id: string;
+  /** Names it in its turn: see `NewAction`. */
+  key: string;
   thread_id: string;
-  tool_call_id: string;
+  tool_call_id: string | null;
   kind: ActionKind;
   status: ActionStatus;
   agent_name: string | null;

@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { startStandaloneApi } from '../server/standalone.ts';
 import { describeKeys, bootstrap, runUntilSignal } from './process.ts';
 
 /** `everturn api` */
@@ -10,6 +9,7 @@ export function addApiCommand(program: Command): void {
     .action(async () => {
       const bootstrapped = await bootstrap('api');
       const { tracing } = bootstrapped;
+      const { startStandaloneApi } = await import('../server/standalone.ts');
       const api = await startStandaloneApi(bootstrapped);
       const { url, names, model } = api;
       process.stdout.write(`Everturn's API listens on ${url}\n  key    ${describeKeys(names)}\n  model  ${model}\n`);

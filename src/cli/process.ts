@@ -2,7 +2,6 @@ import type { Logger } from 'pino';
 import { loadConfig, type Config, type ProcessRole } from '../config.ts';
 import { openDataDir } from '../lib/data-dir.ts';
 import { createLogger } from '../telemetry/logger.ts';
-import { installTemporalRuntime } from '../telemetry/temporal-runtime.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 
 /** A server or a part of one. */
@@ -41,6 +40,7 @@ export async function bootstrap(role: ProcessRole): Promise<Bootstrapped> {
   const config = loadConfig(process.env, role);
   await openDataDir(config.dataDir);
   const log = createLogger(config);
+  const { installTemporalRuntime } = await import('../telemetry/temporal-runtime.ts');
   await installTemporalRuntime(log);
   if (!config.tracing) return { config, log, tracing: undefined };
   // Loaded on demand: it takes memory, and time to load.

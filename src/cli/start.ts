@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { startAllInOne, type RunningAllInOne } from '../server/all-in-one.ts';
+import type { RunningAllInOne } from '../server/all-in-one.ts';
 import { bootstrap, describeKeys, runUntilSignal } from './process.ts';
 
 /** `everturn start` */
@@ -9,6 +9,7 @@ export function addStartCommand(program: Command): void {
 
 async function start(): Promise<void> {
   const { config, log, tracing } = await bootstrap('start');
+  const { startAllInOne } = await import('../server/all-in-one.ts');
   const server = await startAllInOne(config, log, { tracing });
   process.stdout.write(greeting(server));
   await runUntilSignal(server);

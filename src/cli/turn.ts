@@ -1,18 +1,4 @@
-import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
 import type { Command } from 'commander';
-import { openBlobStore } from '../blobs/open-blob-store.ts';
-import { Catalog } from '../catalog/catalog.ts';
-import { ConfigError, loadConfig, type Config } from '../config.ts';
-import { Cipher } from '../encryption/cipher.ts';
-import { createLogger } from '../telemetry/logger.ts';
-import { TurnLogReader, TurnNotFound } from '../engine/turn-log-reader.ts';
-import { GRPC_CHANNEL_ARGS } from '../server/services.ts';
-import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
-import { findDevServers } from '../temporal-server/dev-server.ts';
-import { databaseFileIn } from '../temporal-server/embedded-server.ts';
-import { TurnHistory } from '../temporal/history.ts';
-import { reportTurn, type TurnReport } from './turn-report.ts';
-import { textOf } from './turn-report-text.ts';
 
 /** `everturn turn inspect`: reads a server's stores, whether or not the server is running. */
 export function addTurnCommand(program: Command): void {
@@ -23,51 +9,8 @@ export function addTurnCommand(program: Command): void {
     .description("print a turn's log, with its content, and what the turn waits for; requires the server's settings")
     .argument('<id>', 'the id of the turn')
     .option('--json', 'print the whole report as JSON')
-    .action(inspect);
-}
-
-async function inspect(turnId: string, { json }: { json?: boolean }): Promise<void> {
-  const report = await readReport(turnId, loadConfig());
-  process.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : textOf(report));
-}
-
-/** @throws ConfigError if neither the catalog nor Temporal knows the turn */
-async function readReport(turnId: string, config: Config): Promise<TurnReport> {
-  const log = createLogger(config);
-  const cipher = new Cipher(config.encryptionKeys);
-  const catalog = await Catalog.openExisting(config.database, log, cipher);
-  const blobs = await openBlobStore(config, cipher);
-  const address = await temporalAddress(config);
-  const connection = Connection.lazy({ ...address, channelArgs: GRPC_CHANNEL_ARGS, interceptors: [] });
-  try {
-    const dataConverter = dataConverterFor(cipher);
-    const client = new Client({
-      connection,
-      namespace: config.temporal.namespace,
-      ...(dataConverter && { dataConverter }),
+    .action(async (turnId: string, options: { json?: boolean }) => {
+      const { inspectTurn } = await import('./inspect-turn.ts');
+      await inspectTurn(turnId, options);
     });
-    const { namespace, loadedDataConverter: converter } = client.options;
-    const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
-    const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
-    const logs = new TurnLogReader({ catalog, history, blobs });
-    return await reportTurn(turnId, { catalog, logs, history, client: address && client });
-  } catch (error) {
-    if (!(error instanceof TurnNotFound)) throw error;
-    const where = address
-      ? 'Neither the catalog nor Temporal has'
-      : 'The catalog does not have, and no Temporal is running that could have,';
-    throw new ConfigError(`${where} the turn ${turnId}`, { cause: error });
-  } finally {
-    await connection.close();
-    blobs.close();
-    await catalog.close();
-  }
-}
-
-/** The address of the server's Temporal: the external one, or the embedded one if it is running. */
-async function temporalAddress({ temporal, dataDir }: Config): Promise<ConnectionOptions | undefined> {
-  if (temporal.external) return temporal.external.connectionOptions;
-  const databaseFile = await databaseFileIn(dataDir).catch(() => undefined);
-  const [server] = databaseFile === undefined ? [] : await findDevServers(databaseFile);
-  return server && { address: `127.0.0.1:${server.port}` };
 }

@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { startStandaloneWorker } from '../server/standalone.ts';
 import { bootstrap, runUntilSignal } from './process.ts';
 
 /** `everturn worker` */
@@ -11,6 +10,7 @@ export function addWorkerCommand(program: Command): void {
       const bootstrapped = await bootstrap('worker');
       const { config, tracing } = bootstrapped;
       const { taskQueue, buildId } = config.temporal;
+      const { startStandaloneWorker } = await import('../server/standalone.ts');
       const worker = await startStandaloneWorker(bootstrapped);
       const health = worker.healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';
       process.stdout.write(

@@ -1,7 +1,7 @@
 import type { AnswerableCall, ApprovalPolicy, LogRecord, ToolCall, ToolDecided, ToolInfo } from './records.ts';
 import { callKey } from './tool-records.ts';
 
-export type ActionKind = 'approval' | 'response' | 'unknown_outcome';
+export type ActionKind = 'approval' | 'response' | 'unknown_outcome' | 'sign_in' | 'budget';
 
 export function actionKind({ needs, unknownOutcome }: AnswerableCall): ActionKind {
   return unknownOutcome === undefined ? needs : 'unknown_outcome';

@@ -1,3 +1,4 @@
+import type { Budget, BudgetLeft } from './budget.ts';
 import type {
   ApprovalPolicy,
   CallSource,
@@ -10,6 +11,7 @@ import type {
   PendingCall,
   PendingElicitation,
   SubAgent,
+  TurnError,
   Waiting,
 } from './records.ts';
 import type { Subject } from './subject.ts';
@@ -107,6 +109,7 @@ export interface TurnStart extends ToolScope {
   /** A person is asked about at-most-once calls whose outcome is unknown; otherwise the model is told. */
   onUnknown?: 'ask';
   limits: TurnLimits;
+  budget?: Budget;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
   queued?: QueuePlace;
   /** Set for a turn that has waited in the queue. */
@@ -160,10 +163,7 @@ export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
 }
 
 /** The result of a turn workflow. */
-export type TurnResult =
-  | ({ status: 'done' } & Waiting)
-  | { status: 'cancelled'; reason: CancelReason }
-  | { status: 'error'; message: string };
+export type TurnResult = ({ status: 'done' } & Waiting) | { status: 'cancelled'; reason: CancelReason } | TurnError;
 
 interface ThreadPlace extends ToolScope {
   turnId: string;
@@ -201,6 +201,8 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   isLast?: true;
   /** The thread is to answer with this call: it may call no tools. */
   isForced?: true;
+  /** Of the turn's budget, if it has one. */
+  left?: BudgetLeft;
   /** Set for the thread of a sub-agent. */
   subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
   /** Those of the turn's start. */

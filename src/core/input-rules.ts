@@ -17,6 +17,7 @@ export type Rejection =
   | 'nothing_pending'
   | 'nothing_running'
   | 'too_many_messages'
+  | 'budget_exceeded'
   | 'already_decided'
   | 'edit_not_allowed'
   | 'not_an_approver';

@@ -8,6 +8,7 @@
  * never texts.
  */
 
+import type { BudgetReport } from './budget.ts';
 import type { Role, Subject } from './subject.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
@@ -431,8 +432,9 @@ export interface ToolDecided extends Base {
  * - `action`: it has nothing to do until it gets answers.
  * - `sign_in`: the same, and it waits for sign-ins only.
  * - `requested`: a command holds it.
+ * - `budget`: it is held because its budget was reached.
  */
-export type PauseReason = 'action' | 'sign_in' | 'requested';
+export type PauseReason = 'action' | 'sign_in' | 'requested' | 'budget';
 
 /** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends Base {
@@ -440,6 +442,8 @@ export interface TurnPaused extends Base {
   reason: PauseReason;
   /** Whose command caused it; absent if there was none. */
   by?: Subject;
+  /** Set if the reason is the budget: as it is after the pause, or after it was raised. */
+  budget?: BudgetReport;
 }
 
 /** A message of a user for the root agent of a running turn. */
@@ -471,7 +475,7 @@ export interface ContextCompacted extends Base {
   foundTools?: FoundTool[];
   /** Of the model calls that wrote the summary. */
   usage?: Usage;
-  /** Clients get the event: those of an agent whose turns wait know it. */
+  /** Every client gets the event: those of an agent whose turns wait know it. */
   isShown?: true;
 }
 
@@ -486,7 +490,14 @@ export type TurnOutcome =
       threads?: OpenThread[];
     }
   | { status: 'cancelled'; reason: CancelReason }
-  | { status: 'error'; message: string };
+  | TurnError;
+
+/** A turn that ends with an error; the code is set if its budget is the reason. */
+export interface TurnError {
+  status: 'error';
+  message: string;
+  code?: 'budget_exceeded';
+}
 
 /** The outcome in one word; `action_required`: the turn is done, and calls are pending on it. */
 export type OutcomeStatus = TurnOutcome['status'] | 'action_required';

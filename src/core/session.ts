@@ -77,6 +77,7 @@ export interface CreateTurnCommand extends Pick<
   | 'hasServers'
   | 'pause'
   | 'limits'
+  | 'budget'
 > {
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;

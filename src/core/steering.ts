@@ -47,6 +47,11 @@ export class Steering {
     return { ids: this.#ids, unread: this.#unread };
   }
 
+  /** Whether the root agent is calling its model. */
+  get isCalling(): boolean {
+    return this.#isCalling;
+  }
+
   get hasUnread(): boolean {
     return this.#unread > 0;
   }

@@ -1,6 +1,7 @@
 import type { CallToolInput, TurnStart } from './history.ts';
 import { refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
+import { TurnBudget, type TurnBudgetState } from './turn-budget.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
 import type { AuthRequired, PauseReason, PendingCall, UnsequencedRecord, WithoutId } from './records.ts';
 import type { Subject } from './subject.ts';
@@ -47,6 +48,7 @@ export interface TurnActionsState {
   steering: SteeringState;
   isForced?: true;
   signIns: TurnSignInsState;
+  budget?: TurnBudgetState;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
@@ -89,9 +91,10 @@ export class TurnActions {
   #isCancelled = false;
   #isForced: boolean;
   readonly #signIns: TurnSignIns;
+  readonly budget: TurnBudget;
   #failure: string | undefined;
 
-  constructor(start: Pick<TurnStart, 'turnId' | 'pause' | 'carry' | 'threads' | 'resumes'>) {
+  constructor(start: TurnStart) {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
@@ -105,15 +108,18 @@ export class TurnActions {
     this.steering = new Steering(steering);
     this.#isForced = carry?.actions?.isForced === true;
     this.#signIns = new TurnSignIns(signIns);
+    this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
   }
 
   get state(): TurnActionsState {
+    const budget = this.budget.state;
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
       pauses: this.#pauses.state,
       steering: this.steering.state,
       ...(this.#isForced && { isForced: true }),
       signIns: this.#signIns.state,
+      ...(budget && { budget }),
     };
   }
 
@@ -128,6 +134,10 @@ export class TurnActions {
 
   /** Whether no thread may begin a model call or a tool call. */
   get isHeld(): boolean {
+    return this.#isPausedByRequest || this.budget.isHolding;
+  }
+
+  get #isPausedByRequest(): boolean {
     return this.#pauses.has('requested');
   }
 
@@ -213,6 +223,7 @@ export class TurnActions {
 
   /** Adds a record of an activity's result; `stamp` is that of the result, which an activity that failed has not. */
   add(record: UnsequencedRecord, stamp = ''): void {
+    this.budget.add(record);
     if (!this.waits) return;
     if (record.kind === 'model.message') {
       const calls = new Map<string, TrackedCall>();
@@ -273,9 +284,14 @@ export class TurnActions {
     if (call) call.state = 'settled';
   }
 
+  /** Whether the end of the current task records something before which no thread may begin a call. */
+  mustRecord(now: number): boolean {
+    return this.steering.mustRecord || (!this.#isCancelled && this.budget.isDue(now));
+  }
+
   /** Whether the end of a task without commands adds records. */
   isUnsettled(now: number): boolean {
-    if (this.steering.mustRecord) return true;
+    if (this.mustRecord(now)) return true;
     if (this.#threads.size === 0 || this.#isCancelled) return false;
     const due = this.nextDue;
     const waitsFor = this.#waitsFor;
@@ -295,13 +311,13 @@ export class TurnActions {
   endTask(commands: readonly TurnEvent[], now: number): TaskEnd {
     const records = [...(this.#isCancelled ? [] : this.#ask(now)), ...this.steering.record()];
     const verdicts = new Map<string, Verdict>();
-    let by: Subject | undefined;
+    let [by, raisedBy]: (Subject | undefined)[] = [];
     for (const command of commands) {
       if (command.type === 'cancelled') {
         this.#isCancelled = true;
         continue;
       }
-      const verdict = this.refuse(command);
+      const verdict = this.#refuse(command, now);
       verdicts.set(command.id, verdict);
       if (verdict) continue;
       if (command.type === 'sign_in') {
@@ -314,10 +330,13 @@ export class TurnActions {
       } else {
         this.#control(command, now);
         if (command.type === 'force_answer') by = command.subject;
+        if (command.type === 'resume') raisedBy = command.subject;
         records.push(...this.steering.record());
       }
     }
-    if (!this.#isCancelled) records.push(...this.#advance(now), ...this.#pauseOrResume(now, by));
+    if (!this.#isCancelled) {
+      records.push(...this.#advance(now), ...this.#pauseOrResume(now, by), ...this.budget.endTask(now, raisedBy));
+    }
     return { records, verdicts };
   }
 
@@ -334,6 +353,7 @@ export class TurnActions {
       return;
     }
     if (type === 'force_answer') this.steering.add(this.#force(now));
+    else if (type === 'resume') this.budget.raise(command.budget);
     this.steering.add(this.#pauses.set('requested', type === 'pause', now, subject));
   }
 
@@ -348,7 +368,13 @@ export class TurnActions {
     );
   }
 
-  /** Why the turn refuses a command now. */
+  #refuse(command: TurnCommand, now: number): Verdict {
+    const verdict = this.refuse(command);
+    if (verdict || (command.type !== 'resume' && command.type !== 'force_answer')) return verdict;
+    return this.budget.refuse(command.type === 'resume' ? command.budget : undefined, now);
+  }
+
+  /** Why the turn refuses a command now, apart from its budget. */
   refuse(command: TurnCommand): Verdict {
     if (command.type === 'answer') return this.#refuseAnswers(command);
     if (this.#isCancelled) return { code: 'nothing_running', message: 'the turn was cancelled' };
@@ -358,9 +384,10 @@ export class TurnActions {
   }
 
   /** Whether the turn is in the state already that a command asks for. */
-  isRepetition({ type }: PauseCommand | ForceCommand): boolean {
-    if (type === 'force_answer') return this.#isForced && !this.isHeld;
-    return this.isHeld === (type === 'pause');
+  isRepetition(command: PauseCommand | ForceCommand): boolean {
+    if (command.type === 'pause') return this.#isPausedByRequest;
+    if (command.type === 'force_answer') return this.#isForced && !this.isHeld;
+    return !this.isHeld && this.budget.hasRaised(command.budget);
   }
 
   #refuseAnswers({ answers, ...caller }: AnswerCommand): Verdict {

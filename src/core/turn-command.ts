@@ -1,3 +1,4 @@
+import type { BudgetAmounts } from './budget.ts';
 import type { Refusal } from './input-rules.ts';
 import type { InputItem } from './records.ts';
 import type { SteerCommand } from './steering.ts';
@@ -26,6 +27,8 @@ export interface PauseCommand {
   type: 'pause' | 'resume';
   id: string;
   subject: Subject;
+  /** Limits of the turn's budget to raise, when it is resumed. */
+  budget?: BudgetAmounts;
 }
 
 /**

@@ -1,9 +1,23 @@
-import { decidersFor } from '../auth/rights.ts';
-import type { ActionChange, ActionDecision, ActionDetail, Answers } from '../catalog/action-index.ts';
+import { decidersFor, ownerGroup, raisersFor } from '../auth/rights.ts';
+import type { ActionChange, ActionDecision, ActionDetail, Answers, NewAction } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { actionKind } from '../core/actions.ts';
 import type { TurnStart } from '../core/history.ts';
-import type { ActionRequired, AnswerableCall, EditedArguments, LogEntry, PendingCall } from '../core/records.ts';
+import type { BudgetReport } from '../core/budget.ts';
+import { ROOT_THREAD } from '../core/records.ts';
+import type {
+  ActionRequired,
+  AnswerableCall,
+  AuthRequired,
+  EditedArguments,
+  LogEntry,
+  LogRecord,
+  PendingCall,
+  RequiredAction,
+  ServerSignIn,
+  TurnPaused,
+} from '../core/records.ts';
+import { callKey } from '../core/tool-records.ts';
 import type { Answer } from '../core/turn-command.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
@@ -22,32 +36,42 @@ interface ActionSources {
   sessionId: string;
 }
 
-/** What these entries of a log say about calls that wait, with what the readers of the index need to know of them. */
+/** What these entries of a log say about what waits, with what the readers of the index need to know of it. */
 export async function actionChanges(entries: LogEntry[], sources: ActionSources): Promise<ActionChange[]> {
   const changes: ActionChange[] = [];
   let subjectId: string | undefined;
   for (const { ordinal, record } of entries) {
-    if (record.kind === 'tool.approval_required' || record.kind === 'tool.response_required') {
+    if (isRequest(record)) {
       subjectId ??= (await sources.catalog.sessions.get(sources.sessionId))?.subject_id;
       // The session was deleted: nothing of it is indexed.
       if (subjectId === undefined) return [];
-      for (const [index, call] of record.calls.entries()) {
-        changes.push({ ordinal, type: 'requested', action: await actionOf(record, index, call, subjectId, sources) });
+      for (const action of await actionsOf(record, subjectId, sources)) {
+        changes.push({ ordinal, type: 'requested', action });
       }
     } else if (record.kind === 'tool.decided') {
       const { decision, by, at, remaining, reason, edited, ...call } = record;
       if (decision === 'escalated') {
-        changes.push({ ordinal, type: 'escalated', call });
+        changes.push({ ordinal, type: 'escalated', key: callKey(call) });
       } else {
         const detail = { ...(by && { by }), ...shown(reason, edited) };
-        changes.push({ ordinal, type: 'decided', call, remaining, decision: { decision, at, ...detail } });
+        changes.push({
+          ordinal,
+          type: 'decided',
+          key: callKey(call),
+          remaining,
+          decision: { decision, at, ...detail },
+        });
       }
     } else if (record.kind === 'tool.response') {
       const { at, by, outcome, ...call } = record;
       const answered = { at, ...(by && { by }), isResponse: outcome === 'succeeded' };
-      changes.push({ ordinal, type: 'answered', call, ...answered });
+      changes.push({ ordinal, type: 'answered', key: callKey(call), ...answered });
+    } else if (record.kind === 'turn.resumed' && record.budget) {
+      const { at, by } = record;
+      const decision: ActionDecision = { ...(by && { by }), decision: 'allow', at };
+      changes.push({ ordinal, type: 'decided', key: BUDGET_KEY, remaining: 0, decision });
     } else if (record.kind === 'turn.done') {
-      const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(({ calls }) => calls) : [];
+      const pending = record.end.status === 'done' ? record.end.requiredActions.flatMap(keysOf) : [];
       changes.push({ ordinal, type: 'ended', pending });
     }
   }
@@ -87,18 +111,86 @@ function inlineArguments({ arguments: json }: { arguments: unknown }): Record<st
   return typeof json === 'string' ? (JSON.parse(json) as Record<string, unknown>) : null;
 }
 
+/** Of the action that asks for a higher budget; a turn has one at a time. */
+const BUDGET_KEY = 'budget';
+
+/** A turn that is paused because its budget was reached. */
+type BudgetPaused = TurnPaused & { kind: 'turn.paused'; budget: BudgetReport };
+
+function isRequest(record: LogRecord): record is RequiredAction | BudgetPaused {
+  const { kind } = record;
+  if (kind === 'turn.paused') return record.budget !== undefined;
+  return kind === 'tool.approval_required' || kind === 'tool.response_required' || kind === 'mcp.auth_required';
+}
+
+/** The keys of the actions that a record requests. */
+function keysOf(record: RequiredAction): string[] {
+  return record.kind === 'mcp.auth_required'
+    ? record.servers.map(({ signInId }) => signInId)
+    : record.calls.map(callKey);
+}
+
+async function actionsOf(
+  record: RequiredAction | BudgetPaused,
+  subjectId: string,
+  sources: ActionSources,
+): Promise<NewAction[]> {
+  if (record.kind === 'turn.paused') return [budgetOf(record, subjectId)];
+  if (record.kind === 'mcp.auth_required') {
+    return record.servers.map((server, index) => signInOf(record, index, server, subjectId));
+  }
+  return Promise.all(record.calls.map((call, index) => actionOf(record, index, call, subjectId, sources)));
+}
+
+/** Only the owner of the session can sign in. Several records of a turn may request the same sign-in. */
+function signInOf(record: AuthRequired, index: number, server: ServerSignIn, subjectId: string): NewAction {
+  const { name, authUrl, signInId } = server;
+  return {
+    id: actionId(record, index),
+    key: signInId,
+    threadId: record.threadId,
+    toolCallId: null,
+    kind: 'sign_in',
+    requestedAt: record.at,
+    expiresAt: null,
+    audience: [ownerGroup(subjectId)],
+    escalatedTo: [],
+    detail: { tool: { server: name, name: null }, authUrl },
+  };
+}
+
+function budgetOf(record: BudgetPaused, subjectId: string): NewAction {
+  return {
+    id: actionId(record, 0),
+    key: BUDGET_KEY,
+    threadId: ROOT_THREAD,
+    toolCallId: null,
+    kind: 'budget',
+    requestedAt: record.at,
+    expiresAt: null,
+    audience: raisersFor(subjectId),
+    escalatedTo: [],
+    detail: { tool: { server: null, name: null }, budget: record.budget },
+  };
+}
+
+/** Derived from the record's id, so that every reader of the log finds the same one. */
+function actionId({ id }: Pick<LogRecord, 'id'>, index: number): string {
+  return `act_${id.slice(id.indexOf('_') + 1)}_${index}`;
+}
+
 async function actionOf(
   record: ActionRequired,
   index: number,
   call: AnswerableCall,
   subjectId: string,
   sources: ActionSources,
-) {
+): Promise<NewAction> {
   const { threadId, toolCallId, policy } = call;
   const expiry = policy?.expiresInSeconds;
   return {
-    // Derived from the record's id, so that every reader of the log finds the same one.
-    id: `act_${record.id.slice(record.id.indexOf('_') + 1)}_${index}`,
+    id: actionId(record, index),
+    key: callKey(call),
     threadId,
     toolCallId,
     kind: actionKind(call),

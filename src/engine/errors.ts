@@ -24,6 +24,7 @@ const EFFECTS = {
   nothing_pending: 'rejected',
   nothing_running: 'rejected',
   too_many_messages: 'rejected',
+  budget_exceeded: 'rejected',
   already_decided: 'rejected',
   not_an_approver: 'rejected',
   invalid_agent: 'rejected',

@@ -8,6 +8,7 @@ import { timeOf } from '../core/ids.ts';
 import { titleOf } from '../core/input-rules.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { InputItem, TurnCreated } from '../core/records.ts';
+import { budgetOf } from '../spec/budget-spec.ts';
 import { hasServers, iterationLimit, type AgentSpec } from '../spec/agent-spec.ts';
 import type { CreateTurnCommand, OnRunning } from '../core/session.ts';
 import { z } from 'zod';
@@ -159,6 +160,7 @@ async function commandOf(
 ): Promise<CreateTurnCommand> {
   const { spec, agents } = agent;
   const onRunning = onRunningOf(requested, spec);
+  const budget = budgetOf(spec.config?.budget);
   const stored = await storeEdits(input, { blobs, sessionId: session.id });
   return {
     turnId: claim.resourceId,
@@ -175,6 +177,7 @@ async function commandOf(
     hasServers: hasServers(spec),
     ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     ...(spec.config?.on_unknown === 'ask' && { onUnknown: 'ask' }),
+    ...(budget && { budget }),
     limits: {
       iterations: iterationLimit(spec),
       seconds: config.turnSeconds,

@@ -8,7 +8,7 @@ import { signalTurn } from './session-commands.ts';
 const LIMIT = 200;
 
 /**
- * Tells turns that sign-ins that they have requested have ended, so that those which wait go on. The catalog knows which
+ * Tells the inbox and the turns that requested sign-ins have ended, so that the turns which wait continue. The catalog knows which
  * ones were not told, so a crash after a sign-in loses nothing: housekeeping calls this, too. To tell a turn twice changes
  * nothing.
  */
@@ -22,6 +22,8 @@ export async function tellSignIns({
   log: Logger;
 }): Promise<void> {
   for (const { id, turnId, by } of await catalog.mcpSignIns.untold(LIMIT)) {
+    // Before the turn goes on: its end would supersede the action.
+    await catalog.mcpSignIns.settle({ id, turnId });
     try {
       await signalTurn(client, turnId, { type: 'sign_in', id: `sign-in ${id}`, signInId: id, by });
     } catch (error) {

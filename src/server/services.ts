@@ -24,7 +24,7 @@ import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { openProviders, type ModelAccess } from '../models/open-providers.ts';
 import type { ModelProviders } from '../models/providers.ts';
 import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
-import { TurnHistory } from '../temporal/history.ts';
+import { GRPC_CHANNEL_ARGS, TurnHistory } from '../temporal/history.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
 import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
@@ -87,9 +87,6 @@ interface ServicesOptions {
   /** Where users reach the API, once that is known. Default: the configured address. */
   publicUrl?: Promise<string | undefined>;
 }
-
-/** A page of history may hold several hundred payloads of 128 KiB; gRPC's default limit is 4 MiB. */
-export const GRPC_CHANNEL_ARGS = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
 /** Opens all services. If one fails, those already open are closed. */
 export async function openServices({

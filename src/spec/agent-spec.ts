@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { ON_RUNNING } from '../core/session.ts';
 import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
+import { budgetSpec } from './budget-spec.ts';
 import { agentSkill } from './skill-spec.ts';
 
 /** An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
@@ -149,6 +150,7 @@ const runtimeConfig = z.object({
       'what the request for a turn does while another one runs: cancel it (default); queue: wait until it has ended; ' +
         'steer: give it the messages; or reject: fail with turn_running',
     ),
+  budget: budgetSpec.nullish().describe('what a turn, or all turns of a session, may use'),
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()
     .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),

@@ -1,4 +1,6 @@
 import { LRUCache } from 'lru-cache';
+import { isUsedUp } from '../core/budget.ts';
+import { addRecord, NO_TOTALS } from '../core/turn-totals.ts';
 import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
 import type { CallModelInput } from '../core/history.ts';
 import { ROOT_THREAD, type CallSource, type NewRecord, type ToolCall } from '../core/records.ts';
@@ -44,6 +46,7 @@ type NextCall = Pick<
   | 'recent'
   | 'mayStart'
   | 'isForced'
+  | 'left'
 >;
 
 /** A model call that was begun. */
@@ -94,7 +97,7 @@ export class StepsAhead {
   /** A model call is about to return `records` under `stamp`. */
   messageEnded(input: CallModelInput, stamp: string, records: NewRecord[], { tools }: Pick<Toolset, 'tools'>): void {
     const message = records.find((record) => record.kind === 'model.message');
-    if (!message || input.isReset || this.#held.has(input.turnId)) return;
+    if (!message || input.isReset || this.#held.has(input.turnId) || usesUp(input, records)) return;
     const { toolCalls } = message;
     const { turnId, threadId, sessionId, owner, specHash } = input;
     for (const [index, call] of toolCalls.slice(0, MAX_TOOL_CALLS).entries()) {
@@ -131,6 +134,7 @@ export class StepsAhead {
     const next = { ...message.next, recent: [...message.next.recent, stamp] };
     const missing = message.missing - 1;
     if (missing === 0) {
+      if (Date.now() >= (next.left?.untilMs ?? Infinity)) return false;
       return this.#calls.begin(threadKey(next), next.turnId, (signal) => this.#ask(next, signal));
     }
     this.#messages.set(ofMessage, { next, missing });
@@ -192,6 +196,11 @@ export class StepsAhead {
     answer.catch(() => undefined);
     return { call, answer };
   }
+}
+
+/** Whether a result reaches the turn's budget, which then holds the turn: no other thread runs beside the root agent. */
+function usesUp({ left }: Pick<CallModelInput, 'left'>, records: NewRecord[]): boolean {
+  return left !== undefined && isUsedUp(left, records.reduce(addRecord, NO_TOTALS), Date.now());
 }
 
 /** Whether a call runs as soon as the workflow has its message. */

@@ -61,6 +61,9 @@ interface Page extends HistoryPage {
 /** Events per page. With payloads of 128 KiB a page stays far below the limit of a gRPC message. */
 const PAGE_SIZE = 250;
 
+/** A page of history may hold several hundred payloads of 128 KiB; gRPC's default limit is 4 MiB. */
+export const GRPC_CHANNEL_ARGS = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
+
 /** Events per page when reading backwards, where the relevant ones are near the end. */
 const REVERSE_PAGE_SIZE = 50;
 

@@ -113,7 +113,7 @@ class Person {
     ]);
     const accepted = sent.find(({ outcome }) => outcome === 'accepted');
     if (accepted?.turnId !== undefined) return recorder.follow(sessionId, accepted.turnId);
-    const [{ status, code } = {}] = sent;
+    const [{ status, code }] = sent;
     if (code !== 'actions_pending') throw new Error(`refused: ${status} ${code}`);
     return undefined;
   }

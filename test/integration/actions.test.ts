@@ -41,7 +41,7 @@ async function paused(agent: string, ids: string[]): Promise<{ id: string; turnI
 }
 
 /** The calls and states of the actions of an agent that the caller is shown. */
-async function inbox(client: ApiClient, agent: string, status = 'pending'): Promise<string[][]> {
+async function inbox(client: ApiClient, agent: string, status = 'pending'): Promise<(string | null)[][]> {
   const actions = await client.list<ActionResource>(`/v1/agents/actions?status=${status}&agent_name=${agent}`);
   return actions.map((action) => [action.tool_call_id, action.status]);
 }

@@ -164,7 +164,8 @@ test('the results of earlier steps are cleared first, without a model call, and 
     ],
     spec: above(10_000),
   });
-  const reader = chat.turn('look');
+  const input = [{ type: 'user.message', content: 'look' }];
+  const reader = server.api.stream(`${chat.path}/turns?view=full`, { input });
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Done.' } });
   const results = chat
     .requests()[3]
@@ -179,9 +180,30 @@ test('the results of earlier steps are cleared first, without a model call, and 
   expect(lastText(chat, 4)).toBe(`[characters 0 to 6 of ${LOG.length}]\nline 0`);
   expect(chat.requests()).toHaveLength(5);
   // Clients that may not know the event do not get it.
-  expect((await reader.done).some(({ type }) => type === 'context.compacted')).toBe(false);
-  const listed = await server.api.get(`${chat.path}/events`);
-  expect(JSON.stringify(listed)).not.toContain('context.compacted');
+  const turn = `${chat.path}/turns/${await reader.turnId()}`;
+  const typesIn = async (view: 'default' | 'full'): Promise<(string | undefined)[][]> => {
+    const stream = await fetch(`${server.server.url}${turn}/stream?view=${view}`);
+    const followed = server.api.followSession(chat.sessionId, undefined, 'query', { view });
+    await followed.end();
+    followed.close();
+    const ofTurn = await server.api.list<{ type: string }>(`${turn}/events?view=${view}`, 3);
+    const ofSession = await server.api.list<{ event: { type: string } }>(`${chat.path}/events?view=${view}`, 3);
+    return [
+      [...(await stream.text()).matchAll(/"type":"([a-z._]+)"/g)].map(([, type]) => type),
+      (await server.api.stream(`${turn}/subscribe?view=${view}`, {}).done).map(({ type }) => type),
+      followed.frames.map(({ type }) => type),
+      ofTurn.map(({ type }) => type),
+      ofSession.map(({ event }) => event.type),
+    ];
+  };
+  for (const types of await typesIn('default')) expect(types).not.toContain('context.compacted');
+  for (const types of await typesIn('full'))
+    expect(types.filter((type) => type === 'context.compacted')).toHaveLength(1);
+  expect(reader.frames.filter(({ type }) => type === 'context.compacted')).toHaveLength(1);
+  expect(await server.api.send('GET', `${turn}/events?view=all`)).toMatchObject({
+    status: 400,
+    body: { error: { param: 'view' } },
+  });
 });
 
 const tooLong: Script = (call) =>

@@ -40,6 +40,10 @@ test.each([
     'steer-a-running-turn',
     /I will count\. [^]*\[turn\.paused\]\n[^]*\[user\.steered\]\n[^]*\[turn\.resumed\]\n[^]*Let me look\. [^]*\[turn\.done\]\n$/,
   ],
+  [
+    'raise-a-budget',
+    /Let me look\. [^]*\[turn\.paused\]\n\[budget\] 1 of 1 model calls\n[^]*\[turn\.resumed\]\n[^]*The tool answered: [^]*\[turn\.done\]\n$/,
+  ],
   ['answer-a-client-tool', /The tool answered: green[^]*\[turn\] done\n$/],
   [
     'answer-in-a-schema',

@@ -1,5 +1,6 @@
 import { inputRequired } from '@modelcontextprotocol/server';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
+import { ActionReader } from '../support/action-reader.ts';
 import { ApiClient, folded, type EventReader } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { say, use } from '../support/scripted-model.ts';
@@ -99,6 +100,24 @@ async function callbackOf(url: string, browser = new TestBrowser()): Promise<URL
   const { url: callback } = await browser.open(url, ({ pathname }) => pathname.endsWith('/callback'));
   return callback;
 }
+
+test('the inbox of the owner has the sign-in on which a turn has ended', async () => {
+  const changes = await ActionReader.open(server.server.url, 'key-of-ann');
+  const ann = await chat('ann');
+  const url = await authUrl(ann);
+  const [created] = await changes.next(1);
+  expect(created?.event).toMatchObject({ type: 'action.created', action: { kind: 'sign_in', auth_url: url } });
+  for (const other of [root, clientOf('bob')]) expect(await other.list('/v1/agents/actions')).toEqual([]);
+  await new TestBrowser().open(url);
+  expect((await changes.next(2))[1]?.event).toMatchObject({
+    type: 'action.decided',
+    action: {
+      id: created?.event.action.id,
+      status: 'decided',
+      decisions: [{ by: { subject_id: 'ann' }, decision: 'allow' }],
+    },
+  });
+});
 
 test('a turn ends with a link; after the sign-in, a turn without input continues', async () => {
   const ann = await chat('ann');

@@ -13,7 +13,7 @@ import { onTestServer, startTestServer, type TestServer } from '../support/test-
 
 const HOOKS = fileURLToPath(new URL('../python/schemathesis_hooks.py', import.meta.url));
 /** Generated requests per operation, in addition to those that the document itself implies. */
-const EXAMPLES = process.env['EXAMPLES'] ?? '10';
+const EXAMPLES = process.env['EXAMPLES'] ?? '5';
 
 /** Thousands of requests per minute, some of them with generated keys. */
 const UNLIMITED = {

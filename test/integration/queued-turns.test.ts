@@ -38,6 +38,12 @@ async function turnOf(chat: Chat, turnId: string): Promise<TurnState> {
   return (await server.api.get<{ data: TurnState }>(`${chat.path}/turns/${turnId}`)).data;
 }
 
+/** The ids of the turns in the queue of a session, with their positions. */
+async function queueOf(chat: Chat): Promise<[string, number | undefined][]> {
+  const turns = await server.api.list<TurnState>(`${chat.path}/queue`);
+  return turns.map(({ id, state }) => [id, state.queued?.position]);
+}
+
 /** The text of the last message of each request to the model. */
 const asked = (chat: Chat) => chat.requests().map(({ messages }) => textOf(messages.at(-1)));
 
@@ -64,6 +70,11 @@ test('queued turns begin in their order, each after the end of the one before; o
   const ids = await Promise.all([first, ...readers].map((reader) => reader.turnId()));
   const [firstId = '', secondId = '', thirdId = '', fourthId = ''] = ids;
   expect((await turnOf(chat, fourthId)).state).toEqual({ status: 'running', queued: { position: 3 } });
+  expect(await queueOf(chat)).toEqual([
+    [secondId, 1],
+    [thirdId, 2],
+    [fourthId, 3],
+  ]);
 
   for (let times = 0; times < 2; times++) {
     const cancelled = await server.api.send('POST', `${chat.path}/turns/${thirdId}/cancel`, {});
@@ -73,6 +84,10 @@ test('queued turns begin in their order, each after the end of the one before; o
   expect(first.frames.at(-1)?.type).not.toBe('turn.done');
   expect((await turnOf(chat, thirdId)).state).toMatchObject({ status: 'cancelled' });
   await expect.poll(async () => (await turnOf(chat, fourthId)).state.queued).toEqual({ position: 2 });
+  expect(await queueOf(chat)).toEqual([
+    [secondId, 1],
+    [fourthId, 2],
+  ]);
   expect((await server.api.list<TurnState>(`${chat.path}/turns`, 25)).map(({ id }) => id)).toEqual([firstId]);
 
   model.release();
@@ -86,6 +101,7 @@ test('queued turns begin in their order, each after the end of the one before; o
   expect(folded(await server.api.subscribe(chat.sessionId, secondId).done)).toEqual(folded(await second.done));
   const listed = await server.api.list<TurnState>(`${chat.path}/turns`, 25);
   expect(listed.map(({ id }) => id)).toEqual([fourthId, secondId, firstId]);
+  expect(await queueOf(chat)).toEqual([]);
 });
 
 test('cancelling the session ends its queue; the logs of turns that never began are archived, and can be read', async () => {

@@ -111,7 +111,14 @@ test('sub-agents repair their answers, too, and fail if they cannot', async () =
   const ends = folded(await reader.done).filter((event) => 'type' in event && event.type === 'thread.done');
   expect(ends).toHaveLength(2);
   expect(ends).toContainEqual(
-    expect.objectContaining({ status: 'done', output: expect.objectContaining({ content: '{"city":"Kyoto"}' }) }),
+    expect.objectContaining({
+      status: 'done',
+      state: {
+        status: 'done',
+        output: expect.objectContaining({ content: '{"city":"Kyoto"}' }),
+        output_json: { city: 'Kyoto' },
+      },
+    }),
   );
   expect(ends).toContainEqual(
     expect.objectContaining({ status: 'error', message: expect.stringMatching(/does not fit[^]*must be object/) }),

@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
+import { ActionReader } from '../support/action-reader.ts';
 import { byThread, folded, type EventReader } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { say, use } from '../support/scripted-model.ts';
@@ -147,6 +149,43 @@ test('a turn waits for the sign-ins to all of its servers', async () => {
   expect(await signIn(second)).toContain('You are signed in to files');
   expect(await reader.end()).toMatchObject({ output: { content: 'Both.' } });
   expect(chat.requests()).toHaveLength(1);
+});
+
+test('the inbox has a sign-in until the user has ended it or the turn has ended', async () => {
+  const both = { ...spec, mcp_servers: [serverNamed('notes'), serverNamed('files')] };
+  const chat = await server.chat({ scripts: [say('Both.')], spec: both });
+  const inbox = (status: string) =>
+    server.api.list<ActionResource>(`/v1/agents/actions?agent_name=${chat.agent}&status=${status}&order=asc`);
+  const changes = await ActionReader.open(server.server.url);
+  const reader = chat.turn('hello');
+  const [first, second] = await links(reader);
+  await changes.next(2);
+  const waiting = await inbox('pending');
+  expect(waiting).toMatchObject([
+    { kind: 'sign_in', tool_call_id: null, tool: { server: 'notes', name: null }, auth_url: first, arguments: null },
+    { kind: 'sign_in', tool_call_id: null, tool: { server: 'files', name: null }, auth_url: second, arguments: null },
+  ]);
+  await signIn(first, 'decline');
+  await changes.next(3);
+  await signIn(second);
+  await reader.end();
+  const by = expect.objectContaining(local);
+  await changes.next(4);
+  expect((await inbox('decided')).map(({ status, decisions }) => [status, decisions])).toEqual([
+    ['decided', [{ by, decision: 'deny', at: expect.any(String) }]],
+    ['decided', [{ by, decision: 'allow', at: expect.any(String) }]],
+  ]);
+
+  const other = await server.chat({ spec });
+  const cancelled = other.turn('hello');
+  await links(cancelled);
+  await server.api.send('POST', `${other.path}/cancel`, {});
+  await cancelled.end();
+  const events = await changes.next(6);
+  expect(events.slice(4).map(({ event }) => [event.type, event.action.tool.server, event.action.status])).toEqual([
+    ['action.created', 'notes', 'pending'],
+    ['action.expired', 'notes', 'superseded'],
+  ]);
 });
 
 test('one sign-in resumes all turns of the user that wait for the same server', async () => {

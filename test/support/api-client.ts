@@ -102,11 +102,16 @@ export class ApiClient {
   }
 
   /** Streams a session over all of its turns; it does not end by itself. */
-  followSession(sessionId: string, after?: number, how: 'query' | 'header' = 'query'): EventReader<SessionFrame> {
+  followSession(
+    sessionId: string,
+    after?: number,
+    how: 'query' | 'header' = 'query',
+    query: Record<string, string> = {},
+  ): EventReader<SessionFrame> {
     const abort = new AbortController();
     const cursor = after === undefined ? '' : String(after);
-    const query = how === 'query' && cursor !== '' ? `?after=${cursor}` : '';
-    const response = fetch(`${this.url}/v1/agents/sessions/${sessionId}/stream${query}`, {
+    const search = new URLSearchParams({ ...query, ...(how === 'query' && cursor !== '' && { after: cursor }) });
+    const response = fetch(`${this.url}/v1/agents/sessions/${sessionId}/stream?${search.toString()}`, {
       headers: { ...this.#headers, ...(how === 'header' && { 'last-event-id': cursor }) },
       signal: abort.signal,
     });

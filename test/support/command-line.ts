@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import { INHERITED_ENV } from './inherited-env.ts';
 import { killAtEnd } from './reaper.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -11,8 +12,7 @@ export async function everturn(
   args: string[],
   env: Record<string, string> = {},
 ): Promise<{ code: number; stdout: string; stderr: string }> {
-  const { PATH = '', HOME = '' } = process.env;
-  const child = killAtEnd(spawn(process.execPath, [MAIN, ...args], { env: { PATH, HOME, ...env } }));
+  const child = killAtEnd(spawn(process.execPath, [MAIN, ...args], { env: { ...INHERITED_ENV, ...env } }));
   const ended = once(child, 'close') as Promise<[number]>;
   const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
   return { code, stdout, stderr };

@@ -2,6 +2,7 @@ import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { INHERITED_ENV } from './inherited-env.ts';
 import { keptPort } from './kept-port.ts';
 import { ApiClient } from './api-client.ts';
 import { killAtEnd, killUsersAtEnd } from './reaper.ts';
@@ -36,12 +37,9 @@ export class ServerProcess {
   ): Promise<ServerProcess> {
     // An embedded Temporal outlives the process that started it.
     killUsersAtEnd(dataDir);
-    const { PATH = '', HOME = '', XDG_CACHE_HOME } = process.env;
     const port = String(await keptPort());
     return new ServerProcess(main, command, {
-      PATH,
-      HOME,
-      ...(XDG_CACHE_HOME && { XDG_CACHE_HOME }),
+      ...INHERITED_ENV,
       EVERTURN_DATA: dataDir,
       EVERTURN_PORT: port,
       EVERTURN_WORKER_PORT: port,

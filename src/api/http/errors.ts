@@ -177,6 +177,11 @@ export const ERRORS = {
     type: 'conflict_error',
     description: 'the running turn has not read its earlier messages yet',
   },
+  budget_exceeded: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the budget of the paused turn was reached, and the request does not raise it above what was spent',
+  },
   already_decided: {
     status: 409,
     type: 'conflict_error',

@@ -50,7 +50,8 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
         id: 'listActions',
         tag: 'Actions',
         summary: 'The actions that you may decide, newest first',
-        description: 'They are answered in a turn of their session; see the guide to approvals.',
+        description:
+          'They are answered in a turn of their session, sign-ins at their `auth_url`; see the guide to approvals.',
         query: listQuery,
         answer: json(pageOf(actionResource), { data: [exampleAction], pagination: examplePage(LIMIT) }),
         errors: ['invalid_page_token'],

@@ -15,6 +15,7 @@ import { readFiles } from './input-files.ts';
 import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
 import { streamTurn, TurnReader } from './turn-stream.ts';
 import type { CreateTurnBody } from './wire/input.ts';
+import type { View } from './wire/view.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 
 interface CreateTurnCall {
@@ -22,6 +23,7 @@ interface CreateTurnCall {
   /** `Idempotency-Key`. */
   key: string | undefined;
   body: CreateTurnBody;
+  view: View;
   caller: Caller;
   rateLimitError?: ApiError | undefined;
   request: Request;
@@ -30,7 +32,7 @@ interface CreateTurnCall {
 
 /** Starts a turn and answers with its stream, or with the turn. @throws ApiError or EngineError before an answer is sent */
 export async function createTurn(context: ApiContext, call: CreateTurnCall): Promise<void> {
-  const { sessionId, key, body, caller, rateLimitError, request, response } = call;
+  const { sessionId, key, body, view, caller, rateLimitError, request, response } = call;
   const items = body.input ?? [];
   const previous = previousOf(body.previous_turn_id);
   const answersCalls = items.some(({ type }) => type !== 'user.message');
@@ -60,10 +62,14 @@ export async function createTurn(context: ApiContext, call: CreateTurnCall): Pro
   }
   // The field decides, not `Accept`: the Python SDK always sends `*/*`.
   if (body.stream === false) await startAndReturn(context, turn, response);
-  else await startAndStream(context, turn, response);
+  else await startAndStream(context, turn, { response, view });
 }
 
-async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: Response): Promise<void> {
+async function startAndStream(
+  context: ApiContext,
+  turn: ClaimedTurn,
+  { response, view }: Pick<CreateTurnCall, 'response' | 'view'>,
+): Promise<void> {
   const { tails, metrics } = context;
   const { turnId } = turn;
   // Subscribes before the turn starts, so that its first deltas are not missed.
@@ -76,7 +82,7 @@ async function startAndStream(context: ApiContext, turn: ClaimedTurn, response: 
     const created = started?.isQueued ? undefined : started?.created;
     // The first delta of a turn that an earlier request started does not measure this request.
     const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
-    const reader = new TurnReader({ cursor: BEGINNING, stream, onFirstDelta });
+    const reader = new TurnReader({ cursor: BEGINNING, stream, view, onFirstDelta });
     await streamTurn({ context, turnId, reader, lease, created });
   } finally {
     lease.release();

@@ -4,8 +4,9 @@ import type { LogEntry } from '../../core/records.ts';
 import { ignoreNotFound } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import { turnEvent, type TurnEvent } from './wire/events.ts';
-import { isShown, toWire } from './wire/events-to-wire.ts';
+import { toWire } from './wire/events-to-wire.ts';
 import { pageOf, sessionEventItem, type SessionEventItem } from './wire/resources.ts';
+import { isShown, viewQuery, type View } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
@@ -15,10 +16,14 @@ import { json, route, type Route } from '../http/route.ts';
 
 const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
   order: order.default('asc'),
+  ...viewQuery,
 });
 const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) });
 
-const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({ last_turn_id: identifier.optional() });
+const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({
+  last_turn_id: identifier.optional(),
+  ...viewQuery,
+});
 const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().min(1) });
 
 /** Entries per read: most of the largest ones have 250 KB each. */
@@ -29,6 +34,7 @@ interface EntryOptions {
   place: number | undefined;
   limit: number;
   order: 'asc' | 'desc';
+  view: View;
 }
 
 /** Lists of the events of a turn and of a session. */
@@ -49,11 +55,11 @@ export function eventRoutes(context: ApiContext): Route[] {
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
-        const { limit, order, page_token: token } = query;
+        const { limit, order, view, page_token: token } = query;
         await requireTurn(context, session, turnId);
         const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
         if (place && (place.turn !== turnId || place.order !== order)) throw invalidPageToken();
-        const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order });
+        const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order, view });
         return { data: items, pagination: pagination(limit, next) };
       },
     ),
@@ -72,13 +78,13 @@ export function eventRoutes(context: ApiContext): Route[] {
         }),
         errors: ['invalid_page_token', 'session_not_found', 'turn_not_found'],
       },
-      async ({ params, query: { limit, page_token: token, last_turn_id: lastTurnId }, caller }) => {
+      async ({ params, query: { limit, view, page_token: token, last_turn_id: lastTurnId }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const place = token === undefined ? undefined : decodePageToken(sessionPlace, token);
         if (lastTurnId !== undefined && !place) await requireTurn(context, session, lastTurnId);
         const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
         if (place && !isTurnOf(session, turn)) throw invalidPageToken();
-        const { items, next } = await sessionPage(turn, place?.ordinal, limit);
+        const { items, next } = await sessionPage(turn, { place: place?.ordinal, limit, view });
         return { data: items, pagination: pagination(limit, next) };
       },
     ),
@@ -100,13 +106,12 @@ export function eventRoutes(context: ApiContext): Route[] {
 
   async function sessionPage(
     newest: TurnRow | undefined,
-    place: number | undefined,
-    limit: number,
+    { place, limit, view }: Omit<EntryOptions, 'order'>,
   ): Promise<{ items: SessionEventItem[]; next: z.infer<typeof sessionPlace> | undefined }> {
     const page = new Page<SessionEventItem>(limit);
     for (let turn = newest; turn; turn = await before(turn)) {
       const { id } = turn;
-      const options = { place: turn === newest ? place : undefined, limit, order: 'desc' as const };
+      const options = { place: turn === newest ? place : undefined, limit, order: 'desc' as const, view };
       for await (const { ordinal, record } of ignoreNotFound(entries(id, options))) {
         const item = { turn_id: id, event: toWire(record) };
         if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal } };
@@ -119,7 +124,7 @@ export function eventRoutes(context: ApiContext): Route[] {
    * The entries of a turn, read as they are consumed.
    * @throws ApiError if there is no entry at `place`: it is not from a page token of this listing
    */
-  async function* entries(turnId: string, { place, limit, order }: EntryOptions): AsyncGenerator<LogEntry> {
+  async function* entries(turnId: string, { place, limit, order, view }: EntryOptions): AsyncGenerator<LogEntry> {
     // Three more than the limit: the first and the last entry of the turn, and one that shows whether there is a next page.
     const batch = Math.min(limit + 3, MAX_BATCH_SIZE);
     const batches =
@@ -131,7 +136,7 @@ export function eventRoutes(context: ApiContext): Route[] {
       for (const entry of entries) {
         isFound ||= entry.ordinal === place;
         if (!isFound) throw invalidPageToken();
-        if (isShown(entry.record)) yield entry;
+        if (isShown(entry.record, view)) yield entry;
       }
     }
     if (!isFound) throw invalidPageToken();

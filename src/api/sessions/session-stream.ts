@@ -12,6 +12,7 @@ import { sendTurn, TurnReader } from './turn-stream.ts';
 import { cursorOf } from './turns.ts';
 import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
 import { after, lastEventId } from './wire/headers.ts';
+import { viewQuery, type View } from './wire/view.ts';
 
 /** The stream of a session, over all of its turns. */
 export function sessionStreamRoutes(context: ApiContext): Route[] {
@@ -28,7 +29,7 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
           'The events of all turns in the order of the turns, each with its `turn_id`. The stream stays open between ' +
           'turns and follows every turn that starts. Its sequence numbers count on over all turns, and are not those of ' +
           "the turns' own streams. It ends when the session is deleted.",
-        query: z.object(after),
+        query: z.object({ ...after, ...viewQuery }),
         headers: z.object(lastEventId),
         schemas: { SessionStreamEvent: sessionStreamEvent },
         answer: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
@@ -40,7 +41,8 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
         const cursor = cursorOf(undefined, headers['Last-Event-ID']?.trim() || query.after);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
-        await streamSession({ context, sessionId: session.id, cursor, stream: new EventStream(response, metrics) });
+        const stream = new EventStream(response, metrics);
+        await streamSession({ context, sessionId: session.id, cursor, stream, view: query.view });
       },
     ),
   ];
@@ -54,13 +56,14 @@ interface SessionStreamOptions {
   /** What the reader has already: its ordinal is a position in the session. */
   cursor: Cursor;
   stream: EventStream;
+  view: View;
 }
 
 /**
  * Streams a session to one reader, turn by turn, until the reader disconnects or the session is deleted.
  * @throws EngineError or ApiError `invalid_cursor`, before anything is sent, if the cursor is not from this stream
  */
-async function streamSession({ context, sessionId, cursor, stream }: SessionStreamOptions): Promise<void> {
+async function streamSession({ context, sessionId, cursor, stream, view }: SessionStreamOptions): Promise<void> {
   const { sessionIndex, sessionWatches, log } = context;
   // Before the first search, so that no turn is missed after it.
   using watch = sessionWatches.watch(sessionId, () => stream.end());
@@ -68,7 +71,7 @@ async function streamSession({ context, sessionId, cursor, stream }: SessionStre
   let seen = cursor;
   let turn = await sessionIndex.turnAfter(sessionId, seen.ordinal);
   while (!stream.isClosed) {
-    const end = turn && (await sendPlaced(context, turn, seen, stream));
+    const end = turn && (await sendPlaced(context, turn, seen, { stream, view }));
     if (end !== undefined) seen = { ordinal: end, frame: 0 };
     else {
       stream.open();
@@ -92,11 +95,12 @@ async function sendPlaced(
   context: Context,
   { id: turnId, events_before: before }: PlacedTurn,
   { ordinal, frame }: Cursor,
-  stream: EventStream,
+  { stream, view }: Pick<SessionStreamOptions, 'stream' | 'view'>,
 ): Promise<number | undefined> {
   const reader = new TurnReader({
     cursor: ordinal > before ? { ordinal: ordinal - before, frame } : BEGINNING,
     stream,
+    view,
     number: (event, sequenceNumber) => {
       const id = before * FRAMES_PER_ORDINAL + sequenceNumber;
       return { id, data: { ...event, turn_id: turnId, sequence_number: id } satisfies SessionStreamEvent };

@@ -1,7 +1,9 @@
 import { z } from 'zod';
+import type { BudgetAmounts } from '../../core/budget.ts';
 import type { Caller } from '../../core/subject.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
+import { budgetAmounts, limitsOf } from '../../spec/budget-spec.ts';
 import type { ApiContext } from '../http/context.ts';
 import { json, route, type Route } from '../http/route.ts';
 
@@ -33,12 +35,14 @@ export function steeringRoutes(context: ApiContext): Route[] {
         id: 'resumeTurn',
         tag: 'Turns',
         summary: 'Resume the paused turn',
-        description: 'It continues where it was paused. For a turn that is not paused, this changes nothing.',
-        body: json(nothing, {}),
+        description:
+          'It continues where it was paused. For a turn that is not paused, this changes nothing. `budget` raises the ' +
+          'limits that it names: a turn whose budget was reached continues only above what was spent.',
+        body: json(z.object({ budget: budgetAmounts.optional() }), {}),
         answer: json(nothing, {}),
-        errors: ['forbidden', 'session_not_found', 'nothing_running'],
+        errors: ['forbidden', 'session_not_found', 'nothing_running', 'budget_exceeded'],
       },
-      ({ params, caller }) => control('resume', params.session_id, caller),
+      ({ params, body, caller }) => control('resume', params.session_id, caller, body.budget && limitsOf(body.budget)),
     ),
     route(
       'post',
@@ -49,10 +53,11 @@ export function steeringRoutes(context: ApiContext): Route[] {
         summary: 'Have the running turn answer now',
         description:
           'Its next model call may use no tools, and ends the turn; so do those of its sub-agents. Tools that run end ' +
-          'before. Calls that wait for answers end as cancelled, and a paused turn is resumed.',
+          'before. Calls that wait for answers end as cancelled, and a paused turn is resumed, unless its budget was ' +
+          'reached: it has to be raised first.',
         body: json(nothing, {}),
         answer: json(nothing, {}),
-        errors: ['forbidden', 'session_not_found', 'nothing_running'],
+        errors: ['forbidden', 'session_not_found', 'nothing_running', 'budget_exceeded'],
       },
       ({ params, caller }) => control('force_answer', params.session_id, caller),
     ),
@@ -62,9 +67,10 @@ export function steeringRoutes(context: ApiContext): Route[] {
     type: 'pause' | 'resume' | 'force_answer',
     sessionId: string,
     caller: Caller,
+    budget?: BudgetAmounts,
   ): Promise<Record<string, never>> {
     const session = await authorizeSession(context.catalog, sessionId, caller, 'cancel');
-    await controlTurn(context, { session, subject: caller.subject, type });
+    await controlTurn(context, { session, subject: caller.subject, type, ...(budget && { budget }) });
     return {};
   }
 }

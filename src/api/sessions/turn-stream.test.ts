@@ -30,7 +30,7 @@ async function subscriber(bus: InProcessBus): Promise<{ response: Response; clie
   const tails = new TurnTailPool({ logs, bus, log: pino({ level: 'silent' }) });
   return oneResponse((response) => {
     const stream = new EventStream(response, new Metrics());
-    const reader = new TurnReader({ cursor: BEGINNING, stream });
+    const reader = new TurnReader({ cursor: BEGINNING, stream, view: 'default' });
     return streamTurn({ context: { catalog, logs, tails }, turnId: 'turn_1', reader });
   });
 }

@@ -12,8 +12,9 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
-import { isShown, toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
+import { toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
 import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
+import { isShown, type View } from './wire/view.ts';
 
 /** If the tail has not reached the reader's cursor after this time, the cursor is checked against the log. */
 const CATCH_UP_MS = 2_000;
@@ -87,6 +88,7 @@ interface TurnReaderOptions {
   /** What the reader has already. */
   cursor: Cursor;
   stream: EventStream;
+  view: View;
   /** Numbers an event for the stream, by its sequence number in the turn. */
   number?: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
   /** Called once, when the first delta is written to the connection. */
@@ -97,12 +99,14 @@ interface TurnReaderOptions {
 export class TurnReader {
   readonly sequencer: StreamSequencer;
   readonly stream: EventStream;
+  readonly #view: View;
   readonly #number: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
   #onFirstDelta: (() => void) | undefined;
 
-  constructor({ cursor, stream, number = numbered, onFirstDelta }: TurnReaderOptions) {
+  constructor({ cursor, stream, view, number = numbered, onFirstDelta }: TurnReaderOptions) {
     this.sequencer = new StreamSequencer(cursor);
     this.stream = stream;
+    this.#view = view;
     this.#number = number;
     this.#onFirstDelta = onFirstDelta;
   }
@@ -131,7 +135,7 @@ export class TurnReader {
 
   *#events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
     for (const { sequenceNumber, frame } of frames) {
-      if (frame.kind === 'record' && !isShown(frame.record)) continue;
+      if (frame.kind === 'record' && !isShown(frame.record, this.#view)) continue;
       const event = frameToWire(frame);
       if (event.type === 'model.message.delta') {
         this.#onFirstDelta?.();

@@ -6,6 +6,7 @@ import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers
 import { actionsBody, createTurnBody } from './wire/input.ts';
 import { acceptedAnswers, dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
+import { viewQuery } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
@@ -25,6 +26,7 @@ const position = z.object({ turn: z.string().refine(isId) });
 const turn = json(dataOf(turnResource), { data: exampleTurn });
 // In OpenAPI 3.1 a stream is described by the schema of one event.
 const stream = json(serverSentEvent, exampleServerSentEvent);
+const withView = z.object(viewQuery);
 const schemas = { StreamEvent: numberedStreamEvent };
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
@@ -78,6 +80,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
           'client disconnects. By default it cancels the running turn, which requires the right to cancel. With `on_running: "steer"` the running turn ' +
           'gets the messages, and the answer is that turn.',
+        query: withView,
         headers: z.object(idempotencyKey),
         body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
         schemas,
@@ -112,13 +115,14 @@ export function turnRoutes(context: ApiContext): Route[] {
           'too_many_streams',
         ],
       },
-      async ({ params, headers, body, ...call }) => {
+      async ({ params, query, headers, body, ...call }) => {
         if (body.stream !== false) streamLimits.admit(call.caller, call.response);
         await createTurn(context, {
           ...call,
           sessionId: params.session_id,
           key: headers['Idempotency-Key'],
           body,
+          view: query.view,
         });
       },
     ),
@@ -209,18 +213,19 @@ export function turnRoutes(context: ApiContext): Route[] {
         description:
           'For running and ended turns, without a time limit. Without a cursor the stream starts at the beginning. The ' +
           'body takes precedence over `Last-Event-ID`.',
+        query: withView,
         headers: z.object(lastEventId),
         body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
         schemas,
         answer: { written: { 'text/event-stream': stream } },
         errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, headers, body, caller, response }) => {
+      async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, body, caller, response }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await requireTurn(context, session, turnId);
         streamLimits.admit(caller, response);
-        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics) });
+        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics), view: query.view });
         await streamTurn({ context, turnId, reader });
       },
     ),
@@ -234,7 +239,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         description:
           'Like `subscribe`, by GET. An EventSource reconnects after the end of the stream with the number of ' +
           '`turn.done`, and the answer 204 stops it.',
-        query: z.object(afterSequenceNumber),
+        query: withView.extend(afterSequenceNumber),
         headers: z.object(lastEventId),
         schemas,
         answer: { written: { 'text/event-stream': stream } },
@@ -249,7 +254,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         await requireTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
-        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics) });
+        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics), view: query.view });
         await streamTurn({ context, turnId, reader, endsWithNothing: true });
       },
     ),

@@ -57,7 +57,7 @@ interface Placed {
 
 function placed({ id, type, data }: WebhookMessage): Placed[] {
   if (!('session_id' in data)) return [];
-  const about = 'turn' in data ? data.turn.id : data.action.tool_call_id;
+  const about = 'turn' in data ? data.turn.id : (data.action.tool_call_id ?? data.action.kind);
   return [{ id, type, sessionId: data.session_id, about }];
 }
 

@@ -406,7 +406,8 @@ export class World {
     await Promise.all(this.processes.map((one) => one.kill()));
     const { temporal, workersLine, redis, model, servers, desk, vault } = this;
     await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop(), this.webhook?.receiver.stop()]);
-    await Promise.all([desk, vault, ...servers.values()].map((server) => server?.stop()));
+    const all = [desk, ...(vault ? [vault] : []), ...servers.values()];
+    await Promise.all(all.map((server) => server.stop()));
     await rm(this.folder, { recursive: true, force: true });
   }
 }

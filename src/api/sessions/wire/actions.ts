@@ -2,12 +2,13 @@ import { z } from 'zod';
 import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/schema.ts';
 import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
 import type { ActionEvent } from '../../../catalog/actions.ts';
+import { budgetReport } from './budget.ts';
 import { approvalPolicy, timestamp } from './events.ts';
 import { subject } from './subject.ts';
 import { policyToWire } from './required-actions-to-wire.ts';
 import { subjectToWire } from './subject-to-wire.ts';
 
-/** Actions: the tool calls that wait for a person or a client (`docs/approvals.md`). */
+/** Actions: what waits for a person or a client (`docs/approvals.md`). */
 
 const decisionResource = z.object({
   by: subject.optional().describe('absent if time has decided'),
@@ -30,13 +31,15 @@ export const actionResource = z
     turn_id: z.string().describe('the turn that waits for it'),
     agent_name: z.string().nullable(),
     thread_id: z.string(),
-    tool_call_id: z.string(),
-    kind: z.enum(['approval', 'response', 'unknown_outcome']),
-    tool: z.object({ server: z.string().nullable(), name: z.string() }),
+    tool_call_id: z.string().nullable().describe('null if no tool call waits'),
+    kind: z.enum(['approval', 'response', 'unknown_outcome', 'sign_in', 'budget']),
+    tool: z.object({ server: z.string().nullable(), name: z.string().nullable() }),
     arguments: z
       .record(z.string(), z.unknown())
       .nullable()
       .describe('null if they are larger than 64 KiB: the message of the call has them'),
+    auth_url: z.string().optional().describe('for `sign_in`: where the owner of the session signs in to `tool.server`'),
+    budget: budgetReport.optional().describe('for `budget`: what the turn had used when it was paused'),
     requested_at: timestamp,
     expires_at: timestamp.optional(),
     policy: approvalPolicy.optional(),
@@ -82,6 +85,8 @@ export function actionToResource(action: Action): ActionResource {
     kind,
     tool: detail?.tool ?? { server: null, name: '' },
     arguments: isRecord(detail?.arguments) ? detail.arguments : null,
+    ...(detail?.authUrl !== undefined && { auth_url: detail.authUrl }),
+    ...(detail?.budget && { budget: detail.budget }),
     requested_at,
     ...(action.expires_at !== null && { expires_at: action.expires_at }),
     ...(detail?.policy && { policy: policyToWire(detail.policy, requested_at) }),

@@ -17,7 +17,7 @@ import { truncateMiddle } from '../../../core/text.ts';
 import { responseText } from '../../../core/tool-records.ts';
 import type { SessionEvent } from './events.ts';
 import { MAX_TEXT_BYTES, inputToWire, objectOf, textsOf, fitting, contentToWire, fileUrl } from './input-to-wire.ts';
-import { shortened, messageToWire } from './messages-to-wire.ts';
+import { shortened, messageToWire, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
 import { type NoFields, subjectToWire } from './subject-to-wire.ts';
 import { runningState, stateToWire } from './turn-state-to-wire.ts';
@@ -53,11 +53,6 @@ export function toWire(record: LogRecord): SessionEvent {
     case 'turn.done':
       return turnDoneToWire(record);
   }
-}
-
-/** Whether clients get the event of a record: those that do not know its type would fail. */
-export function isShown(record: LogRecord): boolean {
-  return record.kind !== 'context.compacted' || record.isShown === true;
 }
 
 /** The text of a result; one that was cut ends with the address of the whole. */
@@ -159,7 +154,7 @@ function threadDoneToWire(record: ThreadDone): SessionEvent {
   const { status } = end;
   if (!output) throw new Error(`the end of thread ${threadId} has no output`);
   const shown = shortened(output, MAX_TEXT_BYTES / 2);
-  return { ...thread, state: { status, output: shown }, status, output: shown };
+  return { ...thread, state: { status, output: shown, ...outputJson(output) }, status, output: shown };
 }
 
 function parentToWire({ threadId, toolCallId, ...rest }: SubAgent['parent']): {
@@ -204,9 +199,17 @@ function steeredToWire(record: UserSteered): SessionEvent {
   };
 }
 
-function pauseToWire({ kind: type, id, at, reason, by, ...rest }: TurnPaused): SessionEvent {
+function pauseToWire({ kind: type, id, at, reason, by, budget, ...rest }: TurnPaused): SessionEvent {
   rest satisfies NoFields;
-  return { type, id, created_at: at, thread_id: null, reason, ...(by && { by: subjectToWire(by) }) };
+  return {
+    type,
+    id,
+    created_at: at,
+    thread_id: null,
+    reason,
+    ...(by && { by: subjectToWire(by) }),
+    ...(budget && { budget }),
+  };
 }
 
 function compactedToWire(record: ContextCompacted): SessionEvent {

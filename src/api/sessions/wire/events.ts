@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { ROLES } from '../../../core/subject.ts';
+import { budgetReport } from './budget.ts';
 import { inputItem, messageContent } from './input.ts';
 import { subject } from './subject.ts';
 
@@ -224,12 +225,19 @@ export const toolDecided = z
   .meta({ id: 'ToolDecided' });
 
 const pauseReason = z
-  .enum(['action', 'sign_in', 'requested'])
+  .enum(['action', 'sign_in', 'requested', 'budget'])
   .describe(
-    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: a client has paused it',
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: a client has paused it; ' +
+      '`budget`: its budget was reached',
   );
 
-const pause = { ...base, thread_id: z.null(), reason: pauseReason, by: subject.optional() };
+const pause = {
+  ...base,
+  thread_id: z.null(),
+  reason: pauseReason,
+  by: subject.optional(),
+  budget: budgetReport.optional().describe('for the reason `budget`: as it was then, or as it was raised'),
+};
 
 export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
 
@@ -292,12 +300,17 @@ export const threadCreated = z
   })
   .meta({ id: 'ThreadCreated' });
 
+const outputJson = z
+  .unknown()
+  .optional()
+  .describe("the output as JSON, if the agent's response_format has a json_schema");
+
 export const threadDone = z
   .object({
     type: z.literal('thread.done'),
     ...thread,
     state: z.discriminatedUnion('status', [
-      z.object({ status: z.literal('done'), output: modelMessage }),
+      z.object({ status: z.literal('done'), output: modelMessage, output_json: outputJson }),
       z.object({ status: z.literal('error'), error: z.string() }),
     ]),
     status: z.enum(['done', 'error']),
@@ -330,10 +343,7 @@ export const turnDoneState = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('done'),
     output: modelMessage.nullable().describe('the last message; null if the turn waits for required_actions'),
-    output_json: z
-      .unknown()
-      .optional()
-      .describe("the output as JSON, if the agent's response_format has a json_schema"),
+    output_json: outputJson,
     required_actions: z.array(requiredAction),
     ...ended,
   }),
@@ -342,7 +352,12 @@ export const turnDoneState = z.discriminatedUnion('status', [
     reason: z.enum(['client-cancelled', 'cancelled-for-next-turn', 'server-execution-timeout', 'abandoned']),
     ...ended,
   }),
-  z.object({ status: z.literal('error'), message: z.string(), ...ended }),
+  z.object({
+    status: z.literal('error'),
+    message: z.string(),
+    code: z.literal('budget_exceeded').optional().describe('set if the budget of the turn was reached'),
+    ...ended,
+  }),
 ]);
 
 const queuedState = {

@@ -62,6 +62,11 @@ export function shortened(message: ModelMessage, maxBytes = MAX_TEXT_BYTES): Wir
   return messageToWire({ ...message, content: fit(content), refusal: fit(refusal), reasoning: fit(reasoning) });
 }
 
+/** The value of an output that fits the JSON Schema of its agent. Its length was checked with its schema. */
+export function outputJson({ structured, content }: ModelMessage): { output_json?: unknown } {
+  return structured?.fits ? { output_json: JSON.parse(content) } : {};
+}
+
 /** Whether the provider has reported any tokens, and not only that attempts were made. */
 function hasTokens(usage: Usage): boolean {
   const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens } = usage;

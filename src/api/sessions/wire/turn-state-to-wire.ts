@@ -1,6 +1,6 @@
 import type { TurnDone } from '../../../core/records.ts';
 import type { WireTurnDoneState, WireTurnMetrics } from './events.ts';
-import { shortened, dollars } from './messages-to-wire.ts';
+import { shortened, dollars, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
 import type { NoFields } from './subject-to-wire.ts';
 
@@ -19,8 +19,7 @@ export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'
       return {
         status,
         output: output && shortened(output),
-        // Its length was checked with its schema.
-        ...(output?.structured?.fits && { output_json: JSON.parse(output.content) as unknown }),
+        ...(output && outputJson(output)),
         required_actions: requiredActions.map(actionToWire),
         ...ended,
       };
@@ -31,9 +30,9 @@ export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'
       return { status, reason, ...ended };
     }
     case 'error': {
-      const { status, message, ...rest } = end;
+      const { status, message, code, ...rest } = end;
       rest satisfies NoFields;
-      return { status, message, ...ended };
+      return { status, message, ...(code && { code }), ...ended };
     }
   }
 }

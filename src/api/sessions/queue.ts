@@ -1,0 +1,48 @@
+import { MAX_QUEUED } from '../../core/turn-queue.ts';
+import { authorizeSession } from '../../engine/access.ts';
+import { TurnNotFound } from '../../engine/turn-log-reader.ts';
+import type { ApiContext } from '../http/context.ts';
+import { pagination } from '../http/pagination.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { examplePage, exampleTurn } from './examples.ts';
+import { pageOf, turnResource } from './wire/resources.ts';
+import { toTurnResource } from './wire/resources-to-wire.ts';
+
+/** The queue of a session: the turns that have not begun, which the list of its turns does not have. */
+export function queueRoutes({ catalog, logs, turnIndex }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/queue',
+      {
+        id: 'listQueue',
+        tag: 'Turns',
+        summary: 'The turns that wait in the queue of a session, in their order',
+        description: `All of them, on one page: at most ${MAX_QUEUED} can wait. Each is cancelled by its id.`,
+        answer: json(pageOf(turnResource), {
+          data: [{ ...exampleTurn, state: { status: 'running', queued: { position: 1 } } }],
+          pagination: examplePage(MAX_QUEUED),
+        }),
+        errors: ['session_not_found'],
+      },
+      async ({ params, caller }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        await turnIndex.reconcileRequests(session.id);
+        const queue = await turnIndex.queued(session.id);
+        const turns = await Promise.all(queue.map(({ turnId }) => waiting(turnId)));
+        return { data: turns.filter((turn) => turn !== undefined), pagination: pagination(MAX_QUEUED, undefined) };
+      },
+    ),
+  ];
+
+  /** Undefined for a turn that has begun or ended in the meantime. */
+  async function waiting(turnId: string) {
+    try {
+      const turn = await logs.firstAndLast(turnId);
+      return turn.position === undefined ? undefined : toTurnResource(turn);
+    } catch (error) {
+      if (error instanceof TurnNotFound) return undefined;
+      throw error;
+    }
+  }
+}

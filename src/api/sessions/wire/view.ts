@@ -1,0 +1,17 @@
+import { z } from 'zod';
+import type { LogRecord } from '../../../core/records.ts';
+
+/** The query of the routes that give events. */
+export const viewQuery = {
+  view: z
+    .enum(['default', 'full'], { error: 'must be default or full' })
+    .default('default')
+    .describe('`full`: with all events, for clients that accept types which older ones do not know'),
+};
+
+export type View = z.infer<typeof viewQuery.view>;
+
+/** Whether a reader gets the event of a record: a client that does not know its type would fail. */
+export function isShown(record: LogRecord, view: View): boolean {
+  return view === 'full' || record.kind !== 'context.compacted' || record.isShown === true;
+}

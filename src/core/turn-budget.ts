@@ -1,0 +1,163 @@
+import {
+  BUDGET_KINDS,
+  exceeded,
+  leftOf,
+  raised,
+  reachedKinds,
+  spentBy,
+  type Budget,
+  type BudgetAmounts,
+  type BudgetLeft,
+  type BudgetReport,
+} from './budget.ts';
+import type { TurnStart } from './history.ts';
+import type { Pauses } from './pauses.ts';
+import { isMisfit, ROOT_THREAD, type ModelMessage, type UnsequencedRecord } from './records.ts';
+import type { Steering } from './steering.ts';
+import type { Subject } from './subject.ts';
+import type { Verdict } from './turn-command.ts';
+import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
+
+/** What a run of a turn passes on when it continues as new. */
+export interface TurnBudgetState {
+  limit: BudgetAmounts;
+  isUnfinished: boolean;
+}
+
+interface TurnBudgetOptions {
+  start: Pick<TurnStart, 'budget' | 'pause' | 'createdAt' | 'begun' | 'carry'>;
+  pauses: Pauses;
+  steering: Steering;
+}
+
+/**
+ * The budget of a turn. It is reached at the end of the workflow task in which the log says so, by all threads together,
+ * and then holds the turn, unless the turn is about to end: no thread begins a model call or a tool call, and what runs
+ * ends. A part of `TurnActions`.
+ */
+export class TurnBudget {
+  readonly #budget: Budget | undefined;
+  readonly #pauses: Pauses;
+  readonly #steering: Steering;
+  readonly #waits: boolean;
+  readonly #startedAt: number;
+  #limit: BudgetAmounts;
+  #totals: TurnTotals;
+  /** Whether the root agent will call its model again, as far as its last message says. */
+  #isUnfinished: boolean;
+  #failure: string | undefined;
+
+  constructor({ start, pauses, steering }: TurnBudgetOptions) {
+    const { budget, pause, createdAt, begun, carry } = start;
+    const { limit, isUnfinished = true } = carry?.actions?.budget ?? {};
+    this.#budget = budget;
+    this.#pauses = pauses;
+    this.#steering = steering;
+    this.#waits = pause === 'wait';
+    this.#startedAt = Date.parse(begun?.at ?? createdAt);
+    this.#limit = limit ?? budget?.limit ?? {};
+    this.#isUnfinished = isUnfinished;
+    const { usage, modelCalls, toolCalls } = carry ?? NO_TOTALS;
+    this.#totals = { usage, modelCalls, toolCalls };
+  }
+
+  /** Undefined for a turn without a budget. */
+  get state(): TurnBudgetState | undefined {
+    return this.#budget && { limit: this.#limit, isUnfinished: this.#isUnfinished };
+  }
+
+  get isHolding(): boolean {
+    return this.#pauses.has('budget');
+  }
+
+  /** Why the turn must end: its budget was reached, and is not asked about. */
+  get failure(): string | undefined {
+    return this.#failure;
+  }
+
+  /** What is left for a model call that begins now. */
+  left(now: number): BudgetLeft | undefined {
+    return this.#budget && leftOf(this.#limit, this.#spent(now), now);
+  }
+
+  add(record: UnsequencedRecord): void {
+    if (!this.#budget) return;
+    this.#totals = addRecord(this.#totals, record);
+    if (record.kind === 'model.message' && record.threadId === ROOT_THREAD) {
+      this.#isUnfinished = continuesAfter(record, this.#waits);
+    }
+  }
+
+  /** A model call has ended without a result. */
+  callFailed(threadId: string): void {
+    this.#totals = addFailedCall(this.#totals);
+    if (threadId === ROOT_THREAD) this.#isUnfinished = false;
+  }
+
+  /** Whether the end of the current task changes something. */
+  isDue(now: number): boolean {
+    return this.#mayChange && this.#isReached(now) !== this.isHolding;
+  }
+
+  /** `by`: whose command has raised the budget. */
+  endTask(now: number, by: Subject | undefined): UnsequencedRecord[] {
+    if (!this.#mayChange) return [];
+    const isReached = this.#isReached(now);
+    if (isReached && this.#budget?.ends) {
+      this.#failure = exceeded(this.#report(now));
+      return [];
+    }
+    const records = this.#pauses.set('budget', isReached, now, isReached ? undefined : by);
+    return records.map((record) => ({ ...record, budget: this.#report(now) }));
+  }
+
+  /** Why the turn would stay paused with these limits. */
+  refuse(budget: BudgetAmounts | undefined, now: number): Verdict {
+    if (!this.isHolding) return undefined;
+    const report = this.#report(now);
+    const next = { ...report, limit: raised(report.limit, budget ?? {}) };
+    if (reachedKinds(next.limit, next.spent).length === 0) return undefined;
+    return { code: 'budget_exceeded', message: `${exceeded(next)} ${RAISE}`, param: 'budget' };
+  }
+
+  raise(budget: BudgetAmounts = {}): void {
+    this.#limit = raised(this.#limit, budget);
+  }
+
+  /** Whether the limits are at least these. */
+  hasRaised(budget: BudgetAmounts = {}): boolean {
+    const next = raised(this.#limit, budget);
+    return BUDGET_KINDS.every((kind) => this.#limit[kind] === next[kind]);
+  }
+
+  /** Readers may have been shown the beginning of the root agent's message at its place: no record comes before it. */
+  get #mayChange(): boolean {
+    return this.#budget !== undefined && this.#failure === undefined && !this.#steering.isCalling;
+  }
+
+  #isReached(now: number): boolean {
+    const mustCall = this.#isUnfinished || this.#steering.hasUnread;
+    return mustCall && reachedKinds(this.#limit, this.#spent(now)).length > 0;
+  }
+
+  #report(now: number): BudgetReport {
+    return { scope: this.#budget?.scope ?? 'turn', limit: this.#limit, spent: this.#spent(now) };
+  }
+
+  #spent(now: number): BudgetAmounts {
+    return spentBy(this.#totals, now - this.#startedAt - this.#pauses.waitedUntil(now));
+  }
+}
+
+const RAISE = 'Resume it with a higher budget.';
+
+/** Whether the root agent calls its model again after this message. */
+function continuesAfter(message: ModelMessage, waits: boolean): boolean {
+  const { finishReason, toolCalls } = message;
+  if (finishReason === 'cancelled' || finishReason === 'error' || finishReason === 'length') return false;
+  if (isMisfit(message)) return true;
+  if (waits) return toolCalls.length > 0;
+  // The turn ends with calls that wait, once all others have ended.
+  const runs = toolCalls.some(({ route }) => route.to === 'thread' || (route.to === 'server' && !route.approval));
+  return runs || (toolCalls.length > 0 && toolCalls.every(({ route }) => route.to === 'answered'));
+}

@@ -1,0 +1,13 @@
+import path from 'node:path';
+import { loadConfig } from '../../src/config.ts';
+
+const { PATH = '', HOME = '', XDG_CACHE_HOME } = process.env;
+
+/** What each process of Everturn gets from the environment of the tests. */
+export const INHERITED_ENV: Readonly<Record<string, string>> = {
+  PATH,
+  HOME,
+  ...(XDG_CACHE_HOME && { XDG_CACHE_HOME }),
+  // Saves each process a third of the processor time of its start.
+  NODE_COMPILE_CACHE: path.join(loadConfig({ XDG_CACHE_HOME }).cacheDir, 'compiled'),
+};
