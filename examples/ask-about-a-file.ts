@@ -5,7 +5,13 @@ import { createSession, printTurn, send } from './everturn-client.ts';
 
 const [file = 'examples/skills/release-notes/template.md', question = 'What is this file about?'] =
   process.argv.slice(2);
-const TYPES: Record<string, string> = { '.pdf': 'application/pdf', '.png': 'image/png', '.csv': 'text/csv' };
+const TYPES: Record<string, string> = {
+  '.pdf': 'application/pdf',
+  '.docx': 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
+  '.zip': 'application/zip',
+  '.png': 'image/png',
+  '.csv': 'text/csv',
+};
 // Without a known type, a file is read as text if it is one.
 const type = TYPES[path.extname(file)] ?? 'application/octet-stream';
 const data = `data:${type};base64,${(await readFile(file)).toString('base64')}`;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { FileText, StoredFile, UnsequencedRecord } from '../core/records.ts';
 import { jsonBytes } from '../core/text.ts';
 import { transcript } from '../core/transcript.ts';
-import { fileKey } from '../files/file-kind.ts';
+import { extractionKey } from '../files/file-kind.ts';
 import { NEVER } from '../lib/abort.ts';
 import { readFiles } from './read-files.ts';
 
@@ -33,9 +33,9 @@ async function read(records: UnsequencedRecord[], { text = '', large = true } = 
   const result = await readFiles(transcript(records, 'main'), {
     spec: { model: { name: 'm' }, config: { context_management: { large_tool_response: { enabled: large } } } },
     files: {
-      extract: (file) => {
+      extract: ({ file }) => {
         asked.push(file.name);
-        return Promise.resolve({ file: fileKey(file), blob: 'b' });
+        return Promise.resolve({ file: extractionKey(file), blob: 'b' });
       },
       image: ({ mimeType }) => Promise.resolve(mimeType === 'image/png' ? { mimeType } : { problem: 'no image' }),
       beginning: (_file, _session, extracted) =>
@@ -63,9 +63,11 @@ test('the files of a message share a bound, and the notes say how to read the re
   expect([alone.isCut, Math.round(jsonBytes(alone.texts[0] ?? '') / 1024)]).toEqual([false, 255]);
 });
 
-test('each PDF file is extracted once, up to a limit, and not if a message has its text', async () => {
+test('each document is extracted once, up to a limit, and not if a message has its text', async () => {
   const pdf = (name: string) => fileOf(name, 'application/pdf');
-  const known: FileText = { file: fileKey(pdf('known')), problem: 'it is damaged' };
+  // The same bytes as another type.
+  const zip = fileOf('new', 'application/zip');
+  const known: FileText = { file: extractionKey(pdf('known')), problem: 'it is damaged' };
   const message: UnsequencedRecord = {
     kind: 'model.message',
     id: 'msg_1',
@@ -78,14 +80,21 @@ test('each PDF file is extracted once, up to a limit, and not if a message has i
     finishReason: 'stop',
     fileTexts: [known],
   };
-  const few = await read([sent([pdf('known')]), message, sent([pdf('new'), pdf('new'), fileOf('a', 'image/png')])]);
-  expect([few.asked, few.extracted]).toEqual([['new'], [{ file: fileKey(pdf('new')), blob: 'b' }]]);
+  const few = await read([
+    sent([pdf('known')]),
+    message,
+    sent([pdf('new'), pdf('new'), zip, fileOf('a', 'image/png')]),
+  ]);
+  expect([few.asked, few.extracted]).toEqual([
+    ['new', 'new'],
+    [pdf('new'), zip].map((file) => ({ file: extractionKey(file), blob: 'b' })),
+  ]);
   expect([few.texts[0], few.texts.at(-1)]).toEqual([expect.stringContaining('it is damaged'), 'image/png']);
   const many = await read([sent(Array.from({ length: 60 }, (_, i) => pdf(`${i}`)))]);
   expect(many.asked).toHaveLength(50);
   expect(many.texts.slice(49, 51)).toEqual([
     expect.not.stringContaining('cannot be read'),
-    expect.stringContaining('only the first 50 PDF files'),
+    expect.stringContaining('only the first 50 documents and archives'),
   ]);
 });
 

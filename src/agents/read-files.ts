@@ -2,7 +2,7 @@ import { describeFile } from '../core/files.ts';
 import type { FileText, StoredFile, UnsequencedRecord, UserContentPart } from '../core/records.ts';
 import { cutPoint, fairShare } from '../core/text.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
-import { fileId, fileKey, kindOf } from '../files/file-kind.ts';
+import { extractedKind, extractionKey, fileId, kindOf, type ExtractedFile } from '../files/file-kind.ts';
 import type { FileTexts, ReadText } from '../files/file-texts.ts';
 import { cutsResults, type AgentSpec } from '../spec/agent-spec.ts';
 import { READ_TOOL_RESPONSE } from '../tools/read-tool-response.ts';
@@ -14,12 +14,12 @@ const SHOWN_ALONE_BYTES = 255 * 1024;
 /** All files of a message together may be as long as so many files: about 32,000 tokens, which compaction leaves alone. */
 const FILES_PER_MESSAGE = 2;
 
-/** Further PDF files of a conversation are not read: each takes a thread, and an entry in a record. */
-const MAX_PDFS = 50;
+/** From further files of a conversation no text is extracted: each takes a thread, and an entry in a record. */
+const MAX_EXTRACTED = 50;
 
-/** How long one model call may read PDF files, each of them and together. */
-const MAX_PDF_MS = 20_000;
-const MAX_PDFS_MS = 60_000;
+/** How long one model call may extract texts, from each file and from all. */
+const MAX_FILE_MS = 20_000;
+const MAX_FILES_MS = 60_000;
 
 /** A conversation whose files are read. */
 export interface ReadFiles {
@@ -47,23 +47,23 @@ export async function readFiles(conversation: TranscriptItem[], options: ReadOpt
   const { spec, files, sessionId, records, signal } = options;
   const extracted: FileText[] = [];
   const texts = extractedTexts(records);
-  const deadline = Date.now() + MAX_PDFS_MS;
-  for (const file of unreadFiles(conversation, texts)) {
-    const milliseconds = Math.min(MAX_PDF_MS, deadline - Date.now());
+  const deadline = Date.now() + MAX_FILES_MS;
+  for (const unread of unreadFiles(conversation, texts)) {
+    const milliseconds = Math.min(MAX_FILE_MS, deadline - Date.now());
     const text =
       milliseconds > 0
-        ? await files.extract(file, { sessionId, signal }, milliseconds)
-        : { file: fileKey(file), problem: 'reading the files before it took too long' };
+        ? await files.extract(unread, { sessionId, signal }, milliseconds)
+        : { file: extractionKey(unread.file), problem: 'reading the files before it took too long' };
     texts.set(text.file, text);
     extracted.push(text);
   }
   const textOf = (file: StoredFile): FileText | undefined =>
-    kindOf(file) === 'pdf'
-      ? (texts.get(fileKey(file)) ?? {
-          file: fileKey(file),
-          problem: `only the first ${MAX_PDFS} PDF files of a conversation are read`,
-        })
-      : undefined;
+    extractedKind(file) === undefined
+      ? undefined
+      : (texts.get(extractionKey(file)) ?? {
+          file: extractionKey(file),
+          problem: `only the first ${MAX_EXTRACTED} documents and archives of a conversation are read`,
+        });
   const shown: { item: TranscriptItem; isCut: boolean }[] = [];
   // One message after the other, since all files of one may be in memory together.
   for (const item of conversation) {
@@ -91,11 +91,13 @@ export async function readFiles(conversation: TranscriptItem[], options: ReadOpt
 }
 
 /** The files of a conversation whose texts still have to be extracted. */
-export function unreadFiles(conversation: TranscriptItem[], texts: ReadonlyMap<string, FileText>): StoredFile[] {
-  const pdfs = new Map(
-    filesOf(conversation).flatMap((file) => (kindOf(file) === 'pdf' ? [[fileKey(file), file] as const] : [])),
-  );
-  return [...pdfs.values()].slice(0, MAX_PDFS).filter((file) => !texts.has(fileKey(file)));
+export function unreadFiles(conversation: TranscriptItem[], texts: ReadonlyMap<string, FileText>): ExtractedFile[] {
+  const files = filesOf(conversation).flatMap((file) => {
+    const kind = extractedKind(file);
+    return kind === undefined ? [] : [[extractionKey(file), { file, kind }] as const];
+  });
+  const distinct = [...new Map(files)].slice(0, MAX_EXTRACTED);
+  return distinct.filter(([key]) => !texts.has(key)).map(([, found]) => found);
 }
 
 /** The extracted texts that the messages of a conversation have recorded, by the keys of their files. */

@@ -1,5 +1,6 @@
 import { callKey, callName } from './tool-records.ts';
 import type { InputItem, PendingCall } from './records.ts';
+import type { Answer } from './turn-command.ts';
 
 /** Why a turn cannot be created; each is an error code of the API. */
 export type Rejection =
@@ -59,9 +60,24 @@ export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal
   };
 }
 
+/** The refusal of the first answer that `refuse` refuses, with its place. `isAnswered`: an earlier one has its call. */
+export function firstRefusal(
+  answers: readonly Answer[],
+  refuse: (answer: Answer, isAnswered: boolean) => Refusal | undefined,
+): Refusal | undefined {
+  const answered = new Set<string>();
+  for (const [i, answer] of answers.entries()) {
+    const key = callKey(answer);
+    const refusal = refuse(answer, answered.has(key));
+    if (refusal) return { ...refusal, param: `input.${i}` };
+    answered.add(key);
+  }
+  return undefined;
+}
+
 /** Why a turn that follows the one with a pending call cannot begin with this answer to it. */
 export function refuseInputAnswer(
-  item: Exclude<InputItem, { type: 'user.message' }>,
+  item: Answer,
   call: PendingCall | undefined,
   isAnswered: boolean,
 ): Refusal | undefined {
@@ -78,10 +94,7 @@ export function refuseInputAnswer(
 }
 
 /** Why a pending call cannot be answered like this, by any caller. */
-export function refuseAnswer(
-  call: PendingCall,
-  answer: Exclude<InputItem, { type: 'user.message' }>,
-): Refusal | undefined {
+export function refuseAnswer(call: PendingCall, answer: Answer): Refusal | undefined {
   const { needs, policy, unknownOutcome } = call;
   const what = callName(call);
   const expected = needs === 'approval' ? 'user.tool_approval' : 'user.tool_response';

@@ -23,7 +23,7 @@ export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: 
 
 /** What was extracted from a file of the user: the text, as a blob of the session, or why there is none. */
 export type FileText = {
-  /** The SHA-256 of the file's bytes in hex, or the name of its blob. */
+  /** Identifies the file, and as what it was read: see `extractionKey`. */
   file: string;
 } & ({ blob: string } | { problem: string });
 

@@ -1,5 +1,5 @@
 import type { CallToolInput, TurnStart } from './history.ts';
-import { refuseAnswer } from './input-rules.ts';
+import { firstRefusal, refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
 import { TurnBudget, type TurnBudgetState } from './turn-budget.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
@@ -7,7 +7,6 @@ import type { AuthRequired, PauseReason, PendingCall, UnsequencedRecord, Without
 import type { Subject } from './subject.ts';
 import {
   actionsRequired,
-  callKey,
   callName,
   denial,
   hasBegun,
@@ -394,16 +393,11 @@ export class TurnActions {
     if (this.#all('waiting').length === 0 && !answers.some((answer) => this.#find(answer)?.pending)) {
       return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
     }
-    const answered = new Set<string>();
-    for (const [i, answer] of answers.entries()) {
-      const key = callKey(answer);
-      const refusal = answered.has(key)
-        ? { code: 'call_answered_twice' as const, message: `${callName(answer)} is answered twice` }
-        : this.#refuseAnswer(answer, caller);
-      if (refusal) return { ...refusal, param: `input.${i}` };
-      answered.add(key);
-    }
-    return undefined;
+    return firstRefusal(answers, (answer, isAnswered) =>
+      isAnswered
+        ? { code: 'call_answered_twice', message: `${callName(answer)} is answered twice` }
+        : this.#refuseAnswer(answer, caller),
+    );
   }
 
   #refuseAnswer(answer: Answer, caller: Answerer): Verdict {

@@ -1,7 +1,7 @@
 import { offload, restore } from '../blobs/offload.ts';
 import type { KeptAnswer } from '../catalog/kept-answer-rows.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
+import { firstRefusal, refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
 import type { PendingCall } from '../core/records.ts';
 import { callKey, callName } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-command.ts';
@@ -148,22 +148,16 @@ function refuse(
   const { subject, mayDecide, mayRespond } = command;
   const calls = new Map(pending.map((call) => [callKey(call), call]));
   const earlier = new Map(kept.map((one) => [callKey(one.answer), one]));
-  const answered = new Set<string>();
-  for (const [i, answer] of answers.entries()) {
+  return firstRefusal(answers, (answer, isAnswered) => {
     const key = callKey(answer);
     const what = callName(answer);
+    const refusal = refuseInputAnswer(answer, calls.get(key), isAnswered);
+    if (refusal) return refusal;
+    const mayAnswer = answer.type === 'user.tool_approval' ? mayDecide : mayRespond;
+    if (!mayAnswer) return { code: 'not_an_approver', message: `you may not answer ${what}` };
     const known = earlier.get(key);
     const isRepeated =
       known?.decision.by.subjectId === subject.subjectId && answerText(known.answer) === answerText(answer);
-    const mayAnswer = answer.type === 'user.tool_approval' ? mayDecide : mayRespond;
-    const refusal =
-      refuseInputAnswer(answer, calls.get(key), answered.has(key)) ??
-      (mayAnswer ? undefined : { code: 'not_an_approver' as const, message: `you may not answer ${what}` }) ??
-      (known && !isRepeated
-        ? { code: 'already_decided' as const, message: `${what} was already answered` }
-        : undefined);
-    if (refusal) return { ...refusal, param: `input.${i}` };
-    answered.add(key);
-  }
-  return undefined;
+    return known && !isRepeated ? { code: 'already_decided', message: `${what} was already answered` } : undefined;
+  });
 }

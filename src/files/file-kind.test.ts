@@ -7,7 +7,9 @@ test.each([
   ['text', 'application/x-yaml application/javascript application/x-sh application/x-ndjson application/sql'],
   ['pdf', 'application/pdf'],
   ['unknown', 'application/octet-stream'],
-  ['other', 'application/zip audio/mpeg application/vnd.openxmlformats-officedocument.wordprocessingml.document'],
+  ['docx', 'application/vnd.openxmlformats-officedocument.wordprocessingml.document'],
+  ['zip', 'application/zip application/x-zip-compressed'],
+  ['other', 'application/gzip audio/mpeg application/vnd.ms-excel constructor'],
 ])('%s: %s', (kind, types) => {
   for (const mimeType of types.split(' ')) expect(kindOf({ mimeType }), mimeType).toBe(kind);
 });

@@ -6,16 +6,43 @@ import { sha256 } from '../lib/hash.ts';
  * What becomes of a file for the model: an image, a text as it is or extracted, or only its name. A file of `unknown`
  * type is a text if its bytes are one: clients often do not know the type of source code.
  */
-export type FileKind = 'image' | 'text' | 'pdf' | 'unknown' | 'other';
+export type FileKind = 'image' | 'text' | ExtractedKind | 'unknown' | 'other';
+
+/** What a text is extracted from, in a thread of its own. */
+export type ExtractedKind = 'pdf' | 'docx' | 'zip';
+
+/** A file, and what a text is extracted from. */
+export interface ExtractedFile {
+  file: StoredFile;
+  kind: ExtractedKind;
+}
+
+const EXTRACTED: Record<string, ExtractedKind> = {
+  'application/pdf': 'pdf',
+  'application/vnd.openxmlformats-officedocument.wordprocessingml.document': 'docx',
+  'application/zip': 'zip',
+  // What browsers on Windows send.
+  'application/x-zip-compressed': 'zip',
+};
 
 const TEXT_TYPE =
   /^(?:text\/.+|.+\+(?:json|xml|yaml)|(?:application|image)\/(?:(?:x-)?(?:json|ndjson|jsonl|json5|xml|yaml|toml|csv|sql|sh|shellscript|javascript|typescript|ecmascript|python|perl|php|httpd-php|ruby|tex|latex|graphql|rtf)))$/;
 
 export function kindOf(file: Pick<StoredFile, 'mimeType'>): FileKind {
-  if (file.mimeType === 'application/pdf') return 'pdf';
+  const extracted = extractedKind(file);
+  if (extracted) return extracted;
   if (TEXT_TYPE.test(file.mimeType)) return 'text';
   if (file.mimeType.startsWith('image/')) return 'image';
   return file.mimeType === 'application/octet-stream' ? 'unknown' : 'other';
+}
+
+export function extractedKind({ mimeType }: Pick<StoredFile, 'mimeType'>): ExtractedKind | undefined {
+  return Object.hasOwn(EXTRACTED, mimeType) ? EXTRACTED[mimeType] : undefined;
+}
+
+/** Identifies what is extracted from a file in its session. The same bytes may be sent as a document and as an archive. */
+export function extractionKey(file: StoredFile): string {
+  return `${kindOf(file)} ${fileKey(file)}`;
 }
 
 /** Identifies a file in its session by its content. */

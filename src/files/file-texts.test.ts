@@ -37,24 +37,28 @@ const fileOf = (mimeType: string, blob: string, bytes = 1): StoredFile => ({
 test('the text of a PDF file is stored, and another attempt does not extract it again', async () => {
   const { files, stored, reads } = filesWith({ pdf: pdfOf(['One']) });
   const file = fileOf('application/pdf', 'pdf');
-  const first = await files.extract(file, scope, 20_000);
-  expect([first, stored['text']?.toString()]).toEqual([{ file: 'pdf', blob: 'text' }, '[page 1]\nOne']);
-  expect(await files.extract(file, scope, 20_000)).toBe(first);
+  const first = await files.extract({ file, kind: 'pdf' }, scope, 20_000);
+  expect([first, stored['text']?.toString()]).toEqual([{ file: 'pdf pdf', blob: 'text' }, '[page 1]\nOne']);
+  expect(await files.extract({ file, kind: 'pdf' }, scope, 20_000)).toBe(first);
   expect(await files.whole(file, 'ses_1', first)).toMatchObject({ text: '[page 1]\nOne' });
   expect(reads).toEqual(['pdf', 'text']);
 });
 
 test('a PDF file that cannot be read is logged, and its reason kept', async () => {
   const { files, warnings } = filesWith({ pdf: Buffer.from('junk') });
-  const extracted = await files.extract(fileOf('application/pdf', 'pdf'), scope, 20_000);
-  expect(extracted).toEqual({ file: 'pdf', problem: expect.stringMatching(/^it is damaged: /) });
+  const extracted = await files.extract({ file: fileOf('application/pdf', 'pdf'), kind: 'pdf' }, scope, 20_000);
+  expect(extracted).toEqual({ file: 'pdf pdf', problem: expect.stringMatching(/^it is damaged: /) });
   expect(await files.beginning(fileOf('application/pdf', 'pdf'), 'ses_1', extracted)).toEqual(extracted);
-  expect(JSON.parse(warnings.join())).toMatchObject({ msg: 'a file cannot be read', sessionId: 'ses_1', file: 'pdf' });
+  expect(JSON.parse(warnings.join())).toMatchObject({
+    msg: 'a file cannot be read',
+    sessionId: 'ses_1',
+    file: 'pdf pdf',
+  });
 });
 
 test('the same bytes are read by each type under which they were sent', async () => {
   const { files } = filesWith({ a: Buffer.from('text') });
-  expect(await files.beginning(fileOf('application/zip', 'a'), 'ses_1', undefined)).toHaveProperty('problem');
+  expect(await files.beginning(fileOf('audio/mpeg', 'a'), 'ses_1', undefined)).toHaveProperty('problem');
   expect(await files.beginning(fileOf('text/plain', 'a'), 'ses_1', undefined)).toHaveProperty('text', 'text');
 });
 

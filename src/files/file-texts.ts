@@ -2,8 +2,8 @@ import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { FileText, StoredFile } from '../core/records.ts';
-import { decodeText, fileKey, imageTypeOf, kindOf } from './file-kind.ts';
-import { readPdf } from './pdf-text.ts';
+import { extractText } from './extract-text.ts';
+import { decodeText, extractionKey, fileKey, imageTypeOf, kindOf, type ExtractedFile } from './file-kind.ts';
 
 /** The most that a model gets of a file at once, in characters. */
 export const MAX_BEGINNING = 255 * 1024;
@@ -42,13 +42,17 @@ export class FileTexts {
     this.#log = log;
   }
 
-  /** Extracts the text of a PDF file and stores it. @throws what the blob store throws, or the reason of the signal */
-  async extract(file: StoredFile, { sessionId, signal }: FileScope, milliseconds: number): Promise<FileText> {
+  /** Extracts the text of a file and stores it. @throws what the blob store throws, or the reason of the signal */
+  async extract(
+    { file, kind }: ExtractedFile,
+    { sessionId, signal }: FileScope,
+    milliseconds: number,
+  ): Promise<FileText> {
     const key = cacheKey(sessionId, file);
     const known = this.#extracted.get(key);
     if (known) return known;
-    const read = await readPdf(await this.#bytes(file, sessionId), signal, { milliseconds });
-    const extracted = { file: fileKey(file), ...(await this.#stored(read, sessionId)) };
+    const read = await extractText(kind, await this.#bytes(file, sessionId), signal, { milliseconds });
+    const extracted = { file: extractionKey(file), ...(await this.#stored(read, sessionId)) };
     if ('problem' in extracted) this.#log.warn({ sessionId, ...extracted }, 'a file cannot be read');
     this.#extracted.set(key, extracted);
     return extracted;

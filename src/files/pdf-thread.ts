@@ -1,44 +1,20 @@
-import { parentPort, workerData } from 'node:worker_threads';
 import { getDocumentProxy } from 'unpdf';
-import { errorMessage } from '../lib/errors.ts';
-import type { PdfMessage, PdfTask } from './pdf-text.ts';
+import { runReader, tooLong, Unreadable } from './reader-thread.ts';
 
-/**
- * The entry point of the thread that reads one PDF file, of which everything may be hostile: it has no environment and
- * bounded memory, and is terminated if it takes too long. The library executes no scripts of a file, and is given no
- * address from which it could load anything.
- */
-
-// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- set by `readPdf`
-const { bytes, maxPages, maxCharacters } = workerData as PdfTask;
-
-function send(message: PdfMessage): void {
-  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the port of a thread has none
-  parentPort?.postMessage(message);
-}
-
-async function read(): Promise<void> {
-  const pdf = await getDocumentProxy(bytes, { enableXfa: false, verbosity: 0 });
+/** The text of a PDF file, page by page. The library executes no scripts of a file, and has no address to load from. */
+runReader(async ({ bytes, maxParts }, out) => {
+  const pdf = await getDocumentProxy(bytes, { enableXfa: false, verbosity: 0 }).catch((error: unknown) => {
+    const isLocked = error instanceof Error && error.name === 'PasswordException';
+    throw isLocked ? new Unreadable('it is protected by a password') : error;
+  });
   const pages = pdf.numPages;
-  send({ pages });
-  let remaining = maxCharacters;
+  out.begin(`${pages} pages`, `it has no text on ${pages} pages: they may be scanned images`);
   for (let number = 1; number <= pages; number++) {
     const page = await pdf.getPage(number);
     const { items } = await page.getTextContent();
-    const text = items
-      .map((item) => ('str' in item ? `${item.str}${item.hasEOL ? '\n' : ''}` : ''))
-      .join('')
-      .toWellFormed()
-      .replaceAll('\0', '');
+    const text = items.map((item) => ('str' in item ? `${item.str}${item.hasEOL ? '\n' : ''}` : '')).join('');
     page.cleanup();
-    send({ text: text.slice(0, remaining) });
-    remaining -= text.length;
-    if (remaining < 0 || (number === maxPages && number < pages)) return send({ problem: 'the file is too long' });
+    out.part(text, `page ${number}`);
+    if (number === maxParts && number < pages) throw tooLong();
   }
-  send('end');
-}
-
-read().catch((error: unknown) => {
-  const isLocked = error instanceof Error && error.name === 'PasswordException';
-  send({ problem: isLocked ? 'it is protected by a password' : `it is damaged: ${errorMessage(error).slice(0, 200)}` });
 });

@@ -1,3 +1,4 @@
+import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { messageFor } from './support/plan.ts';
@@ -256,9 +257,9 @@ test('processes are killed around the refusal, the callback and the resumption o
   it.ledger.goOn('signed in');
   const done = { status: 'done', output: { content: 'Done.' }, required_actions: [] };
   for (const turn of [annGoesOn, annWaits.turn, bobGoesOn, bobWaits.turn]) expect(await turn.done).toMatchObject(done);
-  for (const [turns, user] of [
-    [[annEnds, annWaits], 'ann@idp'],
-    [[bobEnds, bobWaits], 'bob@idp'],
+  for (const [subject, turns, user] of [
+    [ann, [annEnds, annWaits], 'ann@idp'],
+    [bob, [bobEnds, bobWaits], 'bob@idp'],
   ] as const) {
     for (const { sessionId, plan } of turns) {
       const calls = [0, 1].map((step) => `${plan.id}_${step}_0`);
@@ -267,6 +268,13 @@ test('processes are killed around the refusal, the callback and the resumption o
       const tokens = [...new Set(its.map(({ token = '' }) => token))];
       const found = await Promise.all(tokens.map((token) => vault.provider.AccessToken.find(token)));
       expect(found.map((token) => token?.accountId)).toEqual([user]);
+      // The inbox of the user had the sign-in of the turn once, and has its end.
+      const endsInInbox = async () => {
+        const actions = await it.recorder.as(subject).list<ActionResource>('/v1/agents/actions?status=decided');
+        const its = actions.filter(({ kind, session_id: id }) => kind === 'sign_in' && id === sessionId);
+        return its.map(({ status, decisions }) => [status, ...decisions.map(({ decision }) => decision)]);
+      };
+      await expect.poll(endsInInbox).toEqual([['decided', 'allow']]);
     }
   }
 });

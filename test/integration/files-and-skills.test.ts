@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { FileTexts } from '../../src/files/file-texts.ts';
 import { folded } from '../support/api-client.ts';
 import { pdfOf } from '../support/pdf.ts';
+import { docxOf, zipOf } from '../support/zip.ts';
 import { held, say, textOf, use, type ChatRequest } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
@@ -118,6 +119,7 @@ const file = (name: string, mimeType: string, content: Buffer | string) => ({
   data: `data:${mimeType};base64,${Buffer.from(content).toString('base64')}`,
 });
 
+const DOCX = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document';
 const GIF = Buffer.from('GIF89a;');
 
 const withFiles = (...files: object[]) => [
@@ -138,7 +140,9 @@ test('the model gets the texts of files, whatever their kind, and why a file has
       file('b.csv', 'text/csv', Buffer.from([0x63, 0x61, 0x66, 0xe9])),
       file('main.rs', 'application/octet-stream', 'fn main() {}'),
       file('data.bin', 'application/octet-stream', Buffer.from([1, 0, 2])),
-      file('c.zip', 'application/zip', 'PK'),
+      file('c.gz', 'application/gzip', 'x'),
+      file('c.zip', 'application/zip', zipOf({ 'src/a.ts': 'let a;', 'b.bin': Buffer.from([0]) })),
+      file('c.docx', DOCX, docxOf(['Dear Ann,'])),
       file('d.pdf', 'application/pdf', pdfOf(['One', 'Two'])),
       file('e.pdf', 'application/pdf', 'not a PDF file'),
       file('f.png', 'image/png', 'not an image'),
@@ -152,7 +156,11 @@ test('the model gets the texts of files, whatever their kind, and why a file has
     'File b.csv (text/csv, 4 B):\ncafé',
     'File main.rs (application/octet-stream, 12 B):\nfn main() {}',
     'File data.bin (application/octet-stream, 3 B): it cannot be read: it is not a text.',
-    'File c.zip (application/zip, 2 B): it cannot be read: files of this type cannot be read.',
+    'File c.gz (application/gzip, 1 B): it cannot be read: files of this type cannot be read.',
+    expect.stringMatching(
+      /^File c\.zip .*:\n\[archive with 2 entries\]\nsrc\/a\.ts \(6 bytes\)\nb\.bin \(1 bytes\)\n\n\[src\/a\.ts\]\nlet a;$/,
+    ),
+    expect.stringMatching(/^File c\.docx .*:\nDear Ann,$/),
     expect.stringMatching(/^File d\.pdf \(application\/pdf, .*\):\n\[page 1\]\nOne\n\n\[page 2\]\nTwo$/),
     expect.stringMatching(/^File e\.pdf \(application\/pdf, 14 B\): it cannot be read: it is damaged: /),
     'File f.png (image/png, 12 B): it cannot be read: it is not a PNG, JPEG, GIF or WebP image.',

@@ -19,7 +19,8 @@ import type { SessionEvent } from './events.ts';
 import { MAX_TEXT_BYTES, inputToWire, objectOf, textsOf, fitting, contentToWire, fileUrl } from './input-to-wire.ts';
 import { shortened, messageToWire, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
-import { type NoFields, subjectToWire } from './subject-to-wire.ts';
+import type { NoFields } from './no-fields.ts';
+import { subjectToWire } from './subject-to-wire.ts';
 import { runningState, stateToWire } from './turn-state-to-wire.ts';
 
 /** A durable record as clients see it: one event, folded. */

@@ -2,7 +2,8 @@ import type { Approval, InputItem, StoredFile, UserSteered } from '../../../core
 import type { Subject } from '../../../core/subject.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import type { WireApproval, WireInputItem } from './input.ts';
-import { type NoFields, subjectToWire } from './subject-to-wire.ts';
+import type { NoFields } from './no-fields.ts';
+import { subjectToWire } from './subject-to-wire.ts';
 
 /** The texts of one event share this many bytes: a `data:` line must stay below 1 MiB, or the Python client fails. */
 export const MAX_TEXT_BYTES = 512 * 1024;

@@ -10,7 +10,7 @@ import {
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import type { WireModelMessage, WireModelMessageDelta, WireToolInfo, WireUsage } from './events.ts';
 import { MAX_TEXT_BYTES } from './input-to-wire.ts';
-import type { NoFields } from './subject-to-wire.ts';
+import type { NoFields } from './no-fields.ts';
 
 /** The event that opens a message on a stream, with the text that the message has already. */
 export function messageBase(message: MessageHeader, text: MessageText): WireModelMessage {

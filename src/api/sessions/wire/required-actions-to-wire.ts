@@ -8,7 +8,7 @@ import type {
   RequiredAction,
 } from '../../../core/records.ts';
 import type { WireElicitation, WireRequiredAction } from './events.ts';
-import type { NoFields } from './subject-to-wire.ts';
+import type { NoFields } from './no-fields.ts';
 
 export function actionToWire(record: RequiredAction): WireRequiredAction {
   return record.kind === 'mcp.auth_required' ? authRequiredToWire(record) : callsToWire(record);

@@ -2,7 +2,7 @@ import type { TurnDone } from '../../../core/records.ts';
 import type { WireTurnDoneState, WireTurnMetrics } from './events.ts';
 import { shortened, dollars, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
-import type { NoFields } from './subject-to-wire.ts';
+import type { NoFields } from './no-fields.ts';
 
 /** The state of a turn that has not ended; `position` is its position in the queue, if it waits there. */
 export function runningState(position?: number): { status: 'running'; queued?: { position: number } } {

@@ -2,30 +2,47 @@ import { Worker } from 'node:worker_threads';
 import { onAbort, waitOrAbort } from '../lib/abort.ts';
 import { errorMessage } from '../lib/errors.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
+import type { ExtractedKind } from './file-kind.ts';
 
-/** What the thread gets. */
-export interface PdfTask {
+/** What the thread gets: all of the buffer, and limits as in `ReaderLimits`. */
+export interface ReaderTask {
   bytes: Uint8Array<ArrayBuffer>;
-  maxPages: number;
+  maxParts: number;
   maxCharacters: number;
+  maxUnpackedBytes: number;
 }
 
-/** What the thread sends: the number of pages, the text of one page after the other, and how it ended. */
-export type PdfMessage = { pages: number } | { text: string } | { problem: string } | 'end';
+/** What the thread sends: what it reads (see `TextSender`), the text of one part after the other, and how it ended. */
+export type ReaderMessage =
+  | { whole: string; blank: string }
+  | { text: string; title?: string }
+  | { problem: string }
+  | 'end';
 
-export interface PdfLimits {
+export interface ReaderLimits {
   milliseconds: number;
   /** Of the thread: its objects, and the buffers into which it unpacks the file. */
   memoryBytes: number;
-  pages: number;
+  /** The pages of a PDF file, the entries of an archive. */
+  parts: number;
   characters: number;
+  /** Of all entries of an archive together. */
+  unpackedBytes: number;
 }
 
-const LIMITS: PdfLimits = {
+const LIMITS: ReaderLimits = {
   milliseconds: 20_000,
   memoryBytes: 384 * 1024 * 1024,
-  pages: 1_000,
+  parts: 1_000,
   characters: 4_000_000,
+  unpackedBytes: 64 * 1024 * 1024,
+};
+
+/** The entry points of the threads, by what they read. */
+const THREADS: Record<ExtractedKind, URL> = {
+  pdf: new URL('pdf-thread.ts', import.meta.url),
+  docx: new URL('docx-thread.ts', import.meta.url),
+  zip: new URL('zip-thread.ts', import.meta.url),
 };
 
 /** Each takes a processor and the memory of the limits. */
@@ -38,34 +55,41 @@ const MAX_OBJECTS_MB = 256;
 const WATCH_MS = 50;
 
 /**
- * The text of a PDF file, page by page, or why there is none. A text that is read in part says so at its end.
+ * The text of a file, part by part, or why there is none. A text that is read in part says so at its end.
  * @throws only the reason of `signal`
  */
-export async function readPdf(
+export async function extractText(
+  kind: ExtractedKind,
   bytes: Uint8Array,
   signal: AbortSignal,
-  limits: Partial<PdfLimits> = {},
+  limits: Partial<ReaderLimits> = {},
 ): Promise<{ text: string } | { problem: string }> {
   const reading = threads.run('threads', async () => {
     signal.throwIfAborted();
-    return new PdfReader(bytes, { ...LIMITS, ...limits }).run(signal);
+    return new FileReader(kind, bytes, { ...LIMITS, ...limits }).run(signal);
   });
   return waitOrAbort(reading, signal);
 }
 
-class PdfReader {
+class FileReader {
   readonly #thread: Worker;
-  readonly #limits: PdfLimits;
+  readonly #limits: ReaderLimits;
   readonly #ended = Promise.withResolvers<void>();
-  readonly #texts: string[] = [];
-  #pages = 0;
+  readonly #parts: { text: string; title?: string }[] = [];
+  #whole = 'file';
+  #blank = 'it has no text';
   #problem: string | undefined;
   #hasEnded = false;
 
-  constructor(bytes: Uint8Array, limits: PdfLimits) {
+  constructor(kind: ExtractedKind, bytes: Uint8Array, limits: ReaderLimits) {
     this.#limits = limits;
-    const task: PdfTask = { bytes: new Uint8Array(bytes), maxPages: limits.pages, maxCharacters: limits.characters };
-    this.#thread = new Worker(new URL('pdf-thread.ts', import.meta.url), {
+    const task: ReaderTask = {
+      bytes: new Uint8Array(bytes),
+      maxParts: limits.parts,
+      maxCharacters: limits.characters,
+      maxUnpackedBytes: limits.unpackedBytes,
+    };
+    this.#thread = new Worker(THREADS[kind], {
       workerData: task,
       transferList: [task.bytes.buffer],
       env: {},
@@ -74,10 +98,10 @@ class PdfReader {
       stderr: true,
       resourceLimits: { maxOldGenerationSizeMb: MAX_OBJECTS_MB, maxYoungGenerationSizeMb: 32 },
     });
-    // The library writes warnings about what it finds in files.
+    // The libraries write warnings about what it finds in files.
     this.#thread.stdout.resume();
     this.#thread.stderr.resume();
-    this.#thread.on('message', (message: PdfMessage) => this.#onMessage(message));
+    this.#thread.on('message', (message: ReaderMessage) => this.#onMessage(message));
     this.#thread.on('error', (error) => this.#end(reasonOf(error)));
     this.#thread.on('exit', () => this.#end('its reader ended unexpectedly'));
   }
@@ -99,11 +123,14 @@ class PdfReader {
     return this.#result();
   }
 
-  #onMessage(message: PdfMessage): void {
+  #onMessage(message: ReaderMessage): void {
     if (message === 'end') this.#end();
-    else if ('pages' in message) this.#pages = message.pages;
-    else if ('text' in message) this.#texts.push(message.text);
-    else this.#end(message.problem);
+    else if ('text' in message) this.#parts.push(message);
+    else if ('problem' in message) this.#end(message.problem);
+    else {
+      this.#whole = message.whole;
+      this.#blank = message.blank;
+    }
   }
 
   /** Only the first call counts. */
@@ -124,13 +151,10 @@ class PdfReader {
   }
 
   #result(): { text: string } | { problem: string } {
-    if (this.#texts.every((text) => text.trim() === '')) {
-      return { problem: this.#problem ?? `it has no text on ${this.#pages} pages: they may be scanned images` };
-    }
-    const pages = this.#texts.map((text, i) => `[page ${i + 1}]\n${text.trim()}`);
-    if (this.#problem !== undefined)
-      pages.push(`[the rest of the ${this.#pages} pages was not read: ${this.#problem}]`);
-    return { text: pages.join('\n\n') };
+    if (this.#parts.every(({ text }) => text.trim() === '')) return { problem: this.#problem ?? this.#blank };
+    const parts = this.#parts.map(({ text, title }) => `${title === undefined ? '' : `[${title}]\n`}${text.trim()}`);
+    if (this.#problem !== undefined) parts.push(`[the rest of the ${this.#whole} was not read: ${this.#problem}]`);
+    return { text: parts.join('\n\n') };
   }
 }
 

@@ -1,0 +1,5 @@
+/**
+ * What is left of a record, or of a part of one, after each field has been mapped or named as internal. By
+ * `rest satisfies NoFields` a field that is added in core and forgotten here is a type error.
+ */
+export type NoFields = Record<string, never>;
