@@ -9,7 +9,7 @@ import { SEED } from '../support/seed.ts';
 import { AGENT, World } from './support/world.ts';
 import type { Steps } from './support/world-options.ts';
 
-/** Row 17: random actions and random faults. A seed reproduces a schedule. */
+/** Row 19: random actions and random faults. A seed reproduces a schedule. */
 
 const DURATION_MS = Number(process.env['DURATION'] ?? 20) * 1000;
 /** The agent of each person. The turns of the last two wait. */
