@@ -6,7 +6,8 @@ import { answer, approval, messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { APPROVERS, type Subject } from './support/subjects.ts';
 import { SEED } from '../support/seed.ts';
-import { AGENT, World, type Steps } from './support/world.ts';
+import { AGENT, World } from './support/world.ts';
+import type { Steps } from './support/world-options.ts';
 
 /** Row 17: random actions and random faults. A seed reproduces a schedule. */
 
