@@ -16,6 +16,8 @@ import {
 } from '../src/core/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelRequest } from '../src/models/provider.ts';
+import type { BudgetReport } from '../src/core/budget.ts';
+import { BudgetReached } from '../src/engine/shared-budgets.ts';
 import { isUnavailable } from '../src/engine/unavailable.ts';
 import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -73,6 +75,7 @@ type Instead = NewRecord | ServerSignIn[];
  * - If the provider is overloaded or unavailable for `FALLBACK_AFTER_MS` and the agent has another model, the next
  *   attempt starts the message with that one.
  * - If the conversation has become too long, the result is what it is compacted to, and the workflow calls again.
+ * - If a budget that the turn shares with others was reached, the result says so, and the workflow calls again.
  * - If the provider fails permanently, or the last model for longer than configured, the result is the message so far
  *   and the provider's error.
  * - If the model's answer does not fit the agent's schema too often, the result is that message and an error.
@@ -142,6 +145,7 @@ class ModelCallAttempt {
       }
       return await this.#result({ status: 'answered' });
     } catch (error) {
+      if (error instanceof BudgetReached && !this.#signal.aborted) return this.#held(error.report);
       return this.#signal.aborted ? await this.#stopped() : await this.#failed(error);
     }
   }
@@ -183,7 +187,7 @@ class ModelCallAttempt {
     conversation.catch(() => undefined);
     const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal, onUnreported) : undefined;
     const requests = { signIns, scope: input, turnId: input.turnId };
-    const call = { ...input, fallback: this.details.fallback };
+    const call = { ...input, fallback: this.details.fallback, isRetry: this.#isRetry };
     const prepared =
       ahead?.prepared ?? (await prepareModelCall(this.#dependencies, call, conversation, this.#signal, requests));
     const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
@@ -213,7 +217,7 @@ class ModelCallAttempt {
       const isRejected = error instanceof ModelError && error.isTooLong && !this.#message?.isStreaming;
       if (!isRejected || this.#isCompacting || this.#signal.aborted) throw error;
       this.#wasCalled = false;
-      const call = { ...this.#input, fallback: this.details.fallback, isTooLong: true };
+      const call = { ...this.#input, fallback: this.details.fallback, isRetry: this.#isRetry, isTooLong: true };
       const prepared = await prepareModelCall(this.#dependencies, call, this.#conversation(), this.#signal);
       if (!prepared.compaction) throw error;
       return this.#compact(prepared, prepared.compaction);
@@ -240,6 +244,12 @@ class ModelCallAttempt {
     this.#recordUsage();
     return { ...record, ...reported(this.details.usage) };
   }
+
+  /** Whether a model was called for the message before, or for the summary that comes first. */
+  readonly #isRetry = (): boolean => {
+    const { inputTokens, unreportedAttempts = 0 } = this.details.usage;
+    return inputTokens + unreportedAttempts > 0;
+  };
 
   #begin(message: MessageAssembler): void {
     this.#message = message;
@@ -302,6 +312,12 @@ class ModelCallAttempt {
     const shown = answer.filter(({ kind }) => kind !== 'model.message' || this.#mayBeShown);
     const { threadId } = this.#input;
     return [...shown, { kind: 'mcp.auth_required', at: new Date().toISOString(), threadId, servers, calls: [] }];
+  }
+
+  /** The model was not called. */
+  async #held(budget: BudgetReport): Promise<CallModelResult> {
+    this.#wasCalled = false;
+    return { ...(await this.#append([], { status: 'budget_reached' })), budget };
   }
 
   async #stopped(): Promise<CallModelResult> {

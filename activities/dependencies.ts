@@ -8,6 +8,7 @@ import type { LiveBus } from '../src/live/bus.ts';
 import type { SpeculativeCalls } from '../src/speculation/speculative-calls.ts';
 import type { StepsAhead } from '../src/speculation/steps-ahead.ts';
 import type { Conversations } from '../src/engine/conversations.ts';
+import type { SharedBudgets } from '../src/engine/shared-budgets.ts';
 import type { TurnIndex } from '../src/engine/turn-index.ts';
 import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
 import type { Metrics } from '../src/telemetry/metrics.ts';
@@ -30,6 +31,7 @@ export interface Dependencies {
   toolKinds: ToolKinds;
   skills: Skills;
   files: FileTexts;
+  budgets: SharedBudgets;
   signIns: Pick<SignIns, 'request' | 'isDeclined'>;
   logs: TurnLogReader;
   turnIndex: TurnIndex;

@@ -5,6 +5,7 @@ import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/e
 import { z } from 'zod';
 import { ROLES, subjectNamed, type Caller, type Role } from './core/subject.ts';
 import type { S3Location } from './blobs/s3-blob-store.ts';
+import { subjectBudget, type SubjectBudget } from './spec/subject-budget.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/sqlite.ts';
 import type { EncryptionKey } from './encryption/cipher.ts';
@@ -112,6 +113,8 @@ export interface Config {
   };
   /** Addresses or networks of proxies whose X-Forwarded-For header is trusted. */
   trustedProxies: string[];
+  /** What the turns in the sessions of each subject may use in a day or a month, of UTC; unset: no limit. */
+  subjectBudget: SubjectBudget | undefined;
   /** How long one turn may run. */
   turnSeconds: number;
   /** How many sub-agents of one turn run at once. */
@@ -202,6 +205,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       streams: vars.EVERTURN_STREAMS,
     },
     trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
+    subjectBudget: vars.EVERTURN_SUBJECT_BUDGET,
     turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
     subAgents: vars.EVERTURN_SUB_AGENTS,
     shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
@@ -408,6 +412,7 @@ const schema = z.object({
   EVERTURN_TURNS: limit,
   EVERTURN_STREAMS_PER_SUBJECT: limit,
   EVERTURN_STREAMS: limit,
+  EVERTURN_SUBJECT_BUDGET: subjectBudget.optional(),
   EVERTURN_TRUSTED_PROXIES: proxies,
   EVERTURN_DOWNLOAD_TEMPORAL: flag.default(false),
   EVERTURN_WORKFLOW_STACK_TRACES: flag.default(false),

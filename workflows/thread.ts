@@ -106,7 +106,7 @@ export class Thread {
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
   #nextIsBegun: boolean;
-  /** The message for which the conversation was compacted. */
+  /** The message for which the model was not called: the conversation was compacted, or a budget was reached. */
   #planned: MessagePlan | undefined;
   /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
   #asking: PendingCall[] = [];
@@ -180,7 +180,7 @@ export class Thread {
 
   /** Whether the next model call is the one that the start of the turn has begun: readers may have seen its answer. */
   get #isBegunByStart(): boolean {
-    return !this.#agent && this.#steps === 0 && startsWithModelCall(this.#turn.start);
+    return !this.#agent && this.#steps === 0 && !this.#planned && startsWithModelCall(this.#turn.start);
   }
 
   /** Why the thread may not call its model again. */
@@ -265,7 +265,7 @@ export class Thread {
   async #callModel(): Promise<
     { message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult | undefined
   > {
-    const { turnId, sessionId, previousTurnId, sequence, agents } = this.#turn.start;
+    const { turnId, sessionId, previousTurnId, sequence, agents, budget } = this.#turn.start;
     this.#steps += 1;
     const isFirst = !this.#agent && this.#steps === 1;
     const plan = this.#plan(isFirst);
@@ -283,6 +283,7 @@ export class Thread {
       ...(!this.#agent && this.#steps - this.#refused >= this.#turn.start.limits.iterations && { isLast: true }),
       ...(this.#turn.actions.isForced && { isForced: true }),
       ...(left && { left }),
+      ...(budget?.scope === 'session' && { sessionLimit: budget.limit }),
       ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
@@ -308,7 +309,7 @@ export class Thread {
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
     if (outcome.status === 'cancelled') return { status: 'stopped' };
-    if (outcome.status === 'compacted') {
+    if (outcome.status === 'compacted' || outcome.status === 'budget_reached') {
       this.#steps -= 1;
       this.#planned = plan;
       return undefined;

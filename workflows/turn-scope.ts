@@ -2,6 +2,7 @@ import { CancellationScope, condition, workflowInfo } from '@temporalio/workflow
 import type {
   Appended,
   CallModelInput,
+  CallModelResult,
   CallToolInput,
   RunGuard,
   TurnContinuation,
@@ -119,11 +120,12 @@ export class TurnScope {
   }
 
   /** Counts the records of a result or, without a result, the `failureRecords` that the projection adds. */
-  count(result: Appended | undefined, failureRecords = 0): void {
+  count(result: (Appended & Pick<CallModelResult, 'budget'>) | undefined, failureRecords = 0): void {
     const records = result?.records.length ?? failureRecords;
     // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
     if (result || records > 0) this.#results.push({ stamp: result?.stamp ?? '', after: this.#ordinal });
     this.#ordinal += records;
+    if (result?.budget) this.actions.budget.sharedReached(result.budget);
     for (const record of result?.records ?? []) {
       this.actions.add(record, result?.stamp);
       this.#totals = addRecord(this.#totals, record);

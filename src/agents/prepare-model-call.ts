@@ -10,6 +10,7 @@ import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { FileTexts } from '../files/file-texts.ts';
 import type { Skills } from '../skills/skills.ts';
 import type { FoundTool, ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
+import { sessionLimitOf, type SharedBudgets } from '../engine/shared-budgets.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { withCompacted } from './compacted-conversation.ts';
 import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
@@ -28,11 +29,13 @@ export interface ModelCallSources {
   blobs: Pick<BlobStore, 'get'>;
   skills: Pick<Skills, 'list'>;
   files: FileTexts;
+  budgets: Pick<SharedBudgets, 'metered'>;
 }
 
 export interface PreparedModelCall {
   spec: AgentSpec;
-  provider: ModelProvider;
+  /** Calls the model, within the budgets that the turn shares with others. */
+  provider: Pick<ModelProvider, 'stream'>;
   /** The model that is called. */
   target: ModelTarget;
   /** Whether there is another model to try if this one fails. */
@@ -61,11 +64,12 @@ export interface Compaction extends CompactionPlan {
  * requested if `requests` is given.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs, skills, files }: ModelCallSources,
+  { catalog, toolsets, models, blobs, skills, files, budgets }: ModelCallSources,
   call: ToolScope &
-    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced'> & {
+    Pick<CallModelInput, 'specHash' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced' | 'sessionLimit'> & {
       fallback?: number;
       isTooLong?: boolean;
+      isRetry?: () => boolean;
     },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
@@ -113,7 +117,9 @@ export async function prepareModelCall(
     fileContent: async (file) =>
       'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
   });
-  const { provider } = target;
+  // A speculative call begins before the turn's start is known.
+  const sessionLimit = subAgent ? call.sessionLimit : sessionLimitOf(spec);
+  const provider = budgets.metered(target, { sessionId, owner, sessionLimit, isRetry: call.isRetry });
   const threshold = compactionThreshold(spec, target.contextTokens);
   const tokens = inputTokens(request, shown, compacted.last);
   const plan =

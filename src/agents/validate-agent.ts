@@ -133,7 +133,7 @@ export class AgentValidator {
       skillProblem(spec) ??
       (await this.#unknownSkill(spec)) ??
       (await this.#unknownModel(spec)) ??
-      this.#unknownPrice(spec)
+      this.#budgetProblem(spec)
     );
   }
 
@@ -143,6 +143,13 @@ export class AgentValidator {
     if (!first) return undefined;
     const i = (spec.skills ?? []).findIndex((skill) => skillNameOf(skill) === first.skill);
     return { code: 'invalid_agent', message: `the skill ${first.skill}: ${first.reason}`, param: `skills.${i}` };
+  }
+
+  #budgetProblem(spec: AgentSpec): AgentProblem | undefined {
+    const { scope, seconds } = spec.config?.budget ?? {};
+    if (scope !== 'session' || !isGiven(seconds)) return this.#unknownPrice(spec);
+    const message = 'the budget of a session cannot limit seconds: limit those of a turn, or tokens, usd and steps';
+    return { code: 'invalid_agent', message, param: 'config.budget.seconds' };
   }
 
   #unknownPrice(spec: AgentSpec): AgentProblem | undefined {

@@ -1,3 +1,4 @@
+import type { BudgetReport } from '../core/budget.ts';
 import type { PendingCall } from '../core/records.ts';
 import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
@@ -19,6 +20,7 @@ const SERVER_ACTIONS = {
   writeAgents: 'write and delete agents',
   readMetrics: 'read the metrics',
   manageWebhooks: 'manage webhooks',
+  raiseBudgets: 'raise the budgets of subjects',
 } as const;
 
 export type SessionAction = keyof typeof SESSION_ACTIONS;
@@ -34,7 +36,7 @@ const RIGHTS: Record<
   admin: {
     own: EVERYTHING,
     others: ['read', 'cancel', 'delete'],
-    server: ['createSessions', 'writeAgents', 'readMetrics', 'manageWebhooks'],
+    server: ['createSessions', 'writeAgents', 'readMetrics', 'manageWebhooks', 'raiseBudgets'],
   },
   user: { own: EVERYTHING, others: [], server: ['createSessions'] },
   approver: { own: ['read', 'decide'], others: ['read', 'decide'], server: [] },
@@ -103,9 +105,10 @@ export function ownerGroup(subjectId: string): string {
   return `decide:${subjectId}`;
 }
 
-/** The groups of callers that may raise the budget of a turn in a session of a subject. */
-export function raisersFor(subjectId: string): string[] {
-  return allowedTo('cancel', subjectId);
+/** The groups of callers that may raise the budget for which a turn in a session of a subject is paused. */
+export function raisersFor(subjectId: string, scope: BudgetReport['scope']): string[] {
+  if (scope !== 'subject') return allowedTo('cancel', subjectId);
+  return named({ subjects: [], roles: ROLES.filter((role) => RIGHTS[role].server.includes('raiseBudgets')) });
 }
 
 /** The groups that the caller belongs to. */

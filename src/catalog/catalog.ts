@@ -20,6 +20,7 @@ import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { Sessions } from './sessions.ts';
+import { Spending } from './spending.ts';
 import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
 import { Webhooks } from './webhooks.ts';
@@ -44,6 +45,7 @@ export class Catalog {
   readonly keptAnswers: KeptAnswers;
   readonly webhooks: Webhooks;
   readonly deliveries: Deliveries;
+  readonly spending: Spending;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -67,6 +69,7 @@ export class Catalog {
     this.marks = new Marks(db);
     this.mcpSignIns = new McpSignIns(db, index);
     this.mcpGrants = new McpGrants(db, cipher);
+    this.spending = new Spending(db);
   }
 
   /**

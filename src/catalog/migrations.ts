@@ -14,6 +14,7 @@ export const migrations: Record<string, Migration> = {
       await createTables(db);
       await createActionTables(db);
       await createWebhookTables(db);
+      await createBudgetTables(db);
       await createIndexes(db);
     },
   },
@@ -210,6 +211,18 @@ async function createActionTables({ schema }: Kysely<unknown>): Promise<void> {
     .createTable('counters')
     .addColumn('name', 'text', (c) => c.primaryKey())
     .addColumn('value', 'bigint', (c) => c.notNull())
+    .execute();
+}
+
+async function createBudgetTables({ schema }: Kysely<unknown>): Promise<void> {
+  await schema
+    .createTable('spending')
+    .addColumn('key', 'text', (c) => c.primaryKey())
+    .addColumn('period', 'text', (c) => c.notNull())
+    .addColumn('tokens', 'bigint', (c) => c.notNull())
+    .addColumn('usd', 'double precision', (c) => c.notNull())
+    .addColumn('steps', 'bigint', (c) => c.notNull())
+    .addColumn('raised', 'text', (c) => c.notNull())
     .execute();
 }
 

@@ -28,6 +28,7 @@ export interface Tables {
   deliveries: DeliveriesTable;
   delivery_lanes: DeliveryLanesTable;
   counters: CountersTable;
+  spending: SpendingTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -361,6 +362,20 @@ interface CountersTable {
   value: number;
 }
 
+/** What the sessions and subjects with budgets have used in their current period. */
+interface SpendingTable {
+  /** The scope and the id. */
+  key: string;
+  /** A day or a month; empty for a session. */
+  period: string;
+  tokens: number;
+  usd: number;
+  steps: number;
+  /** JSON: the limits as they were raised for the period. */
+  raised: string;
+}
+
+export type SpendingRow = Selectable<SpendingTable>;
 export type SessionRow = Selectable<SessionsTable>;
 export type NewSessionRow = Omit<Insertable<SessionsTable>, 'active_at'>;
 export type SignInRow = Selectable<McpSignInsTable>;

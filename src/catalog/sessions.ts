@@ -1,3 +1,4 @@
+import { forgetSpending } from './spending.ts';
 import type { Kysely, Transaction } from 'kysely';
 import type { TurnDone } from '../core/records.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
@@ -178,6 +179,7 @@ export class Sessions {
       for (const table of ['actions', 'kept_answers', 'delivery_lanes', 'deliveries'] as const) {
         await db.deleteFrom(table).where('session_id', '=', id).execute();
       }
+      await forgetSpending(db, id);
       const deleted = db.deleteFrom('sessions').where('id', '=', id).where('deleted_at', 'is not', null);
       if (again === undefined) {
         await leaveSpec(db, id, now);

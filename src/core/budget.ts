@@ -20,7 +20,7 @@ export interface Budget {
 
 /** A budget that was reached, or raised. */
 export interface BudgetReport {
-  scope: Budget['scope'];
+  scope: Budget['scope'] | 'subject';
   limit: BudgetAmounts;
   spent: BudgetAmounts;
 }

@@ -1,4 +1,4 @@
-import type { Budget, BudgetLeft } from './budget.ts';
+import type { Budget, BudgetAmounts, BudgetLeft, BudgetReport } from './budget.ts';
 import type {
   ApprovalPolicy,
   CallSource,
@@ -60,7 +60,8 @@ export type ActivityResult =
   | ({ how: 'completed'; records: NewRecord[]; stamp?: string } & Pick<
       CallToolResult,
       'elicitation' | 'unknownOutcome'
-    >)
+    > &
+      Pick<CallModelResult, 'budget'>)
   | { how: 'failed'; message: string }
   | { how: 'timed_out' }
   | { how: 'cancelled'; started: boolean };
@@ -203,6 +204,8 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   isForced?: true;
   /** Of the turn's budget, if it has one. */
   left?: BudgetLeft;
+  /** The budget of the session, if it has one. */
+  sessionLimit?: BudgetAmounts;
   /** Set for the thread of a sub-agent. */
   subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
   /** Those of the turn's start. */
@@ -247,8 +250,13 @@ export interface CallToolResult extends Appended {
 }
 
 export interface CallModelResult extends Appended {
-  /** `compacted`: the conversation is shorter, and the model has not been called for the message yet. */
+  /** The budget that was reached. */
+  budget?: BudgetReport;
+  /**
+   * `compacted`: the conversation is shorter, and the model has not been called for the message yet. `budget_reached`: a
+   * budget that the turn shares with others has no room for the call, and it was not made.
+   */
   outcome:
-    | { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' }
+    | { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' }
     | { status: 'error'; message: string };
 }

@@ -196,6 +196,7 @@ export class TurnProjection {
     const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
+    if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
     if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
     if (waiting) this.#actions?.ask(waiting);
     return withOutputs(records).map((record) => this.#append(record));

@@ -444,6 +444,8 @@ export interface TurnPaused extends Base {
   by?: Subject;
   /** Set if the reason is the budget: as it is after the pause, or after it was raised. */
   budget?: BudgetReport;
+  /** Clients get the event only if they ask for all: those of an agent without budgets and pauses may not know it. */
+  isHidden?: true;
 }
 
 /** A message of a user for the root agent of a running turn. */

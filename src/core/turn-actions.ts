@@ -352,7 +352,7 @@ export class TurnActions {
       return;
     }
     if (type === 'force_answer') this.steering.add(this.#force(now));
-    else if (type === 'resume') this.budget.raise(command.budget);
+    else if (type === 'resume') this.budget.raise(command);
     this.steering.add(this.#pauses.set('requested', type === 'pause', now, subject));
   }
 
@@ -370,7 +370,7 @@ export class TurnActions {
   #refuse(command: TurnCommand, now: number): Verdict {
     const verdict = this.refuse(command);
     if (verdict || (command.type !== 'resume' && command.type !== 'force_answer')) return verdict;
-    return this.budget.refuse(command.type === 'resume' ? command.budget : undefined, now);
+    return this.budget.refuse(command.type === 'resume' ? command : undefined, now);
   }
 
   /** Why the turn refuses a command now, apart from its budget. */

@@ -130,6 +130,13 @@ test('a turn that is to end does, without cutting off what runs', () => {
   expect(endTask(actions)).toEqual([]);
 });
 
+test('a turn that is to end does so for a budget that it shares, too', () => {
+  const actions = new TurnActions(startOf({ steps: 9 }, { scope: 'session', ends: true }));
+  actions.budget.sharedReached({ scope: 'session', limit: { steps: 9 }, spent: { steps: 9 } });
+  expect([endTask(actions), actions.isPaused]).toEqual([[], false]);
+  expect(actions.budget.failure).toBe('The session has used 9 of 9 model calls of its budget.');
+});
+
 test('an answer is not forced from a turn before its budget is raised', () => {
   const actions = new TurnActions(startOf({ steps: 1 }));
   actions.add(messageOf(['run']));
@@ -137,6 +144,24 @@ test('an answer is not forced from a turn before its budget is raised', () => {
   const force = { type: 'force_answer' as const, id: 'f', subject: ann };
   expect(actions.endTask([force], BEGIN).verdicts.get('f')?.code).toBe('budget_exceeded');
   expect(actions.isForced).toBe(false);
+});
+
+test('a budget that a turn shares pauses it, also without one of its own, until it has room again', () => {
+  const actions = new TurnActions(turnStart());
+  const shared = { scope: 'subject' as const, limit: { steps: 1 }, spent: { steps: 1 } };
+  actions.budget.sharedReached(shared);
+  // Its clients need not know the event.
+  expect(endTask(actions)).toMatchObject([{ kind: 'turn.paused', reason: 'budget', budget: shared, isHidden: true }]);
+  const carry = { ordinal: 2, step: 0, ...NO_TOTALS, previousRunId: 'r', deadline: 0, actions: actions.state };
+  const next = new TurnActions(turnStart({ carry: structuredClone(carry) }));
+  expect([next.isHeld, next.budget.shared]).toEqual([true, shared]);
+  const plain = resume({ steps: 9 });
+  expect(next.endTask([plain], BEGIN).verdicts.get(plain.id)?.code).toBe('budget_exceeded');
+  const raised = { ...shared, limit: { steps: 2 } };
+  expect(endTask(next, [{ ...resume(), shared: raised } as TurnCommand])).toMatchObject([
+    { kind: 'turn.resumed', reason: 'budget', by: ann, budget: raised },
+  ]);
+  expect([next.isHeld, next.isUnsettled(BEGIN), next.budget.state]).toEqual([false, false, undefined]);
 });
 
 const happening = fc.oneof(

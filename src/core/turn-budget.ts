@@ -11,18 +11,23 @@ import {
   type BudgetReport,
 } from './budget.ts';
 import type { TurnStart } from './history.ts';
+import type { Refusal } from './input-rules.ts';
 import type { Pauses } from './pauses.ts';
 import { isMisfit, ROOT_THREAD, type ModelMessage, type UnsequencedRecord } from './records.ts';
 import type { Steering } from './steering.ts';
 import type { Subject } from './subject.ts';
-import type { Verdict } from './turn-command.ts';
+import type { PauseCommand, Verdict } from './turn-command.ts';
 import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnBudgetState {
   limit: BudgetAmounts;
   isUnfinished: boolean;
+  shared?: BudgetReport;
 }
+
+/** How a command raises a budget. */
+type Raise = Pick<PauseCommand, 'budget' | 'shared'>;
 
 interface TurnBudgetOptions {
   start: Pick<TurnStart, 'budget' | 'pause' | 'createdAt' | 'begun' | 'carry'>;
@@ -45,17 +50,23 @@ export class TurnBudget {
   #totals: TurnTotals;
   /** Whether the root agent will call its model again, as far as its last message says. */
   #isUnfinished: boolean;
+  /** The budget of the session or the subject that was reached, and was not raised yet. */
+  #shared: BudgetReport | undefined;
+  /** That budget, as it was raised. */
+  #raised: BudgetReport | undefined;
   #failure: string | undefined;
 
   constructor({ start, pauses, steering }: TurnBudgetOptions) {
     const { budget, pause, createdAt, begun, carry } = start;
-    const { limit, isUnfinished = true } = carry?.actions?.budget ?? {};
+    const { limit, isUnfinished = true, shared } = carry?.actions?.budget ?? {};
     this.#budget = budget;
     this.#pauses = pauses;
     this.#steering = steering;
     this.#waits = pause === 'wait';
     this.#startedAt = Date.parse(begun?.at ?? createdAt);
-    this.#limit = limit ?? budget?.limit ?? {};
+    // The calls of the turn themselves check a budget that it shares.
+    this.#limit = limit ?? (budget?.scope === 'turn' ? budget.limit : {});
+    this.#shared = shared;
     this.#isUnfinished = isUnfinished;
     const { usage, modelCalls, toolCalls } = carry ?? NO_TOTALS;
     this.#totals = { usage, modelCalls, toolCalls };
@@ -63,7 +74,14 @@ export class TurnBudget {
 
   /** Undefined for a turn without a budget. */
   get state(): TurnBudgetState | undefined {
-    return this.#budget && { limit: this.#limit, isUnfinished: this.#isUnfinished };
+    const shared = this.#shared;
+    if (!this.#budget && !shared) return undefined;
+    return { limit: this.#limit, isUnfinished: this.#isUnfinished, ...(shared && { shared }) };
+  }
+
+  /** The budget for which the turn is paused, if it shares that one with others. */
+  get shared(): BudgetReport | undefined {
+    return this.#shared;
   }
 
   get isHolding(): boolean {
@@ -77,7 +95,7 @@ export class TurnBudget {
 
   /** What is left for a model call that begins now. */
   left(now: number): BudgetLeft | undefined {
-    return this.#budget && leftOf(this.#limit, this.#spent(now), now);
+    return this.#budget?.scope === 'turn' ? leftOf(this.#limit, this.#spent(now), now) : undefined;
   }
 
   add(record: UnsequencedRecord): void {
@@ -94,6 +112,11 @@ export class TurnBudget {
     if (threadId === ROOT_THREAD) this.#isUnfinished = false;
   }
 
+  /** A model call was not made, because a budget that the turn shares was reached. */
+  sharedReached(report: BudgetReport): void {
+    this.#shared = report;
+  }
+
   /** Whether the end of the current task changes something. */
   isDue(now: number): boolean {
     return this.#mayChange && this.#isReached(now) !== this.isHolding;
@@ -108,20 +131,26 @@ export class TurnBudget {
       return [];
     }
     const records = this.#pauses.set('budget', isReached, now, isReached ? undefined : by);
-    return records.map((record) => ({ ...record, budget: this.#report(now) }));
+    const report = (isReached ? undefined : this.#raised) ?? this.#report(now);
+    this.#raised = undefined;
+    const isHidden = !this.#waits && this.#budget === undefined;
+    return records.map((record) => ({ ...record, budget: report, ...(isHidden && { isHidden }) }));
   }
 
-  /** Why the turn would stay paused with these limits. */
-  refuse(budget: BudgetAmounts | undefined, now: number): Verdict {
+  /** Why the turn would stay paused after a command. Without a `raise` it would. */
+  refuse(raise: Raise | undefined, now: number): Verdict {
     if (!this.isHolding) return undefined;
-    const report = this.#report(now);
-    const next = { ...report, limit: raised(report.limit, budget ?? {}) };
-    if (reachedKinds(next.limit, next.spent).length === 0) return undefined;
-    return { code: 'budget_exceeded', message: `${exceeded(next)} ${RAISE}`, param: 'budget' };
+    const own = this.#ownReport(now);
+    const next = { ...own, limit: raised(own.limit, raise?.budget ?? {}) };
+    if (this.#shared && !raise?.shared) return budgetExceeded(this.#shared);
+    return raise && reachedKinds(next.limit, next.spent).length === 0 ? undefined : budgetExceeded(next);
   }
 
-  raise(budget: BudgetAmounts = {}): void {
+  raise({ budget = {}, shared }: Raise): void {
     this.#limit = raised(this.#limit, budget);
+    if (!this.#shared || !shared) return;
+    this.#shared = undefined;
+    this.#raised = shared;
   }
 
   /** Whether the limits are at least these. */
@@ -132,16 +161,22 @@ export class TurnBudget {
 
   /** Readers may have been shown the beginning of the root agent's message at its place: no record comes before it. */
   get #mayChange(): boolean {
-    return this.#budget !== undefined && this.#failure === undefined && !this.#steering.isCalling;
+    const isKnown = this.#budget !== undefined || this.#shared !== undefined || this.isHolding;
+    return isKnown && this.#failure === undefined && !this.#steering.isCalling;
   }
 
   #isReached(now: number): boolean {
+    if (this.#shared) return true;
     const mustCall = this.#isUnfinished || this.#steering.hasUnread;
     return mustCall && reachedKinds(this.#limit, this.#spent(now)).length > 0;
   }
 
   #report(now: number): BudgetReport {
-    return { scope: this.#budget?.scope ?? 'turn', limit: this.#limit, spent: this.#spent(now) };
+    return this.#shared ?? this.#ownReport(now);
+  }
+
+  #ownReport(now: number): BudgetReport {
+    return { scope: 'turn', limit: this.#limit, spent: this.#spent(now) };
   }
 
   #spent(now: number): BudgetAmounts {
@@ -149,7 +184,10 @@ export class TurnBudget {
   }
 }
 
-const RAISE = 'Resume it with a higher budget.';
+export function budgetExceeded(report: BudgetReport): Refusal {
+  const message = `${exceeded(report)} Resume the turn with a higher budget.`;
+  return { code: 'budget_exceeded', message, param: 'budget' };
+}
 
 /** Whether the root agent calls its model again after this message. */
 function continuesAfter(message: ModelMessage, waits: boolean): boolean {

@@ -1,4 +1,4 @@
-import type { BudgetAmounts } from './budget.ts';
+import type { BudgetAmounts, BudgetReport } from './budget.ts';
 import type { Refusal } from './input-rules.ts';
 import type { InputItem } from './records.ts';
 import type { SteerCommand } from './steering.ts';
@@ -29,6 +29,8 @@ export interface PauseCommand {
   subject: Subject;
   /** Limits of the turn's budget to raise, when it is resumed. */
   budget?: BudgetAmounts;
+  /** The budget that the turn shares with others, and that has room again. */
+  shared?: BudgetReport;
 }
 
 /**

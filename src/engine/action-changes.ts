@@ -168,7 +168,7 @@ function budgetOf(record: BudgetPaused, subjectId: string): NewAction {
     kind: 'budget',
     requestedAt: record.at,
     expiresAt: null,
-    audience: raisersFor(subjectId),
+    audience: raisersFor(subjectId, record.budget.scope),
     escalatedTo: [],
     detail: { tool: { server: null, name: null }, budget: record.budget },
   };

@@ -1,8 +1,12 @@
+import { mayOnServer } from '../auth/rights.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import type { BudgetAmounts } from '../core/budget.ts';
-import type { Subject } from '../core/subject.ts';
+import { reachedKinds, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
+import type { TurnStart } from '../core/history.ts';
+import type { Caller } from '../core/subject.ts';
+import type { TurnActions } from '../core/turn-actions.ts';
+import { budgetExceeded } from '../core/turn-budget.ts';
 import type { ForceCommand, PauseCommand } from '../core/turn-command.ts';
-import { commandTurn } from './command-turn.ts';
+import { commandTurn, errorOf } from './command-turn.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
@@ -10,7 +14,7 @@ import { newId } from './new-id.ts';
 interface Control {
   /** From `authorizeSession`: the caller may cancel its turns. */
   session: SessionRow;
-  subject: Subject;
+  caller: Caller;
   type: (PauseCommand | ForceCommand)['type'];
   /** Raises the budget of a turn that is resumed. */
   budget?: BudgetAmounts;
@@ -21,14 +25,48 @@ interface Control {
  * nothing, and adds nothing to the turn's history.
  * @throws EngineError `nothing_running`; `budget_exceeded` if the turn stays paused for its budget
  */
-export async function controlTurn(engine: Engine, { session, subject, type, budget }: Control): Promise<void> {
+export async function controlTurn(engine: Engine, { session, caller, type, budget }: Control): Promise<void> {
   const last = await engine.turnIndex.confirmedLast(session.id);
   if (!last) throw nothingRunning();
-  const { actions, done } = await engine.logs.currentRun(last.id);
-  if (!actions || done) throw nothingRunning();
-  const command: PauseCommand | ForceCommand = { type, id: newId('req'), subject, ...(budget && { budget }) };
+  const { actions, start, done } = await engine.logs.currentRun(last.id);
+  if (!actions || !start || done) throw nothingRunning();
+  const shared = type === 'resume' ? await raiseShared(engine, { start, actions, caller, budget }) : undefined;
+  const raise = { ...(budget && { budget }), ...(shared && { shared }) };
+  const command: PauseCommand | ForceCommand = { type, id: newId('req'), subject: caller.subject, ...raise };
   if (actions.isRepetition(command)) return;
   if (!(await commandTurn(engine, last.id, command))) throw nothingRunning();
+}
+
+interface Raise {
+  start: TurnStart;
+  actions: TurnActions;
+  caller: Caller;
+  budget: BudgetAmounts | undefined;
+}
+
+/**
+ * Raises the budget that the turn shares with others: the one for which it is paused or, in advance, that of its session.
+ * Returns it if the turn is paused for it. Before the turn is told, so that a crash in between loses nothing.
+ */
+async function raiseShared(
+  { budgets }: Engine,
+  { start, actions, caller, budget }: Raise,
+): Promise<BudgetReport | undefined> {
+  const { sessionId, owner, budget: own } = start;
+  const { shared } = actions.budget;
+  const scope = shared?.scope ?? own?.scope ?? 'turn';
+  if (scope === 'turn' || (!shared && !budget)) return undefined;
+  if (scope === 'subject' && budget && !mayOnServer(caller, 'raiseBudgets')) {
+    throw new EngineError(
+      'forbidden',
+      'only an admin may raise the budget of a subject; it is renewed in its next period',
+    );
+  }
+  const account = budgets.account(scope, { sessionId, owner, sessionLimit: own?.limit });
+  const report = await budgets.raise(account, budget);
+  if (!shared) return undefined;
+  if (reachedKinds(report.limit, report.spent).length > 0) throw errorOf(budgetExceeded(report));
+  return report;
 }
 
 function nothingRunning(): EngineError {

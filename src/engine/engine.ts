@@ -11,6 +11,7 @@ import type { EditCheck } from './edited-arguments.ts';
 import { newId } from './new-id.ts';
 import type { SessionCommands } from './session-commands.ts';
 import type { SessionIndex } from './session-index.ts';
+import type { SharedBudgets } from './shared-budgets.ts';
 import type { Speculator } from './speculation.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLimits } from './turn-limits.ts';
@@ -44,6 +45,7 @@ export interface Engine {
   agentCheck: AgentCheck;
   answerCheck: AnswerCheck;
   editCheck: EditCheck;
+  budgets: SharedBudgets;
   sessionIndex: SessionIndex;
   /** Tells the readers of a session, in all processes, that it has changed. Only a hint. */
   hintSession: (sessionId: string) => void;

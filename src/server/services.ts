@@ -19,6 +19,7 @@ import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
 import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
 import { SessionIndex } from '../engine/session-index.ts';
+import { SharedBudgets } from '../engine/shared-budgets.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
 import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { openProviders, type ModelAccess } from '../models/open-providers.ts';
@@ -68,6 +69,7 @@ export interface Services {
   skills: Skills;
   files: FileTexts;
   signIns: SignIns;
+  budgets: SharedBudgets;
   toolPool: McpPool;
   agentCheck: AgentValidator;
   answerCheck: AnswerCheck;
@@ -171,6 +173,7 @@ export async function openServices({
     skills,
     files: new FileTexts({ blobs, log }),
     signIns,
+    budgets: new SharedBudgets({ catalog, config, log }),
     toolPool,
     agentCheck: new AgentValidator({ models, registry, skills }),
     answerCheck: answerProblem,

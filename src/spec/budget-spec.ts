@@ -14,7 +14,7 @@ export const budgetAmounts = z.object({
 
 export const budgetSpec = budgetAmounts
   .extend({
-    scope: z.enum(['turn']).nullish().describe('whose use counts'),
+    scope: z.enum(['turn', 'session']).nullish().describe('whose use counts; default turn'),
     on_exceeded: z
       .enum(['pause', 'end'])
       .nullish()

@@ -5,6 +5,7 @@ import { startable } from '../core/sub-agents.ts';
 import { transcript } from '../core/transcript.ts';
 import { turnContext } from '../core/trace-context.ts';
 import type { Conversations } from '../engine/conversations.ts';
+import { sessionLimitOf, type SharedBudgets } from '../engine/shared-budgets.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { LiveBus } from '../live/bus.ts';
 import { hasServers } from '../spec/agent-spec.ts';
@@ -17,6 +18,7 @@ import type { StartSpeculativeCall } from './speculative-calls.ts';
 interface ModelCallDependencies extends ModelCallSources {
   conversations: Pick<Conversations, 'beginning'>;
   bus: LiveBus;
+  budgets: Pick<SharedBudgets, 'metered' | 'isReached'>;
 }
 
 /** Makes the function that starts a turn's first model call, equal to that of `callModel`, before the turn has started. */
@@ -28,6 +30,7 @@ export function createBeginModelCall(dependencies: ModelCallDependencies): Start
       const call = { ...start, threadId: ROOT_THREAD, mayStart: startable(0, 0) };
       const prepared = await prepareModelCall(dependencies, call, Promise.resolve(records), signal);
       const { spec, provider, request, toolset, compaction } = prepared;
+      if (await dependencies.budgets.isReached({ ...start, sessionLimit: sessionLimitOf(spec) })) return undefined;
       // The turn may have to request a sign-in or to compact its conversation first.
       if (compaction || toolset.unavailable.some(({ signIn }) => signIn)) return undefined;
       const plan = firstCallOf({ ...start, hasServers: hasServers(spec) });

@@ -106,6 +106,7 @@ beforeEach(() => {
     catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
     skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
     toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable }) },
+    budgets: { metered: ({ provider }: { provider: unknown }) => provider },
     models: { resolve: () => ({ model: 'm', provider: { stream: answer } }) },
     toolKinds: {
       mcp: {
@@ -187,6 +188,16 @@ test.each<[string, ToolRoute, Annotation]>([
 test('nothing begins for a run that results from a reset', async () => {
   expect(await run([server], ['r'], { isReset: true })).toBe(false);
   expect([tools, models]).toEqual([[], []]);
+});
+
+test.each<[string, CallModelInput['left']]>([
+  ['model calls', { steps: 1 }],
+  ['tokens', { steps: 9, tokens: 0 }],
+  ['time', { untilMs: 0 }],
+])('nothing begins after a message that uses up the %s of a budget', async (_what, left) => {
+  expect(await run([server], ['r'], left && { left })).toBe(false);
+  expect([tools, models]).toEqual([[], []]);
+  expect(await run([server], ['r'], { left: { steps: 2, tokens: 99, untilMs: Infinity } })).toBe(true);
 });
 
 test('the next model call begins with the last result, and its activity reads the answer', async () => {

@@ -47,6 +47,7 @@ type NextCall = Pick<
   | 'mayStart'
   | 'isForced'
   | 'left'
+  | 'sessionLimit'
 >;
 
 /** A model call that was begun. */

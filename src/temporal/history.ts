@@ -6,6 +6,7 @@ import type { temporal } from '@temporalio/proto';
 import {
   APPENDING_ACTIVITIES,
   type ActivityResult,
+  type CallModelResult,
   type CallToolResult,
   type HistoryEvent,
   type ScheduledActivity,
@@ -328,13 +329,13 @@ class EventDecoder {
   async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityResult } | undefined> {
     const completed = event.activityTaskCompletedEventAttributes;
     if (completed) {
-      const result = await this.#first<Partial<CallToolResult> | undefined>(
+      const result = await this.#first<Partial<CallToolResult & CallModelResult> | undefined>(
         completed.result?.payloads,
         this.#ofActivity,
       );
-      const { records = [], stamp = '', elicitation, unknownOutcome } = result ?? {};
+      const { records = [], stamp = '', elicitation, unknownOutcome, budget } = result ?? {};
       const waits = { ...(elicitation && { elicitation }), ...(unknownOutcome !== undefined && { unknownOutcome }) };
-      const end: ActivityResult = { how: 'completed', records, stamp, ...waits };
+      const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...(budget && { budget }) };
       return { scheduledEventId: Number(completed.scheduledEventId), end };
     }
     const failed = event.activityTaskFailedEventAttributes;

@@ -133,6 +133,36 @@ test('everything is killed around a message and a pause: both count once, and th
   expect(messages.slice(-2).map(({ content }) => content)).toEqual(['Let me think about it.', 'And this?']);
 });
 
+test('everything is killed around a budget and its raise: no call is made above it, and the raise counts once', async () => {
+  const [worker] = it.workers;
+  const mcp_servers = [...it.servers.keys()].map((name) => ({ type: 'truefoundry-mcp-registry', name }));
+  const config = { budget: { scope: 'session', steps: 1 } };
+  await it.putAgent('frugal', { model: { name: 'planned' }, mcp_servers, config });
+  const plan = it.plan({ say: 'Let me look.', tools: [{ name: 'look' }] }, { say: 'I see.' });
+  const sessionId = await it.session({ agent: 'frugal' });
+  const turn = await it.turn(sessionId, plan);
+  await turn.until((frames) => frames.some(({ type }) => type === 'turn.paused'));
+  await it.crash();
+  await it.recover();
+  expect(it.planned.attempts(plan, 1)).toBe(0);
+  await it.fault(() => worker?.kill());
+  const path = `/v1/agents/sessions/${sessionId}/resume`;
+  const as = it.recorder.ownerOf(sessionId);
+  const raise = it.recorder.persist((api) => api.send('POST', path, { budget: { steps: 2 } }), { as });
+  await received(turn, 1);
+  // The response waits for the turn. With both APIs gone, the recorder repeats the request.
+  await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
+  await it.up();
+  expect((await raise).status).toBe(200);
+  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'I see.' } });
+  expect(it.planned.attempts(plan, 1)).toBe(1);
+  const pauses = turn.frames.filter(({ type }) => /^turn\.(paused|resumed)$/.test(type));
+  expect(pauses).toMatchObject([
+    { type: 'turn.paused', reason: 'budget', budget: { limit: { steps: 1 }, spent: { steps: 1 } } },
+    { type: 'turn.resumed', reason: 'budget', budget: { limit: { steps: 2 }, spent: { steps: 1 } } },
+  ]);
+});
+
 test('the worker is killed after the effects, one with edited arguments: a person says what happened, or has the call run again', async () => {
   const [worker] = it.workers;
   const tools = [{ name: 'pay', args: { first: 'hang' } }, { name: 'refund' }];

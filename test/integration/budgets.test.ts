@@ -1,5 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { ActionReader } from '../support/action-reader.ts';
+import { ApiClient } from '../support/api-client.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -22,6 +25,16 @@ const send = async ({ path }: Pick<Chat, 'path'>, command: string, body: object 
   const { status, body: answer } = await server.api.send('POST', `${path}/${command}`, body);
   return [status, 'error' in answer ? answer.error.code : answer];
 };
+
+/** How often a turn has scheduled a model call. */
+async function modelCalls(turnId: string): Promise<number> {
+  const connection = await Connection.connect({ address: inject('temporalAddress') });
+  const client = new Client({ connection, namespace: inject('temporalNamespace') });
+  const { events } = await client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
+  await connection.close();
+  const names = (events ?? []).map((event) => event.activityTaskScheduledEventAttributes?.activityType?.name);
+  return names.filter((name) => name === 'callModel').length;
+}
 
 const pauses = (events: { type: string }[]) => events.filter(({ type }) => /^turn\.(paused|resumed)$/.test(type));
 
@@ -82,4 +95,58 @@ test('an agent whose model has no known price cannot have a budget in USD', asyn
   const spec = { model: { name: 'any' }, config: { budget: { usd: 1 } } };
   const { status, body } = await server.api.send('PUT', '/v1/agents/priceless', spec);
   expect([status, body]).toMatchObject([422, { error: { code: 'invalid_agent', param: 'config.budget.usd' } }]);
+});
+
+test('the turns of a session share its budget, which stays raised', async () => {
+  const chat = await server.chat({
+    scripts: [say('One.'), use({ name: 'look' }), say('Two.'), say('Three.')],
+    spec: { ...onTestServer, config: { budget: { scope: 'session', steps: 2 } } },
+  });
+  expect(await chat.turn('one').end()).toMatchObject({ status: 'done' });
+  const reader = chat.turn('two');
+  expect(await reader.type('turn.paused')).toMatchObject({
+    reason: 'budget',
+    budget: { scope: 'session', limit: { steps: 2 }, spent: { steps: 2, tokens: 30 } },
+  });
+  expect(chat.requests().length).toBe(2);
+  expect(await send(chat, 'resume', { budget: { steps: 2 } })).toEqual([422, 'budget_exceeded']);
+  expect(await send(chat, 'force_answer')).toEqual([422, 'budget_exceeded']);
+  expect(await send(chat, 'resume', { budget: { steps: 4 } })).toEqual([200, {}]);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Two.' } });
+  expect(pauses(await reader.done)[1]).toMatchObject({ by, budget: { scope: 'session', limit: { steps: 4 } } });
+  expect(await chat.turn('three').end()).toMatchObject({ status: 'done', output: { content: 'Three.' } });
+});
+
+test('the turns of all sessions of a subject share its budget, which an admin raises', async () => {
+  await server.restart({
+    EVERTURN_API_KEYS: 'root:admin=key-of-root,ann=key-of-ann,bob=key-of-bob',
+    EVERTURN_SUBJECT_BUDGET: 'month:steps=1',
+  });
+  const as = (key: string) => new ApiClient(server.server.url, key);
+  const [root, ann, bob] = [as('key-of-root'), as('key-of-ann'), as('key-of-bob')];
+  server.model.script('shared', say('One.'), say('Two.'), say('Three.'));
+  await root.putAgent('shared', { model: { name: 'shared' }, config: { pause: 'wait' } });
+  const first = await ann.turn(await ann.createSession('shared'), 'one').end();
+  expect(first).toMatchObject({ status: 'done', output: { content: 'One.' } });
+  const id = await ann.createSession('shared');
+  const reader = ann.turn(id, 'two');
+  const report = { scope: 'subject', limit: { steps: 1 }, spent: { steps: 1 } };
+  expect(await reader.type('turn.paused')).toMatchObject({ reason: 'budget', budget: report });
+  // Nothing was called ahead of the turn, either.
+  expect(server.model.requestsTo('shared')).toHaveLength(1);
+  // The budget is that of one subject.
+  const other = await bob.turn(await bob.createSession('shared'), 'other').end();
+  expect(other).toMatchObject({ status: 'done', output: { content: 'Two.' } });
+  const resume = async (client: ApiClient, body: object) =>
+    (await client.send('POST', `/v1/agents/sessions/${id}/resume`, body)).status;
+  expect(await resume(ann, {})).toBe(422);
+  expect(await resume(ann, { budget: { steps: 9 } })).toBe(403);
+  await expect
+    .poll(() => root.list('/v1/agents/actions?agent_name=shared'))
+    .toMatchObject([{ kind: 'budget', budget: report }]);
+  expect(await ann.list('/v1/agents/actions?agent_name=shared')).toEqual([]);
+  expect(await resume(root, { budget: { steps: 2 } })).toBe(200);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Three.' } });
+  // The call that was refused, and the one after the raise.
+  expect(await modelCalls(await reader.turnId())).toBe(2);
 });

@@ -555,3 +555,28 @@ test('the archive notes the blobs that its records refer to, and none that a tex
   expect([...(await catalog.blobReferences.of('s'))].toSorted()).toEqual([text, file]);
   expect(await catalog.sessions.get('s')).toMatchObject({ active_at: NOW, unswept_since: NOW, deleted_at: null });
 });
+
+test('model calls that begin at once in several processes count before they are made, up to the limit', async () => {
+  const processes = [await open(), await open()];
+  const subject = { scope: 'subject' as const, id: 'ann', period: '2026-11-02', limit: { steps: 5, usd: 1 } };
+  const session = { scope: 'session' as const, id: 'ses_1', period: '', limit: { tokens: 100 } };
+  const begin = (i: number) => persist(() => processes[i % 2]!.spending.begin([session, subject]));
+  const reports = await Promise.all(Array.from({ length: 12 }, (_, i) => begin(i)));
+  expect(reports.filter((report) => report === undefined)).toHaveLength(5);
+  const [{ spending }] = processes as [Catalog, Catalog];
+  // A call that is refused for one of its budgets counts in none.
+  expect((await spending.report(session)).spent).toEqual({ tokens: 0, usd: 0, steps: 5 });
+  const reached = { scope: 'subject', limit: { steps: 5, usd: 1 }, spent: { tokens: 0, usd: 0, steps: 5 } };
+  expect(reports.find((report) => report !== undefined)).toEqual(reached);
+  expect(await spending.begin([subject], { isRetry: true })).toBeUndefined();
+  expect((await spending.raise(subject, { steps: 7 })).limit).toEqual({ steps: 7, usd: 1 });
+  expect(await spending.begin([session, subject])).toBeUndefined();
+  await spending.settle([session, subject], { tokens: 100, usd: 0.5 });
+  expect(await spending.begin([session, subject])).toMatchObject({ scope: 'session', spent: { tokens: 100 } });
+  // The next period begins empty, with the limits of the setting; what began before it does not count in it.
+  const next = { ...subject, period: '2026-11-03' };
+  expect(await spending.report(next)).toEqual({ ...reached, spent: { tokens: 0, usd: 0, steps: 0 } });
+  await spending.begin([next]);
+  await spending.settle([subject], { tokens: 1, usd: 1 });
+  expect(await spending.report(next)).toEqual({ ...reached, spent: { tokens: 0, usd: 0, steps: 1 } });
+});

@@ -12,6 +12,7 @@ export function activityDependencies(more: object): Dependencies {
     bus: new InProcessBus(),
     metrics: new Metrics(),
     blobs: { put: () => Promise.resolve('f'.repeat(64)) },
+    budgets: { metered: ({ provider }: { provider: unknown }) => provider },
     skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
     log: { error: () => undefined },
     ...more,

@@ -70,7 +70,7 @@ export function steeringRoutes(context: ApiContext): Route[] {
     budget?: BudgetAmounts,
   ): Promise<Record<string, never>> {
     const session = await authorizeSession(context.catalog, sessionId, caller, 'cancel');
-    await controlTurn(context, { session, subject: caller.subject, type, ...(budget && { budget }) });
+    await controlTurn(context, { session, caller, type, ...(budget && { budget }) });
     return {};
   }
 }

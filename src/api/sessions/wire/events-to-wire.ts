@@ -200,7 +200,8 @@ function steeredToWire(record: UserSteered): SessionEvent {
   };
 }
 
-function pauseToWire({ kind: type, id, at, reason, by, budget, ...rest }: TurnPaused): SessionEvent {
+function pauseToWire(record: TurnPaused): SessionEvent {
+  const { kind: type, id, at, reason, by, budget, isHidden: _, ...rest } = record;
   rest satisfies NoFields;
   return {
     type,

@@ -13,5 +13,7 @@ export type View = z.infer<typeof viewQuery.view>;
 
 /** Whether a reader gets the event of a record: a client that does not know its type would fail. */
 export function isShown(record: LogRecord, view: View): boolean {
-  return view === 'full' || record.kind !== 'context.compacted' || record.isShown === true;
+  if (view === 'full') return true;
+  if (record.kind === 'context.compacted') return record.isShown === true;
+  return !('isHidden' in record);
 }
