@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomThreads } from '../../test/support/random-threads.ts';
+import { randomWaiting } from '../../test/support/random-waiting.ts';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { ActivityResult, HistoryEvent } from './history.ts';
 import { countFailureRecords, countStartRecords, firstCallOf, TurnProjection } from './projection.ts';
@@ -16,7 +17,7 @@ function project(events: HistoryEvent[]): LogEntry[] {
 
 test('a log always begins with turn.created and ends with turn.done; its calls and sub-agents end once or wait', () => {
   fc.assert(
-    fc.property(fc.oneof(randomTurn(), randomThreads()), (happenings) => {
+    fc.property(fc.oneof(randomTurn(), randomThreads(), randomWaiting()), (happenings) => {
       const entries = project(happenings.flatMap((one) => ('event' in one ? [one.event] : [])));
       expect(entries.map(({ ordinal }) => ordinal)).toEqual(entries.map((_, i) => i + 1));
       expect(entries[0]?.record.kind).toBe('turn.created');

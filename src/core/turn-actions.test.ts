@@ -7,7 +7,7 @@ import { TurnProjection } from './projection.ts';
 import { waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
 import { TurnActions } from './turn-actions.ts';
-import type { Answer, AnswerCommand, PauseCommand, TurnCommand } from './turn-command.ts';
+import type { Answer, AnswerCommand, PauseCommand, TurnCommand, TurnEvent } from './turn-command.ts';
 import type { SignInCommand } from './turn-sign-ins.ts';
 import { NO_TOTALS } from './turn-totals.ts';
 
@@ -394,6 +394,7 @@ const happening = fc.oneof(
   fc.record({ type: fc.constant('sign_in' as const), signInId: fc.constantFrom('s1', 's2') }),
   fc.record({ type: fc.constant('task' as const), after: fc.integer({ min: 0, max: 20_000 }) }),
   fc.record({ type: fc.constant('continue' as const) }),
+  fc.record({ type: fc.constant('cancel' as const) }),
 );
 
 const policies = fc.option(
@@ -416,7 +417,8 @@ test('the workflow and the projection agree on the log, in any order of commands
       // What the workflow does: it counts results at once, and ends a task when no microtask is left.
       let actions = new TurnActions(start);
       let count = 1;
-      let queue: TurnCommand[] = [];
+      let queue: TurnEvent[] = [];
+      let isCancelled = false;
       let eventId = 10;
       let [now, runs] = [BEGIN, 0];
       const scheduled: { id: number; input: CalledTool }[] = [];
@@ -481,9 +483,17 @@ test('the workflow and the projection agree on the log, in any order of commands
           const given = signedIn(one.signInId);
           queue.push(given);
           feed({ type: 'commanded', command: given });
+        } else if (one.type === 'cancel') {
+          isCancelled = true;
+          queue.push({ type: 'cancelled' });
+          feed({ type: 'commanded', command: { type: 'cancelled' } });
         } else if (one.type === 'task') {
+          const known = log.length;
           endTask(one.after);
-        } else if (scheduled.length === 0 && queue.length === 0) {
+          const added = log.slice(known).map(({ record }) => record);
+          const waits = added.some((record) => record.kind === 'turn.paused' && record.reason !== 'requested');
+          if (isCancelled) expect(waits, 'a turn that is being cancelled waits for nothing').toBe(false);
+        } else if (!isCancelled && scheduled.length === 0 && queue.length === 0) {
           runs += 1;
           const next = turnStart({ pause: 'wait', carry: carryOf(actions, count) });
           feed({ type: 'continued', at: at(), runId: 'r' });
@@ -498,7 +508,7 @@ test('the workflow and the projection agree on the log, in any order of commands
       queue.push(resume);
       feed({ type: 'commanded', command: resume });
       endTask(0);
-      expect(actions.isHeld).toBe(false);
+      if (!isCancelled) expect(actions.isHeld).toBe(false);
       const pauses = log.flatMap(({ record }) => ('reason' in record && record.reason === 'requested' ? [record] : []));
       expect(pauses.map(({ kind }) => kind)).toEqual(
         pauses.map((_, i) => (i % 2 === 0 ? 'turn.paused' : 'turn.resumed')),
@@ -517,7 +527,8 @@ test('the workflow and the projection agree on the log, in any order of commands
           ({ decision, remaining }) =>
             (decision === 'allow' && remaining === 0) || (decision === 'expired' && policy?.onExpiry === 'allow'),
         );
-        expect(ran.has(id)).toBe(isAllowed);
+        // A turn that was held when it was cancelled is not resumed.
+        if (ran.has(id) || !isCancelled) expect(ran.has(id)).toBe(isAllowed);
       }
       expect(actionsOf(records).map(({ toolCallId, status }) => [toolCallId, status === 'pending'])).toEqual([
         ['a', false],

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { checkCentralProperty, deliveries } from '../../test/support/central-property.ts';
 import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomTurn } from '../../test/support/random-turn.ts';
+import { randomWaiting } from '../../test/support/random-waiting.ts';
 import { frameToWire } from '../api/sessions/turn-stream.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
@@ -15,12 +16,16 @@ test('every cut of a stream, resumed at any time, folds to the log', async () =>
 });
 
 test('the same holds for sub-agents that work in parallel, thread by thread', async () => {
-  await checkCentralProperty({ worker: bus, api: bus }, 200, randomThreads());
+  await checkCentralProperty({ worker: bus, api: bus }, 150, randomThreads());
+});
+
+test('the same holds for turns that wait for people, and are steered while they run', async () => {
+  await checkCentralProperty({ worker: bus, api: bus }, 100, randomWaiting());
 });
 
 test('without faults a message that completes is sent once, delta by delta', async () => {
   await fc.assert(
-    fc.asyncProperty(fc.oneof(randomTurn(1), randomThreads(1)), async (steps) => {
+    fc.asyncProperty(fc.oneof(randomTurn(1), randomThreads(1), randomWaiting(1)), async (steps) => {
       const faults = [{ bus: 'deliver' as const, lag: 0, snapshot: false }];
       const { entries, deliver, end } = await deliveries({ worker: bus, api: bus }, steps, faults);
       const feed = new TurnFeed();

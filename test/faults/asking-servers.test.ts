@@ -92,3 +92,18 @@ test('workers are killed while servers ask, while an answer goes back, and while
     'unknown_outcome',
   ]);
 });
+
+test('of two workers, the answer to an older server reaches the one that keeps its call open', async () => {
+  const agents = ['older-end', 'older-wait', 'older-end', 'older-wait', 'older-end', 'older-wait'];
+  const all = await Promise.all(agents.map((agent) => asked(agent)));
+  const turns = await Promise.all(
+    all.map(async ({ sessionId, turn, item }, i) => {
+      if (i % 2 === 0) return world.recorder.turn(sessionId, [item]);
+      expect(await world.recorder.respond(sessionId, item)).toBe(200);
+      return turn;
+    }),
+  );
+  for (const turn of turns) expect(await turn.done).toMatchObject(END);
+  const outcomes = await Promise.all(all.map(({ sessionId }) => world.outcomes(sessionId)));
+  expect(outcomes).toEqual(all.map(({ call }) => ({ [call]: 'succeeded' })));
+});

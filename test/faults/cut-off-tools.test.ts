@@ -6,7 +6,8 @@ import type { ServerProcess } from '../support/server-process.ts';
 import type { Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { textOf } from '../support/scripted-model.ts';
-import { World, type Steps } from './support/world.ts';
+import { World } from './support/world.ts';
+import type { Steps } from './support/world-options.ts';
 
 /** Rows 6 and 8: tool calls that are cut off between decision, start, effect and result. */
 

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { isArchived, openCatalog } from './support/archived.ts';
-import { World, type Steps } from './support/world.ts';
+import { World } from './support/world.ts';
+import type { Steps } from './support/world-options.ts';
 
 /** Row 3: `kill -9` of everything at once, in any state; after a restart all of it continues by itself. */
 

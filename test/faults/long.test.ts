@@ -1,7 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Frame } from '../support/api-client.ts';
 import { heldMemory, INSPECTED, type HeldMemory } from './support/held-memory.ts';
-import { World, type Steps } from './support/world.ts';
+import { World } from './support/world.ts';
+import type { Steps } from './support/world-options.ts';
 
 /**
  * Row 11, which takes longer than a test should: histories that would be too long if they did not continue as new, and the

@@ -8,7 +8,8 @@ import type { TemporalClient } from '../support/temporal-client.ts';
 import { isArchived } from './support/archived.ts';
 import { messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
-import { World, type Steps } from './support/world.ts';
+import { World } from './support/world.ts';
+import type { Steps } from './support/world-options.ts';
 
 /** Row 16: what operators do to workflows manually. */
 

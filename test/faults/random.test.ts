@@ -6,9 +6,10 @@ import { answer, approval, messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { APPROVERS, type Subject } from './support/subjects.ts';
 import { SEED } from '../support/seed.ts';
-import { AGENT, World, type Steps } from './support/world.ts';
+import { AGENT, World } from './support/world.ts';
+import type { Steps } from './support/world-options.ts';
 
-/** Row 17: random actions and random faults. A seed reproduces a schedule. */
+/** Row 19: random actions and random faults. A seed reproduces a schedule. */
 
 const DURATION_MS = Number(process.env['DURATION'] ?? 20) * 1000;
 /** The agent of each person. The turns of the last two wait. */
@@ -72,8 +73,8 @@ class Person {
   readonly #world: World;
   readonly #chance: Chance;
   readonly #agent: string;
-  /** Turns that wait in the queue, or began without it, in their order. */
-  readonly #begun: RecordedTurn[] = [];
+  /** The turns behind the one that it watches, in their order: they wait in the queue, or began without it. */
+  readonly #behind: RecordedTurn[] = [];
   /** A turn runs whose end it does not wait for. */
   #hasLeft = false;
 
@@ -87,9 +88,9 @@ class Person {
     const sessionId = await this.#world.session({ agent: this.#agent });
     let waiting: Waiting[] = [];
     let turn: RecordedTurn | undefined;
-    while (goesOn() || this.#begun.length > 0) {
+    while (goesOn() || this.#behind.length > 0) {
       const isBetween = waiting.length === 0 && !this.#hasLeft;
-      const next = (isBetween && this.#begun.shift()) || (await this.#say(sessionId, waiting));
+      const next = (isBetween && this.#behind.shift()) || (await this.#say(sessionId, waiting));
       if (next) {
         turn = next;
         waiting = await this.#watch(sessionId, turn, goesOn);
@@ -143,10 +144,10 @@ class Person {
       const what = this.#chance.among('steer', 'steer', 'queue', 'queue', 'reject', 'pause', 'force_answer', 'cancel');
       if (what === 'queue' || what === 'reject') {
         const sent = await recorder.send(sessionId, this.#message(), what);
-        if (sent.turnId !== undefined) this.#begun.push(recorder.follow(sessionId, sent.turnId));
+        if (sent.turnId !== undefined) this.#behind.push(recorder.follow(sessionId, sent.turnId));
       } else if (what === 'steer') {
         const steered = await recorder.steer(sessionId, messageFor(this.#plan(0)));
-        if (steered?.isNew) this.#begun.push(recorder.follow(sessionId, steered.turnId));
+        if (steered?.isNew) this.#behind.push(recorder.follow(sessionId, steered.turnId));
       } else if (what === 'pause') {
         await recorder.control(sessionId, 'pause');
         await wait(600);
@@ -155,7 +156,7 @@ class Person {
       } else if (what === 'force_answer') {
         await recorder.control(sessionId, what, turnId);
       } else {
-        const [queued] = this.#begun.slice(this.#chance.upTo(this.#begun.length));
+        const [queued] = this.#behind.slice(this.#chance.upTo(this.#behind.length));
         if (queued) await recorder.cancel(queued);
       }
     }

@@ -36,6 +36,21 @@ function asking(protocol: string, questions: string[], on?: 'session' | 'call') 
   };
 }
 
+const payment = { message: 'Pay there', url: 'https://pay.example.com/order?id=7' };
+
+/** A tool that has the user open a URL. */
+function leading(protocol: string) {
+  return async (_: unknown, { elicit, inputResponses }: RunningCall): Promise<string | InputRequiredResult> => {
+    if (protocol === '2025-11-25') {
+      return JSON.stringify(await elicit({ mode: 'url', elicitationId: 'order-7', ...payment }));
+    }
+    const answer = inputResponses?.['order'];
+    return answer
+      ? JSON.stringify(answer)
+      : inputRequired({ inputRequests: { order: inputRequired.elicitUrl(payment) } });
+  };
+}
+
 const respond = (id: string, content: unknown) => ({
   type: 'user.tool_response',
   thread_id: 'main',
@@ -46,6 +61,7 @@ const accept = { action: 'accept', content: { email: 'ann@example.com', days: 3 
 
 const toolsOf = (protocol: '2026-07-28' | '2025-11-25'): TestTool[] => [
   { name: 'book', handler: asking(protocol, ['Where to?']) },
+  { name: 'pay', handler: leading(protocol) },
   { name: 'quiz', handler: asking(protocol, ['One?', 'Two?'], 'call') },
   {
     name: 'nag',
@@ -102,6 +118,14 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s', (protocol
     expect(events).toContain('Where to?');
     expect(events).not.toContain('keptOpenBy');
     expect(await chat.turn('and now?').end()).toMatchObject({ status: 'done' });
+  });
+
+  test('has the user open a URL: only whether that was done passes through here', async () => {
+    const chat = await server.chat({ scripts: [use({ name: 'pay', id: 'p' }), say('Paid.')], spec: onTestServer });
+    expect(await waiting(chat, chat.turn('go'))).toEqual([{ id: 'p', elicitation: { mode: 'url', ...payment } }]);
+    const answered = chat.turn([respond('p', { action: 'accept', content: { card: '4242' } })]);
+    expect(await answered.end()).toMatchObject({ output: { content: 'Paid.' } });
+    expect(resultsIn(chat)).toEqual([JSON.stringify({ action: 'accept' })]);
   });
 
   test('may ask several times in one call', async () => {

@@ -1,6 +1,8 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { SCOPE } from '../support/tool-scope.ts';
+import { QUESTION } from '../support/mcp-behaviour.ts';
 import { KINDS } from '../support/mcp-kinds.ts';
+import type { Elicitation } from '../../src/core/records.ts';
 import type { CallOptions } from '../../src/mcp/connection.ts';
 import { McpPool } from '../../src/mcp/pool.ts';
 import { eventually } from '../support/eventually.ts';
@@ -68,6 +70,25 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
       content: [{ type: 'text', text: '{"text":"héllo\\n\\"you\\""}' }],
       structuredContent: { text: 'héllo\n"you"' },
     });
+  });
+
+  // Without sessions the answer would reach another server than the one that has asked.
+  test.skipIf(kind.includes('without sessions'))('asks the user during a call', async () => {
+    const { call } = await start(kind);
+    const answer = { action: 'accept' as const, content: { name: 'Ann' } };
+    const questions: Elicitation[] = [];
+    const onQuestion = (question: Elicitation) => {
+      questions.push(question);
+      return Promise.resolve(answer);
+    };
+    let outcome = await call('ask', {}, { onQuestion });
+    if (outcome.status === 'input_required') {
+      const [[key, question]] = outcome.request.questions as [[string, Elicitation]];
+      questions.push(question);
+      outcome = await call('ask', {}, { onQuestion, input: { answers: { [key]: answer } } });
+    }
+    expect(questions).toEqual([{ mode: 'form', ...QUESTION }]);
+    expect(outcome).toMatchObject({ status: 'result', content: [{ type: 'text', text: JSON.stringify(answer) }] });
   });
 
   test('returns a result that says that the tool failed, and an error instead of a result', async () => {

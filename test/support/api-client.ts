@@ -253,7 +253,9 @@ export function folded(...streams: Frame[][]): object[] {
 
 /** Events in the order that all readers see: with sub-agents, which may be of an earlier turn, each thread has its own. */
 export function inOrder(events: object[]): unknown {
-  const hasThreads = events.some((event) => 'thread_id' in event && event.thread_id !== 'main');
+  const hasThreads = events.some(
+    (event) => 'thread_id' in event && event.thread_id !== null && event.thread_id !== 'main',
+  );
   return hasThreads ? byThread(events) : events;
 }
 

@@ -7,7 +7,14 @@ export interface ToolContext {
   /** Aborted when the client cancels the call. */
   signal: AbortSignal;
   notify: (method: string, params: Record<string, unknown>) => Promise<void>;
+  /** Asks the user `QUESTION`. */
+  ask: () => Promise<unknown>;
 }
+
+export const QUESTION = {
+  message: 'Your name?',
+  requestedSchema: { type: 'object' as const, properties: { name: { type: 'string' as const } } },
+};
 
 interface Tool {
   name: string;
@@ -77,6 +84,9 @@ export class McpBehaviour {
         this.#tools = [...TOOLS, 'renamed'];
         await this.#onRenamed();
         return say('done');
+      // It is not in the list.
+      case 'ask':
+        return say(JSON.stringify(await context.ask()));
       case 'die':
         process.exit(3);
         break;

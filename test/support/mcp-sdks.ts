@@ -1,7 +1,7 @@
 import { Server as OlderServer } from '@modelcontextprotocol/sdk/server/index.js';
-import { CallToolRequestSchema, ListToolsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
-import { Server } from '@modelcontextprotocol/server';
-import type { McpBehaviour } from './mcp-behaviour.ts';
+import { CallToolRequestSchema, ElicitResultSchema, ListToolsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { inputRequired, Server } from '@modelcontextprotocol/server';
+import { QUESTION, type McpBehaviour } from './mcp-behaviour.ts';
 
 const INFO = { name: 'test', version: '1' };
 const CAPABILITIES = { capabilities: { tools: { listChanged: true } } };
@@ -10,14 +10,20 @@ const CAPABILITIES = { capabilities: { tools: { listChanged: true } } };
 export function newerServer(behaviour: McpBehaviour): Server {
   const server = new Server(INFO, CAPABILITIES);
   server.setRequestHandler('tools/list', ({ params }) => behaviour.list(params?.cursor));
-  server.setRequestHandler('tools/call', ({ params }, { mcpReq, http }) =>
-    behaviour.call(params.name, params.arguments ?? {}, {
+  server.setRequestHandler('tools/call', ({ params }, { mcpReq, http }) => {
+    const { inputResponses } = mcpReq;
+    // It asks by its result, and gets the answer with the next request.
+    if (params.name === 'ask' && !inputResponses) {
+      return inputRequired({ inputRequests: { name: inputRequired.elicit(QUESTION) } });
+    }
+    return behaviour.call(params.name, params.arguments ?? {}, {
       meta: mcpReq._meta ?? {},
       headers: Object.fromEntries(http?.req?.headers ?? []),
       signal: mcpReq.signal,
       notify: (method, notified) => mcpReq.notify({ method, params: notified }),
-    }),
-  );
+      ask: () => Promise.resolve(inputResponses?.['name']),
+    });
+  });
   return server;
 }
 
@@ -33,6 +39,7 @@ export function olderServer(behaviour: McpBehaviour): OlderServer {
       ),
       signal: extra.signal,
       notify: (method, params) => extra.sendNotification({ method, params }),
+      ask: () => extra.sendRequest({ method: 'elicitation/create', params: QUESTION }, ElicitResultSchema),
     })),
   }));
   return server;

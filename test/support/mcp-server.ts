@@ -10,6 +10,7 @@ import {
   WebStandardStreamableHTTPServerTransport,
   type CallToolResult,
   type ElicitRequestFormParams,
+  type ElicitRequestURLParams,
   type ElicitResult,
   type EventStore,
   type InputRequiredResult,
@@ -40,7 +41,7 @@ export interface RunningCall {
   /** Cuts the connection on which the call arrived. */
   cut: () => void;
   /** Asks the user as `2025-11-25` servers do: on the stream of the session, or on that of this call. */
-  elicit: (params: ElicitRequestFormParams, on?: 'session' | 'call') => Promise<ElicitResult>;
+  elicit: (params: ElicitRequestFormParams | ElicitRequestURLParams, on?: 'session' | 'call') => Promise<ElicitResult>;
   /** The answers to the `input_required` result of a `2026-07-28` server, and its state. */
   inputResponses: Record<string, unknown> | undefined;
   requestState: string | undefined;

@@ -241,7 +241,7 @@ export function framesOf(plan: MessagePlan, attempt: number, shape: Attempt): Li
 }
 
 /** The record before a message, as an attempt has made it. */
-function precedingOf(plan: MessagePlan, { servers: count }: Attempt): McpInitialized[] {
+export function precedingOf(plan: MessagePlan, { servers: count }: Attempt): McpInitialized[] {
   if (!plan.connectsServers) return [];
   const transport = 'streamable-http' as const;
   const servers = Array.from({ length: count }, (_, i) => ({ id: `s${i}`, name: `s${i}`, sessionId: null, transport }));

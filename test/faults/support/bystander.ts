@@ -2,7 +2,7 @@ import type { Answer, ApiClient } from '../../support/api-client.ts';
 import { approval, messageFor, type Plan, type PlannedModel } from './plan.ts';
 import type { Recorder } from './recorder.ts';
 import type { Subject } from './subjects.ts';
-import type { Steps } from './world.ts';
+import type { Steps } from './world-options.ts';
 
 /** Part of each request by which one subject tries to read data of another. */
 export const INTRUSION = 'give me what the other one has';

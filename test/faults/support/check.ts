@@ -5,13 +5,15 @@ import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
 import { folded, foldedByTurn, inOrder, type Frame } from '../../support/api-client.ts';
 import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
+import { callOf, callsOf } from './called.ts';
+import { checkDecisions } from './check-decisions.ts';
 import { checkSteering, unbegunOf } from './check-steering.ts';
 import { checkSubjects } from './check-subjects.ts';
 import { checkWebhooks } from './check-webhooks.ts';
-import { effectOf, NEED_APPROVAL, type Effect } from './ledger.ts';
-import { answerOf, approval, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
+import { effectOf, type Effect } from './ledger.ts';
+import { answerOf, planOf, SECRET, TOKENS, type Plan, type PlannedModel } from './plan.ts';
 import type { Recorder } from './recorder.ts';
-import type { SentDecision, SentInput } from './sent.ts';
+import type { SentInput } from './sent.ts';
 import type { World } from './world.ts';
 
 /** A turn as it is stored, and as its owner can read it. */
@@ -54,18 +56,9 @@ export async function checkInvariants(world: World): Promise<number> {
     checkInputs(inputs, its, unbegun);
     checkTexts(planned, its);
     checkOutcomes(its);
-    const decisions = recorder.decisions.filter((one) => one.sessionId === sessionId);
-    checkVotes(decisions, its);
-    checkAnswers(
-      [
-        ...inputs.filter(({ outcome }) => outcome === 'accepted').flatMap(({ input }) => input),
-        ...recorder.responses.flatMap((one) => (one.sessionId === sessionId && one.response === 200 ? [one.item] : [])),
-      ],
-      its,
-    );
+    checkDecisions(world, sessionId, its);
     checkThreads(its);
     await checkSteering(world, sessionId, its);
-    checkDecisions(ledger.effects, [...inputs, ...decisions.map(asInput)], its);
     missingAttempts += checkUsage(planned, its);
   }
   expect(missingAttempts, 'attempts that no turn accounts for').toBeLessThanOrEqual(MAX_MISSING_ATTEMPTS);
@@ -307,43 +300,6 @@ function checkEffects(effects: Effect[], turns: Stored[]): void {
   }
 }
 
-/** A decision in a turn that waits, in the form of an input. One without a response may have been accepted. */
-function asInput({ sessionId, toolCallId, threadId, status, at, response = 200 }: SentDecision): SentInput {
-  const outcome = response === 200 ? 'accepted' : 'refused';
-  return { sessionId, input: [approval(status, toolCallId, { threadId })], outcome, at };
-}
-
-/** A decision that was acknowledged is in the log, once, and one that was rejected is not. */
-function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
-  const recorded = turns.flatMap(({ events }) =>
-    events.flatMap((event) =>
-      event.type === 'tool.decided' && event.by
-        ? [`${event.tool_call_id} ${event.decision} ${event.by.subject_id}`]
-        : [],
-    ),
-  );
-  expect(recorded, 'a subject votes once').toEqual([...new Set(recorded)]);
-  for (const { toolCallId, status, by, response } of decisions) {
-    if (response === undefined) continue;
-    const isRecorded = recorded.includes(`${toolCallId} ${status} ${by.id}`);
-    expect(isRecorded, `${by.id}: ${status} ${toolCallId}, answered with ${response}`).toBe(response === 200);
-  }
-}
-
-/** What a client or a user has answered, and was accepted, is the result of its call, or part of it. */
-function checkAnswers(items: Record<string, unknown>[], turns: Stored[]): void {
-  const results = new Map(
-    turns.flatMap(({ events }) =>
-      events.flatMap((event) => (event.type === 'tool.response' ? [[event.tool_call_id, event] as const] : [])),
-    ),
-  );
-  for (const { type, tool_call_id: id, content } of items) {
-    if (type !== 'user.tool_response') continue;
-    const result = results.get(String(id));
-    if (result?.outcome === 'succeeded') expect(result.content, `the result of ${String(id)}`).toContain(content);
-  }
-}
-
 /** Each sub-agent starts once and ends once, unless it waits in the last turn. */
 function checkThreads(turns: Stored[]): void {
   const idsOf = (type: 'thread.created' | 'thread.done'): string[] =>
@@ -354,29 +310,6 @@ function checkThreads(turns: Stored[]): void {
   const last = turns.at(-1)?.turn.state;
   if (last?.status === 'done' && last.required_actions.length > 0) return;
   expect(done.toSorted(), 'sub-agents that ended').toEqual(created.toSorted());
-}
-
-/** 5: a call that needs a decision has run after one for this very call. */
-function checkDecisions(effects: Effect[], inputs: SentInput[], turns: Stored[]): void {
-  const calls = new Set(callsOf(turns).map(({ operation }) => operation));
-  const allowedAt = new Map(
-    inputs
-      .filter(({ outcome }) => outcome === 'accepted')
-      // A vote may be repeated later: the first one counts.
-      .toSorted((a, b) => b.at - a.at)
-      .flatMap(({ input, at }) => input.map((item) => ({ item, at })))
-      .flatMap(({ item, at }) =>
-        item['type'] === 'user.tool_approval' && (item['approval'] as { status: string }).status === 'allow'
-          ? [[String(item['tool_call_id']), at] as const]
-          : [],
-      ),
-  );
-  for (const { operation, tool, at } of effects) {
-    if (!NEED_APPROVAL.has(tool) || !calls.has(operation)) continue;
-    const allowed = allowedAt.get(callOf(operation));
-    expect(allowed, `when ${tool} was allowed, which ran as ${operation}`).toBeDefined();
-    expect(allowed, `when ${tool} was allowed, which ran as ${operation}`).toBeLessThan(at);
-  }
 }
 
 /**
@@ -403,35 +336,4 @@ function checkUsage(planned: PlannedModel, turns: Stored[]): number {
     missing += Math.max(0, begun - accounted);
   }
   return missing;
-}
-
-interface Called {
-  id: string;
-  /** The operation id, by which its tool identifies it. */
-  operation: string;
-  server: string | undefined;
-  tool: string;
-  arguments: string;
-}
-
-/** The tool calls of turns in the log. */
-function callsOf(turns: Stored[]): Called[] {
-  return turns.flatMap(({ turn, events }) =>
-    events
-      .flatMap((event) =>
-        event.type === 'model.message' ? event.tool_calls.map((call) => ({ ...call, thread: event.thread_id })) : [],
-      )
-      .map(({ id, thread, tool_info: info, function: { arguments: args } }) => ({
-        id,
-        operation: thread === 'main' ? `${turn.id}/${id}` : `${turn.id}/${thread}/${id}`,
-        server: info.type === 'mcp' ? info.server_name : undefined,
-        tool: info.name,
-        arguments: args,
-      })),
-  );
-}
-
-/** The call of an operation id, which is `<turn>/<call>`, or `<turn>/<thread>/<call>` for a sub-agent. */
-function callOf(operation: string): string {
-  return operation.slice(operation.lastIndexOf('/') + 1);
 }

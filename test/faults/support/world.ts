@@ -10,14 +10,12 @@ import { newId } from '../../../src/engine/new-id.ts';
 import { ProtectedMcpServer } from '../../support/authorization-server.ts';
 import { keptPort } from '../../support/kept-port.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
-import type { Postgres } from '../../support/postgres.ts';
 import { TestRedis } from '../../support/redis.ts';
 import { ScriptedModel, type ChatRequest } from '../../support/scripted-model.ts';
 import { ServerProcess } from '../../support/server-process.ts';
 import { createDatabase } from '../../support/sql.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
 import { WebhookReceiver } from '../../support/webhook-receiver.ts';
-import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.ts';
 import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
@@ -30,43 +28,12 @@ import { approval, messageFor, placeOf, PlannedModel, type Plan } from './plan.t
 import { Recorder, type RecordedTurn } from './recorder.ts';
 import { API_KEYS, SUBJECTS, type Subject } from './subjects.ts';
 import { TestTemporal } from './temporal.ts';
+import { NO_LIMITS, type Steps, type WorldOptions } from './world-options.ts';
 
 export const AGENT = 'agent';
 
 /** The agent of the subjects that do not take part in the scenario. */
 const BYSTANDER_AGENT = 'bystander';
-
-/** Without limits: admission is not a subject of the fault tests. */
-const NO_LIMITS = {
-  EVERTURN_REQUESTS_PER_MINUTE: '0',
-  EVERTURN_TURNS_PER_SUBJECT: '0',
-  EVERTURN_TURNS: '0',
-  EVERTURN_STREAMS_PER_SUBJECT: '0',
-  EVERTURN_STREAMS: '0',
-};
-
-/** The steps of a plan, as given to a session. */
-export type Steps = (Omit<Plan['steps'][number], 'tools'> & {
-  tools?: { name: string; args?: Record<string, unknown> }[];
-})[];
-
-export interface WorldOptions {
-  apis?: number;
-  workers?: number;
-  env?: Record<string, string>;
-  /** Dynamic configuration of Temporal. */
-  dynamicConfig?: DynamicConfig;
-  /** Parts of the agent's spec, in addition to its model and its tools. */
-  spec?: object;
-  /** For the catalog and for Temporal; default: SQLite. */
-  postgres?: Postgres;
-  /** Names of MCP servers in addition to `test`; all have the same tools. */
-  servers?: string[];
-  /** With an MCP server that requires users to sign in, `vault`. */
-  hasVault?: boolean;
-  /** With a webhook that gets all events. */
-  isNotified?: boolean;
-}
 
 let runtimeInstalled: Promise<void> | undefined;
 
