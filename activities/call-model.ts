@@ -17,7 +17,7 @@ import {
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelRequest } from '../src/models/provider.ts';
 import type { BudgetReport } from '../src/core/budget.ts';
-import { BudgetReached } from '../src/engine/shared-budgets.ts';
+import { BudgetReached, BudgetsUnavailable } from '../src/engine/shared-budgets.ts';
 import { isUnavailable } from '../src/engine/unavailable.ts';
 import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -335,6 +335,7 @@ class ModelCallAttempt {
 
   async #failed(error: unknown): Promise<CallModelResult> {
     if (isUnavailable(error)) {
+      if (error instanceof BudgetsUnavailable) this.#wasCalled = false;
       this.#recordUsage();
       throw error;
     }

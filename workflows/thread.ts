@@ -180,7 +180,8 @@ export class Thread {
 
   /** Whether the next model call is the one that the start of the turn has begun: readers may have seen its answer. */
   get #isBegunByStart(): boolean {
-    return !this.#agent && this.#steps === 0 && !this.#planned && startsWithModelCall(this.#turn.start);
+    const { start } = this.#turn;
+    return !this.#agent && !start.carry && this.#steps === 0 && !this.#planned && startsWithModelCall(start);
   }
 
   /** Why the thread may not call its model again. */

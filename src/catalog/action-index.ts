@@ -15,9 +15,9 @@ export interface ActionDetail {
   /** Undefined if they are too large for the index. */
   arguments?: unknown;
   policy?: ApprovalPolicy;
-  /** Of a sign-in: the link with which it begins. */
+  /** The link with which a sign-in begins. */
   authUrl?: string;
-  /** Of a budget: as it was when it was reached. */
+  /** A budget, as it was when it was reached. */
   budget?: BudgetReport;
 }
 
@@ -299,7 +299,7 @@ export class ActionIndex {
     for (const row of rows) {
       const outcome = outcomeOf(row);
       if (!outcome) continue;
-      // The turn may have gone on before its sign-in was settled here.
+      // The turn may have resumed before its sign-in was settled here.
       const signedIn = row.kind === 'sign_in' && !outcome.decision ? await signInDecision(db, row.key) : undefined;
       const { status, decision } = signedIn ? { status: 'decided' as const, decision: signedIn } : outcome;
       const decisions = [...this.#decisionsOf(row), ...(decision ? [decision] : [])];

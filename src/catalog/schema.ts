@@ -121,7 +121,7 @@ interface TurnsTable {
   indexed_through: Generated<number>;
   /** How the turn's input answers the pending calls of the previous turn; null if it answers none. */
   answers: Generated<string | null>;
-  /** Whether the turn may pause while it runs: its agent has `pause: "wait"`. */
+  /** Whether the turn may pause while it runs: its agent has `pause: "wait"`, it has a budget, or it was paused. */
   may_pause: Generated<number>;
   /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */
   paused: Generated<number>;

@@ -91,6 +91,19 @@ export class Spending {
     });
   }
 
+  /** A model call that was counted was refused by its provider, and was not made. */
+  async takeBack(accounts: readonly Account[]): Promise<void> {
+    for (const account of accounts) {
+      await this.#db
+        .updateTable('spending')
+        .set((eb) => ({ steps: eb('steps', '-', 1) }))
+        .where('key', '=', keyOf(account))
+        .where('period', '=', account.period)
+        .where('steps', '>', 0)
+        .execute();
+    }
+  }
+
   /** Raises the limits for the rest of the period. */
   async raise(account: Account, given: BudgetAmounts): Promise<BudgetReport> {
     return this.#db.transaction().execute(async (db) => {

@@ -16,8 +16,8 @@ export interface AcceptedTurn {
   createdAt: string;
   /** The session's title, if it has none yet. */
   title: string | null;
-  /** Set if the turn may pause while it runs. */
-  pause?: 'wait';
+  /** Whether the turn may pause by itself while it runs. */
+  mayPause?: boolean;
   /** Set if it has waited in the queue of its session. */
   begunAt?: string;
   /** How its input answers the pending calls of the previous turn; undefined if it answers none. */
@@ -312,14 +312,14 @@ export class Turns {
    * meantime.
    */
   async accept(turn: AcceptedTurn): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, pause, begunAt, answers } = turn;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, mayPause = false, begunAt, answers } = turn;
     const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
     const row = {
       session_id: sessionId,
       previous_turn_id: previousTurnId,
       sequence,
       created_at: createdAt,
-      may_pause: Number(pause === 'wait'),
+      may_pause: Number(mayPause),
       ...(begunAt && { paused_changed_at: begunAt }),
       answers: this.#actions.sealAnswers(turnId, answers),
     };
@@ -336,7 +336,13 @@ export class Turns {
       await db
         .insertInto('turns')
         .values({ id: turnId, ...row })
-        .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
+        .onConflict((conflict) =>
+          conflict.column('id').doUpdateSet((eb) => ({
+            ...row,
+            // It may have paused before it was indexed.
+            may_pause: mayPause ? 1 : eb.ref('turns.may_pause'),
+          })),
+        )
         .execute();
       emit(...(await this.#actions.accepted(db, { id: turnId, ...row }, answers)));
       return true;

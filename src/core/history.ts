@@ -202,7 +202,7 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   isLast?: true;
   /** The thread is to answer with this call: it may call no tools. */
   isForced?: true;
-  /** Of the turn's budget, if it has one. */
+  /** What is left of the turn's budget, if it has one. */
   left?: BudgetLeft;
   /** The budget of the session, if it has one. */
   sessionLimit?: BudgetAmounts;

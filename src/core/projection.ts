@@ -134,7 +134,7 @@ export class TurnProjection {
     this.#actions = new TurnActions(start);
     // Its log begins with its next run.
     if (start.queued) return [];
-    this.#firstCall = startsWithModelCall(start) && (carry?.step ?? 0) === 0 ? firstCallOf(start) : undefined;
+    this.#firstCall = startsWithModelCall(start) && !carry ? firstCallOf(start) : undefined;
     if (this.#firstCall) this.#actions.steering.modelCalled();
     if (carry) {
       this.#ordinal = carry.ordinal;

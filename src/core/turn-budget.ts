@@ -150,13 +150,13 @@ export class TurnBudget {
     return records.map((record) => ({ ...record, budget: report, ...(isHidden && { isHidden }) }));
   }
 
-  /** Why the turn would stay paused after a command. Without a `raise` it would. */
+  /** Why the turn would stay paused after a command. */
   refuse(raise: Raise | undefined, now: number): Verdict {
     if (!this.isHolding) return undefined;
     const own = this.#ownReport(now);
     const next = { ...own, limit: raised(own.limit, raise?.budget ?? {}) };
     if (this.#shared && !raise?.shared) return budgetExceeded(this.#shared);
-    return raise && reachedKinds(next.limit, next.spent).length === 0 ? undefined : budgetExceeded(next);
+    return reachedKinds(next.limit, next.spent).length === 0 ? undefined : budgetExceeded(next);
   }
 
   raise({ budget = {}, shared }: Raise): void {

@@ -111,7 +111,7 @@ function inlineArguments({ arguments: json }: { arguments: unknown }): Record<st
   return typeof json === 'string' ? (JSON.parse(json) as Record<string, unknown>) : null;
 }
 
-/** Of the action that asks for a higher budget; a turn has one at a time. */
+/** The key of the action that asks for a higher budget; a turn has one at a time. */
 const BUDGET_KEY = 'budget';
 
 /** A turn that is paused because its budget was reached. */

@@ -30,8 +30,7 @@ export async function controlTurn(engine: Engine, { session, caller, type, budge
   if (!last) throw nothingRunning();
   const { actions, start, done } = await engine.logs.currentRun(last.id);
   if (!actions || !start || done) throw nothingRunning();
-  const shared = type === 'resume' ? await raiseShared(engine, { start, actions, caller, budget }) : undefined;
-  const raise = { ...(budget && { budget }), ...(shared && { shared }) };
+  const raise = type === 'resume' ? await raiseShared(engine, { start, actions, caller, budget }) : {};
   const command: PauseCommand | ForceCommand = { type, id: newId('req'), subject: caller.subject, ...raise };
   if (actions.isRepetition(command)) return;
   if (!(await commandTurn(engine, last.id, command))) throw nothingRunning();
@@ -46,27 +45,37 @@ interface Raise {
 
 /**
  * Raises the budget that the turn shares with others: the one for which it is paused or, in advance, that of its session.
- * Returns it if the turn is paused for it. Before the turn is told, so that a crash in between loses nothing.
+ * Before the turn is told, so that a crash in between loses nothing. Returns what the turn is told.
  */
 async function raiseShared(
   { budgets }: Engine,
   { start, actions, caller, budget }: Raise,
-): Promise<BudgetReport | undefined> {
+): Promise<Pick<PauseCommand, 'budget' | 'shared'>> {
   const { sessionId, owner, budget: own } = start;
   const { shared } = actions.budget;
+  const given = budget ? { budget } : {};
   const scope = shared?.scope ?? own?.scope ?? 'turn';
-  if (scope === 'turn' || (!shared && !budget)) return undefined;
+  if (scope === 'turn' || (!shared && !budget)) return given;
+  const account = budgets.account(scope, { sessionId, owner, sessionLimit: own?.limit });
+  if (shared) {
+    const now = await budgets.report(account);
+    // It was renewed, or another turn has raised it: what is given is for the turn's own budget.
+    if (!isReached(now)) return { ...given, shared: now };
+  }
   if (scope === 'subject' && budget && !mayOnServer(caller, 'raiseBudgets')) {
     throw new EngineError(
       'forbidden',
       'only an admin may raise the budget of a subject; it is renewed in its next period',
     );
   }
-  const account = budgets.account(scope, { sessionId, owner, sessionLimit: own?.limit });
-  const report = await budgets.raise(account, budget);
-  if (!shared) return undefined;
-  if (reachedKinds(report.limit, report.spent).length > 0) throw errorOf(budgetExceeded(report));
-  return report;
+  const report = budget ? await budgets.raise(account, budget) : await budgets.report(account);
+  if (!shared) return given;
+  if (isReached(report)) throw errorOf(budgetExceeded(report));
+  return { shared: report };
+}
+
+function isReached({ limit, spent }: BudgetReport): boolean {
+  return reachedKinds(limit, spent).length > 0;
 }
 
 function nothingRunning(): EngineError {

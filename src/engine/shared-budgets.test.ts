@@ -2,13 +2,28 @@ import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Account, Spending, TurnWork } from '../catalog/spending.ts';
 import { NO_USAGE } from '../core/records.ts';
+import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk, ModelRequest } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
 import { newId } from './new-id.ts';
-import { BudgetReached, SharedBudgets } from './shared-budgets.ts';
+import { BudgetReached, BudgetsUnavailable, SharedBudgets } from './shared-budgets.ts';
+import { isUnavailable } from './unavailable.ts';
 
 const owner = { subjectId: 'ann', draftRoles: null };
 const report = { scope: 'session' as const, limit: { steps: 1 }, spent: { steps: 1 } };
+
+/** Of two tokens, as far as its characters tell. */
+const REQUEST: ModelRequest = {
+  model: 'm',
+  params: {},
+  system: 'Be good.',
+  instructionsLength: 8,
+  skillsLength: 0,
+  transcript: [],
+  tools: [],
+  responseFormat: undefined,
+  fileContent: () => Promise.reject(new Error('there is none')),
+};
 
 let counted: string[];
 
@@ -19,13 +34,32 @@ afterEach(() => void vi.useRealTimers());
  * The chunks of a call of a model with the price of 1 USD per token, until `takes` of them were read. Its turn was created
  * a minute ago, and was idle for half of it.
  */
-async function call({ isReached = false, takes = Infinity, sessionLimit = { steps: 1 } } = {}): Promise<ModelChunk[]> {
+async function call({
+  isReached = false,
+  takes = Infinity,
+  sessionLimit = { steps: 1 },
+  failure,
+  outage,
+}: {
+  isReached?: boolean;
+  takes?: number;
+  sessionLimit?: { steps: number };
+  /** Of the model, before it answers. */
+  failure?: ModelError;
+  /** Of the catalog. */
+  outage?: Error;
+} = {}): Promise<ModelChunk[]> {
   counted = [];
   const keys = (accounts: readonly Account[]) => accounts.map(({ scope, id }) => `${scope}/${id}`).join();
   const spending = {
     begin: (accounts: readonly Account[], { workedMs }: TurnWork) => {
       counted.push(`begins after ${workedMs} ms: ${keys(accounts)}`);
+      if (outage) return Promise.reject(outage);
       return Promise.resolve(isReached ? report : undefined);
+    },
+    takeBack: (accounts: readonly Account[]) => {
+      counted.push(`is taken back: ${keys(accounts)}`);
+      return Promise.resolve();
     },
     settle: (
       accounts: readonly Account[],
@@ -38,6 +72,7 @@ async function call({ isReached = false, takes = Infinity, sessionLimit = { step
   };
   async function* stream(): AsyncGenerator<ModelChunk> {
     counted.push('called');
+    if (failure) throw failure;
     yield { content: 'a' };
     vi.setSystemTime(Date.now() + 5_000);
     yield { usage: { ...NO_USAGE, inputTokens: 3, outputTokens: 2 } };
@@ -54,8 +89,7 @@ async function call({ isReached = false, takes = Infinity, sessionLimit = { step
   const turnId = newId('turn', Date.now() - 60_000);
   const metered = budgets.metered(target, { turnId, sessionId: 'ses_1', owner, sessionLimit, idleMs: 30_000 });
   const chunks: ModelChunk[] = [];
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- it is not read
-  for await (const chunk of metered.stream({} as ModelRequest, new AbortController().signal)) {
+  for await (const chunk of metered.stream(REQUEST, new AbortController().signal)) {
     chunks.push(chunk);
     if (chunks.length >= takes) break;
   }
@@ -74,8 +108,26 @@ test('a model call counts before it is made, and what it has used when it has en
 test('a call that is thrown away counts, with what it has reported', async () => {
   await call({ takes: 2 });
   expect(counted).toEqual([BEGINS, 'called', ENDS]);
+});
+
+test('an answer that is cut off before its model reports counts as what its characters tell', async () => {
   await call({ takes: 1 });
+  expect(counted).toEqual([BEGINS, 'called', `3 tokens, 5 USD, 30000 ms: ${BOTH}`]);
+});
+
+test('a call that its provider refuses is not a step, one that fails otherwise is', async () => {
+  await expect(call({ failure: new ModelError('rate_limited', 'later') })).rejects.toThrow('later');
+  expect(counted).toEqual([BEGINS, 'called', `is taken back: ${BOTH}`]);
+  await expect(call({ failure: new ModelError('broken_stream', 'cut') })).rejects.toThrow('cut');
   expect(counted).toEqual([BEGINS, 'called']);
+});
+
+test('a call is not made while the budgets cannot be read', async () => {
+  const outage = Object.assign(new Error('connect'), { code: 'EIO' });
+  const error = await call({ outage }).catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(BudgetsUnavailable);
+  expect(isUnavailable(error)).toBe(true);
+  expect(counted).toEqual([BEGINS]);
 });
 
 test('a call above a budget is not made', async () => {

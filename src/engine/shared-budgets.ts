@@ -5,12 +5,15 @@ import type { Config } from '../config.ts';
 import { reachedKinds, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
 import type { ToolScope } from '../core/history.ts';
 import { timeOf } from '../core/ids.ts';
-import type { Usage } from '../core/records.ts';
+import { NO_USAGE, type Usage } from '../core/records.ts';
 import { backoffMs } from '../lib/backoff.ts';
+import { estimateInput, TOKEN_CHARACTERS } from '../models/input-breakdown.ts';
+import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk, ModelRequest } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { budgetOf } from '../spec/budget-spec.ts';
+import { EngineError } from './errors.ts';
 import { isUnavailable } from './unavailable.ts';
 
 /** A model call was not made, because a budget that its turn shares with others was reached. */
@@ -24,6 +27,17 @@ export class BudgetReached extends Error {
   constructor(report: BudgetReport) {
     super(`the budget of the ${report.scope} was reached`);
     this.report = report;
+  }
+}
+
+/** A model call was not made, because the budgets that its turn shares cannot be read. */
+export class BudgetsUnavailable extends EngineError {
+  static {
+    this.prototype.name = 'BudgetsUnavailable';
+  }
+
+  constructor(options: ErrorOptions) {
+    super('unavailable', 'the budgets of the session or its subject cannot be read: try again', options);
   }
 }
 
@@ -73,10 +87,14 @@ export class SharedBudgets {
     return { ...subjectAccount(owner.subjectId, kind, new Date().toISOString()), limit };
   }
 
-  /** Raises a budget, if limits are given. Returns it, as it is after that. */
-  raise(account: Account, given: BudgetAmounts | undefined): Promise<BudgetReport> {
-    const { spending } = this.#options.catalog;
-    return given ? spending.raise(account, given) : spending.report(account);
+  /** What was used of a budget, and its limits. */
+  report(account: Account): Promise<BudgetReport> {
+    return this.#options.catalog.spending.report(account);
+  }
+
+  /** Raises a budget, and returns it. */
+  raise(account: Account, given: BudgetAmounts): Promise<BudgetReport> {
+    return this.#options.catalog.spending.raise(account, given);
   }
 
   /** Whether a model call would not be made now. */
@@ -93,17 +111,26 @@ export class SharedBudgets {
     const accounts = this.#accounts(call);
     if (accounts.length === 0) return provider;
     const begin = () => this.#begin(accounts, call);
+    // If the catalog is unavailable, the call stays a step.
+    const takeBack = () => this.#options.catalog.spending.takeBack(accounts).catch(() => undefined);
     const settle = (usage: Usage, signal: AbortSignal) => this.#settle(accounts, call, { usage, cost, signal });
     return {
       async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
         await begin();
         let usage: Usage | undefined;
+        let characters = 0;
         try {
           for await (const chunk of provider.stream(request, signal)) {
             usage = chunk.usage ?? usage;
+            characters += charactersOf(chunk);
             yield chunk;
           }
+        } catch (error) {
+          if (error instanceof ModelError && error.isRefusal && characters === 0) await takeBack();
+          throw error;
         } finally {
+          // What is cut off is paid for, too, and would otherwise evade the budget.
+          if (!usage && characters > 0) usage = estimate(request, characters);
           if (usage) await settle(usage, signal);
         }
       },
@@ -120,7 +147,10 @@ export class SharedBudgets {
 
   async #begin(accounts: Account[], call: MeteredCall): Promise<void> {
     const isRetry = call.isRetry?.() ?? false;
-    const report = await this.#options.catalog.spending.begin(accounts, workOf(call), { isRetry });
+    const { spending } = this.#options.catalog;
+    const report = await spending.begin(accounts, workOf(call), { isRetry }).catch((error: unknown) => {
+      throw isUnavailable(error) ? new BudgetsUnavailable({ cause: error }) : error;
+    });
     if (report) throw new BudgetReached(report);
   }
 
@@ -143,6 +173,17 @@ export class SharedBudgets {
       }
     }
   }
+}
+
+function charactersOf({ content = '', refusal = '', reasoning = '', toolCalls = [] }: ModelChunk): number {
+  const written = toolCalls.reduce((sum, call) => sum + (call.arguments?.length ?? 0), 0);
+  return content.length + refusal.length + reasoning.length + written;
+}
+
+/** The usage of an answer that was cut off before its provider reported it. */
+function estimate(request: ModelRequest, characters: number): Usage {
+  const outputTokens = Math.ceil(characters / TOKEN_CHARACTERS);
+  return { ...NO_USAGE, inputTokens: estimateInput(request), outputTokens };
 }
 
 /** A turn is as old as its id. It works while it calls its models. */

@@ -8,9 +8,9 @@ import { signalTurn } from './session-commands.ts';
 const LIMIT = 200;
 
 /**
- * Tells the inbox and the turns that requested sign-ins have ended, so that the turns which wait continue. The catalog knows which
- * ones were not told, so a crash after a sign-in loses nothing: housekeeping calls this, too. To tell a turn twice changes
- * nothing.
+ * Tells the inbox of the sign-ins that have ended, and the turns that requested them, which continue if they wait. The
+ * catalog knows which ones were not told, so a crash after a sign-in loses nothing: housekeeping calls this, too. To tell
+ * a turn twice changes nothing.
  */
 export async function tellSignIns({
   catalog,
@@ -22,9 +22,9 @@ export async function tellSignIns({
   log: Logger;
 }): Promise<void> {
   for (const { id, turnId, by } of await catalog.mcpSignIns.untold(LIMIT)) {
-    // Before the turn goes on: its end would supersede the action.
-    await catalog.mcpSignIns.settle({ id, turnId });
     try {
+      // Before the turn resumes: its end would supersede the action.
+      await catalog.mcpSignIns.settle({ id, turnId });
       await signalTurn(client, turnId, { type: 'sign_in', id: `sign-in ${id}`, signInId: id, by });
     } catch (error) {
       // The turn has ended: the next one tries what has waited.

@@ -18,20 +18,27 @@ export class TurnIndex {
   readonly #catalog: Catalog;
   readonly #logs: TurnLogReader;
   readonly #hintSession: (sessionId: string) => void;
+  readonly #hasSubjectBudget: boolean;
 
-  /** @param hintSession called with the session of each turn that was indexed */
+  /**
+   * @param hintSession called with the session of each turn that was indexed
+   * @param hasSubjectBudget whether each turn may be paused for the budget of its subject
+   */
   constructor({
     catalog,
     logs,
     hintSession,
+    hasSubjectBudget,
   }: {
     catalog: Catalog;
     logs: TurnLogReader;
     hintSession: (sessionId: string) => void;
+    hasSubjectBudget: boolean;
   }) {
     this.#catalog = catalog;
     this.#logs = logs;
     this.#hintSession = hintSession;
+    this.#hasSubjectBudget = hasSubjectBudget;
   }
 
   /** The newest turn of a session; while Temporal is unavailable, the newest one in the index. */
@@ -89,7 +96,7 @@ export class TurnIndex {
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'resumes'>): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause, queued, begun } = start;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause, budget, queued, begun } = start;
     if (queued) return this.#catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
     const title = sequence === 1 ? start.title : null;
     const accepted = await this.#catalog.turns.accept({
@@ -99,7 +106,7 @@ export class TurnIndex {
       sequence,
       createdAt,
       title,
-      ...(pause && { pause }),
+      mayPause: pause === 'wait' || budget !== undefined || this.#hasSubjectBudget,
       ...(begun && { begunAt: begun.at }),
       answers: answersOf(start),
     });

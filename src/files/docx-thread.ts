@@ -2,7 +2,7 @@ import mammoth from 'mammoth';
 import { runReader, Unreadable } from './reader-thread.ts';
 import { checkSizes, openZip } from './zip-entries.ts';
 
-/** With which the older formats of Office begin, and documents with a password in the newer ones. */
+/** The beginning of files in the older formats of Office, and of documents with a password in the newer ones. */
 const OLE = Buffer.from('d0cf11e0a1b11ae1', 'hex');
 
 /** The text of a Word document, with an empty line after each paragraph, and those of tables. */

@@ -21,12 +21,12 @@ export type ReaderMessage =
 
 export interface ReaderLimits {
   milliseconds: number;
-  /** Of the thread: its objects, and the buffers into which it unpacks the file. */
+  /** The memory of the thread: its objects, and the buffers into which it unpacks the file. */
   memoryBytes: number;
   /** The pages of a PDF file, the entries of an archive. */
   parts: number;
   characters: number;
-  /** Of all entries of an archive together. */
+  /** The sum over all entries of an archive. */
   unpackedBytes: number;
 }
 
@@ -98,7 +98,7 @@ class FileReader {
       stderr: true,
       resourceLimits: { maxOldGenerationSizeMb: MAX_OBJECTS_MB, maxYoungGenerationSizeMb: 32 },
     });
-    // The libraries write warnings about what it finds in files.
+    // The libraries write warnings about what they find in files.
     this.#thread.stdout.resume();
     this.#thread.stderr.resume();
     this.#thread.on('message', (message: ReaderMessage) => this.#onMessage(message));

@@ -23,6 +23,11 @@ export function inputCharacters(request: ModelRequest): InputBreakdown {
   };
 }
 
+/** The tokens of a request, as far as its characters tell. */
+export function estimateInput(request: ModelRequest): number {
+  return Math.ceil(sum(Object.values(inputCharacters(request))) / TOKEN_CHARACTERS);
+}
+
 /**
  * Divides a provider's count of input tokens among the parts of the request, in proportion to their characters:
  * providers report one number. The parts add up to `tokens` exactly.

@@ -4,11 +4,8 @@ import type { Usage } from '../core/records.ts';
 import { waitOrAbort } from '../lib/abort.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AllowedCall, Allowance } from './allowance.ts';
-import { inputCharacters } from './input-breakdown.ts';
+import { estimateInput } from './input-breakdown.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
-
-/** A token is about 4 characters. */
-const CHARACTERS_PER_TOKEN = 4;
 
 interface LimitedModelOptions {
   allowance: Allowance;
@@ -35,7 +32,7 @@ export class LimitedModel implements ModelProvider {
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
-    const call = { id: randomUUID(), tokens: estimate(request) };
+    const call = { id: randomUUID(), tokens: estimateInput(request) };
     if (!(await this.#admit(call, signal))) return;
     let usage: Usage | undefined;
     try {
@@ -106,9 +103,4 @@ export class LimitedModel implements ModelProvider {
     if (this.#waiting === 0) this.#isLogged = false;
     this.#options.metrics.modelCallsWaiting.set({ provider: this.#options.name }, this.#waiting);
   }
-}
-
-function estimate(request: ModelRequest): number {
-  const characters = Object.values(inputCharacters(request)).reduce((sum, part) => sum + part, 0);
-  return Math.ceil(characters / CHARACTERS_PER_TOKEN);
 }

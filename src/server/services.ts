@@ -138,7 +138,7 @@ export async function openServices({
   const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
   const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
   const logs = new TurnLogReader({ catalog, history, blobs });
-  const turnIndex = new TurnIndex({ catalog, logs, hintSession });
+  const turnIndex = new TurnIndex({ catalog, logs, hintSession, hasSubjectBudget: config.subjectBudget !== undefined });
   const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
   const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
   const urls = async () => signInUrls(await publicUrl);

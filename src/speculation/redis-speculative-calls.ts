@@ -5,6 +5,8 @@ import { sha256 } from '../lib/hash.ts';
 import { withTimeout, IdleTimer } from '../lib/timeout.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ModelError, type ModelFailure } from '../models/model-error.ts';
+import type { BudgetReport } from '../core/budget.ts';
+import { BudgetReached } from '../engine/shared-budgets.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 import type { TurnAccepted } from '../core/session.ts';
@@ -37,6 +39,7 @@ type Part =
   | { type: 'begun' | 'alive' | 'end' | 'lost' }
   | { type: 'none'; isSent: boolean }
   | { type: 'chunk'; chunk: ModelChunk }
+  | { type: 'budget_reached'; report: BudgetReport }
   | { type: 'failed'; failure: ModelFailure; message: string; retryAfterMs: number | undefined };
 
 /** A call is offered, claimed and withdrawn within this time. */
@@ -364,10 +367,11 @@ export class RedisSpeculativeCalls implements SpeculativeCalls {
   }
 }
 
-/** The chunks of an answer that another worker sends. @throws ModelError as the model's failure, or if parts are missing */
+/** The chunks of an answer that another worker sends. @throws ModelError, BudgetReached */
 async function* chunksOf(parts: AsyncIterable<Part>): AsyncGenerator<ModelChunk> {
   for await (const part of parts) {
     if (part.type === 'chunk') yield part.chunk;
+    else if (part.type === 'budget_reached') throw new BudgetReached(part.report);
     else if (part.type === 'failed') throw new ModelError(part.failure, part.message, part);
     else if (part.type === 'lost')
       throw new ModelError('broken_stream', 'the answer of a model call on another worker was cut off');
@@ -382,6 +386,7 @@ function rankWorkers(sessionId: string, workers: string[]): string[] {
 }
 
 function failed(error: unknown): Part {
+  if (error instanceof BudgetReached) return { type: 'budget_reached', report: error.report };
   const { failure, message, retryAfterMs } =
     error instanceof ModelError ? error : new ModelError('overloaded', `internal error: ${String(error)}`);
   return { type: 'failed', failure, message, retryAfterMs };
