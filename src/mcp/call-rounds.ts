@@ -27,6 +27,7 @@ export type CallRounds =
       open: [key: string, question: Elicitation][];
       answers: Record<string, ElicitationAnswer>;
       requestState?: string;
+      isPrecondition?: true;
     }
   /** Before it, the request stays open in the process that sent it. `answered` is for a repetition of the call. */
   | { by: 'connection'; id: string; answered: AnsweredQuestion[] };
@@ -70,7 +71,10 @@ export async function callInRounds(options: RoundsOptions): Promise<CallOutcome 
     const [next] = open;
     if (next) return { status: 'asks', question: next[1], rounds: { ...rounds, open, answers } };
     asked = rounds.asked;
-    input = { answers, ...(rounds.requestState !== undefined && { requestState: rounds.requestState }) };
+    if (rounds.isPrecondition) {
+      const isMet = Object.values(answers).every(({ action }) => action === 'accept');
+      if (!isMet) return { status: 'rejected', message: 'requires a page to be visited, which the user has not done' };
+    } else input = { answers, ...(rounds.requestState !== undefined && { requestState: rounds.requestState }) };
   } else if (rounds?.by === 'connection' && resumed) {
     answered = [...rounds.answered, { question: resumed.question, answer: resumed.answer }];
     call = openCalls.take(rounds.id);
@@ -99,18 +103,18 @@ export async function callInRounds(options: RoundsOptions): Promise<CallOutcome 
       continue;
     }
     if (end.status !== 'input_required') return end;
-    const { questions: open, requestState } = end.request;
+    const { questions: open, requestState, isPrecondition } = end.request;
     const [first] = open;
     asked += open.length;
     if (asked > MAX_QUESTIONS)
       return { status: 'rejected', message: `asked the user more than ${MAX_QUESTIONS} times` };
-    const state = requestState === undefined ? {} : { requestState };
+    const state = { ...(requestState !== undefined && { requestState }), ...(isPrecondition && { isPrecondition }) };
     if (first) {
       return { status: 'asks', question: first[1], rounds: { by: 'request', asked, open, answers: {}, ...state } };
     }
     repeats += 1;
     if (repeats > MAX_REPEATS) return { status: 'rejected', message: `had no result after ${MAX_REPEATS} repetitions` };
-    input = { answers: {}, ...state };
+    input = { answers: {}, ...(requestState !== undefined && { requestState }) };
     await pause(backoffMs(repeats, { first: FIRST_REPEAT_MS }), signal);
   }
 }

@@ -7,12 +7,13 @@ import {
   SdkErrorCode,
   type CallToolResult,
   type InputRequiredResult,
+  UrlElicitationRequiredError,
   type Tool,
 } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
 import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
 import { classifyFailure, type CallAnswer } from './call-outcome.ts';
-import { readInputRequest, readQuestion } from './elicitation.ts';
+import { readInputRequest, readQuestion, readRequiredPages } from './elicitation.ts';
 import { connectStrategies, openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
@@ -244,6 +245,10 @@ export class McpConnection {
       if (signInRequired(error)) throw error;
       if (isSessionLost(error, this.sessionId) || (this.#transport.failure && !exchange.sent)) {
         throw new ConnectionLostError(error);
+      }
+      if (error instanceof UrlElicitationRequiredError) {
+        const request = readRequiredPages(error.elicitations);
+        if (request) return { status: 'input_required', request };
       }
       const code = error instanceof ProtocolError ? error.code : undefined;
       if (code === INVALID_PARAMS || code === HEADER_MISMATCH) this.#tools.invalidate();

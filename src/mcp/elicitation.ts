@@ -23,11 +23,16 @@ const schema = z
     `is longer than ${MAX_SCHEMA_LENGTH} characters`,
   );
 
+const page = z
+  .object({ mode: z.literal('url'), message, url: z.url({ protocol: /^https?$/ }).max(MAX_URL_LENGTH) })
+  .transform((question): Elicitation => question);
+
+/** The pages that the user has to visit first (MCP of 2025-11-25, "URL Elicitation Required Errors"). */
+const pages = z.array(page).min(1).max(MAX_QUESTIONS);
+
 /** The parameters of `elicitation/create` (MCP, "Elicitation"). Without a mode it is a form. */
 const params = z.union([
-  z
-    .object({ mode: z.literal('url'), message, url: z.url({ protocol: /^https?$/ }).max(MAX_URL_LENGTH) })
-    .transform((question): Elicitation => question),
+  page,
   z
     .object({ mode: z.literal('form').optional(), message, requestedSchema: schema })
     .transform(({ message, requestedSchema }): Elicitation => ({ mode: 'form', message, requestedSchema })),
@@ -48,11 +53,19 @@ export interface InputRequest {
   questions: [key: string, question: Elicitation][];
   /** Returned to the server as it is. */
   requestState?: string;
+  /** The call is sent again as it was, once the user has accepted all: the answers do not go to the server. */
+  isPrecondition?: true;
 }
 
 /** Undefined if it is not a question that this client offers to ask. */
 export function readQuestion(value: unknown): Elicitation | undefined {
   return params.safeParse(value).data;
+}
+
+/** Undefined if it is not a list of pages, or is too large. */
+export function readRequiredPages(value: unknown): InputRequest | undefined {
+  const { data } = pages.safeParse(value);
+  return data && { questions: data.map((question, i) => [String(i), question]), isPrecondition: true };
 }
 
 /** Undefined if it asks for more than this client offers, or is too large. */

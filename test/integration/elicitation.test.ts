@@ -1,4 +1,4 @@
-import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/server';
+import { inputRequired, UrlElicitationRequiredError, type InputRequiredResult } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { folded, type EventReader } from '../support/api-client.ts';
 import type { RunningCall, TestMcpServer, TestTool } from '../support/mcp-server.ts';
@@ -51,6 +51,19 @@ function leading(protocol: string) {
   };
 }
 
+/** Operations whose user has visited the page. */
+const visited = new Set<unknown>();
+
+/** A tool that runs once the user has visited two pages. */
+function unlocking(_: unknown, { meta }: RunningCall): string {
+  const operation = meta['io.everturn/operation-id'];
+  if (visited.has(operation)) return 'unlocked';
+  visited.add(operation);
+  throw new UrlElicitationRequiredError(
+    ['a', 'b'].map((elicitationId) => ({ mode: 'url', elicitationId, ...payment })),
+  );
+}
+
 const respond = (id: string, content: unknown) => ({
   type: 'user.tool_response',
   thread_id: 'main',
@@ -62,6 +75,7 @@ const accept = { action: 'accept', content: { email: 'ann@example.com', days: 3 
 const toolsOf = (protocol: '2026-07-28' | '2025-11-25'): TestTool[] => [
   { name: 'book', handler: asking(protocol, ['Where to?']) },
   { name: 'pay', handler: leading(protocol) },
+  { name: 'unlock', handler: unlocking },
   { name: 'quiz', handler: asking(protocol, ['One?', 'Two?'], 'call') },
   {
     name: 'nag',
@@ -126,6 +140,19 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a server of %s', (protocol
     const answered = chat.turn([respond('p', { action: 'accept', content: { card: '4242' } })]);
     expect(await answered.end()).toMatchObject({ output: { content: 'Paid.' } });
     expect(resultsIn(chat)).toEqual([JSON.stringify({ action: 'accept' })]);
+  });
+
+  // The later protocol has no such error.
+  test.runIf(protocol === '2025-11-25')('may have the user visit pages before it runs a call', async () => {
+    for (const action of ['accept', 'decline']) {
+      const chat = await server.chat({ scripts: [use({ name: 'unlock', id: 'u' }), say('Well.')], spec: onTestServer });
+      const page = [{ id: 'u', elicitation: { mode: 'url', ...payment } }];
+      expect(await waiting(chat, chat.turn('go'))).toEqual(page);
+      expect(await waiting(chat, chat.turn([respond('u', { action: 'accept' })]))).toEqual(page);
+      expect(await chat.turn([respond('u', { action })]).end()).toMatchObject({ output: { content: 'Well.' } });
+      const result = action === 'accept' ? 'unlocked' : expect.stringContaining('requires a page to be visited');
+      expect(resultsIn(chat)).toEqual([result]);
+    }
   });
 
   test('may ask several times in one call', async () => {
