@@ -4,7 +4,7 @@ import { TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { Budget, BudgetAmounts } from './budget.ts';
 import type { HistoryEvent, TurnContinuation, TurnStart } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import { NO_USAGE, type LogEntry, type ModelMessage, type ToolCall } from './records.ts';
+import { NO_USAGE, type LogEntry, type ModelMessage, type ToolCall, type ToolResponse } from './records.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { TurnCommand } from './turn-command.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
@@ -118,6 +118,31 @@ test.each<[Route[], 'wait' | undefined, Partial<ModelMessage>, boolean]>([
     expect(actions.pauses.includes('budget')).toBe(isPaused);
   },
 );
+
+test('a turn that ends with a call that asks is not paused once its other calls have ended', () => {
+  const begun = () => {
+    const actions = new TurnActions(startOf({ seconds: 5 }));
+    actions.add(messageOf(['ask', 'run', 'thread']), 's');
+    expect(endTask(actions)).toEqual([]);
+    return actions;
+  };
+  const response = (id: string): ToolResponse => ({
+    kind: 'tool.response',
+    id: 'evt_1',
+    at: isoTime(BEGIN),
+    threadId: 'main',
+    toolCallId: id,
+    outcome: 'succeeded',
+    content: '',
+  });
+  const still = begun();
+  still.add(response('c1'), 's');
+  expect(endTask(still, [], 6_000)).toMatchObject([{ kind: 'turn.paused' }]);
+  const over = begun();
+  over.add(response('c1'), 's');
+  over.add(response('c2'), 's');
+  expect(endTask(over, [], 6_000)).toEqual([]);
+});
 
 test('a turn that is to end does, without cutting off what runs', () => {
   const actions = new TurnActions(startOf({ steps: 1 }, { ends: true }));

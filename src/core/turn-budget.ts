@@ -22,9 +22,19 @@ import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from './turn-tot
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnBudgetState {
   limit: BudgetAmounts;
-  isUnfinished: boolean;
+  ahead: WorkAhead;
   shared?: BudgetReport;
 }
+
+/** What the root agent still does, as far as its last message says. */
+interface WorkAhead {
+  /** The calls of the message that run, or are about to. */
+  calls: string[];
+  /** The model is called again after them. */
+  isModelCalled: boolean;
+}
+
+const NOTHING_AHEAD: WorkAhead = { calls: [], isModelCalled: false };
 
 /** How a command raises a budget. */
 type Raise = Pick<PauseCommand, 'budget' | 'shared'>;
@@ -50,8 +60,7 @@ export class TurnBudget {
   readonly #queuedMs: number;
   #limit: BudgetAmounts;
   #totals: TurnTotals;
-  /** Whether the root agent will call its model again, as far as its last message says. */
-  #isUnfinished: boolean;
+  #ahead: WorkAhead;
   /** The budget of the session or the subject that was reached, and was not raised yet. */
   #shared: BudgetReport | undefined;
   /** That budget, as it was raised. */
@@ -60,7 +69,7 @@ export class TurnBudget {
 
   constructor({ start, pauses, steering }: TurnBudgetOptions) {
     const { budget, pause, createdAt, begun, carry } = start;
-    const { limit, isUnfinished = true, shared } = carry?.actions?.budget ?? {};
+    const { limit, ahead = { calls: [], isModelCalled: true }, shared } = carry?.actions?.budget ?? {};
     this.#budget = budget;
     this.#pauses = pauses;
     this.#steering = steering;
@@ -70,7 +79,7 @@ export class TurnBudget {
     // The calls of the turn themselves check a budget that it shares.
     this.#limit = limit ?? (budget?.scope === 'turn' ? budget.limit : {});
     this.#shared = shared;
-    this.#isUnfinished = isUnfinished;
+    this.#ahead = ahead;
     const { usage, modelCalls, toolCalls } = carry ?? NO_TOTALS;
     this.#totals = { usage, modelCalls, toolCalls };
   }
@@ -79,7 +88,7 @@ export class TurnBudget {
   get state(): TurnBudgetState | undefined {
     const shared = this.#shared;
     if (!this.#budget && !shared) return undefined;
-    return { limit: this.#limit, isUnfinished: this.#isUnfinished, ...(shared && { shared }) };
+    return { limit: this.#limit, ahead: this.#ahead, ...(shared && { shared }) };
   }
 
   /** The budget for which the turn is paused, if it shares that one with others. */
@@ -114,15 +123,17 @@ export class TurnBudget {
   add(record: UnsequencedRecord): void {
     if (!this.#budget) return;
     this.#totals = addRecord(this.#totals, record);
-    if (record.kind === 'model.message' && record.threadId === ROOT_THREAD) {
-      this.#isUnfinished = continuesAfter(record, this.#waits);
-    }
+    if (!('threadId' in record) || record.threadId !== ROOT_THREAD) return;
+    if (record.kind === 'model.message') this.#ahead = workAfter(record, this.#waits);
+    if (record.kind !== 'tool.response') return;
+    const { calls, isModelCalled } = this.#ahead;
+    this.#ahead = { calls: calls.filter((id) => id !== record.toolCallId), isModelCalled };
   }
 
   /** A model call has ended without a result. */
   callFailed(threadId: string): void {
     this.#totals = addFailedCall(this.#totals);
-    if (threadId === ROOT_THREAD) this.#isUnfinished = false;
+    if (threadId === ROOT_THREAD) this.#ahead = NOTHING_AHEAD;
   }
 
   /** A model call was not made, because a budget that the turn shares was reached. */
@@ -180,8 +191,9 @@ export class TurnBudget {
 
   #isReached(now: number): boolean {
     if (this.#shared) return true;
-    const mustCall = this.#isUnfinished || this.#steering.hasUnread;
-    return mustCall && reachedKinds(this.#limit, this.#spent(now)).length > 0;
+    const { calls, isModelCalled } = this.#ahead;
+    const isWorkAhead = calls.length > 0 || isModelCalled || this.#steering.hasUnread;
+    return isWorkAhead && reachedKinds(this.#limit, this.#spent(now)).length > 0;
   }
 
   #report(now: number): BudgetReport {
@@ -202,13 +214,12 @@ export function budgetExceeded(report: BudgetReport): Refusal {
   return { code: 'budget_exceeded', message, param: 'budget' };
 }
 
-/** Whether the root agent calls its model again after this message. */
-function continuesAfter(message: ModelMessage, waits: boolean): boolean {
+/** What the root agent does after a message. A turn that does not wait ends with the calls that ask, once the others have ended. */
+function workAfter(message: ModelMessage, waits: boolean): WorkAhead {
   const { finishReason, toolCalls } = message;
-  if (finishReason === 'cancelled' || finishReason === 'error' || finishReason === 'length') return false;
-  if (isMisfit(message)) return true;
-  if (waits) return toolCalls.length > 0;
-  // The turn ends with calls that wait, once all others have ended.
-  const runs = toolCalls.some(({ route }) => route.to === 'thread' || (route.to === 'server' && !route.approval));
-  return runs || (toolCalls.length > 0 && toolCalls.every(({ route }) => route.to === 'answered'));
+  if (finishReason === 'cancelled' || finishReason === 'error' || finishReason === 'length') return NOTHING_AHEAD;
+  const asking = toolCalls.filter(({ route }) => route.to === 'client' || (route.to === 'server' && route.approval));
+  const running = toolCalls.filter((call) => !asking.includes(call) && call.route.to !== 'answered');
+  const isAnswered = toolCalls.length > 0 && (waits || asking.length === 0);
+  return { calls: running.map(({ id }) => id), isModelCalled: isMisfit(message) || isAnswered };
 }
