@@ -1,6 +1,7 @@
 import { globSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 import { BENCH, CORE, ON_POSTGRES, ONLY_ON_POSTGRES } from './test/suites.ts';
+import { LongestFirst } from './test/support/longest-first.ts';
 import { filesToSkip } from './test/support/requirements.ts';
 
 /** How long a condition is polled. A busy machine takes longer than vitest's default of one second. */
@@ -49,6 +50,7 @@ export default defineConfig({
   test: {
     // Tests spend more time waiting for servers, models and time-outs than computing: three of them fit on two cores.
     maxWorkers: 3,
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {

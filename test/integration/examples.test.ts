@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
+import { INHERITED_ENV } from '../support/inherited-env.ts';
 import { failing, PROTOCOLS, sending, startEndpoint } from '../support/model-protocols.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
@@ -96,7 +97,7 @@ test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed i
   const notes = await ProtectedMcpServer.start();
   onTestFinished(() => notes.stop());
   const file = fileURLToPath(new URL('../../examples/sign-in-to-an-mcp-server.ts', import.meta.url));
-  const env = { ...process.env, EVERTURN_URL: server.api.url };
+  const env = { ...INHERITED_ENV, EVERTURN_URL: server.api.url };
   const child = spawn(process.execPath, [file, notes.mcp.url], { env, stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
   let isSignedIn = false;
@@ -114,6 +115,6 @@ test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed i
 /** Runs an example and returns its output. */
 async function example(name: string, { api }: ServerProcess, ...args: string[]): Promise<string> {
   const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
-  const { stdout } = await run(process.execPath, [file, ...args], { env: { ...process.env, EVERTURN_URL: api.url } });
+  const { stdout } = await run(process.execPath, [file, ...args], { env: { ...INHERITED_ENV, EVERTURN_URL: api.url } });
   return stdout;
 }
