@@ -100,7 +100,7 @@ export function decidersFor(
   };
 }
 
-/** The group of a subject in its own sessions, whatever its roles: each has the right to decide there. */
+/** The group of a subject in its own sessions, with any role: each role has the right to decide there. */
 export function ownerGroup(subjectId: string): string {
   return `decide:${subjectId}`;
 }

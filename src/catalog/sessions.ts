@@ -1,10 +1,10 @@
-import { forgetSpending } from './spending.ts';
 import type { Kysely, Transaction } from 'kysely';
 import type { TurnDone } from '../core/records.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ActionIndex } from './action-index.ts';
 import { Outbox } from './outbox.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
+import { forgetSpending } from './spending.ts';
 
 /** A position in a listing: after the session with this time and id. */
 export interface SessionPosition {

@@ -1,5 +1,5 @@
 import type { Kysely, Transaction } from 'kysely';
-import { raised, reachedKinds, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
+import { isReached, raised, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
 import type { SpendingRow, Tables } from './schema.ts';
 
 /** A budget that several turns share. */
@@ -52,7 +52,7 @@ export class Spending {
         const row = { ...before, worked_ms: before.worked_ms + ms };
         states.push({ row, report: reportOf(account, row) });
       }
-      const reached = states.find(({ report: { limit, spent } }) => reachedKinds(limit, spent).length > 0);
+      const reached = states.find(({ report }) => isReached(report));
       const isMade = isRetry || !reached;
       for (const { row } of states) {
         await db
@@ -77,16 +77,7 @@ export class Spending {
     await this.#db.transaction().execute(async (db) => {
       const ms = await takeTime(db, turn);
       for (const account of accounts) {
-        await db
-          .updateTable('spending')
-          .set((eb) => ({
-            tokens: eb('tokens', '+', tokens),
-            usd: eb('usd', '+', usd),
-            worked_ms: eb('worked_ms', '+', ms),
-          }))
-          .where('key', '=', keyOf(account))
-          .where('period', '=', account.period)
-          .execute();
+        await adding(db, { key: keyOf(account), period: account.period }, { tokens, usd, worked_ms: ms }).execute();
       }
     });
   }
@@ -94,13 +85,8 @@ export class Spending {
   /** A model call that was counted was refused by its provider, and was not made. */
   async takeBack(accounts: readonly Account[]): Promise<void> {
     for (const account of accounts) {
-      await this.#db
-        .updateTable('spending')
-        .set((eb) => ({ steps: eb('steps', '-', 1) }))
-        .where('key', '=', keyOf(account))
-        .where('period', '=', account.period)
-        .where('steps', '>', 0)
-        .execute();
+      const row = { key: keyOf(account), period: account.period };
+      await adding(this.#db, row, { steps: -1 }).where('steps', '>', 0).execute();
     }
   }
 
@@ -136,6 +122,25 @@ async function lock(db: Transaction<Tables>, account: Account): Promise<Spending
   if (row.period >= period) return row;
   await db.updateTable('spending').set(empty).where('key', '=', key).execute();
   return empty;
+}
+
+/** Adds to a row, unless its period is over. */
+function adding(
+  db: Kysely<Tables>,
+  { key, period }: Pick<SpendingRow, 'key' | 'period'>,
+  amounts: Partial<Pick<SpendingRow, 'tokens' | 'usd' | 'steps' | 'worked_ms'>>,
+) {
+  const { tokens = 0, usd = 0, steps = 0, worked_ms: ms = 0 } = amounts;
+  return db
+    .updateTable('spending')
+    .set((eb) => ({
+      tokens: eb('tokens', '+', tokens),
+      usd: eb('usd', '+', usd),
+      steps: eb('steps', '+', steps),
+      worked_ms: eb('worked_ms', '+', ms),
+    }))
+    .where('key', '=', key)
+    .where('period', '=', period);
 }
 
 function emptyRow(account: Account): SpendingRow {
@@ -203,14 +208,7 @@ export async function addRemainingTime(
   const current = rows.filter((row) => accounts.some((one) => keyOf(one) === row.key && one.period === row.period));
   if (current.length === 0) return;
   const ms = await takeTime(db, turn);
-  for (const { key, period } of current) {
-    await db
-      .updateTable('spending')
-      .set((eb) => ({ worked_ms: eb('worked_ms', '+', ms) }))
-      .where('key', '=', key)
-      .where('period', '=', period)
-      .execute();
-  }
+  for (const row of current) await adding(db, row, { worked_ms: ms }).execute();
 }
 
 /** Forgets what a deleted session has used, in the transaction of its removal. */

@@ -37,6 +37,10 @@ export function reachedKinds(limit: BudgetAmounts, spent: BudgetAmounts): Budget
   return BUDGET_KINDS.filter((kind) => (spent[kind] ?? Infinity) >= (limit[kind] ?? Infinity) && kind in limit);
 }
 
+export function isReached({ limit, spent }: Pick<BudgetReport, 'limit' | 'spent'>): boolean {
+  return reachedKinds(limit, spent).length > 0;
+}
+
 /** The limits, with those that `given` raises. What is not limited stays so, and no limit is lowered. */
 export function raised(limit: BudgetAmounts, given: BudgetAmounts): BudgetAmounts {
   return Object.fromEntries(
@@ -65,7 +69,7 @@ export function leftOf(limit: BudgetAmounts, spent: BudgetAmounts, now: number):
 
 /** Whether nothing is left after `totals` more. */
 export function isUsedUp({ untilMs = Infinity, ...left }: BudgetLeft, totals: TurnTotals, now: number): boolean {
-  return now >= untilMs || reachedKinds(left, spentBy(totals, 0)).length > 0;
+  return now >= untilMs || isReached({ limit: left, spent: spentBy(totals, 0) });
 }
 
 /** The limits that were reached, in words. */

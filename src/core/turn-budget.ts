@@ -1,9 +1,9 @@
 import {
   BUDGET_KINDS,
   exceeded,
+  isReached,
   leftOf,
   raised,
-  reachedKinds,
   spentBy,
   type Budget,
   type BudgetAmounts,
@@ -167,7 +167,7 @@ export class TurnBudget {
     const own = this.#ownReport(now);
     const next = { ...own, limit: raised(own.limit, raise?.budget ?? {}) };
     if (this.#shared && !raise?.shared) return budgetExceeded(this.#shared);
-    return reachedKinds(next.limit, next.spent).length === 0 ? undefined : budgetExceeded(next);
+    return isReached(next) ? budgetExceeded(next) : undefined;
   }
 
   raise({ budget = {}, shared }: Raise): void {
@@ -193,7 +193,7 @@ export class TurnBudget {
     if (this.#shared) return true;
     const { calls, isModelCalled } = this.#ahead;
     const isWorkAhead = calls.length > 0 || isModelCalled || this.#steering.hasUnread;
-    return isWorkAhead && reachedKinds(this.#limit, this.#spent(now)).length > 0;
+    return isWorkAhead && isReached(this.#ownReport(now));
   }
 
   #report(now: number): BudgetReport {
@@ -214,7 +214,10 @@ export function budgetExceeded(report: BudgetReport): Refusal {
   return { code: 'budget_exceeded', message, param: 'budget' };
 }
 
-/** What the root agent does after a message. A turn that does not wait ends with the calls that ask, once the others have ended. */
+/**
+ * What the root agent does after a message. A turn that does not wait ends with the calls that ask, once the others have
+ * ended.
+ */
 function workAfter(message: ModelMessage, waits: boolean): WorkAhead {
   const { finishReason, toolCalls } = message;
   if (finishReason === 'cancelled' || finishReason === 'error' || finishReason === 'length') return NOTHING_AHEAD;

@@ -20,7 +20,7 @@ import type {
 import { callKey } from '../core/tool-records.ts';
 import type { Answer } from '../core/turn-command.ts';
 import { jsonShape } from '../lib/json-shape.ts';
-import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
+import { unlessNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
 /** Longer arguments are not in the index, whose pages would otherwise have megabytes; the message has them. */
 const MAX_ARGUMENTS_LENGTH = 64 * 1024;
@@ -213,13 +213,8 @@ async function detailOf({ source, policy }: PendingCall, sources: ActionSources)
   };
 }
 
-async function messageOf({ turnId, messageId }: PendingCall['source'], { logs, sessionId }: ActionSources) {
-  try {
-    return await logs.message({ sessionId, turnId, messageId });
-  } catch (error) {
-    if (error instanceof TurnNotFound) return undefined;
-    throw error;
-  }
+function messageOf({ turnId, messageId }: PendingCall['source'], { logs, sessionId }: ActionSources) {
+  return unlessNotFound(logs.message({ sessionId, turnId, messageId }));
 }
 
 /** The arguments that a model wrote; undefined if they are too large or not JSON. */

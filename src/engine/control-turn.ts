@@ -1,6 +1,6 @@
 import { mayOnServer } from '../auth/rights.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { reachedKinds, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
+import { isReached, type BudgetAmounts } from '../core/budget.ts';
 import type { TurnStart } from '../core/history.ts';
 import type { Caller } from '../core/subject.ts';
 import type { TurnActions } from '../core/turn-actions.ts';
@@ -21,8 +21,8 @@ interface Control {
 }
 
 /**
- * Pauses or resumes the running turn of a session, or has it answer, and returns once the turn has recorded it. A repetition changes
- * nothing, and adds nothing to the turn's history.
+ * Pauses or resumes the running turn of a session, or has it answer, and returns once the turn has recorded it. A
+ * repetition changes nothing, and adds nothing to the turn's history.
  * @throws EngineError `nothing_running`; `budget_exceeded` if the turn stays paused for its budget
  */
 export async function controlTurn(engine: Engine, { session, caller, type, budget }: Control): Promise<void> {
@@ -48,7 +48,7 @@ interface Raise {
  * Before the turn is told, so that a crash in between loses nothing. Returns what the turn is told.
  */
 async function raiseShared(
-  { budgets }: Engine,
+  { budgets, catalog: { spending } }: Engine,
   { start, actions, caller, budget }: Raise,
 ): Promise<Pick<PauseCommand, 'budget' | 'shared'>> {
   const { sessionId, owner, budget: own } = start;
@@ -58,7 +58,7 @@ async function raiseShared(
   if (scope === 'turn' || (!shared && !budget)) return given;
   const account = budgets.account(scope, { sessionId, owner, sessionLimit: own?.limit });
   if (shared) {
-    const now = await budgets.report(account);
+    const now = await spending.report(account);
     // It was renewed, or another turn has raised it: what is given is for the turn's own budget.
     if (!isReached(now)) return { ...given, shared: now };
   }
@@ -68,14 +68,10 @@ async function raiseShared(
       'only an admin may raise the budget of a subject; it is renewed in its next period',
     );
   }
-  const report = budget ? await budgets.raise(account, budget) : await budgets.report(account);
+  const report = budget ? await spending.raise(account, budget) : await spending.report(account);
   if (!shared) return given;
   if (isReached(report)) throw errorOf(budgetExceeded(report));
   return { shared: report };
-}
-
-function isReached({ limit, spent }: BudgetReport): boolean {
-  return reachedKinds(limit, spent).length > 0;
 }
 
 function nothingRunning(): EngineError {

@@ -12,7 +12,7 @@ import { isUnavailable } from './unavailable.ts';
 const owner = { subjectId: 'ann', draftRoles: null };
 const report = { scope: 'session' as const, limit: { steps: 1 }, spent: { steps: 1 } };
 
-/** Of two tokens, as far as its characters tell. */
+/** A request of two tokens, estimated from its characters. */
 const REQUEST: ModelRequest = {
   model: 'm',
   params: {},
@@ -44,9 +44,9 @@ async function call({
   isReached?: boolean;
   takes?: number;
   sessionLimit?: { steps: number };
-  /** Of the model, before it answers. */
+  /** How the model fails before it answers. */
   failure?: ModelError;
-  /** Of the catalog. */
+  /** How the catalog fails. */
   outage?: Error;
 } = {}): Promise<ModelChunk[]> {
   counted = [];

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { subjectAccount, type Account, type Spending, type TurnWork } from '../catalog/spending.ts';
 import type { Config } from '../config.ts';
-import { reachedKinds, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
+import { isReached, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
 import type { ToolScope } from '../core/history.ts';
 import { timeOf } from '../core/ids.ts';
 import { NO_USAGE, type Usage } from '../core/records.ts';
@@ -87,21 +87,10 @@ export class SharedBudgets {
     return { ...subjectAccount(owner.subjectId, kind, new Date().toISOString()), limit };
   }
 
-  /** What was used of a budget, and its limits. */
-  report(account: Account): Promise<BudgetReport> {
-    return this.#options.catalog.spending.report(account);
-  }
-
-  /** Raises a budget, and returns it. */
-  raise(account: Account, given: BudgetAmounts): Promise<BudgetReport> {
-    return this.#options.catalog.spending.raise(account, given);
-  }
-
   /** Whether a model call would not be made now. */
   async isReached(scope: CallScope): Promise<boolean> {
     for (const account of this.#accounts(scope)) {
-      const { limit, spent } = await this.#options.catalog.spending.report(account);
-      if (reachedKinds(limit, spent).length > 0) return true;
+      if (isReached(await this.#options.catalog.spending.report(account))) return true;
     }
     return false;
   }

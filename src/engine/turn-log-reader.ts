@@ -43,6 +43,16 @@ export async function* ignoreNotFound<T>(reading: AsyncIterable<T>): AsyncGenera
   }
 }
 
+/** What is read of a turn; undefined if an operator has deleted the turn before it was archived. */
+export async function unlessNotFound<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (error instanceof TurnNotFound) return undefined;
+    throw error;
+  }
+}
+
 interface ReadOptions extends FollowOptions {
   /** The first ordinal to read. */
   from?: number;

@@ -27,6 +27,7 @@ export type CallRounds =
       open: [key: string, question: Elicitation][];
       answers: Record<string, ElicitationAnswer>;
       requestState?: string;
+      /** See `InputRequest`. */
       isPrecondition?: true;
     }
   /** Before it, the request stays open in the process that sent it. `answered` is for a repetition of the call. */
@@ -108,13 +109,14 @@ export async function callInRounds(options: RoundsOptions): Promise<CallOutcome 
     asked += open.length;
     if (asked > MAX_QUESTIONS)
       return { status: 'rejected', message: `asked the user more than ${MAX_QUESTIONS} times` };
-    const state = { ...(requestState !== undefined && { requestState }), ...(isPrecondition && { isPrecondition }) };
+    const state = requestState === undefined ? {} : { requestState };
     if (first) {
-      return { status: 'asks', question: first[1], rounds: { by: 'request', asked, open, answers: {}, ...state } };
+      const rounds = { by: 'request' as const, asked, open, answers: {}, ...state };
+      return { status: 'asks', question: first[1], rounds: { ...rounds, ...(isPrecondition && { isPrecondition }) } };
     }
     repeats += 1;
     if (repeats > MAX_REPEATS) return { status: 'rejected', message: `had no result after ${MAX_REPEATS} repetitions` };
-    input = { answers: {}, ...(requestState !== undefined && { requestState }) };
+    input = { answers: {}, ...state };
     await pause(backoffMs(repeats, { first: FIRST_REPEAT_MS }), signal);
   }
 }

@@ -32,7 +32,7 @@ test('a process keeps 200 calls open; the server of a further one is told that t
   expect(ids.every((id) => id !== undefined)).toBe(true);
   expect(openCalls.keep(open(asking('?')))).toBeUndefined();
   const options = { openCalls, measure: <T>(work: () => Promise<T>) => work(), signal: unaborted, mayRepeat: false };
-  const send: RoundsOptions['send'] = ({ signal, onQuestion = () => Promise.reject(new Error('nobody to ask')) }) =>
+  const send: RoundsOptions['send'] = ({ signal, onQuestion = () => Promise.reject(new Error('no user to ask')) }) =>
     asking('Who?')({ signal, onQuestion });
   const call = () => callInRounds({ ...options, send, resumed: undefined });
   expect(await call()).toEqual(result(JSON.stringify([{ action: 'cancel' }])));

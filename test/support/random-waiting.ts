@@ -116,7 +116,7 @@ class WaitingTurn {
     return this.#among(completed({ status: 'done', pending: [] }), completed({ status: 'error', message: 'broken' }));
   }
 
-  /** A message as it is written, while people act. Returns its calls that need nobody; undefined if it does not end. */
+  /** Streams a message, while users act. Returns its calls that need no answer; undefined if the message does not end. */
   #callModel(plan: MessagePlan, attempts: Attempt[], step: number, isLast: boolean): ReadyCall[] | undefined {
     const { isForced } = this.#actions;
     const input: CallModelInput = { ...turnStart(), ...PLACE, ...plan, step, recent: [], runId: 'r', deadline: 0 };
@@ -171,7 +171,7 @@ class WaitingTurn {
     return false;
   }
 
-  /** One of the people who may does something, or nobody does for a while. */
+  /** One of the users who may act does so, or some time passes. */
   #act(): void {
     const [waiting] = this.#actions.waiting;
     const who = this.#among('ann', 'bob');

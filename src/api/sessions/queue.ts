@@ -1,6 +1,6 @@
 import { MAX_QUEUED } from '../../core/turn-queue.ts';
 import { authorizeSession } from '../../engine/access.ts';
-import { TurnNotFound } from '../../engine/turn-log-reader.ts';
+import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import type { ApiContext } from '../http/context.ts';
 import { pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
@@ -29,20 +29,11 @@ export function queueRoutes({ catalog, logs, turnIndex }: ApiContext): Route[] {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         await turnIndex.reconcileRequests(session.id);
         const queue = await turnIndex.queued(session.id);
-        const turns = await Promise.all(queue.map(({ turnId }) => waiting(turnId)));
-        return { data: turns.filter((turn) => turn !== undefined), pagination: pagination(MAX_QUEUED, undefined) };
+        const turns = await Promise.all(queue.map(({ turnId }) => unlessNotFound(logs.firstAndLast(turnId))));
+        // The others have begun or ended in the meantime.
+        const waiting = turns.flatMap((turn) => (turn?.position === undefined ? [] : [toTurnResource(turn)]));
+        return { data: waiting, pagination: pagination(MAX_QUEUED, undefined) };
       },
     ),
   ];
-
-  /** Undefined for a turn that has begun or ended in the meantime. */
-  async function waiting(turnId: string) {
-    try {
-      const turn = await logs.firstAndLast(turnId);
-      return turn.position === undefined ? undefined : toTurnResource(turn);
-    } catch (error) {
-      if (error instanceof TurnNotFound) return undefined;
-      throw error;
-    }
-  }
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { parseCursor, type Cursor } from '../../core/cursor.ts';
-import { TurnNotFound } from '../../engine/turn-log-reader.ts';
+import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
 import { actionsBody, createTurnBody } from './wire/input.ts';
@@ -51,15 +51,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           token === undefined ? (await turnIndex.knownLast(session.id))?.id : decodePageToken(position, token).turn;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
         if (token !== undefined && !isTurnOf(session, chain[0])) throw invalidPageToken();
-        const turns = await Promise.all(
-          chain.slice(0, limit).map(({ id }) =>
-            logs.firstAndLast(id).catch((error: unknown) => {
-              // An operator has deleted the turn before it was archived.
-              if (error instanceof TurnNotFound) return undefined;
-              throw error;
-            }),
-          ),
-        );
+        const turns = await Promise.all(chain.slice(0, limit).map(({ id }) => unlessNotFound(logs.firstAndLast(id))));
         const next = chain[limit];
         return {
           data: turns.filter((one) => one !== undefined).map(toTurnResource),

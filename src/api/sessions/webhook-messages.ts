@@ -1,6 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { DeliveryRow } from '../../catalog/schema.ts';
-import { TurnNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
+import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 import { actionToResource } from './wire/actions.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 import type { WebhookMessage } from './wire/webhooks.ts';
@@ -21,13 +21,8 @@ export function webhookMessages({ catalog, logs }: { catalog: Catalog; logs: Tur
   async function turnData({ session_id, turn_id }: DeliveryRow) {
     const session = await catalog.sessions.get(session_id);
     if (!session || turn_id === null) return undefined;
-    try {
-      const turn = toTurnResource(await logs.firstAndLast(turn_id));
-      return { session_id, turn_id, agent_name: session.agent_name, turn };
-    } catch (error) {
-      if (error instanceof TurnNotFound) return undefined;
-      throw error;
-    }
+    const turn = await unlessNotFound(logs.firstAndLast(turn_id));
+    return turn && { session_id, turn_id, agent_name: session.agent_name, turn: toTurnResource(turn) };
   }
 
   async function actionData({
